@@ -125,7 +125,9 @@ def _step(
     made = [key for key, title in outputs.items() if title not in SINGLE_FILE_TYPES and key != work]
     if len(made) > 1:
         raise UserError(f"the task {name} writes {len(made)} artifacts", "this runner supports one artifact per task")
-    step = next((a for a in arguments if (Path(__file__).parents[2] / "components" / a / "__main__.py").is_file()), "")
+    # A step's name is an identifier; other arguments may be longer than a file's name may be.
+    named = [argument for argument in arguments if argument.isidentifier()]
+    step = next((a for a in named if (Path(__file__).parents[2] / "components" / a / "__main__.py").is_file()), "")
     return Step(
         name=name,
         image=container["image"],
