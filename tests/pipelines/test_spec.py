@@ -11,7 +11,7 @@ import yaml
 
 from components.core.console import UserError
 from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
-from pipelines.local.ir import STATUS, steps_of
+from pipelines.local.ir import steps_of
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec, parameter_values, used_images, with_images
 from pipelines.validation import checked_values
 
@@ -36,9 +36,9 @@ def test_parameters_reach_the_steps_as_text(spec: dict[str, Any]) -> None:
     assert arguments[arguments.index("--llvm-major") + 1] == "19", "a default, in YAML 19.0"
 
 
-def test_exit_handler_has_status_placeholder(spec: dict[str, Any]) -> None:
+def test_exit_handler_always_runs_and_is_told_the_run(spec: dict[str, Any]) -> None:
     *_others, last = steps(spec).values()
-    assert last.name == "finish" and last.always and STATUS in last.arguments
+    assert last.name == "finish" and last.always and "--run-id" in last.arguments
 
 
 def test_inputs_of_nested_tasks_are_resolved(spec: dict[str, Any]) -> None:
