@@ -28,7 +28,6 @@ the validation modules, which are not reported, and not trained on unless too fe
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 import time
@@ -422,7 +421,8 @@ class Trainer:
 
     def _policy(self) -> DensePolicy:
         """Return the policy with the present weights of the network."""
-        return dataclasses.replace(self.dense, layers=tuple(networks.dense_arrays(self.learner.actor)))
+        dense = self.dense
+        return networks.to_dense(self.learner.actor, dense.buckets, dense.features, dense.problem, dense.limits)
 
     def save(self) -> None:
         """Publish the state after the last finished iteration, unless it is published already."""

@@ -15,7 +15,7 @@ from components.core.storage.uri import USAGE, mirror, parse_place
 from pipelines.cluster.findings import Finding, missing, ok, unknown
 from pipelines.cluster.registry import check_registry
 from pipelines.images import Image, docker_client
-from pipelines.submit.kfp_client import KfpServer, server_version
+from pipelines.submit.kfp_client import KfpServer, server_version, version_numbers
 from pipelines.submit.kfp_rest import KfpRest
 from pipelines.submit.polling import NoAnswer
 from pipelines.validation import MINIO, check_cloud_root
@@ -100,9 +100,7 @@ class KfpChecks:
             self._finding = missing(error.problem, error.remedy)
             return
         version = server_version(health)
-        numbers = version.removeprefix("v").split(".")
-        if len(numbers) > 1 and all(number.isdecimal() for number in numbers[:2]):
-            self.version = int(numbers[0]), int(numbers[1])
+        self.version = version_numbers(version)
         self._one_user = health.get("multi_user") is False
         what = f"Kubeflow Pipelines {version or 'of a version that it does not tell'} at {server.host}"
         self._finding = ok(what)

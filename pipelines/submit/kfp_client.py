@@ -22,7 +22,7 @@ TOKEN_VARIABLE = "KFP_TOKEN"
 CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
 """OpenSSL's variable for trusted certificates. kfp's client does not read it, and trusts public authorities only."""
 OLDEST = (2, 14)
-"""Oldest version that is supported. Older servers refuse dsl.PipelineTaskFinalStatus, which the exit handler takes."""
+"""Oldest version that is supported: what is sent to servers and read from them was compared with sources since 2.14."""
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\b")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _MAX_MESSAGE = 500

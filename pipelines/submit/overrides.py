@@ -233,42 +233,27 @@ def _pod_settings(step: StepOverrides) -> dict[str, Any]:
         # No version of KFP's driver up to 2.17 reads `enabledSharedMemory`.
         memory = {"volumeName": SHARED_MEMORY_VOLUME, "mountPath": SHARED_MEMORY, "medium": "Memory"}
         config["emptyDirMounts"] = [{**memory, "sizeLimit": step.shared_memory}]
-    if step.secret_as_env:
-        config["secretAsEnv"] = [
-            {
-                **named_object("secretName", entry.secret, deprecated=True),
-                "keyToEnv": [{"secretKey": key, "envVar": variable} for key, variable in entry.key_to_env.items()],
-                "optional": entry.optional,
-            }
-            for entry in step.secret_as_env
-        ]
-    if step.secret_as_volume:
-        config["secretAsVolume"] = [
-            {
-                **named_object("secretName", volume.secret, deprecated=True),
-                "mountPath": volume.mount_path,
-                "optional": volume.optional,
-            }
-            for volume in step.secret_as_volume
-        ]
-    if step.config_map_as_env:
-        config["configMapAsEnv"] = [
-            {
-                **named_object("configMapName", entry.config_map, deprecated=True),
-                "keyToEnv": [{"configMapKey": key, "envVar": variable} for key, variable in entry.key_to_env.items()],
-                "optional": entry.optional,
-            }
-            for entry in step.config_map_as_env
-        ]
-    if step.config_map_as_volume:
-        config["configMapAsVolume"] = [
-            {
-                **named_object("configMapName", volume.config_map, deprecated=True),
-                "mountPath": volume.mount_path,
-                "optional": volume.optional,
-            }
-            for volume in step.config_map_as_volume
-        ]
+    for field, key in (("secret", "secret"), ("configMap", "config_map")):  # of KFP, and of --overrides
+        if variables := getattr(step, f"{key}_as_env"):
+            config[f"{field}AsEnv"] = [
+                {
+                    **named_object(f"{field}Name", getattr(entry, key), deprecated=True),
+                    "keyToEnv": [
+                        {f"{field}Key": name, "envVar": variable} for name, variable in entry.key_to_env.items()
+                    ],
+                    "optional": entry.optional,
+                }
+                for entry in variables
+            ]
+        if volumes := getattr(step, f"{key}_as_volume"):
+            config[f"{field}AsVolume"] = [
+                {
+                    **named_object(f"{field}Name", getattr(volume, key), deprecated=True),
+                    "mountPath": volume.mount_path,
+                    "optional": volume.optional,
+                }
+                for volume in volumes
+            ]
     if step.image_pull_secrets:
         config["imagePullSecret"] = [
             named_object("secretName", name, deprecated=True) for name in step.image_pull_secrets

@@ -233,11 +233,16 @@ def to_dense(
     vocab: Mapping[str, NDArray[np.float64]],
     features: Sequence[FeatureSpec],
     problem: str = "inlining",
+    limits: Mapping[str, int] | None = None,
 ) -> DensePolicy:
-    """Return the network's current weights as a policy over `features`, whose boundaries are in `vocab`."""
+    """Return the network's current weights as a policy over `features`, whose boundaries are in `vocab`.
+
+    Args:
+        limits: see DensePolicy.
+    """
     encoded = network_features(problems.get(problem), features)
     buckets = {f.name: np.asarray(vocab[f.name], np.float64) for f in encoded}
-    return DensePolicy(problem, tuple(features), buckets, tuple(dense_arrays(actor)))
+    return DensePolicy(problem, tuple(features), buckets, tuple(dense_arrays(actor)), limits or {})
 
 
 def load_dense(actor: network.Network, dense: DensePolicy) -> None:

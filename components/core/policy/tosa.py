@@ -100,7 +100,8 @@ def _heuristic_beyond_limits(body: _Body, policy: DensePolicy, names: Sequence[s
 
     With the operations of the layers, for which MLIR has all conversions: logits * (1 - beyond) + heuristic * beyond.
     """
-    scalars = {name: body.reshape(_Value(f"%feature{names.index(name)}", (), "i64"), [1, 1]) for name in names}
+    used = dict.fromkeys((*policy.limits, *policy.heuristic))  # in order, each once
+    scalars = {name: body.reshape(_Value(f"%feature{names.index(name)}", (), "i64"), [1, 1]) for name in used}
     limits = np.array(list(policy.limits.values()), np.int64)[:, None]
     exceeded = body.greater(body.concat([scalars[name] for name in policy.limits]), body.constant(limits))
     count = body.sum_columns(body.reshape(exceeded, [1, len(limits)]))

@@ -25,6 +25,7 @@ class CpuRequest:
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
+        self._client: Any = None
         self._wanted = self._sent = 0
         self._met, self._unmet = 0, 0  # the largest request that can be met, the smallest that cannot; 0: unknown
         self._version: int | None = None  # of the cluster's state when the present request was sent; None: answered
@@ -98,8 +99,9 @@ class CpuRequest:
         from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply
 
         try:
-            client = GcsClient(address=self._ray.get_runtime_context().gcs_address)
-            return GetClusterStatusReply.FromString(client.get_cluster_status(timeout_s=_RPC_TIMEOUT_S))
+            if self._client is None:  # a connection, for a question each second
+                self._client = GcsClient(address=self._ray.get_runtime_context().gcs_address)
+            return GetClusterStatusReply.FromString(self._client.get_cluster_status(timeout_s=_RPC_TIMEOUT_S))
         except (self._ray.exceptions.RayError, RuntimeError, OSError):
             return None
 
