@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from components.core.console import UserError, say
 from components.core.storage.digests import file_digest
@@ -120,7 +121,9 @@ def _configure(root: Path, progress: Say) -> Path:
     fresh = fetched.exists() and time.time() - fetched.stat().st_mtime < _LISTS_MAX_AGE_S
     if not fresh or fetched.read_text() != content:
         progress("fetching the list of Debian source packages")
-        _apt(configuration, ["update"], root, "the list of source packages")
+        # By default apt ends with status 0 when it reaches no server, and then finds no package.
+        update = ["-o", "APT::Update::Error-Mode=any", "update"]
+        _apt(configuration, update, root, "the list of source packages")
         fetched.write_text(content)
     return configuration
 
@@ -180,12 +183,20 @@ def _apt(configuration: Path, arguments: list[str], cwd: Path, what: str) -> Non
         )
     except subprocess.TimeoutExpired:
         raise UserError(f"fetching {what} took more than {_TIMEOUT_S:.0f} s", "check the network") from None
-    errors = [line for line in done.stderr.splitlines() if line.startswith("E:")]
     if done.returncode != 0:
-        raise UserError(
-            f"apt-get could not fetch {what}: {'; '.join(errors[:3]) or _last_line(done.stderr)}",
-            "check the name of the package, the network and apt's proxy settings (apt-config dump | grep -i proxy)",
-        )
+        raise _apt_error(what, done.stderr)
+
+
+def _apt_error(what: str, stderr: str) -> UserError:
+    """Return an error whose remedy names the servers that apt could not read, if there are any."""
+    errors = [line for line in stderr.splitlines() if line.startswith("E:")]
+    urls = [match[1] for line in errors if (match := re.match(r"E: Failed to fetch (\S+)", line))]
+    servers = " and ".join(sorted({urlsplit(url).hostname or "" for url in urls} - {""}))
+    network = f"whether this machine reaches {servers}" if servers else "the name of the package, the network"
+    return UserError(
+        f"apt-get could not fetch {what}: {'; '.join(errors[:3]) or _last_line(stderr)}",
+        f"check {network} and apt's proxy settings (apt-config dump | grep -i proxy)",
+    )
 
 
 def _source_lists() -> dict[str, str]:

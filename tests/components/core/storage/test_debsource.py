@@ -147,6 +147,30 @@ def test_error_without_a_source_list_for_this_release(
         download_deb_source("toy", tmp_path / "cache", quiet)
 
 
+@pytest.mark.parametrize(
+    ("url", "reason", "remedy"),
+    [
+        ("http://mirror.invalid/debian", "resol", "whether this machine reaches mirror.invalid"),
+        ("http://127.0.0.1:9/debian", "refused", "whether this machine reaches 127.0.0.1"),
+        ("file:/nowhere", "/nowhere", "the network"),
+    ],
+)
+def test_error_names_the_server_that_is_not_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, reason: str, remedy: str
+) -> None:
+    etc = tmp_path / "etc-apt"
+    etc.mkdir()
+    (etc / "sources.list").write_text(f"deb {url} {debsource._codename()} main\n")
+    monkeypatch.setattr(debsource, "_SOURCE_LISTS", etc)
+    with pytest.raises(UserError) as caught:
+        download_deb_source("toy", tmp_path / "cache", quiet)
+    assert "the list of source packages" in caught.value.problem
+    assert reason in caught.value.problem
+    assert remedy in caught.value.remedy
+    # Nothing is remembered: the next attempt fetches the list again.
+    assert not (tmp_path / "cache/apt/lists-fetched").exists()
+
+
 def test_missing_apt_or_dpkg_source_error_has_a_remedy(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
