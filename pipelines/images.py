@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -33,14 +34,20 @@ from pipelines.local.source_digests import ROOT
 
 IMAGES_JSON = Path("build/images.json")
 LOCAL_BASE = "mlgo.local-base"
+"""Label of base images that docker/base-image made, and of the images on them."""
+_CREDENTIALS = "mlgo.local-base-credentials"
+"""Their label with the files in them that have credentials in a URL, with commas between."""
 _DEBIAN = "debian:bookworm-slim"
 _PYTHON = "python:3.11-slim-bookworm"
 BASES = {"toolchain": _DEBIAN, "sdk": _DEBIAN, "training": _PYTHON, CLUSTER: _PYTHON}
 """Base image of each image; the keys are the folders of docker/ that have a Dockerfile."""
-BASES_LOCK = ROOT / "docker" / "requirements" / "base-images.txt"
+_DOCKER = ROOT / "docker"
+BASES_LOCK = _DOCKER / "requirements" / "base-images.txt"
 """One line per base image: NAME:TAG@sha256:DIGEST, or NAME:TAG if the digest has not been looked up."""
 ON_IMAGE = {"sdk": "toolchain", CLUSTER: "training"}
 """Images that are built on another of this project's images, from the same commit."""
+_LAYERS_BYTES = {"toolchain": 1.2e9, "training": 1.4e9}
+"""Size of an image's own layers. Building it takes more, unless it is cached."""
 _TIMEOUT_S = 1800
 _BY_DIGEST = re.compile(r"[\w.:/-]+@sha256:[0-9a-f]{64}")
 
@@ -51,7 +58,7 @@ class Image:
 
     Attributes:
         bytes: unpacked size.
-        local_base: whether its base image was made on this machine; such an image is not pushed.
+        local_base: whether its base image was made on this machine; such an image is pushed only on request.
         base: base image, NAME:TAG@sha256:DIGEST if the lock has a digest and a registry had the image.
     """
 
@@ -70,8 +77,8 @@ def build_images(names: tuple[str, ...], registry: str, output: Path) -> dict[st
         registry: prefix of the tags, "europe-docker.pkg.dev/PROJECT/REPO"; empty for this machine.
 
     Raises:
-        UserError: the registry cannot begin an image name, the docker daemon does not answer, a base image can neither
-            be pulled nor made, or a build fails.
+        UserError: the registry cannot begin an image name, what a build needs is missing (before the first one begins),
+            a base image can neither be pulled nor made, or a build fails.
     """
     from docker.utils.build import match_tag
 
@@ -85,6 +92,7 @@ def build_images(names: tuple[str, ...], registry: str, output: Path) -> dict[st
     wanted |= {ON_IMAGE[name] for name in wanted if name in ON_IMAGE}
     ordered = tuple(name for name in BASES if name in wanted)
     before = read_images(output) if output.exists() else {}
+    _require_tools({*ordered} - before.keys())
     with docker_client() as client:
         ensure_bases(ordered)
         images: dict[str, Image] = {}
@@ -96,33 +104,69 @@ def build_images(names: tuple[str, ...], registry: str, output: Path) -> dict[st
     return images
 
 
-def push_images(names: tuple[str, ...], output: Path) -> dict[str, Image]:
+def push_images(names: tuple[str, ...], output: Path, allow_bootstrapped_base: bool = False) -> dict[str, Image]:
     """Push the images that `build_images` built, and replace the references in `output` with the registry's digests.
 
     Args:
         names: keys of BASES. Empty: all built images.
+        allow_bootstrapped_base: also push images whose base image docker/base-image made on this machine.
 
     Raises:
-        UserError: an image is not built, its base image was made on this machine, or the registry refuses it.
+        UserError: an image is not built, its base image was made on this machine and that is not allowed or has
+            credentials in it, or the registry refuses it. Nothing is pushed unless all images can be.
     """
     images = read_images(output)
     names = names or tuple(images)
+    for name in names:
+        if name not in images:
+            raise UserError(f"the image {name} is not built", f"run mlgo images build --image {name}")
+        if images[name].local_base and not allow_bootstrapped_base:
+            raise UserError(
+                f"{images[name].tag} was built on a base image that docker/base-image made on this machine: it has no "
+                f"digest that others can check, and {_OF_THIS_MACHINE} are in it",
+                "build and push it on a machine that can reach a registry; for a private registry, whose readers may "
+                "see these, pass --allow-bootstrapped-base",
+            )
     with docker_client() as client:
         for name in names:
-            if name not in images:
-                raise UserError(f"the image {name} is not built", f"run mlgo images build --image {name}")
+            if images[name].local_base:
+                _require_no_credentials(client, name, images[name])
+        for name in names:
             image = images[name]
             if image.local_base:
-                raise UserError(
-                    f"{image.tag} was built on a base image made on this machine, with this machine's certificates",
-                    "build and push it on a machine that can reach a registry",
-                )
-            if "@sha256:" not in image.base:
+                say(f"warning: {image.tag} was built on a base made here: {_OF_THIS_MACHINE} are in it")
+            elif "@sha256:" not in image.base:
                 base = image.base or BASES[name]
                 say(f"warning: {image.tag} was built on {base} by tag; run make lock-images to pin its digest")
             images[name] = _push(client, image)
     write_images(output, images)
     return {name: images[name] for name in names}
+
+
+_OF_THIS_MACHINE = "this machine's apt sources, certificate authorities and pip configuration"
+
+
+def _require_no_credentials(client: Any, name: str, image: Image) -> None:
+    """Raise UserError if an image on a base made here has credentials, or nobody has looked for them."""
+    from docker.errors import ImageNotFound
+
+    base = BASES[name]
+    remake = f"docker rmi {base} && mlgo images build --image {name}"
+    try:
+        files = client.images.get(image.tag).labels.get(_CREDENTIALS)
+    except ImageNotFound:
+        raise UserError(f"{image.tag} is not on this machine", f"run mlgo images build --image {name}") from None
+    if files is None:
+        problem = (
+            f"the base image of {image.tag} was made by an older version, which did not look for credentials in it"
+        )
+        raise UserError(problem, remake)
+    if files:
+        raise UserError(
+            f"{image.tag} has {files} of this machine in it, with a user or a password in a URL: whoever may pull the "
+            "image can read it",
+            f"remove that from {files.replace(',', ' and ')} here, and build the image again: {remake}",
+        )
 
 
 def given_images(text: str) -> dict[str, Image]:
@@ -194,13 +238,64 @@ def layers(client: Any, image: Image) -> list[tuple[int, str]]:
     return [(entry["Size"], _instruction(entry["CreatedBy"])) for entry in reversed(history) if entry["Size"]]
 
 
+def _require_tools(new: set[str]) -> None:
+    """Check everything that builds need of this machine, before the first one begins.
+
+    Whether a registry answers is seen only then. So what it takes to make a base image is named here if other things
+    are missing, too; docker/base-image checks it before it makes the first one.
+
+    Args:
+        new: images that were not built here before.
+
+    Raises:
+        UserError: something is missing; the message names all of it.
+    """
+    missing: list[UserError] = []
+    if shutil.which("docker") is None:
+        missing.append(UserError("the program docker is not installed", "sudo apt-get install docker.io"))
+    try:
+        with docker_client() as client:
+            missing += _disk_problem(client, new)
+    except UserError as error:
+        missing.append(error)
+    if not missing:
+        return
+    problems = [error.problem for error in missing]
+    remedies = [error.remedy for error in missing]
+    done = subprocess.run(
+        [str(_DOCKER / "bare-debian"), "--check"], stderr=subprocess.PIPE, text=True, errors="replace"
+    )
+    if done.returncode != 0:
+        bootstrap = _script_error(done.stderr)
+        problems.append(f"if no registry answers, {bootstrap.problem}")
+        remedies.append(f"then also {bootstrap.remedy}")
+    raise UserError("; ".join(problems), "; ".join(remedies))
+
+
+def _disk_problem(client: Any, new: set[str]) -> list[UserError]:
+    """Return the error that the daemon's directory, if it is on this machine, has not enough free space."""
+    directory = client.info().get("DockerRootDir") or ""
+    if not os.path.isdir(directory) or not os.environ.get("DOCKER_HOST", "unix://").startswith("unix://"):
+        return []
+    needed, free = sum(_LAYERS_BYTES.get(name, 0.0) for name in new), shutil.disk_usage(directory).free
+    if free >= needed:
+        return []
+    sizes = f"{free / 1e9:.1f} GB of free space, and the images alone take {needed / 1e9:.1f} GB"
+    return [UserError(f"docker's directory {directory} has {sizes}", "free some: docker system prune")]
+
+
+def _script_error(text: str) -> UserError:
+    """Return the error that a script of docker/ printed."""
+    problem, _newline, remedy = text.strip().removeprefix("error: ").partition("\n  remedy: ")
+    return UserError(problem, remedy)
+
+
 def ensure_bases(names: tuple[str, ...]) -> None:
     """Run docker/base-image for the bases of `names`."""
-    command = [str(ROOT / "docker" / "base-image"), *(BASES[name] for name in names)]
+    command = [str(_DOCKER / "base-image"), *(BASES[name] for name in names)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
     if done.returncode != 0:
-        problem, _newline, remedy = done.stderr.strip().removeprefix("error: ").partition("\n  remedy: ")
-        raise UserError(problem, remedy)
+        raise _script_error(done.stderr)
 
 
 def locked_base(base: str) -> str:

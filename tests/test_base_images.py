@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,17 @@ from docker.errors import ImageNotFound
 
 from components.core.console import UserError
 from pipelines import images
-from pipelines.images import BASES, BASES_LOCK, Image, locked_base, push_images, write_images
+from pipelines.cli.images import images_group
+from pipelines.images import (
+    BASES,
+    BASES_LOCK,
+    Image,
+    build_images,
+    locked_base,
+    push_images,
+    read_images,
+    write_images,
+)
 
 ROOT = Path(__file__).parents[1]
 NAMED = ("docker/*/*Dockerfile", "docker/cloudbuild.yaml", ".github/workflows/*.yml")
@@ -30,6 +41,7 @@ DOCKER = """#!/bin/bash
 echo "$*" >>"$LOG"
 case "$1 $2" in
   "version ") exit 0 ;;
+  "import "*) cat >/dev/null ;;
   "pull -q") [ "$REGISTRY" = answers ] && [[ $3 != $MISSING ]] || { echo "no such host"; exit 1; } ;;
   "image inspect")
     reference=${*: -1}
@@ -40,6 +52,7 @@ case "$1 $2" in
     esac ;;
 esac
 """
+AS_ROOT = "#!/bin/sh\necho 0\n"
 
 
 def entries(lock: Path) -> list[str]:
@@ -60,8 +73,19 @@ def tree(tmp_path: Path) -> Path:
 
 def program(directory: Path, name: str, text: str) -> None:
     (directory / "bin").mkdir(exist_ok=True)
+    assert not (directory / "bin" / name).is_symlink(), "a test must not write to what a link names"
     (directory / "bin" / name).write_text(text)
     (directory / "bin" / name).chmod(0o755)
+
+
+def without_debootstrap(tree: Path) -> None:
+    """Leave on the PATH what the scripts use, but not debootstrap."""
+    wanted = {"awk", "bash", "dirname", "grep", "id", "df", "env", "printf", "sed", "sort", "tail", "timeout"}
+    for name in wanted - {path.name for path in (tree.parent / "bin").iterdir()}:
+        # Not a link, through which `program` would write.
+        program(tree.parent, name, f'#!/bin/sh\nexec {shutil.which(name)} "$@"\n')
+    bare = tree / "docker" / "bare-debian"
+    bare.write_text(bare.read_text().replace("\nPATH=$PATH:/usr/sbin:/sbin", "\n"))
 
 
 def run(tree: Path, script: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -147,8 +171,50 @@ def test_local_base_image_is_used_without_registry(tree: Path) -> None:
     assert done.stdout == f"[base-image] debian:bookworm-slim@{DIGEST} is on this machine\n"
     # A local image with that tag, but without that digest and not made on this machine, is another image.
     program(tree.parent, "debootstrap", "#!/bin/sh\nexit 1\n")
+    program(tree.parent, "id", AS_ROOT)
     done = run(tree, "docker/base-image", "debian:bookworm-slim", **given)
     assert done.returncode == 1 and "making debian:bookworm-slim with debootstrap" in done.stdout
+
+
+def test_everything_that_making_bases_needs_is_named_before_the_first(tree: Path) -> None:
+    without_debootstrap(tree)
+    program(tree.parent, "id", "#!/bin/sh\necho 1000\n")
+    program(tree.parent, "df", "#!/bin/sh\nprintf 'Avail\\n  300\\n'\n")
+    done = run(tree, "docker/base-image", REGISTRY="silent", TMPDIR="/tmp", PATH=str(tree.parent / "bin"))
+    assert done.returncode == 1 and "making" not in done.stdout
+    assert done.stdout.count("cannot be pulled: no such host") == 2
+    assert done.stderr == (
+        "error: debootstrap is not installed; debootstrap needs root; "
+        "/tmp has 300 MB of free space and 1000 MB are needed\n"
+        "  remedy: sudo apt-get install debootstrap; run the same command as root, or with sudo; "
+        "free some, or set TMPDIR\n"
+    )
+
+
+def test_bases_that_can_be_pulled_need_no_debootstrap(tree: Path) -> None:
+    without_debootstrap(tree)
+    assert run(tree, "docker/base-image", PATH=str(tree.parent / "bin")).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("pip_configuration", "label"),
+    [("index-url = https://user:secret@host/simple", "/etc/pip.conf"), ("index-url = https://host/simple", "")],
+)
+def test_base_made_here_names_its_files_with_credentials(tree: Path, pip_configuration: str, label: str) -> None:
+    """The test's debootstrap makes a system of one file, and `chroot` is not called in it."""
+    program(tree.parent, "id", AS_ROOT)
+    program(
+        tree.parent,
+        "debootstrap",
+        '#!/bin/sh\nmkdir -p "$4/etc/apt/sources.list.d" "$4/var/log"\n'
+        f"echo '{pip_configuration}' >\"$4/etc/pip.conf\"\n",
+    )
+    for name in ("chroot", "install"):
+        program(tree.parent, name, "#!/bin/sh\n")
+    done = run(tree, "docker/base-image", "debian:bookworm-slim", REGISTRY="silent")
+    assert done.returncode == 0, done.stderr
+    (imported,) = [line for line in (tree.parent / "log").read_text().splitlines() if line.startswith("import")]
+    assert f'LABEL mlgo.local-base-credentials="{label}" ' in imported and "LABEL mlgo.local-base=true" in imported
 
 
 class Images:
@@ -183,27 +249,129 @@ def test_build_uses_digest_or_tag_of_local_base_image(
         locked_base(BASES["training"])
 
 
+class Daemon:
+    """A docker client that pushes, and has the given images: tag -> labels.
+
+    Attributes:
+        pushed: tags.
+    """
+
+    def __init__(self, labels: dict[str, dict[str, str]]) -> None:
+        self.pushed: list[str] = []
+        self.labels = labels
+        self.api = self.images = self
+
+    def push(self, tag: str, **_options: object) -> list[dict[str, Any]]:
+        self.pushed.append(tag)
+        return [{"aux": {"Digest": DIGEST}}]
+
+    def get(self, tag: str) -> SimpleNamespace:
+        if tag not in self.labels:
+            raise ImageNotFound(tag)
+        return SimpleNamespace(labels=self.labels[tag])
+
+    def info(self) -> dict[str, Any]:
+        return {"DockerRootDir": "/"}
+
+    def __enter__(self) -> Daemon:
+        return self
+
+    def __exit__(self, *_error: object) -> None: ...
+
+
 @pytest.mark.parametrize("base", ["debian:bookworm-slim", f"debian:bookworm-slim@{DIGEST}"])
 def test_push_warns_about_base_image_without_digest(
     base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Api:
-        def push(self, *_arguments: object, **_options: object) -> list[dict[str, Any]]:
-            return [{"aux": {"Digest": DIGEST}}]
-
-    class Daemon:
-        api = Api()
-
-        def __enter__(self) -> Daemon:
-            return self
-
-        def __exit__(self, *_error: object) -> None: ...
-
-    monkeypatch.setattr(images, "docker_client", Daemon)
+    monkeypatch.setattr(images, "docker_client", lambda: Daemon({}))
     write_images(tmp_path / "images.json", {"toolchain": Image("r/mlgo-toolchain:1", "sha256:1", 1, False, base)})
     (pushed,) = push_images((), tmp_path / "images.json").values()
     assert pushed.reference == f"r/mlgo-toolchain@{DIGEST}" and pushed.base == base
     assert ("by tag; run make lock-images to pin its digest" in capsys.readouterr().out) is ("@" not in base)
+
+
+def test_images_on_a_base_made_here_are_pushed_on_request_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "images.json"
+    command = ["push", "--output", str(output)]
+    labels = {"mlgo.local-base": "true", "mlgo.local-base-credentials": ""}
+    daemon = Daemon({"r/mlgo-toolchain:1": {}, "r/mlgo-training:1": labels})
+    monkeypatch.setattr(images, "docker_client", lambda: daemon)
+    built = {
+        name: Image(f"r/mlgo-{name}:1", "sha256:1", 1, name == "training", BASES[name])
+        for name in ("toolchain", "training")
+    }
+    write_images(output, built)
+    with pytest.raises(UserError, match=r"r/mlgo-training:1 was built on a base image that .* made on this") as caught:
+        images_group.main(command, standalone_mode=False)
+    assert "pip configuration" in caught.value.problem and "--allow-bootstrapped-base" in caught.value.remedy
+    assert not daemon.pushed and read_images(output) == built, "not the first image without the second"
+    images_group.main([*command, "--allow-bootstrapped-base"], standalone_mode=False)
+    assert daemon.pushed == ["r/mlgo-toolchain:1", "r/mlgo-training:1"]
+    assert read_images(output)["training"].reference == f"r/mlgo-training@{DIGEST}"
+    assert "warning: r/mlgo-training:1 was built on a base made here: this machine's apt" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("labels", "named"),
+    [
+        ({"mlgo.local-base-credentials": "/etc/pip.conf"}, "has /etc/pip.conf of this machine in it, with a user or"),
+        ({}, "did not look for credentials"),
+        (None, "is not on this machine"),
+    ],
+)
+def test_images_with_credentials_of_this_machine_are_never_pushed(
+    labels: dict[str, str] | None, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = Daemon(
+        {"r/mlgo-sdk:1": {"mlgo.local-base-credentials": ""}} | ({"r/i:1": labels} if labels is not None else {})
+    )
+    monkeypatch.setattr(images, "docker_client", lambda: daemon)
+    built = {"sdk": Image("r/mlgo-sdk:1", "sha256:1", 1, True), "training": Image("r/i:1", "sha256:1", 1, True)}
+    write_images(tmp_path / "images.json", built)
+    with pytest.raises(UserError, match=named) as caught:
+        push_images((), tmp_path / "images.json", allow_bootstrapped_base=True)
+    assert "mlgo images build --image training" in caught.value.remedy and not daemon.pushed
+
+
+def test_everything_that_a_build_needs_is_named_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither docker's program nor its daemon nor debootstrap is here."""
+    for name in ("awk", "bash", "df", "dirname", "grep", "tail"):
+        program(tmp_path, name, f'#!/bin/sh\nexec {shutil.which(name)} "$@"\n')
+    program(tmp_path, "id", "#!/bin/sh\necho 1000\n")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
+    with pytest.raises(UserError) as caught:
+        build_images(("toolchain",), "", tmp_path / "images.json")
+    problems, remedies = caught.value.problem.split("; "), caught.value.remedy
+    assert problems[0] == "the program docker is not installed" and "the docker daemon does not answer" in problems[1]
+    assert problems[2].startswith("if no registry answers, deb") and "debootstrap needs root" in caught.value.problem
+    assert "sudo apt-get install docker.io; start it" in remedies and "as root, or with sudo" in remedies
+    assert not (tmp_path / "images.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "free", "named"),
+    [((), 2e9, "and the images alone take 2.6 GB"), (("training",), 2e9, ""), ((), 3e9, "")],
+)
+def test_full_disk_is_named_before_the_first_build(
+    before: tuple[str, ...], free: float, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Images that were built here before have their layers in docker's cache."""
+    program(tmp_path, "docker", "#!/bin/sh\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setattr(images, "docker_client", lambda: Daemon({}))
+    monkeypatch.setattr(images.shutil, "disk_usage", lambda _place: SimpleNamespace(free=free))
+
+    def begun(_names: object) -> None:
+        raise UserError("begun")
+
+    monkeypatch.setattr(images, "ensure_bases", begun)
+    write_images(tmp_path / "images.json", {name: Image("t", "sha256:1", 1, False) for name in before})
+    with pytest.raises(UserError, match=named or "^begun$"):
+        build_images((), "", tmp_path / "images.json")
 
 
 def packages(lock: Path) -> dict[str, str]:

@@ -42,8 +42,9 @@ def images_group() -> None:
 def build(names: tuple[str, ...], everything: bool, registry: str, output: Path) -> None:
     """Build the images with the docker daemon, tagged by git commit.
 
-    Base images are pulled; if no registry answers, docker/base-image makes them, which needs root. The image `sdk` is
-    based on `toolchain`, `cluster` on `training`, which is then built, too.
+    Base images are pulled; if no registry answers, docker/base-image makes them with debootstrap, as root. What is
+    missing on this machine is named before the first build. The image `sdk` is based on `toolchain`, `cluster` on
+    `training`, which is then built, too.
 
     \b
     Examples:
@@ -59,15 +60,23 @@ def build(names: tuple[str, ...], everything: bool, registry: str, output: Path)
 @click.option(
     "--image", "names", type=_NAMES, multiple=True, help="Image to push; repeatable.  [default: all built images]"
 )
+@click.option(
+    "--allow-bootstrapped-base",
+    is_flag=True,
+    help="Also push images whose base docker/base-image made here, for a private registry: whoever may pull them can "
+    "read this machine's apt sources, certificate authorities and pip configuration, and nobody else has their base.",
+)
 @_OUTPUT
-def push(names: tuple[str, ...], output: Path) -> None:
+def push(names: tuple[str, ...], allow_bootstrapped_base: bool, output: Path) -> None:
     """Push the images to the registry that they were built for, and record their digests.
 
     \b
-    Example:
+    Examples:
       mlgo images build --registry europe-docker.pkg.dev/my-project/mlgo && mlgo images push
+      # in a network without access to Docker Hub
+      mlgo images build --registry registry.example:5000/mlgo && mlgo images push --allow-bootstrapped-base
     """
-    images.push_images(names, output)
+    images.push_images(names, output, allow_bootstrapped_base)
     say(f"references: {output}")
 
 
