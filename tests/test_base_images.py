@@ -433,3 +433,38 @@ def test_install_apt_uses_pinned_versions_if_asked(tree: Path) -> None:
     wanted.write_text("hello\n")
     done = run(tree, ".ci/install-apt", str(wanted), APT_PINNED="true")
     assert done.returncode == 1 and "no version of hello is pinned" in done.stderr and "remedy" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="chroot and mounts need root")
+@pytest.mark.parametrize("certificates", [True, False])
+def test_bare_debian_does_not_depend_on_the_directory_of_temporary_files(tmp_path: Path, certificates: bool) -> None:
+    """A fake debootstrap makes a root of this machine's programs, in which the real update-ca-certificates runs."""
+    program(
+        tmp_path,
+        "debootstrap",
+        """#!/bin/sh
+for root; do case $root in */root) break;; esac; done
+mkdir -p "$root/tmp" "$root/dev" "$root/usr/local" "$root/etc/ssl/certs" "$root/etc/ca-certificates/update.d"
+touch "$root/etc/ca-certificates.conf"
+for name in bin lib lib64 sbin; do [ ! -L /$name ] || ln -s "usr/$name" "$root/$name"; done
+for name in bin lib lib64 sbin share; do
+  [ ! -d /usr/$name ] || { mkdir "$root/usr/$name" && mount --bind /usr/$name "$root/usr/$name"; }
+done
+mount --bind /dev "$root/dev"
+"""
+        + ("" if certificates else 'rm -r "$root/etc/ssl"\n'),
+    )
+    (tmp_path / "place").mkdir()
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "TMPDIR": str(tmp_path / "place"),
+    }
+    command = ["unshare", "--mount", str(ROOT / "docker" / "bare-debian"), str(tmp_path / "root")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if certificates:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (tmp_path / "root/etc/ssl/certs/ca-certificates.crt").exists()
+    else:
+        assert done.returncode == 1
+        assert "error: update-ca-certificates failed: " in done.stderr and "remedy: " in done.stderr
