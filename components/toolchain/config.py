@@ -104,6 +104,11 @@ FIXED_DEFINITIONS = {
 }
 """Variables on which linking our clangs relies."""
 ENABLE_PROJECTS = "LLVM_ENABLE_PROJECTS"
+_CODE_GENERATORS = (
+    *("native", "all", "AArch64", "AMDGPU", "ARM", "AVR", "BPF", "Hexagon", "Lanai", "LoongArch", "MSP430", "Mips"),
+    *("NVPTX", "PowerPC", "RISCV", "SPIRV", "Sparc", "SystemZ", "VE", "WebAssembly", "X86", "XCore"),
+)
+"""Values of --targets for LLVM's own source, whose download takes minutes; make_sdk asks the source itself."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,11 @@ class SdkConfig:
                 f"--projects {','.join(sorted(more))}: --llvm-source {self.llvm_source} fetches only LLVM, clang and "
                 "lld",
                 "pass --llvm-source the directory of llvm-project",
+            )
+        if fetched and (unknown := [name for name in self.targets.split(",") if name not in _CODE_GENERATORS]):
+            raise UserError(
+                f"--targets {unknown[0]}: LLVM has no such code generator",
+                f"pass native, all, or some of {', '.join(_CODE_GENERATORS[2:])}",
             )
         if fixed := sorted(FIXED_DEFINITIONS.keys() & self.definitions.keys()):
             value = FIXED_DEFINITIONS[fixed[0]]

@@ -87,11 +87,16 @@ def find_sdk(major: int, prefix: Path | None = None, strategy: Strategy = "sdk")
             "installed one",
         )
     packages = {wanted[name].format(major=major) for name in missing}
-    packages |= {package for program, package in _PROGRAMS.items() if shutil.which(program) is None}
+    packages |= missing_build_tools()
     if packages:
         state = f"the LLVM {major} SDK in {prefix} is incomplete" if prefix.is_dir() else f"no LLVM {major} SDK found"
         raise UserError(f"{state}: {', '.join(sorted(packages))} missing", apt_line(packages))
     return Sdk(prefix, major, version)
+
+
+def missing_build_tools() -> set[str]:
+    """Return the Debian packages of the programs that build clangs and SDKs and are not installed."""
+    return {package for program, package in _PROGRAMS.items() if shutil.which(program) is None}
 
 
 def require_all_targets(sdk: Sdk) -> None:

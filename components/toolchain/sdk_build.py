@@ -20,8 +20,15 @@ from components.core.storage.file_lock import exclusive_lock
 from components.core.storage.uri import display_path
 from components.toolchain.build import run_build_tool
 from components.toolchain.config import ENABLE_PROJECTS, FIXED_DEFINITIONS, SdkConfig
-from components.toolchain.sdk import find_sdk
-from components.toolchain.source import BUNDLED, VERSION_FILE, source_files, source_version, whole_source
+from components.toolchain.sdk import apt_line, find_sdk, missing_build_tools
+from components.toolchain.source import (
+    BUNDLED,
+    VERSION_FILE,
+    code_generators,
+    source_files,
+    source_version,
+    whole_source,
+)
 
 DESCRIPTION = "sdk.json"
 """File in the SDK's prefix that records its sources and options."""
@@ -47,6 +54,8 @@ _DEFAULTS = {
     "LLVM_APPEND_VC_REV": "OFF",
 }
 _LINK_JOBS = "LLVM_PARALLEL_LINK_JOBS"
+_NATIVE = ("host", "Native")
+"""LLVM's own words for this machine's target."""
 _STAGED = "install"
 """Prefix below the build tree, from where the SDK is moved."""
 _MEMORY_OF_A_LINK = 4 << 30
@@ -59,7 +68,10 @@ def make_sdk(config: SdkConfig) -> Path:
     Raises:
         UserError: the source is missing or has an unsupported version, or the build failed.
     """
+    if packages := missing_build_tools():
+        raise UserError(f"{' and '.join(sorted(packages))} missing, which LLVM is built with", apt_line(packages))
     source = whole_source(config.llvm_source, config.llvm_major, config.cache)
+    _require_targets(config.targets, source)
     if absent := [name for name in config.projects if not (source / name / "CMakeLists.txt").is_file()]:
         raise UserError(f"--projects {absent[0]}: {source} has no such project", "see its directories for the names")
     version = source_version(source / VERSION_FILE)
@@ -86,6 +98,18 @@ def make_sdk(config: SdkConfig) -> Path:
         find_sdk(config.llvm_major, partial)
     say(f"LLVM SDK {version}: {display_path(config.output)}")
     return config.output
+
+
+def _require_targets(targets: str, source: Path) -> None:
+    """Raise UserError if `targets` names a code generator that the source does not have."""
+    known = code_generators(source)
+    wanted = [] if targets in ("native", "all") else targets.split(",")
+    if known and (unknown := [name for name in wanted if name not in (*known, *_NATIVE)]):
+        raise UserError(
+            f"--targets {unknown[0]}: LLVM in {source} has no such code generator",
+            f"pass native, all, or some of {', '.join(known)}; experimental ones are built by --define "
+            "LLVM_EXPERIMENTAL_TARGETS_TO_BUILD=NAME",
+        )
 
 
 def cmake_definitions(config: SdkConfig) -> dict[str, str]:

@@ -134,6 +134,13 @@ def check_source(source: Path, sdk: Sdk, origin: str) -> None:
         )
 
 
+def code_generators(source: Path) -> tuple[str, ...]:
+    """Return the names of the targets that LLVM's CMake project in `source` builds; () if it does not list them."""
+    text = (source / "llvm" / "CMakeLists.txt").read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"^set\(LLVM_ALL_TARGETS\s([^)$]*)\)", text, re.MULTILINE)
+    return tuple(re.sub("#.*", "", found[1]).split()) if found else ()
+
+
 def _require_files(source: Path, names: Iterable[str], origin: str) -> None:
     """Raise UserError if a file is missing in `source`."""
     for name in names:

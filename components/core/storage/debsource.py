@@ -75,10 +75,10 @@ def fetch_deb_source(package: str, cache: Path, into: Path, progress: Say = say)
     Raises:
         UserError: as `download_deb_source`; or dpkg-source is missing or fails.
     """
-    description = download_deb_source(package, cache, progress)[0]
-    if shutil.which("dpkg-source") is None:
+    if shutil.which("dpkg-source") is None and shutil.which("apt-get"):
         problem = "dpkg-source, which unpacks source packages, is missing"
         raise UserError(problem, "run sudo apt-get install dpkg-dev patch xz-utils")
+    description = download_deb_source(package, cache, progress)[0]
     into.parent.mkdir(parents=True, exist_ok=True)
     # --no-check: apt has verified the signature, so the maintainers' keys need not be installed.
     command = ["dpkg-source", "--no-check", "--no-copy", "-x", str(description), str(into.absolute())]

@@ -107,6 +107,34 @@ def test_targets_and_definitions_reach_cmake(targets: str, built: str, tmp_path:
         cmake_definitions(SdkConfig(tmp_path, definitions={"LLVM_LINK_LLVM_DYLIB": "ON"}))
 
 
+@pytest.mark.parametrize("targets", ["nonsense", "X86,arm", "X86,M68k"])
+def test_unknown_code_generator_is_refused_before_llvm_is_configured(
+    llvm_project: Path, tmp_path: Path, targets: str
+) -> None:
+    listed = (
+        "set(LLVM_ALL_TARGETS\n  AArch64\n  ARM # of 32 bits\n  X86\n  )\nset(LLVM_ALL_EXPERIMENTAL_TARGETS\n  M68k)\n"
+    )
+    project = llvm_project / "llvm/CMakeLists.txt"
+    project.write_text(listed + project.read_text())
+    unknown = targets.rpartition(",")[2]
+    with pytest.raises(UserError, match=f"--targets {unknown}: LLVM in .* has no such code generator") as caught:
+        make_sdk(config(llvm_project, tmp_path, targets))
+    assert "AArch64, ARM, X86; experimental" in caught.value.remedy
+    assert not (tmp_path / "cache/build").exists() and not (tmp_path / "sdk").exists()
+    for origin in ("deb", "git:llvmorg-19.1.7"):
+        with pytest.raises(UserError, match=f"--targets {unknown}: LLVM has no such code generator"):
+            replace(config(llvm_project, tmp_path, targets), llvm_source=origin)
+
+
+def test_missing_build_tools_are_named_before_the_source_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.devnull)
+    with pytest.raises(UserError, match="cmake and ninja-build missing") as caught:
+        make_sdk(SdkConfig(tmp_path / "sdk", cache=tmp_path / "cache"))
+    assert caught.value.remedy == "sudo apt-get install cmake ninja-build" and not (tmp_path / "cache").exists()
+
+
 def test_projects_are_configured_next_to_clang_and_lld(llvm_project: Path, tmp_path: Path) -> None:
     given = config(llvm_project, tmp_path, LLVM_DISTRIBUTION_COMPONENTS="clang-tidy;clang-format")
     given = replace(given, projects=("clang-tools-extra", "clang"))
@@ -134,6 +162,7 @@ def test_compiler_of_the_environment_builds_llvm(tmp_path: Path, monkeypatch: py
 def test_llvm_itself_accepts_the_variables(tmp_path: Path) -> None:
     """Debian's source is configured; ninja knows what the SDK is made of, and compiles a library."""
     root = source.whole_source("deb", 19, default_cache_dir())
+    assert {"AArch64", "X86"} <= set(source.code_generators(root)) and "M68k" not in source.code_generators(root)
     variables = cmake_definitions(SdkConfig(tmp_path, targets="native"))
     tree = tmp_path / "tree"
     configure = ["cmake", "-G", "Ninja", "-S", str(root / "llvm"), "-B", str(tree)]

@@ -183,5 +183,5 @@ def test_missing_apt_or_dpkg_source_error_has_a_remedy(
     (only_apt / "apt-get").symlink_to("/usr/bin/apt-get")
     monkeypatch.setenv("PATH", str(only_apt))
     with pytest.raises(UserError, match="dpkg-source, which unpacks source packages, is missing") as caught:
-        fetch_deb_source("toy", tmp_path / "cache", tmp_path / "toy", quiet)
-    assert "dpkg-dev" in caught.value.remedy
+        fetch_deb_source("unknown", tmp_path / "new", tmp_path / "toy", quiet)
+    assert "dpkg-dev" in caught.value.remedy and not (tmp_path / "new").exists(), "before the download"
