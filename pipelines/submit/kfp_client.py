@@ -34,7 +34,7 @@ class KfpServer:
     """A KFP server, and who asks it.
 
     Attributes:
-        host: its URL.
+        host: its URL; one without a scheme becomes http://.
         namespace: the user's, of a server with several users; empty otherwise.
         token: a bearer token; empty for none.
         token_file: file with a bearer token, read again for each request, because tokens expire.
@@ -46,6 +46,11 @@ class KfpServer:
     token: str = field(default="", repr=False)
     token_file: Path | None = None
     in_cluster: bool = False
+
+    def __post_init__(self) -> None:
+        # As urllib3 and kfp take it, but a future urllib3 refuses it, and warns about that.
+        if self.host and "://" not in self.host:
+            object.__setattr__(self, "host", f"http://{self.host}")
 
     def page(self, route: str) -> str:
         """Return the URL of a page of KFP's user interface."""

@@ -140,6 +140,14 @@ def test_variable_with_several_lines_is_refused_without_printing_it(monkeypatch:
     assert token_from_environment() == "good"
 
 
+def test_host_without_a_scheme_is_asked_by_http(mlgo: Mlgo) -> None:
+    with raw_server() as server:
+        server.answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+        done = mlgo("cancel", "run-1", "--host", server.url.removeprefix("http://"))
+    assert done.returncode == 1 and done.stderr.startswith(f"error: the server at {server.url} is not a KFP server")
+    assert KfpServer("h/pipeline").page("runs") == "http://h/pipeline/#/runs"
+
+
 def test_token_is_not_in_the_text_of_a_server() -> None:
     assert "s3cret" not in repr(KfpServer("http://x", token="s3cret"))
 
