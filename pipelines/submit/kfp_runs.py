@@ -9,6 +9,7 @@ from typing import Any
 
 from components.core.console import UserError, say
 from components.core.console.number_types import environment_number
+from components.core.rayjob.pending_pods import pending_reason
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest, check_run_id, run_state
 from pipelines.submit.kfp_tasks import Task, tasks_of
@@ -143,7 +144,7 @@ class _Printer:
         self._waits[task.name] = self._waits.get(task.name, 0) + 1 if task.may_wait else 0
         if not self._waits[task.name] or self._waits[task.name] % _WAITS_POLLS:
             return
-        reason = next(filter(None, (waiting_reason(self._pod(pod)) for pod in task.pods)), "")
+        reason = next(filter(None, (pending_reason(self._pod(pod)) for pod in task.pods)), "")
         if reason and self._reasons.get(task.name) != reason:
             self._reasons[task.name] = reason
             say(f"[{task.name}] its pod has not started: {reason}")
@@ -160,25 +161,6 @@ class _Printer:
             return Cluster(self._api.pods_namespace).pod(name)
         except UserError:  # no kubeconfig
             return {}
-
-
-def waiting_reason(pod: Mapping[str, Any]) -> str:
-    """Return why a pod does not run, "" if it does or that is unknown.
-
-    Args:
-        pod: an object of the Kubernetes API, as JSON.
-    """
-    status = pod.get("status")
-    if not isinstance(status, Mapping) or status.get("phase") != "Pending":
-        return ""
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return f"{condition.get('message') or condition.get('reason')}"
-    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") not in (None, "PodInitializing", "ContainerCreating"):
-            return ": ".join(filter(None, (waiting["reason"], waiting.get("message"))))
-    return ""
 
 
 def _describe(task: Task) -> str:

@@ -62,6 +62,10 @@ class ApiServer:
         client = ApiClient(self._configuration)
         self.rayjobs, self.pods = CustomObjectsApi(client), CoreV1Api(client)
 
+    def as_json(self, found: Any) -> Any:
+        """Return objects that a method of `pods` has returned as the JSON that the server sent."""
+        return self.pods.api_client.sanitize_for_serialization(found)
+
     def _unusable_token(self) -> UserError:
         return UserError(
             f"{self._token} is not one token: it has spaces, lines or other characters",

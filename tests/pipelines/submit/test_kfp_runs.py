@@ -13,7 +13,7 @@ from components.core.console import UserError
 from pipelines.spec import COMPILED, load_spec, with_images
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import run_state
-from pipelines.submit.kfp_runs import cancel, follow, retry_run, waiting_reason
+from pipelines.submit.kfp_runs import cancel, follow, retry_run
 from pipelines.submit.kfp_tasks import Task, tasks_of
 from tests.argo_nodes import WORKFLOW, Workflow
 
@@ -98,7 +98,7 @@ def test_log_and_reason_come_through_the_user_interface(
     with pytest.raises(UserError, match="\n    ppo: line 99"):
         follow(interface, start(preset="tiny"), POLL_S)
     follow(interface, start("unscheduled"), POLL_S)
-    reason = "[ppo] its pod has not started: 0/1 nodes are available: 1 Insufficient cpu.\n"
+    reason = "[ppo] its pod has not started: Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.\n"
     assert capsys.readouterr().out.count(reason) == 1
 
 
@@ -151,24 +151,3 @@ def test_tasks_of_other_servers_are_found_by_name() -> None:
     assert tasks["corpus"] == Task("corpus", "SUCCEEDED") and not tasks["ppo"].state
     assert tasks_of({"run_details": {"task_details": listed}}, {}) == []
     assert WORKFLOW not in tasks
-
-
-@pytest.mark.parametrize(
-    ("status", "reason"),
-    [
-        ({"phase": "Running"}, ""),
-        ({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}, ""),
-        ({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, ""),
-        (
-            {
-                "phase": "Pending",
-                "containerStatuses": [
-                    {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
-                ],
-            },
-            "ImagePullBackOff: no such image",
-        ),
-    ],
-)
-def test_reason_of_a_waiting_pod_is_told(status: dict[str, Any], reason: str) -> None:
-    assert waiting_reason({"status": status}) == reason
