@@ -36,8 +36,8 @@ def make_corpus(
     """
     if not source.is_dir():
         raise UserError(f"there is no directory {source}", "pass the directory that holds the .bc files")
-    # In pathlib's order, which is the order of mlgo-utils.
-    names = [str(path.relative_to(source))[: -len(_SUFFIX)] for path in source.glob(f"**/*{_SUFFIX}")]
+    # Sorted: training depends on the order of modules, and mlgo-utils' is the file system's.
+    names = sorted(str(path.relative_to(source))[: -len(_SUFFIX)] for path in source.glob(f"**/*{_SUFFIX}"))
     if not names:
         raise UserError(f"{source} holds no {_SUFFIX} file", "pass the directory that holds the bitcode")
     damaged = {name: problem for name in names if (problem := file_problem(source / (name + _SUFFIX)))}
@@ -68,8 +68,7 @@ def combine_corpora(root: Path) -> list[str]:
     names: list[str] = []
     common: dict[str, Any] | None = None
     first = ""
-    # In glob's order, which is the order of mlgo-utils.
-    for found in glob.glob(os.path.join(root, "*", DESCRIPTION)):
+    for found in sorted(glob.glob(os.path.join(root, "*", DESCRIPTION))):
         folder = os.path.basename(os.path.dirname(found))
         if (root / folder / MANIFEST).is_file():
             require_artifact(root / folder, "corpus", verify_content=True)

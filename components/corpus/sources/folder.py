@@ -35,8 +35,8 @@ def from_saved_modules(directory: Path, base: Path | None = None) -> list[Object
 def _find_objects(directory: Path, suffix: str, base: Path | None, remedy: str) -> list[ObjectFile]:
     if not directory.is_dir():
         raise UserError(f"there is no directory {directory}", "pass the directory that holds the objects")
-    # In pathlib's order, which is the order of mlgo-utils.
-    found = [str(path.relative_to(directory)) for path in directory.glob(f"**/*{suffix}") if path.is_file()]
+    # Sorted: training depends on the order of modules, and mlgo-utils' is the file system's.
+    found = sorted(str(path.relative_to(directory)) for path in directory.glob(f"**/*{suffix}") if path.is_file())
     if not found:
         raise UserError(f"{directory} holds no *{suffix} file", remedy)
     cut = len(suffix) if suffix == SAVED_MODULE_SUFFIX else 0

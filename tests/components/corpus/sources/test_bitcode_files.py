@@ -1,17 +1,22 @@
-"""make and combine write the same bytes as mlgo-utils' make_corpus and combine_training_corpus."""
+"""make and combine write the same bytes as mlgo-utils' make_corpus and combine_training_corpus, modules sorted."""
 
 from __future__ import annotations
 
+import glob
 import json
+import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from components.core.console import UserError
 from components.corpus.sources.bitcode_files import combine_corpora, make_corpus
+from components.corpus.sources.folder import from_directory
 from tests.bitcode import bitcode
 
 BITCODE = bitcode()
@@ -28,6 +33,13 @@ def run_mlgo_utils(tool: str, *flags: str) -> None:
 
 def files(directory: Path) -> dict[str, bytes]:
     return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+def sort_modules(corpus: Path) -> None:
+    """Sort the modules that mlgo-utils listed in the file system's order."""
+    path = corpus / "corpus_description.json"
+    description = json.loads(path.read_text())
+    path.write_text(json.dumps(description | {"modules": sorted(description["modules"])}, indent=2))
 
 
 def write_corpus(directory: Path, names: list[str], **more: object) -> None:
@@ -48,13 +60,14 @@ def test_make_equals_mlgo_utils_make_corpus(tmp_path: Path, arguments: str) -> N
     run_mlgo_utils(
         "make_corpus", f"--input_dir={source}", f"--output_dir={tmp_path / 'theirs'}", f"--default_args={arguments}"
     )
+    sort_modules(tmp_path / "theirs")
     assert files(tmp_path / "ours") == files(tmp_path / "theirs")
-    assert sorted(names) == ["a/a", "a/b.o", "a/c/d", "b/x", "z"]
+    assert names == ["a/a", "a/b.o", "a/c/d", "b/x", "z"]
 
 
 def test_combine_equals_mlgo_utils_combine_training_corpus(tmp_path: Path) -> None:
     root = tmp_path / "ours"
-    write_corpus(root / "zstd", ["lib/a.o", "b.o"])
+    write_corpus(root / "zstd", ["b.o", "lib/a.o"])
     write_corpus(root / "lz4", ["c.o"])
     write_corpus(root / "abseil", ["d.o"])
     write(root / "notes" / "readme.txt", b"no corpus")
@@ -62,8 +75,31 @@ def test_combine_equals_mlgo_utils_combine_training_corpus(tmp_path: Path) -> No
     ours = (root / "corpus_description.json").read_bytes()
     (root / "corpus_description.json").unlink()
     run_mlgo_utils("combine_training_corpus", f"--root_dir={root}")
+    sort_modules(root)
     assert ours == (root / "corpus_description.json").read_bytes()
-    assert sorted(names) == ["abseil/d.o", "lz4/c.o", "zstd/b.o", "zstd/lib/a.o"]
+    assert names == ["abseil/d.o", "lz4/c.o", "zstd/b.o", "zstd/lib/a.o"]
+
+
+def test_modules_are_in_the_same_order_on_every_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{name}/{letter}" for name in "dacb" for letter in "zyx"]
+    for name in names:
+        write(tmp_path / "build" / f"{name}.o", b"")
+        write(tmp_path / "bitcode" / f"{name}.bc", BITCODE)
+    for name in "dacb":
+        write_corpus(tmp_path / "corpora" / name, ["2.o", "1.o"])
+    shuffled = random.Random(1)
+
+    def in_another_order(found: Iterable[Any]) -> list[Any]:
+        entries = list(found)
+        shuffled.shuffle(entries)
+        return entries
+
+    by_path, by_text = Path.glob, glob.glob
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: in_another_order(by_path(path, pattern)))
+    monkeypatch.setattr(glob, "glob", lambda pattern: in_another_order(by_text(pattern)))
+    assert [item.name for item in from_directory(tmp_path / "build")] == [f"{name}.o" for name in sorted(names)]
+    assert make_corpus(tmp_path / "bitcode", tmp_path / "made", [])[0] == sorted(names)
+    assert combine_corpora(tmp_path / "corpora") == [f"{name}/{module}.o" for name in "abcd" for module in "21"]
 
 
 def test_corpora_that_differ_in_more_than_modules_are_refused(tmp_path: Path) -> None:
