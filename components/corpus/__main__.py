@@ -30,6 +30,7 @@ from components.corpus.command_edits import edit_options, parse_edits
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
 from components.corpus.options import PATH, output_option, split_options
+from components.corpus.outcome import newer_llvm
 from components.corpus.report import DAMAGED, Report, Skipped
 from components.corpus.split import MIN_SOURCES, split_modules
 from components.corpus.write_split_and_report import announce, describe, split_config, write_split_and_report
@@ -356,8 +357,7 @@ def _require_readable(corpus: Path, llvm_major: int) -> None:
     newer = {module.name: found for module in modules if (found := module.llvm_major()) > llvm_major}
     if not newer:
         return
-    versions = " and ".join(str(major) for major in sorted(set(newer.values())))
-    reason = f"compiled by LLVM {versions}, whose bitcode LLVM {llvm_major} does not read"
+    reason = newer_llvm(newer.values(), llvm_major)
     if len(newer) == len(modules):
         raise UserError(
             f"all {len(modules)} modules in {corpus} were {reason}",

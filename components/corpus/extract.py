@@ -32,6 +32,7 @@ from components.corpus.outcome import (
     NOT_RESTORED,
     OTHER_COMPILER,
     Outcome,
+    newer_llvm,
 )
 from components.corpus.own_options import strip_own_options
 from components.corpus.sources.archive import ArchiveError, is_archive, read_members
@@ -248,8 +249,7 @@ class _Extraction:
         """
         config = self.config
         if config.max_llvm_major is not None and llvm_major > config.max_llvm_major:
-            detail = f"compiled by LLVM {llvm_major}, whose bitcode LLVM {config.max_llvm_major} does not read"
-            return Outcome(item, NEWER_LLVM, detail)
+            return Outcome(item, NEWER_LLVM, newer_llvm([llvm_major], config.max_llvm_major))
         arguments = bytes(command).decode("utf-8", "surrogateescape").split("\0")
         if self.pattern is not None and not any(self.pattern.search(argument) for argument in arguments):
             level = next((argument for argument in reversed(arguments) if argument.startswith("-O")), "none")

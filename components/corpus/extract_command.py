@@ -34,6 +34,7 @@ from components.corpus.outcome import (
     NOT_RESTORED,
     OTHER_COMPILER,
     Outcome,
+    newer_llvm,
 )
 from components.corpus.profiles import copy_profiles
 from components.corpus.report import Report, make_report
@@ -183,7 +184,7 @@ def _announce_newer(outcomes: Iterable[Outcome]) -> None:
             newer.setdefault(outcome.llvm_major, []).append(outcome.object.name)
     for major, names in sorted(newer.items()):
         say(
-            f"compiled by LLVM {major}, whose bitcode LLVM {DEFAULT_LLVM_MAJOR} does not read: {listed(names)}; "
+            f"{newer_llvm([major], DEFAULT_LLVM_MAJOR)}: {listed(names)}; "
             f"train with --llvm-major {major} or later, or leave them out with --llvm-major {DEFAULT_LLVM_MAJOR}"
         )
 

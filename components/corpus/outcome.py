@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from components.corpus.sources.objects import ObjectFile
@@ -19,6 +20,12 @@ DUPLICATE = "duplicate"
 INSTRUMENTED = "instrumented"
 NOT_RESTORED = "not_restored"
 NEWER_LLVM = "newer_llvm"
+
+
+def newer_llvm(found: Iterable[int], llvm_major: int) -> str:
+    """Return what is wrong with modules that newer versions of LLVM compiled than the one that shall read them."""
+    versions = " and ".join(str(major) for major in sorted(set(found)))
+    return f"compiled by LLVM {versions}, whose bitcode LLVM {llvm_major} does not read"
 
 
 @dataclass(frozen=True, slots=True)
