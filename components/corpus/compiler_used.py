@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,19 @@ from components.core.processes import supervision
 _STB_LOCAL, _STB_WEAK = 0, 2
 _STT_OBJECT, _STT_FUNC, _STT_SECTION = 1, 2, 3
 _EM_X86_64 = 62
-_NOT_A_USE = (b".eh_frame\0", b"__patchable_function_entries\0", b"xray_", b".llvm_", b"__mcount_loc\0")
-"""Allocated sections that refer to every function."""
+_NOT_A_USE = (
+    b".eh_frame\0",
+    b"__patchable_function_entries\0",
+    b"xray_",
+    b".llvm_",
+    b"__mcount_loc\0",
+    b"__llvm_prf_",
+    b"__sancov_",
+    b"sanmd_",
+    b"asan_globals\0",
+    b"hwasan_globals\0",
+)
+"""Allocated sections in which a compiler or its instrumentation lists functions and variables: nothing calls them."""
 _PC_BYTES = 8
 """Maximum distance between the word of a relocation relative to the program counter and the end of its instruction."""
 _SHORT_JUMPS = (0xEB, *range(0x70, 0x80))
@@ -52,15 +64,19 @@ class _Unreferenced:
     possible: frozenset[str]
 
 
-def restore_compiler_used(bitcode: memoryview, elf: Elf) -> bytes | memoryview:
+def restore_compiler_used(
+    bitcode: memoryview, elf: Elf, shared_names: frozenset[str] = frozenset()
+) -> bytes | memoryview:
     """Return the bitcode with the list, unchanged if nothing is missing in it.
 
     Args:
-        bitcode: of the only module of an object.
+        bitcode: of a module of an object.
         elf: the object.
+        shared_names: names that several modules of the object define, each its own.
 
     Raises:
-        RestoreError: LLVM's opt of the module's version is not installed, or fails.
+        RestoreError: LLVM's opt of the module's version is not installed, or fails; or something of a shared name is to
+            be kept.
     """
     if not elf.relocatable:
         return bitcode
@@ -85,12 +101,23 @@ def restore_compiler_used(bitcode: memoryview, elf: Elf) -> bytes | memoryview:
         kept |= possible - survivors
     if not kept:
         return bitcode
+    if unknown := kept & shared_names:
+        raise RestoreError(
+            f"several modules of the linked object define {_list(unknown)}, and which one is kept is unknown: extract "
+            "the objects that it was linked from"
+        )
     values = ", ".join(f"ptr @{_quoted(name)}" for name in sorted(kept))
     used = f'\n@llvm.compiler.used = appending global [{len(kept)} x ptr] [{values}], section "llvm.metadata"\n'
     try:
         return _with(opt, bytes(bitcode), used, ["-preserve-ll-uselistorder"])
     except RestoreError:  # the recorded order of a symbol's uses has one use less
         return _with(opt, bytes(bitcode), used, [])
+
+
+def shared_discardable(modules: Iterable[memoryview]) -> frozenset[str]:
+    """Return the names that several modules define, of what a compiler may drop."""
+    count = Counter(name for module in modules for name in read_symbols(bytes(module)).discardable)
+    return frozenset(name for name, number in count.items() if number > 1)
 
 
 def _with(opt: str, bitcode: bytes, used: str, flags: list[str]) -> bytes:
@@ -172,7 +199,8 @@ def _unreferenced(elf: Elf) -> _Unreferenced:
     certain = candidate & function & local
     if elf.machine == _EM_X86_64:
         for section in np.unique(symbols.section[certain]).tolist():
-            _remove_called(elf, section, symbols, certain, candidate)
+            relocated = relocations.offset[relocations.section == section]
+            _remove_called(elf, section, symbols, relocated, certain, candidate)
     else:
         certain[:] = False
     possible = np.flatnonzero(candidate & ~certain)
@@ -183,22 +211,39 @@ def _unreferenced(elf: Elf) -> _Unreferenced:
 
 
 def _remove_called(
-    elf: Elf, section: int, symbols: Symbols, certain: NDArray[np.bool_], candidate: NDArray[np.bool_]
+    elf: Elf,
+    section: int,
+    symbols: Symbols,
+    relocated: NDArray[np.int64],
+    certain: NDArray[np.bool_],
+    candidate: NDArray[np.bool_],
 ) -> None:
     """Remove functions that a call or jump in their section of x86-64 code goes to: the assembler needs no relocation.
 
-    Any four bytes may be the distance of a call. Short jumps have one byte, so a function remains possible.
+    Any four bytes may be the distance of a call, except those with a part of a relocated word, and those of the padding
+    between functions: a nop ends with zeros, the distance to the function that follows. Short jumps have one byte, so a
+    function remains possible.
+
+    Args:
+        relocated: offsets of the section's relocations.
     """
     code = np.frombuffer(elf.contents(section), np.uint8).astype(np.int64)
     if len(code) < 4:
         return
+    within = np.zeros(len(code), bool)
+    for index in np.flatnonzero((symbols.section == section) & (symbols.type == _STT_FUNC)).tolist():
+        within[int(symbols.value[index]) : int(symbols.value[index] + symbols.size[index])] = True
+    is_distance = within[:-3] & within[3:]
+    for shift in range(-3, 4):
+        overlapping = relocated + shift
+        is_distance[overlapping[(overlapping >= 0) & (overlapping < len(is_distance))]] = False
     distance = code[:-3] | code[1:-2] << 8 | code[2:-1] << 16 | code[3:] << 24
     near = np.arange(len(distance)) + 4 + np.where(distance >= 1 << 31, distance - (1 << 32), distance)
     jumps = np.flatnonzero(np.isin(code[:-1], _SHORT_JUMPS))
     short = jumps + 2 + np.where(code[jumps + 1] >= 128, code[jumps + 1] - 256, code[jumps + 1])
     for index in np.flatnonzero(certain & (symbols.section == section)).tolist():
         begin, end = int(symbols.value[index]), int(symbols.value[index] + symbols.size[index])
-        calls = np.flatnonzero(near == begin)
+        calls = np.flatnonzero((near == begin) & is_distance)
         if ((calls < begin) | (calls >= end)).any():
             certain[index] = candidate[index] = False
             continue

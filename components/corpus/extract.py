@@ -16,7 +16,7 @@ from components.core.console import UserError
 from components.core.formats.bitcode import BitcodeError, producer_major, read_layout
 from components.core.processes.cgroup import available_processors
 from components.core.storage.input_files import open_regular
-from components.corpus.compiler_used import RestoreError, restore_compiler_used
+from components.corpus.compiler_used import RestoreError, restore_compiler_used, shared_discardable
 from components.corpus.outcome import (
     ASSEMBLY,
     DUPLICATE,
@@ -211,9 +211,11 @@ class _Extraction:
         if len(modules) == 1:
             return [self._module(item, command, bitcode, producer_major(read_at, modules[0]), elf)]
         parts = [replace(item, name=f"{item.name}.{number}") for number in range(1, len(modules) + 1)]
+        contents = [bitcode[module.start : module.end] for module in modules]
+        shared = shared_discardable(contents) if elf.relocatable else frozenset()
         return [
-            self._module(part, arguments, bitcode[module.start : module.end], producer_major(read_at, module))
-            for part, arguments, module in zip(parts, commands, modules, strict=True)
+            self._module(part, arguments, content, producer_major(read_at, module), elf, shared)
+            for part, arguments, content, module in zip(parts, commands, contents, modules, strict=True)
         ]
 
     def _without_bitcode(self, elf: Elf, missing: str) -> Outcome:
@@ -239,13 +241,20 @@ class _Extraction:
         return f"{' and '.join(absent + empty)}{f'; compile it with {_EMBED}' if empty else ''}"
 
     def _module(
-        self, item: ObjectFile, command: memoryview, bitcode: memoryview, llvm_major: int, elf: Elf | None = None
+        self,
+        item: ObjectFile,
+        command: memoryview,
+        bitcode: memoryview,
+        llvm_major: int,
+        elf: Elf,
+        shared_names: frozenset[str] = frozenset(),
     ) -> Outcome:
         """Write the files of a module.
 
         Args:
             llvm_major: version of the LLVM that compiled it, 0 if unknown.
-            elf: its object if that has no other module.
+            elf: its object, or a file that was linked from it and others.
+            shared_names: names that several modules of a linked object define, of what a compiler may drop.
         """
         config = self.config
         if config.max_llvm_major is not None and llvm_major > config.max_llvm_major:
@@ -260,9 +269,9 @@ class _Extraction:
             option = counters[0].partition("=")[0]
             return Outcome(item, INSTRUMENTED, f"{option}: a replay adds no counters; compile it without --coverage")
         restored: bytes | memoryview = bitcode
-        if elf is not None and config.thinlto is None:
+        if config.thinlto is None:
             try:
-                restored = restore_compiler_used(bitcode, elf)
+                restored = restore_compiler_used(bitcode, elf, shared_names)
             except RestoreError as error:
                 return Outcome(item, NOT_RESTORED, str(error))
             except ElfError:  # without a symbol table, as strip leaves it, nothing is known

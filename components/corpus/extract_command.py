@@ -53,7 +53,8 @@ _REMEDIES = {
     MISSING: "build the project, so that these objects exist, and run this again",
     OTHER_COMPILER: "build the project with the compilers that mlgo corpus compilers writes (CC and CXX)",
     LINKED: "compile and link in separate commands (clang -c), so that there are objects with bitcode",
-    NOT_RESTORED: "install opt of the LLVM that compiled the objects (Debian: llvm-19), then run this again",
+    NOT_RESTORED: "install opt of the LLVM that compiled the objects (Debian: llvm-19), or extract the objects that "
+    "linked ones were made of, then run this again",
     INSTRUMENTED: "build without --coverage and -fprofile-arcs, then run this again",
     NEWER_LLVM: "build with the compilers that mlgo corpus compilers writes; or train with the newer LLVM: "
     "--llvm-major N (22: mlgo run --strategy plugin)",

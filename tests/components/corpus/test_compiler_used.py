@@ -27,6 +27,10 @@ CODE = {
     "table": f"int p(int);\nstatic int f(int a) {{ return p(a); }}\nstatic int (*t)(int) {USED} {{SECTION}} = f;\n",
     "inline": f"inline {USED} int f(int a) {{ return a * 5; }}\nint g(int a) {{ return a; }}\n",
     "named": "static __attribute__((used)) int f$x(int a) { return a; }\nint g(int a) { return a; }\n",
+    "among others": (
+        f"int p(int);\nint g(int a) {{ return p(a) - 1; }}\nstatic {USED} int f(int a) {{ return a * 9; }}\n"
+        f"static {USED} long h(long a) {{ return a * a * a - 9; }}\nint i(int a) {{ return p(a) * 3; }}\n"
+    ),
     "static constants": 'static const int size = 7; static const char name[] = "x"; int g(void) { return size; }\n',
 }
 OUTLINED = "int p(int);\nstatic __attribute__((noinline)) int f(int a) { return p(a) * 3; }\n"
@@ -44,6 +48,14 @@ FREE = {
     "data": "static int v[9]; int g(int a) { v[a & 7] = a; return v[(a + 1) & 7]; }\n",
 }
 FLAGS = [(), ("-ffunction-sections", "-fdata-sections"), ("-O2",), ("-g", "-fno-pic")]
+INSTRUMENTED = [
+    ("-O2", "-fprofile-generate"),
+    ("-Os", "-fprofile-instr-generate", "-fcoverage-mapping"),
+    ("-Oz", "-fsanitize-coverage=trace-pc-guard,pc-table,control-flow"),
+    ("-Oz", "-fexperimental-sanitize-metadata=covered"),
+    ("-O1", "-fsanitize=thread"),
+]
+"""Flags with which sections refer to functions that nothing calls, or code has words to be relocated."""
 
 
 def extract(directory: Path, code: str, language: str, flags: tuple[str, ...]) -> Outcome:
@@ -85,6 +97,12 @@ def test_replay_keeps_what_is_used(code: str, flags: tuple[str, ...], tmp_path: 
     flags = (*flags, "-fkeep-static-consts") if "static const" in code else flags
     assert extract(tmp_path, code, language, flags).kind == "extracted"
     assert (tmp_path / "corpus" / "m.o.bc").read_bytes() != embedded(tmp_path)
+    assert replay(tmp_path) == sections(tmp_path / "m.o")
+
+
+@pytest.mark.parametrize("flags", INSTRUMENTED, ids=" ".join)
+def test_replay_of_instrumented_modules_keeps_what_is_used(flags: tuple[str, ...], tmp_path: Path) -> None:
+    assert extract(tmp_path, CODE["among others"], "c", flags).kind == "extracted"
     assert replay(tmp_path) == sections(tmp_path / "m.o")
 
 

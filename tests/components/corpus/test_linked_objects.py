@@ -73,6 +73,27 @@ def test_module_is_extracted_once(objects: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "corpus").glob("both.o.2*"))
 
 
+def test_modules_of_a_linked_object_keep_what_they_declare_used(tmp_path: Path) -> None:
+    """Where two modules have such a function of one name, which one is kept is unknown: both are left out."""
+    used = "static __attribute__((used)) int {} (int x) {{ return x * 9; }}"
+    compile_object(tmp_path, "a", f"{used.format('f')} int a(int x) {{ return x + 1; }}")
+    compile_object(tmp_path, "b", f"{used.format('g')} int b(int x) {{ return x - 1; }}")
+    compile_object(tmp_path, "c", "static int g(int x) { return x * 3; } int c(int x) { return g(x) + 2; }")
+    for names in (("a", "b"), ("a", "b", "c")):
+        run(tmp_path, "ld", "-r", *(f"{name}.o" for name in names), "-o", "linked.o")
+        outcomes = extract(tmp_path, tmp_path / f"linked{len(names)}", "linked.o")
+        apart = extract(tmp_path, tmp_path / f"apart{len(names)}", *(f"{name}.o" for name in names))
+        assert {outcome.kind for outcome in apart} == {"extracted"}
+        expected = {"linked.o.1": "extracted", "linked.o.2": "extracted" if len(names) == 2 else "not_restored"}
+        assert kinds(outcomes) == expected | ({"linked.o.3": "not_restored"} if len(names) == 3 else {})
+        for number, name in enumerate(names, 1):
+            if outcomes[number - 1].kind == "extracted":
+                bitcode = (tmp_path / f"linked{len(names)}" / f"linked.o.{number}.bc").read_bytes()
+                assert bitcode == (tmp_path / f"apart{len(names)}" / f"{name}.o.bc").read_bytes()
+            else:
+                assert "define g," in outcomes[number - 1].detail
+
+
 def test_object_with_arguments_of_some_modules_is_left_out(objects: Path, tmp_path: Path) -> None:
     compile_object(objects, "bare", "int bare(void) { return 9; }", "-fembed-bitcode=bitcode")
     run(objects, "ld.lld-19", "-r", "a.o", "bare.o", "-o", "mixed.o")
