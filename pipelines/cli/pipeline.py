@@ -14,6 +14,7 @@ import click
 from components.core.console import UserError, say
 from components.core.projects.option import database_in
 from components.core.storage.fetch import fetch
+from components.core.storage.replaceable import require_apart
 from components.core.storage.uri import USAGE, ObjectUri, in_object_storage, parse_place
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.local.locations import artifact_digest, artifact_root
@@ -83,6 +84,7 @@ def compile_command(pipeline: str, output: Path, images: str) -> None:
       mlgo pipeline compile --pipeline sdk --output sdk.yaml
       mlgo pipeline compile --images build/images.json --output training.yaml
     """
+    require_apart(output, "name a file elsewhere with --output")
     in_pipelines_environment()
     from pipelines.compile import compile_pipeline
 

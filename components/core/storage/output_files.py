@@ -12,6 +12,7 @@ from pathlib import Path
 
 from components.core.console import UserError
 from components.core.console.progress import STANDARD_OUTPUT
+from components.core.storage.replaceable import require_apart
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd", "/proc")
@@ -86,7 +87,10 @@ def _is_full(place: Path) -> bool:
 
 
 def require_writable(path: Path, option: str) -> None:
-    """Raise UserError if no file can be written at `path`; called before the work whose result goes there."""
+    """Raise UserError if no file can be written at `path`; called before the work whose result goes there.
+
+    Nor is one written in an artifact, which it would damage, or in an input of the running command.
+    """
     if path.is_dir():
         raise UserError(f"{option} {path} is a directory, but a file is written there", "name a file in it")
     folder = path.absolute().parent
@@ -94,3 +98,4 @@ def require_writable(path: Path, option: str) -> None:
         raise UserError(f"{option} {path}: there is no directory {folder}", f"mkdir -p {folder}")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise UserError(f"{option} {path} cannot be written", "choose a file that you can write to")
+    require_apart(path, f"name a file elsewhere with {option}")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from components.core.console import UserError
 from components.core.launcher.images import IMAGES
 from components.core.storage import publish
 from components.evaluation.metrics_types import Groups, SizeGroup, SizeMetrics, encode_json
@@ -196,3 +197,11 @@ def test_run_without_a_release_clang_says_so_and_succeeds(
         said = capsys.readouterr().out
         assert "verdict: not better" in said and f"{run}/release is of an earlier run" in said
         assert "no release clang is built: this policy is not better" in said and "use stock clang" in said
+
+
+def test_compiled_pipeline_replaces_no_member_of_an_artifact(tmp_path: Path) -> None:
+    with publish(tmp_path / "policy", "policy") as directory:
+        (directory / "policy.json").write_text("{}")
+    with pytest.raises(UserError, match="lies within a policy"):
+        cli.main(["pipeline", "compile", "--output", str(tmp_path / "policy" / "policy.json")], standalone_mode=False)
+    assert (tmp_path / "policy" / "policy.json").read_text() == "{}"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.core.console import UserError
+from components.core.storage import publish
 from components.core.storage.output_files import replace_text, require_writable
 
 
@@ -61,3 +62,14 @@ def test_file_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) 
         with pytest.raises(UserError, match="--csv"):
             require_writable(path, "--csv")
     require_writable(tmp_path / "f.csv", "--csv")
+
+
+@pytest.mark.parametrize("name", ["policy.json", "new.csv", "manifest.json"])
+def test_file_in_an_artifact_is_refused(tmp_path: Path, name: str) -> None:
+    with publish(tmp_path / "policy", "policy") as directory:
+        (directory / "policy.json").write_text("{}")
+    (tmp_path / "link").symlink_to("policy")
+    for folder in ("policy", "link"):
+        with pytest.raises(UserError, match="lies within a policy") as raised:
+            require_writable(tmp_path / folder / name, "--csv")
+        assert "--csv" in raised.value.remedy
