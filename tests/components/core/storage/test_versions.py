@@ -88,6 +88,23 @@ def test_incomplete_mirror_is_downloaded_again(place: ObjectUri, cache: Path, mo
     assert (fetch(place) / "a").read_text() == "one"
 
 
+@pytest.mark.parametrize("published_here", [False, True])
+def test_damaged_mirror_is_downloaded_again(
+    place: ObjectUri, cache: Path, published_here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damage that keeps the size, also where the mirror shares its files with this machine's own publication."""
+    if published_here:
+        with publish(mirror(place), "trace") as directory:
+            (directory / "a").write_text("one")
+    else:
+        publish_elsewhere(place, "one", monkeypatch, cache)
+    found = fetch(place)
+    with open(found / "a", "r+") as stream:
+        stream.write("0")
+    assert fetch_in_another_process(place, cache) == "one"
+    assert (found / "a").read_text() == "one"
+
+
 def test_artifact_replaces_a_folder_without_a_manifest(
     place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
