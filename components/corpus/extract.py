@@ -269,13 +269,12 @@ class _Extraction:
             option = counters[0].partition("=")[0]
             return Outcome(item, INSTRUMENTED, f"{option}: a replay adds no counters; compile it without --coverage")
         restored: bytes | memoryview = bitcode
-        if config.thinlto is None:
-            try:
-                restored = restore_compiler_used(bitcode, elf, shared_names)
-            except RestoreError as error:
-                return Outcome(item, NOT_RESTORED, str(error))
-            except ElfError:  # without a symbol table, as strip leaves it, nothing is known
-                pass
+        try:
+            restored = restore_compiler_used(bitcode, elf, shared_names)
+        except RestoreError as error:
+            return Outcome(item, NOT_RESTORED, str(error))
+        except ElfError:  # without a symbol table, as strip leaves it, nothing is known
+            pass
         base = f"{self.output}/{item.name}"
         if config.thinlto is not None:
             path = index_of(arguments, item.directory)

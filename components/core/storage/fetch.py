@@ -24,7 +24,7 @@ from components.core.storage.workdir import download_file
 _ATTEMPTS = 5
 """To read an artifact that others replace meanwhile."""
 _verified: set[Path] = set()
-"""Mirrors that this process has downloaded, or compared with their checksums: files of a cache are damaged as others."""
+"""Mirrors that this process has downloaded, or compared with their checksums: a cache's files are damaged as others."""
 
 
 def fetch(uri: ObjectUri, place: Path | None = None) -> Path:

@@ -106,6 +106,38 @@ def test_replay_of_instrumented_modules_keeps_what_is_used(flags: tuple[str, ...
     assert replay(tmp_path) == sections(tmp_path / "m.o")
 
 
+def test_replay_of_distributed_thinlto_keeps_what_is_used(tmp_path: Path) -> None:
+    """The index of the link, the back end of the module, and its replay."""
+    main = (
+        "int g(int); int i(int);\nint p(int a) { return a * 5; }\nint main(int a, char **b) { return g(a) + i(a); }\n"
+    )
+    for name, code in (("m", CODE["among others"]), ("main", main)):
+        (tmp_path / f"{name}.c").write_text(code)
+        command = ["clang-19", "-Oz", "-flto=thin", "-c", f"{name}.c", "-o", f"{name}.thin.o"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+    link = [
+        "clang-19",
+        "-fuse-ld=lld",
+        "-flto=thin",
+        "-Wl,--thinlto-index-only",
+        "m.thin.o",
+        "main.thin.o",
+        "-o",
+        "main",
+    ]
+    subprocess.run(link, cwd=tmp_path, check=True)
+    command = ["clang-19", "-Oz", "-c", "-x", "ir", "m.thin.o", "-fthinlto-index=m.thin.o.thinlto.bc", "-o", "m.o"]
+    subprocess.run([*command, "-mllvm", "-lto-embed-bitcode=post-merge-pre-opt"], cwd=tmp_path, check=True)
+    objects = [ObjectFile(str(tmp_path / "m.o"), "m.o", directory=str(tmp_path))]
+    (outcome,) = extract_objects(objects, tmp_path / "corpus", ExtractConfig(thinlto="distributed"))
+    assert outcome.kind == "extracted", outcome.detail
+    module, replayed = Module("m.o", tmp_path / "corpus"), tmp_path / "replayed.o"
+    index = tmp_path / "corpus" / "m.o.thinlto.bc"
+    arguments = replay_arguments(module.arguments(), module.bitcode, replayed, thinlto_index=index)
+    subprocess.run(["clang-19", *arguments], check=True)
+    assert sections(replayed) == sections(tmp_path / "m.o")
+
+
 @pytest.mark.parametrize("flags", FLAGS, ids=" ".join)
 @pytest.mark.parametrize("code", FREE.values(), ids=FREE)
 def test_bitcode_is_unchanged_if_nothing_is_used(code: str, flags: tuple[str, ...], tmp_path: Path) -> None:
