@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
@@ -19,14 +18,9 @@ from components.core.console import UserError, run_step, say
 from components.core.console.number_types import environment_number
 from components.core.launcher.notify import NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE, notify
 from components.core.storage.input_files import parse_json, typed
-from pipelines.submit.kfp_client import KfpServer
-from pipelines.submit.kfp_rest import POD_TOKEN, POD_TOKEN_VARIABLE, KfpRest, check_run_id
+from pipelines.submit.kfp_rest import KfpRest, check_run_id, server_of_pod
 from pipelines.submit.kfp_tasks import Task, tasks_of
 
-HOST_VARIABLE = "MLGO_KFP_HOST"
-"""Environment variable with the URL of KFP's API, where it is not at IN_CLUSTER."""
-IN_CLUSTER = "http://ml-pipeline.kubeflow:8888"
-"""KFP's API in a cluster that has it in its usual namespace."""
 _PATIENCE_S = environment_number("MLGO_FINISH_PATIENCE_S", 60)
 """How long to wait for the end of the other tasks, which KFP stores some seconds after it."""
 _POLL_S = 5.0
@@ -81,16 +75,9 @@ def _asked(run_id: str) -> Outcome:
     """Return the outcome that KFP's API tells; UNKNOWN with the reason if it cannot be asked."""
     try:
         check_run_id(run_id)
-        return _outcome(KfpRest(_server()), run_id)
+        return _outcome(KfpRest(server_of_pod()), run_id)
     except UserError as error:
         return Outcome("UNKNOWN", error=f"KFP's API does not tell: {error.problem}")
-
-
-def _server() -> KfpServer:
-    # In a namespace with KFP, Kubernetes sets the variables of its service.
-    address, port = (os.environ.get(f"ML_PIPELINE_SERVICE_{name}") for name in ("HOST", "PORT_HTTP"))
-    host = os.environ.get(HOST_VARIABLE) or (f"http://{address}:{port}" if address and port else IN_CLUSTER)
-    return KfpServer(host, in_cluster=Path(os.environ.get(POD_TOKEN_VARIABLE) or POD_TOKEN).is_file())
 
 
 def _outcome(api: KfpRest, run_id: str) -> Outcome:

@@ -27,6 +27,10 @@ from pipelines.submit.polling import TIMEOUT_S, NotFound
 
 POD_TOKEN_VARIABLE = "KF_PIPELINES_SA_TOKEN_PATH"
 POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
+HOST_VARIABLE = "MLGO_KFP_HOST"
+"""Environment variable of a pod with the URL of KFP's API, where it is not at _IN_CLUSTER."""
+_IN_CLUSTER = "http://ml-pipeline.kubeflow:8888"
+"""KFP's API in a cluster that has it in its usual namespace."""
 _API = "/apis/v2beta1"
 _NAMESPACE = "kubeflow"
 """Namespace of the pods of a KFP with one user, where it was installed as its documentation says."""
@@ -158,6 +162,14 @@ class KfpRest:
             )
         refuse_web_page(server, answer.headers.get("Content-Type"))
         return answer
+
+
+def server_of_pod() -> KfpServer:
+    """Return the KFP server whose API a pod of a run asks."""
+    # In a namespace with KFP, Kubernetes sets the variables of its service.
+    address, port = (os.environ.get(f"ML_PIPELINE_SERVICE_{name}") for name in ("HOST", "PORT_HTTP"))
+    host = os.environ.get(HOST_VARIABLE) or (f"http://{address}:{port}" if address and port else _IN_CLUSTER)
+    return KfpServer(host, in_cluster=Path(os.environ.get(POD_TOKEN_VARIABLE) or POD_TOKEN).is_file())
 
 
 def check_run_id(run_id: str) -> None:
