@@ -55,7 +55,7 @@ bench: setup-test ## run the benchmarks; writes build/bench.json
 
 .PHONY: pipeline
 pipeline: setup-pipelines ## recompile the pipelines: pipelines/compiled/
-	@for name in training sdk; do \
+	@for name in training sdk smoke; do \
 	  $(BIN)/mlgo pipeline compile --pipeline $$name --output pipelines/compiled/$$name.yaml || exit; done
 
 .PHONY: images

@@ -31,9 +31,10 @@ def compile_pipeline(name: str, output: Path, images: Mapping[str, Image] | None
     from kfp import compiler
 
     from pipelines.sdk import sdk_pipeline
+    from pipelines.smoke.component import smoke_pipeline
     from pipelines.training import training_pipeline
 
-    pipeline = {"training": training_pipeline, "sdk": sdk_pipeline}[name]
+    pipeline = {"training": training_pipeline, "sdk": sdk_pipeline, "smoke": smoke_pipeline}[name]
     make_directory(output.parent, output)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".compile-") as scratch:
         compiled = Path(scratch, "pipeline.yaml")

@@ -14,8 +14,9 @@ from components.core.launcher.images import CLUSTER_VARIABLE, IMAGES
 from components.core.storage.input_files import MissingFile, expect_shape, parse_yaml, read_text
 from pipelines.local.unsupported import ON_KFP
 
-COMPILED_PIPELINES = {name: Path(__file__).parent / "compiled" / f"{name}.yaml" for name in ("training", "sdk")}
-"""This project's pipelines: the one that trains, and the one that builds an LLVM SDK for it."""
+_COMPILED = Path(__file__).parent / "compiled"
+COMPILED_PIPELINES = {name: _COMPILED / f"{name}.yaml" for name in ("training", "sdk", "smoke")}
+"""This project's pipelines: one trains, one builds an LLVM SDK for it, one tries what works on a server."""
 COMPILED = COMPILED_PIPELINES["training"]
 REPORT_STEP = "release-report"
 """The step of the training pipeline that evaluates the release clang."""

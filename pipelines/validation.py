@@ -66,6 +66,7 @@ from components.toolchain.config import SdkConfig
 from components.toolchain.option_types import CmakeDefinitions, CodeGenerators, ProjectNames
 from pipelines.policy_checks import check_extra_policy, check_start_from
 from pipelines.retrain.state import load_state
+from pipelines.smoke.rows import FAIL_ONCE
 from pipelines.spec import builds_sdk, parameter_values
 
 START_WORDS = Words((HEURISTIC, *PRETRAINED_NAMES))
@@ -116,6 +117,8 @@ _SDK_KINDS: dict[str, tuple[click.ParamType, str]] = {
     "jobs": (JOBS, "32"),
 }
 """The same for the pipeline that builds an SDK."""
+_SMOKE_KINDS: dict[str, tuple[click.ParamType, str]] = {"fail_once": (click.Choice(FAIL_ONCE), "no")}
+"""The same for the smoke test, whose other parameter is one of the training pipeline."""
 
 
 def place_words(parameter: str) -> Words:
@@ -144,6 +147,7 @@ def checked_values(spec: Mapping[str, Any], given: Mapping[str, str]) -> dict[st
         check_sdk_values(values)
     else:
         check_values(values, as_parameter)
+        _converted(values, _SMOKE_KINDS, as_parameter)
     return values
 
 

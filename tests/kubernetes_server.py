@@ -26,7 +26,8 @@ from tests.crd import SCHEMAS, Invalid, check
 from tests.http_server import JsonHandler, serving
 
 NAMESPACE = "mlgo"
-RAYJOBS = f"/apis/ray.io/v1/namespaces/{NAMESPACE}/rayjobs"
+GROUP = "/apis/ray.io/v1"
+RAYJOBS = f"{GROUP}/namespaces/{NAMESPACE}/rayjobs"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 State = tuple[str, str]
 """jobDeploymentStatus and jobStatus."""
@@ -53,6 +54,7 @@ class Cluster:
         busy: number of the next requests that are answered by 503.
         gone_after: number of status requests until a deleted RayJob has gone.
         cluster_pods: the pods of each RayJob's cluster.
+        has_kuberay: whether KubeRay's operator is installed.
     """
 
     def __init__(self, scripts: Sequence[Sequence[State]], schemas: Path = SCHEMAS) -> None:
@@ -68,6 +70,7 @@ class Cluster:
         self.version_moves = 0
         self.log: list[str] = []
         self.cluster_pods: list[dict[str, Any]] = []
+        self.has_kuberay = True
         self.lock = threading.Lock()
         self._version = 100
 
@@ -75,6 +78,17 @@ class Cluster:
         self.asked.append((method, path, query, body))
         if method in self.denied:
             return status(403, "Forbidden", f'User "mlgo-steps" cannot {method.lower()} resource')
+        if path.startswith(GROUP) and not self.has_kuberay:
+            return status(404, "NotFound", "the server could not find the requested resource")
+        if path == f"{GROUP}/" or path == GROUP:
+            entry = {
+                "name": "rayjobs",
+                "singularName": "rayjob",
+                "namespaced": True,
+                "kind": "RayJob",
+                "verbs": ["get"],
+            }
+            return 200, {"kind": "APIResourceList", "groupVersion": "ray.io/v1", "resources": [entry]}
         if path == RAYJOBS and method == "POST":
             return self._create(query, body)
         if path.startswith(f"{RAYJOBS}/") and method in ("GET", "DELETE"):

@@ -42,7 +42,8 @@ PIPELINE = click.option(
     default="training",
     show_default=True,
     metavar=f"{'|'.join(COMPILED_PIPELINES)}|FILE",
-    help="training; sdk: builds LLVM from source, for the parameter sdk of training; or a compiled pipeline.",
+    help="training; sdk: builds LLVM from source, for the parameter sdk of training; smoke: tells what works on a "
+    "server; or a compiled pipeline.",
 )
 
 
@@ -64,7 +65,7 @@ def pipeline_group() -> None:
     type=click.Choice(sorted(COMPILED_PIPELINES)),
     default="training",
     show_default=True,
-    help="training, or sdk: builds LLVM from source.",
+    help="training; sdk: builds LLVM from source; smoke: tells what works on a server.",
 )
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="YAML file to write.")
 @click.option(
@@ -74,7 +75,7 @@ def pipeline_group() -> None:
     help="Pushed images, which the YAML names by registry and digest.  [default: names, which no server can pull]",
 )
 def compile_command(pipeline: str, output: Path, images: str) -> None:
-    """Compile pipelines/training.py or pipelines/sdk.py to KFP's YAML; needs the environment `pipelines`.
+    """Compile pipelines/training.py, sdk.py or smoke/ to KFP's YAML; needs the environment `pipelines`.
 
     With --images any client of KFP or Vertex AI can submit the file.
 

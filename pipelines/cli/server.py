@@ -282,8 +282,10 @@ def _check_run(
     given: Mapping[str, Any],
     on_vertex: bool,
     mounts: Collection[str] | None,
-) -> bool:
+) -> bool | None:
     """Check the parameters and the pipeline root of a run; return whether a step starts a Ray cluster.
+
+    None: the pipeline has no parameter that decides this, as the smoke test, whose step looks for KubeRay.
 
     Args:
         values: the given parameters, as text.
@@ -317,7 +319,7 @@ def _check_run(
             "--param workers=rayjob: a RayJob needs steps that run in a Kubernetes cluster",
             "submit to a KFP server (--host URL), or use workers=local",
         )
-    return ray
+    return ray if "workers" in checked else None
 
 
 def _refuse_changes(given: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,8 @@ _PARAMETERS = {"--existing": "corpus"}
 _STATES = {"--state", "--retrain-state"}
 """Options that name the state of retraining, which need not exist yet."""
 _NAMES_MORE = {"--recipe", "--compile-commands"}
+_SMOKE_TEST = "pipelines.smoke"
+"""Argument of the launcher in steps that look at the present state of their machine."""
 
 
 def run_locally(
@@ -99,6 +102,8 @@ def local_steps(
 
 
 def _cache_inputs(step: Step, spelled: Callable[[str, object], str]) -> Iterator[str]:
+    if _SMOKE_TEST in step.arguments:
+        yield str(time.time())
     for flag, value in zip(step.arguments, step.arguments[1:], strict=False):
         if flag in _STATES and value:
             # Steps use only the deployment in the state; each decision changes the rest of the state.

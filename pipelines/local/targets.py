@@ -36,6 +36,11 @@ _KINDS: dict[str, Kind] = {
     "plan": "plan",
     "promotion": "promotion decision",
     "refusal": "promotion decision",
+    "toolchain_checks": "smoke test",
+    "training_checks": "smoke test",
+    "ray_checks": "smoke test",
+    "retry_checks": "smoke test",
+    "table": "smoke test",
 }
 """Name of the artifact that a step of our pipelines writes -> its kind. Steps of other pipelines may write any kind."""
 _RUN_FOLDERS = (".steps", ".files", "logs")

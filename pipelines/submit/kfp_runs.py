@@ -10,6 +10,7 @@ from typing import Any
 from components.core.console import UserError, say
 from components.core.console.number_types import environment_number
 from components.core.rayjob.pending_pods import pending_reason
+from pipelines.smoke.rows import REPORT_STEP, TABLE_HEADING
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest, check_run_id, run_state
 from pipelines.submit.kfp_tasks import Task, tasks_of
@@ -65,6 +66,8 @@ def follow(server: KfpServer, run_id: str, poll_s: float = POLL_S) -> None:
         report_canceled(run_id, where)
     if state != "SUCCEEDED":
         raise _failure(api, run, tasks, where)
+    for line in _smoke_table(api, run, tasks):
+        say(line)
 
 
 def cancel(server: KfpServer, run_id: str) -> bool:
@@ -183,6 +186,21 @@ def _lags(state: str, tasks: list[Task]) -> bool:
     return "RUNNING" in states or (state == "FAILED" and bool(states - {""}) and "FAILED" not in states)
 
 
+def _smoke_table(api: KfpRest, run: Mapping[str, Any], tasks: list[Task]) -> list[str]:
+    """Return the lines of the smoke test's table, at the end of a log; none of another pipeline, or if it has none."""
+    for task in tasks:
+        for pod in task.pods if task.name == REPORT_STEP else ():
+            if log := api.pod_log(str(run.get("run_id")), pod, _day(run)):
+                lines = log.rstrip().splitlines()
+                begins = [number for number, line in enumerate(lines) if line.startswith(TABLE_HEADING)]
+                return lines[begins[-1] :] if begins else []
+    return []
+
+
+def _day(run: Mapping[str, Any]) -> str:
+    return str(run.get("created_at") or "")[:10]
+
+
 def _failure(api: KfpRest, run: Mapping[str, Any], tasks: list[Task], where: str) -> UserError:
     run_id, state = str(run.get("run_id")), run_state(run)
     failed = [task for task in tasks if task.state == "FAILED"]
@@ -190,10 +208,9 @@ def _failure(api: KfpRest, run: Mapping[str, Any], tasks: list[Task], where: str
         return UserError(f"the run {run_id} did not succeed: it is {state.lower()}", f"see it at {where}")
     if not_run := [task.name for task in tasks if not task.state]:
         say(f"not run: {', '.join(not_run)}")
-    day = str(run.get("created_at") or "")[:10]
     lines = ""
     for pod in failed[0].pods:
-        if log := api.pod_log(run_id, pod, day):
+        if log := api.pod_log(run_id, pod, _day(run)):
             tail = log.rstrip().splitlines()[-_LAST_LINES:]
             lines = f"\n  the last lines of {failed[0].name}:" + "".join(f"\n    {line}" for line in tail)
             break

@@ -156,6 +156,21 @@ def test_sdk_pipeline_builds_llvm_in_its_image(images: Path, environment: dict[s
     assert built["LLVM_CCACHE_BUILD"] == "ON"
 
 
+def test_smoke_test_runs_in_its_images(images: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    """With artifacts in a bucket, which the steps write themselves."""
+    command = [sys.executable, "-m", "pipelines", "pipeline", "run", "--pipeline", "smoke", "--runner", "docker"]
+    command += ["--images", str(images), "--output", str(tmp_path / "run")]
+    command += ["--pipeline-root", f"gs://{BUCKET}/runs/{tmp_path.name}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[finish] the pipeline ended: SUCCEEDED" in done.stdout
+    table = [line for line in done.stdout.splitlines() if line.startswith("[smoke-report] ")]
+    for what in ("image (toolchain): mlgo-toolchain,", "image (training): mlgo-training,", "clang (toolchain)"):
+        assert any(f"works      {what}" in line for line in table), what
+    for what in ("TensorFlow (training)", "root (toolchain): gs://", "root (training): gs://", "/dev/shm (training)"):
+        assert any(f"works      {what}" in line for line in table), what
+
+
 def test_sdk_image_refuses_missing_source(images: Path) -> None:
     arguments = ("toolchain", "--mode", "sdk", "--llvm-source", "/nowhere", "--output", "/tmp/sdk")
     status, said = container(reference(images, "sdk"), *arguments)

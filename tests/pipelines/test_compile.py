@@ -11,6 +11,7 @@ import click
 import pytest
 
 from components.toolchain.__main__ import main
+from pipelines.smoke.rows import REPORT_STEP
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
 from pipelines.submit.prepare import dags
 from pipelines.validation import _KINDS, _SDK_KINDS
@@ -67,6 +68,16 @@ def test_sdk_step_has_processors_memory_and_time_of_an_llvm_build() -> None:
     assert container["image"] == "mlgo-sdk" and component["outputDefinitions"]["artifacts"].keys() == {"sdk"}
 
 
+def test_smoke_test_fits_small_nodes_and_tries_every_image_that_trains() -> None:
+    found = tasks("smoke")
+    images = {container["image"] for _task, _component, container in found.values()}
+    assert images == {"mlgo-toolchain", "mlgo-training"}
+    for _task, _component, container in found.values():
+        assert container["resources"]["cpuRequest"] <= 0.5 and container["resources"]["memoryRequest"] <= 1
+    (report,) = (task for name, (task, *_rest) in found.items() if name == REPORT_STEP)
+    assert set(report["dependentTasks"]) == {"check-retry"} and len(report["inputs"]["artifacts"]) == 4
+
+
 def tasks(pipeline: str) -> dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     """Return the tasks of all DAGs of a compiled pipeline: name -> (task, component, container)."""
     spec = load_spec(COMPILED_PIPELINES[pipeline])
@@ -82,13 +93,13 @@ def tasks(pipeline: str) -> dict[str, tuple[dict[str, Any], dict[str, Any], dict
     }
 
 
-TASKS = tasks("training") | {name: task for name, task in tasks("sdk").items() if name != "finish"}
+TASKS = tasks("smoke") | tasks("sdk") | tasks("training")
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_each_task_has_requests_limits_retries_and_timeout(name: str) -> None:
     task, _component, container = TASKS[name]
-    assert len(TASKS) == 15
+    assert len(TASKS) == 21
     resources = container["resources"]
     for kind in ("Cpu", "Memory"):
         assert 0 < resources[f"{kind.lower()}Request"] <= resources[f"{kind.lower()}Limit"]
@@ -124,7 +135,7 @@ def test_names_in_kfps_page_say_what_they_are_of() -> None:
         for artifact, definition in component.get("outputDefinitions", {}).get("artifacts", {}).items()
         if definition["artifactType"]["schemaTitle"] == "system.Metrics"
     ]
-    assert len(metrics) == len(set(metrics)) == 7 and "metrics" not in metrics
+    assert len(metrics) == len(set(metrics)) == 8 and "metrics" not in metrics
     for pipeline in COMPILED_PIPELINES.values():
         for found in dags(load_spec(pipeline)):
             for task in found.values():
@@ -136,7 +147,8 @@ def test_task_is_cached_only_if_parameters_determine_result(name: str) -> None:
     """The content behind a path or URI may change while its name stays, and a notification is not a result."""
     task, component, _container = TASKS[name]
     given = set(component.get("inputDefinitions", {}).get("parameters", {}))
-    sound = name != "finish" and not given & {
+    about_the_present = {"finish", *tasks("smoke")}
+    sound = name not in about_the_present and not given & {
         "recipe",
         "existing",
         "compile_commands",

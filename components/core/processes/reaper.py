@@ -22,10 +22,10 @@ from pathlib import Path
 from components.core.processes import sandbox
 from components.core.storage.stale_directories import remove_stale
 
-_MEMORY_FILE_SYSTEM = Path("/dev/shm")
+MEMORY_FILE_SYSTEM = Path("/dev/shm")
 _PREFIX = "mlgo-scratch-"
 _MIN_AGE_S = 60.0
-_MEMORY_BYTES = 1 << 30
+MEMORY_BYTES = 1 << 30
 """Required free space there: containers often have 64 MB of it, which the samples of a few large modules fill."""
 
 # Registers itself with the reaper, whose pipe is its stdin, disables core files (a crashing compiler of 100 MB leaves
@@ -167,11 +167,11 @@ def _remove_stale_scratch(parent: Path) -> None:
 def _memory_directory() -> Path | None:
     """Return a memory file system with room for scratch files, or None if there is none."""
     try:
-        status = os.statvfs(_MEMORY_FILE_SYSTEM)
+        status = os.statvfs(MEMORY_FILE_SYSTEM)
     except OSError:
         return None
-    room = status.f_bavail * status.f_frsize >= _MEMORY_BYTES
-    return _MEMORY_FILE_SYSTEM if room and os.access(_MEMORY_FILE_SYSTEM, os.W_OK) else None
+    room = status.f_bavail * status.f_frsize >= MEMORY_BYTES
+    return MEMORY_FILE_SYSTEM if room and os.access(MEMORY_FILE_SYSTEM, os.W_OK) else None
 
 
 REAPER = Reaper()

@@ -24,6 +24,7 @@ Kind = Literal[
     "promotion decision",
     "set of compilers",
     "test of a bucket",
+    "smoke test",
 ]
 """A manifest names the kind of its artifact. Training and release toolchains are one kind, and so are the policies of
 warmstart and ppo, because each takes the other's place in other steps."""

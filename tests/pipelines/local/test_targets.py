@@ -144,6 +144,7 @@ def test_kind_of_each_output_of_our_pipelines_is_known(tmp_path: Path) -> None:
     steps = [
         *local_steps(COMPILED, options.parameters() | state),
         *local_steps(COMPILED_PIPELINES["sdk"], {}),
+        *local_steps(COMPILED_PIPELINES["smoke"], {}),
     ]
     outputs = {step.output for step in steps} - {""}
-    assert {"plan", "promotion", "refusal", "sdk"} <= outputs <= _KINDS.keys()
+    assert {"plan", "promotion", "refusal", "sdk", "table"} <= outputs <= _KINDS.keys()

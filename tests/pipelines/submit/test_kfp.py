@@ -146,6 +146,27 @@ def test_sdk_pipeline_is_submitted_with_its_image(
     assert sent["runtime_config"]["parameters"]["targets"] == "X86,ARM"
 
 
+def test_smoke_test_names_the_image_of_rays_nodes_if_it_was_pushed(
+    submit: Mlgo, host: str, images: Path, last_request: LastRequest
+) -> None:
+    given = ("--host", host, "--pipeline", "smoke", "--param", "fail_once=no")
+    done = submit(*given)
+    assert done.returncode == 0, done.stderr
+    sent = last_request("runs")["body"]
+    assert "MLGO_CLUSTER_IMAGE" not in str(sent["pipeline_spec"])
+    assert sent["runtime_config"]["parameters"] == {"fail_once": "no"}
+    document = json.loads(images.read_text())
+    document["cluster"] = document["training"] | {"reference": "r/cluster@sha256:" + "3" * 64}
+    images.write_text(json.dumps(document))
+    done = submit(*given)
+    assert done.returncode == 0, done.stderr
+    variables = str(last_request("runs")["body"]["pipeline_spec"])
+    assert "{'name': 'MLGO_CLUSTER_IMAGE', 'value': 'r/cluster@sha256:3" in variables
+    assert "'name': 'MLGO_RUN_ID'" in variables, "with which the RayJob is found"
+    done = submit(*given, "--param", "fail_once=perhaps")
+    assert done.returncode == 1 and "fail_once=perhaps" in done.stderr
+
+
 def test_unreachable_server_is_reported(submit: Mlgo) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -149,12 +149,12 @@ def test_kill_running_during_start_kills_the_child(monkeypatch: pytest.MonkeyPat
 
 
 def test_scratch_is_in_memory_only_if_there_is_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(reaper, "_MEMORY_FILE_SYSTEM", tmp_path)
-    monkeypatch.setattr(reaper, "_MEMORY_BYTES", 1)
+    monkeypatch.setattr(reaper, "MEMORY_FILE_SYSTEM", tmp_path)
+    monkeypatch.setattr(reaper, "MEMORY_BYTES", 1)
     assert reaper._memory_directory() == tmp_path
-    monkeypatch.setattr(reaper, "_MEMORY_BYTES", 1 << 80)
+    monkeypatch.setattr(reaper, "MEMORY_BYTES", 1 << 80)
     assert reaper._memory_directory() is None
-    monkeypatch.setattr(reaper, "_MEMORY_FILE_SYSTEM", tmp_path / "none")
+    monkeypatch.setattr(reaper, "MEMORY_FILE_SYSTEM", tmp_path / "none")
     assert reaper._memory_directory() is None
 
 

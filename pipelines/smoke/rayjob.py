@@ -1,0 +1,77 @@
+"""The check of the smoke test that KubeRay runs a RayJob: of one pod, the head, without workers."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from typing import Any
+
+from kubernetes.client import ApiException
+
+from components.core.console import UserError
+from components.core.launcher.images import CLUSTER_VARIABLE
+from components.core.rayjob.kubernetes import ApiServer, refused
+from components.core.rayjob.manifest import API_VERSION, job_name
+from components.core.rayjob.options import parse_settings
+from components.core.rayjob.spec import NAMESPACE, RayJobSpec
+from components.core.rayjob.step_lease import RUN_VARIABLE
+from components.core.rayjob.submit import POLL_S, run_rayjob
+from pipelines.smoke.rows import NotTried
+
+_PATIENCE_S = 60.0
+_RAY_LIMIT_S = 600
+_RAY_START_LIMIT_S = 300
+_RAY_PROGRAM = "import ray; ray.init(); print(ray.__version__)"
+
+
+def check_ray(cluster_options: str, run_id: str, server: ApiServer | None = None, poll_s: float = POLL_S) -> str:
+    """Run a RayJob of one pod, the head, to its end.
+
+    Args:
+        cluster_options: the pipeline's parameter `ray_cluster_options`.
+        server: None for that of this pod.
+        poll_s: pause between two looks at the RayJob.
+
+    Raises:
+        NotTried: no image of the nodes is given, this is no pod, or KubeRay is not installed.
+    """
+    image = os.environ.get(CLUSTER_VARIABLE)
+    if not image:
+        raise NotTried(
+            "no image of Ray's nodes was pushed, which workers=rayjob needs",
+            "if you want it: mlgo images build --all, and push",
+        )
+    try:
+        api = server or ApiServer(patience_s=_PATIENCE_S)
+    except UserError as error:
+        raise NotTried(f"{error.problem}; so workers=rayjob is not possible") from None
+    group, version = API_VERSION.split("/")
+    try:
+        api.call(api.rayjobs.get_api_resources, group, version)
+    except ApiException as error:
+        if error.status == 404:
+            raise NotTried(
+                "KubeRay's operator is not installed, which workers=rayjob needs", "if you want it: docs/cluster.md"
+            ) from None
+        raise refused(error, f"to list the resources of {group}", "check the rights of the step's account") from None
+    defaults: dict[str, Any] = {
+        "namespace": NAMESPACE,
+        "head_cpus": 1,
+        "head_memory_bytes": 3 << 30,
+        "retries": 0,
+        "start_limit_s": _RAY_START_LIMIT_S,
+        "deadline_s": _RAY_LIMIT_S,
+    }
+    spec = RayJobSpec(
+        name=job_name({"run": run_id or secrets.token_hex(8)}, "smoke"),
+        image=image,
+        entrypoint=("python", "-c", _RAY_PROGRAM),
+        max_workers=1,
+        run_id=os.environ.get(RUN_VARIABLE, ""),
+        **{**defaults, **parse_settings(cluster_options)},
+    )
+    run_rayjob(spec, api, poll_s)
+    with suppress(UserError, ApiException):  # it has ended, and its cluster goes without this
+        api.call(api.rayjobs.delete_namespaced_custom_object, group, version, spec.namespace, "rayjobs", spec.name)
+    return f"a RayJob in {spec.namespace} has started a head and run a program on it"
