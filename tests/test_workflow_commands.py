@@ -19,9 +19,11 @@ import pytest
 from components.core.storage import gcs, publish
 from components.core.storage.uri import mirror, parse_place
 from pipelines.cli.retrain import _installed
+from pipelines.cli.submit import submit_command
 from pipelines.images import BASES, ON_IMAGE
 from pipelines.retrain.artifacts import module_checksums
 from pipelines.retrain.state import Deployed, load_state, save_state
+from pipelines.spec import COMPILED_PIPELINES
 from tests.storage_server import storage_server
 from tests.workflows import FOLDER, ROOT, WORKFLOWS, Runner, Step, filled, holds, load, steps
 
@@ -147,6 +149,17 @@ def test_check_decides_whether_retrain_job_runs(storage: None, tmp_path: Path) -
     save_state(place, load_state(place).promoted(deployed))
     said, yes = trains()
     assert not yes and "no reason to retrain" in said
+
+
+@pytest.mark.parametrize("server", ["--vertex=p/r", "--host=http://kfp"])
+def test_server_is_tried_before_a_retraining_is_submitted(server: str) -> None:
+    job = load(FOLDER / "retrain.yml")["jobs"]["submit"]
+    scripts = [step["run"] for step in job["steps"] if "mlgo" in step.get("run", "")]
+    (_program, *smoke), (_also, *retrain) = (commands(script.replace("$SERVER", server))[0] for script in scripts)
+    assert smoke[:2] == ["pipeline", "submit"] and retrain[:2] == ["retrain", "submit"]
+    context = submit_command.make_context("submit", smoke[2:])
+    assert context.params["pipeline"] == COMPILED_PIPELINES["smoke"] and context.params["wait"]
+    assert context.params["vertex" if "vertex" in server else "host"] == server.partition("=")[2]
 
 
 def test_image_has_valid_name_and_time_of_its_commit(tmp_path: Path) -> None:
