@@ -26,7 +26,7 @@ from components.core.launcher.executor import (
     parse_executor_input,
     write_executor_output,
 )
-from components.core.launcher.kfp_places import use_kfp_directories
+from components.core.launcher.kfp_places import output_locations, resolve_places
 from components.core.storage.input_files import path_errors, read_json
 from components.core.storage.uri import ObjectUri, mirror, parse_place
 
@@ -80,6 +80,13 @@ Example (as KFP calls it):
     help="The output NAME is a working directory that the step resumes from when it runs again, unless KFP copies it.",
 )
 @click.option(
+    "--artifact-root",
+    default="",
+    metavar="URI",
+    help="gs://BUCKET/PATH or s3://BUCKET/PATH below which the step itself writes its artifacts.  [default: where KFP "
+    "wants them]",
+)
+@click.option(
     "--extends",
     default="",
     metavar="OPTIONS",
@@ -101,6 +108,7 @@ def main(
     metrics: tuple[str, ...],
     matrices: tuple[str, ...],
     work: str,
+    artifact_root: str,
     extends: str,
     content: str,
     step: str,
@@ -114,7 +122,7 @@ def main(
     """
     kfp = parse_executor_input(executor_input)
     given = without_empty(arguments)
-    kept = use_kfp_directories(given, kfp, work)
+    kept = resolve_places(given, kfp, work, artifact_root)
     status = _run(step, kept, time_limit_s)
     if status != 0:
         return status
@@ -128,7 +136,9 @@ def main(
         source, path = _split_pair(value)
         file, _colon, key = source.partition(":")
         _make_parent(path).write_text(str(_value(directory / file, key)), encoding="utf-8")
-    metadata = {name: lineage(directory) for name in outputs_at(kfp, _output_option(given))}
+    metadata: dict[str, dict[str, Any]] = dict(output_locations(given, kfp, artifact_root))
+    for name in outputs_at(kfp, _output_option(given)):
+        metadata[name] = {**lineage(directory), **metadata.get(name, {})}
     for metric in metrics:
         source, name = _split_pair(metric)
         file, _colon, keys = source.partition(":")
