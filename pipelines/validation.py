@@ -76,6 +76,7 @@ IMAGE_LLVM_MAJOR = 19
 MINIO = "minio"
 KFP_SCHEMES = (MINIO, "s3")
 """Schemes of object storage that KFP's launcher copies artifacts from and to."""
+_DIRECT_ROOT = "--artifact-root s3://BUCKET/PATH or --pipeline-root gs://BUCKET/PATH"
 PLACES = (
     "recipe",
     "corpus",
@@ -358,8 +359,8 @@ def require_shared(state: str, option: str, place: str) -> None:
         )
 
 
-def check_bucket_exists(root: str) -> None:
-    """Read below --pipeline-root with the user's credentials.
+def check_bucket_exists(root: str, option: str = "--pipeline-root") -> None:
+    """Read below the root of the artifacts with the user's credentials.
 
     Steps may have other credentials, so where these do not suffice, or nothing answers, the user is only warned.
 
@@ -376,25 +377,29 @@ def check_bucket_exists(root: str) -> None:
         store_of(folder).objects(folder)
     except StorageError as error:
         problem = error.problem.replace(str(folder), root)
-        say(f"warning: --pipeline-root is not checked, the steps' account may be another: {problem}")
+        say(f"warning: {option} is not checked, the steps' account may be another: {problem}")
     except UserError as error:
         raise UserError(
-            f"--pipeline-root {error.problem.replace(str(folder), root)}",
+            f"{option} {error.problem.replace(str(folder), root)}",
             "create the bucket, or correct its name",
         ) from None
 
 
-def check_state_on_server(state: str, root: str) -> None:
-    """Raise UserError unless steps on a server can read and write the state, and others can read what they promote."""
+def check_state_on_server(state: str, root: str, own: str) -> None:
+    """Raise UserError unless steps on a server can read and write the state, and others can read what they promote.
+
+    Args:
+        root, own: --pipeline-root and --artifact-root; "" for none.
+    """
     if not in_object_storage(state):
         raise UserError(f"the state {state} is on this machine, but the steps run on others", f"name it {USAGE}.json")
-    if root.partition("://")[0] in KFP_SCHEMES:
+    if not own and root.partition("://")[0] in KFP_SCHEMES:
         raise UserError(
             f"--pipeline-root {root}: Kubeflow Pipelines copies artifacts there from pods, so the next run "
             "could not read the policy that this one deploys",
-            "pass --pipeline-root gs://BUCKET/PATH",
+            f"pass {_DIRECT_ROOT}",
         )
-    require_shared(state, "--pipeline-root", root)
+    require_shared(state, "--pipeline-root", own or root)
 
 
 def check_places_on_server(values: Mapping[str, Any], mounts: Collection[str] | None) -> None:
@@ -512,7 +517,7 @@ def check_cloud_root(root: str, vertex: bool = True, rayjob: bool = False) -> No
             raise UserError(
                 f"--param workers=rayjob with --pipeline-root {root}: the nodes of a Ray cluster read artifacts in "
                 "gs://, but Kubeflow Pipelines copies others only to the step's pod",
-                "pass --pipeline-root gs://BUCKET/PATH, or use workers=local",
+                f"pass {_DIRECT_ROOT}, or use workers=local",
             )
         return
     if scheme != GS:

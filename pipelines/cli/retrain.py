@@ -243,7 +243,7 @@ def submit(state: str, wait: bool, by: str, **given: Any) -> None:
     from pipelines.cli.submit import submit_run
     from pipelines.retrain.promote import require_deployed
 
-    check_state_on_server(state, given["pipeline_root"])
+    check_state_on_server(state, given["pipeline_root"], given["artifact_root"])
     require_deployed(load_state(state))
     params = parameters(given["params"])
     defaults = {"retrain_state": state, "promoted_by": by}

@@ -18,6 +18,7 @@ from pipelines.cli.pipeline import PIPELINE, in_pipelines_environment, parameter
 from pipelines.images import given_images
 from pipelines.spec import builds_sdk, load_spec, parameter_values
 from pipelines.submit.artifact_registry import check_template
+from pipelines.submit.artifact_root import check_artifact_root, with_artifact_root
 from pipelines.submit.kfp_client import TOKEN_VARIABLE, KfpServer, token_from_environment
 from pipelines.submit.kfp_runs import run_page
 from pipelines.submit.overrides import override_for_kfp, override_for_vertex
@@ -55,6 +56,7 @@ _NOT_ON_VERTEX = {
     "in_cluster_token": ("Vertex AI takes credentials of Google Cloud", "use Workload Identity in the pod"),
     "small": ("Vertex AI chooses the machine by the limits", "lower cpu.limit and memory.limit with --overrides"),
     "notify_secret": ("Vertex AI has no Kubernetes Secrets", "use Vertex AI's notifications"),
+    "artifact_root": ("steps on Vertex AI read and write --pipeline-root themselves", "leave it out"),
 }
 _SMALL = StepOverrides(cpu=Amount(request="500m"), memory=Amount(request="2G"))
 _NOT_ON_KFP = {
@@ -104,6 +106,12 @@ PACKAGE_OPTIONS = (
         "--notify-secret",
         metavar="NAME",
         help="KFP: Kubernetes Secret whose key `url` is a webhook to notify when the run ends.",
+    ),
+    option(
+        "--artifact-root",
+        metavar="URI",
+        help="KFP: gs://BUCKET/PATH or s3://BUCKET/PATH that steps read and write themselves, with credentials from "
+        "--overrides, so that KFP copies no artifacts; see docs/storage.md.",
     ),
     option(
         "--label",
@@ -219,6 +227,9 @@ def package(server: KfpServer | VertexServer, given: Mapping[str, Any], ray: boo
         spec = without_cache(spec)
     if isinstance(server, VertexServer):
         return Package(override_for_vertex(retries_for_vertex(spec), overrides), None)
+    if given["artifact_root"]:
+        check_artifact_root(given["artifact_root"])
+        spec = with_artifact_root(spec, given["artifact_root"])
     spec, pods = override_for_kfp(spec, overrides)
     notified: dict[str, Any] = {}
     if given["notify_secret"]:
@@ -294,25 +305,28 @@ def _check_run(
     Raises:
         UserError: one is invalid.
     """
-    root = given["pipeline_root"]
+    root, own = given["pipeline_root"], given["artifact_root"]
     if on_vertex or root:
         check_cloud_root(root, on_vertex)
-    else:
+    elif not own:
         say(
-            "no --pipeline-root: steps use the server's default. If that is not gs://BUCKET/PATH, a training whose pod "
-            "is lost starts again from the beginning, and workers=rayjob fails"
+            "neither --artifact-root nor --pipeline-root: steps use the server's default. If that is not "
+            "gs://BUCKET/PATH, a training whose pod is lost starts again from the beginning, and workers=rayjob fails"
         )
-    if root.startswith(f"{GS}://"):
-        check_bucket_exists(root)
+    if own:
+        check_artifact_root(own)
+    for option_name, place in (("--pipeline-root", root), ("--artifact-root", own)):
+        if place.startswith(f"{GS}://"):
+            check_bucket_exists(place, option_name)
     checked = checked_values(spec, values)
     check_places_on_server(checked, mounts)
     if not builds_sdk(spec):
         check_llvm_in_images(checked)
         check_recipe_in_images(checked)
     if state := checked.get("retrain_state"):
-        check_state_on_server(state, root)
+        check_state_on_server(state, root, own)
     ray = uses_rayjob(checked)
-    if ray and root and not on_vertex:
+    if ray and root and not own and not on_vertex:
         check_cloud_root(root, vertex=False, rayjob=True)
     if ray and on_vertex:
         raise UserError(
@@ -370,6 +384,7 @@ def stored_run(given: Mapping[str, Any]) -> StoredRun:
         given["pipeline_root"],
         given["service_account"],
         given["experiment"] or stored,
+        given["artifact_root"],
     )
 
 

@@ -1,7 +1,8 @@
 """Artifacts of a run that ended on a server, for `mlgo retrain promote --run ID`.
 
 Vertex AI names them in the PipelineJob. KFP's API has no artifacts (2.17), so they are looked for where KFP's driver
-puts them: see KfpRest.artifact_folder. Drivers of older versions have no UUID in the path.
+puts them, or a step with an artifact root: see KfpRest.artifact_folder. Drivers of older versions have no UUID in the
+path.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from components.core.console import UserError
 from components.core.storage import MANIFEST
 from components.core.storage.object_store import StoredObject, store_of
 from components.core.storage.uri import ObjectUri, parse_place
+from pipelines.submit.artifact_root import artifact_root_of
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest, check_run_id, run_state
 from pipelines.submit.kfp_tasks import tasks_of
@@ -75,13 +77,17 @@ def _on_kfp(server: KfpServer, run_id: str, known: set[str]) -> dict[str, str]:
     run = {"run_id": run_id, **api.get_run(run_id)}
     spec = api.pipeline_spec(run)
     _require_ended(run_id, run_state(run), {task.name: task.state for task in tasks_of(run, spec)})
-    folder = _folder(server, run_id, api.artifact_folder(run, spec))
+    folder = _folder(server, run_id, api.artifact_folder(run, spec), direct=bool(artifact_root_of(spec)))
     places = {name: _newest(folder / task, name) for name, task in TASKS.items() if name not in known}
     return {name: place for name, place in places.items() if place} | {"run": run_id}
 
 
-def _folder(server: KfpServer, run_id: str, place: str) -> ObjectUri:
-    """Return the folder of a run's artifacts. UserError if it is unknown, or not in object storage that others read."""
+def _folder(server: KfpServer, run_id: str, place: str, direct: bool) -> ObjectUri:
+    """Return the folder of a run's artifacts. UserError if it is unknown, or not in object storage that others read.
+
+    Args:
+        direct: steps wrote the artifacts themselves, to an artifact root.
+    """
     by_hand = (
         "in place of --run and the server, pass --policy, --evaluation, --corpus, --toolchain, --release-report and "
         f"--run-id {run_id}, with the URIs that the interface shows"
@@ -92,11 +98,11 @@ def _folder(server: KfpServer, run_id: str, place: str) -> ObjectUri:
             "default pipeline root, which is not in the API",
             by_hand,
         )
-    if place.partition("://")[0] in KFP_SCHEMES:
+    if not direct and place.partition("://")[0] in KFP_SCHEMES:
         raise UserError(
             f"the artifacts of the run {run_id} are at {place}, where Kubeflow Pipelines copies them from pods: the "
             "next run could not read the policy",
-            "train with --pipeline-root gs://BUCKET/PATH",
+            "train with --artifact-root s3://BUCKET/PATH or --pipeline-root gs://BUCKET/PATH",
         )
     where = parse_place(place)
     if not isinstance(where, ObjectUri):

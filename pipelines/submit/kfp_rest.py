@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from components.core.console import UserError
+from pipelines.submit.artifact_root import artifact_root_of
 from pipelines.submit.kfp_client import (
     CERTIFICATES_VARIABLE,
     KfpServer,
@@ -83,16 +84,17 @@ class KfpRest:
         return spec if isinstance(spec, Mapping) else {}
 
     def artifact_folder(self, run: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
-        """Return where KFP's driver puts the artifacts of a run, "" if the run has no pipeline root of its own.
+        """Return where the artifacts of a run are, "" if it has neither an artifact root nor its own pipeline root.
 
         The driver writes PIPELINE_ROOT/PIPELINE/RUN_ID/TASK/UUID/ARTIFACT (backend/src/v2: metadata.GetPipeline,
-        driver.provisionOutputs), with a UUID for each attempt of a task; the API does not say so.
+        driver.provisionOutputs), with a UUID for each attempt of a task; the API does not say so. Steps write the same
+        below an artifact root.
 
         Args:
             spec: from `pipeline_spec`.
         """
         settings, info = run.get("runtime_config"), spec.get("pipelineInfo")
-        root = settings.get("pipeline_root") if isinstance(settings, Mapping) else None
+        root = artifact_root_of(spec) or (settings.get("pipeline_root") if isinstance(settings, Mapping) else None)
         pipeline = info.get("name") if isinstance(info, Mapping) else None
         if not root or not pipeline:
             return ""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.core.console import UserError, say
+from pipelines.submit.artifact_root import OPTION, artifact_root_of
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest
 
@@ -26,6 +27,7 @@ class StoredRun:
         parameters: with their types.
         pipeline_root, account: as of prepare.RunRequest.
         experiment: display name of the experiment, which is created if it does not exist.
+        artifact_root: the one that the stored version must have been uploaded with; "" for any or none.
     """
 
     pipeline: str
@@ -34,6 +36,7 @@ class StoredRun:
     pipeline_root: str
     account: str
     experiment: str
+    artifact_root: str = ""
 
 
 def start_stored(server: KfpServer, run: StoredRun) -> str:
@@ -43,7 +46,8 @@ def start_stored(server: KfpServer, run: StoredRun) -> str:
     twice.
 
     Raises:
-        UserError: the server has no such pipeline, does not answer, refuses, or answers with something else.
+        UserError: the server has no such pipeline, or its newest version another artifact root; or the server does not
+            answer, refuses, or answers with something else.
     """
     api = KfpRest(server)
     api.require_usable(server.namespace)
@@ -58,6 +62,9 @@ def start_stored(server: KfpServer, run: StoredRun) -> str:
     versions = api.ask("GET", f"pipelines/{pipeline}/versions", page_size=1, sort_by="created_at desc")
     if not (newest := _objects(versions, "pipeline_versions")):
         raise UserError(f"the pipeline {run.pipeline} has no version", "mlgo pipeline upload")
+    version = {"pipeline_id": pipeline, "pipeline_version_id": _identity(newest[0], "pipeline_version_id")}
+    if run.artifact_root:
+        _check_artifact_root(run, artifact_root_of(api.pipeline_spec({"pipeline_version_reference": version})))
     experiments = _objects(api.ask("GET", "experiments", filter=name_is(run.experiment), **named), "experiments")
     experiment = _identity(
         experiments[0]
@@ -73,14 +80,21 @@ def start_stored(server: KfpServer, run: StoredRun) -> str:
     body = {
         "display_name": run.name,
         "experiment_id": experiment,
-        "pipeline_version_reference": {
-            "pipeline_id": pipeline,
-            "pipeline_version_id": _identity(newest[0], "pipeline_version_id"),
-        },
+        "pipeline_version_reference": version,
         "runtime_config": {"parameters": dict(run.parameters), "pipeline_root": run.pipeline_root},
         "service_account": run.account,
     }
     return _identity(api.ask("POST", "runs", body), "run_id")
+
+
+def _check_artifact_root(run: StoredRun, stored: str) -> None:
+    """Raise UserError unless the artifact root in the commands of the stored steps is the run's."""
+    if stored.rstrip("/") != run.artifact_root.rstrip("/"):
+        raise UserError(
+            f"the newest version of the pipeline {run.pipeline} was stored with "
+            f"{f'{OPTION} {stored}' if stored else f'no {OPTION}'}, not with {run.artifact_root}",
+            f"mlgo pipeline upload {OPTION} {run.artifact_root}, or pass the stored one",
+        )
 
 
 def _objects(answer: Mapping[str, Any], name: str) -> list[Any]:

@@ -231,5 +231,5 @@ def test_invalid_root_on_kfp_is_named(root: str) -> None:
 def test_rayjob_needs_cloud_storage(root: str) -> None:
     with pytest.raises(UserError, match=r"workers=rayjob.*nodes of a Ray cluster") as raised:
         check_cloud_root(root, vertex=False, rayjob=True)
-    assert "gs://BUCKET/PATH" in raised.value.remedy
+    assert "--artifact-root" in raised.value.remedy and "gs://BUCKET/PATH" in raised.value.remedy
     check_cloud_root("gs://bucket/kfp", vertex=False, rayjob=True)

@@ -22,6 +22,7 @@ from pipelines.cli.main import cli
 from pipelines.retrain.server_run import REPORT, TASKS, server_run_artifacts
 from pipelines.retrain.state import load_state
 from pipelines.spec import COMPILED, load_spec, with_images
+from pipelines.submit.artifact_root import with_artifact_root
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest
 from pipelines.submit.vertex import VertexServer
@@ -125,6 +126,15 @@ def test_run_whose_artifacts_are_unknown_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=named):
         server_run_artifacts(KfpServer(host), start(root, polls=polls))
+
+
+@pytest.mark.parametrize("root", ["", "minio://mlpipeline/kfp"])
+def test_artifacts_are_found_below_the_artifact_root(storage: None, host: str, start: Start, root: str) -> None:
+    spec = with_artifact_root(load_spec(COMPILED), ROOT)
+    images = {f"mlgo-{image}": f"r/{image}@sha256:{digit * 64}" for image, digit in IMAGES.items()}
+    run = start(root, pipeline_spec=with_images(spec, images))
+    found = publish_run(run, *TASKS)
+    assert server_run_artifacts(KfpServer(host), run) == found | {"run": run}
 
 
 def test_unknown_run_is_refused(host: str) -> None:

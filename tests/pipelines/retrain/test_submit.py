@@ -96,6 +96,12 @@ def test_state_that_steps_cannot_use_is_refused(
     assert not submitted
 
 
+@pytest.mark.parametrize("root", [(), ("--pipeline-root", "minio://mlpipeline/kfp")])
+def test_artifact_root_serves_retraining(storage: None, submitted: list[dict[str, Any]], root: tuple[str, ...]) -> None:
+    submit("--state", STATE, *root, "--artifact-root", "s3://mlpipeline/mlgo", "--param", "recipe=demo")
+    assert submitted[0]["artifact_root"] == "s3://mlpipeline/mlgo"
+
+
 def test_missing_deployed_policy_is_refused(storage: None, submitted: list[dict[str, Any]]) -> None:
     save_state(STATE, load_state(STATE).promoted(replace(OLD, policy="gs://retraining/gone")))
     with pytest.raises(UserError, match="is missing or has changed"):

@@ -100,9 +100,9 @@ def test_stored_pipeline_is_a_uri_with_tag_or_digest() -> None:
 
 
 def test_job_of_a_stored_pipeline_has_typed_parameters_and_no_spec(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.cli.server.check_bucket_exists", lambda _root: None)
+    monkeypatch.setattr("pipelines.cli.server.check_bucket_exists", lambda *_given: None)
     given: dict[str, Any] = dict.fromkeys(
-        ("overrides", "small", "notify_secret", "name", "network", "encryption_key"), ""
+        ("overrides", "small", "notify_secret", "name", "network", "encryption_key", "artifact_root"), ""
     )
     given |= {"stored_pipeline": URI, "cache": True, "label": (), "pipeline": COMPILED, "service_account": "a@p.iam"}
     given |= {"params": ("recipe=demo", "seed=3"), "pipeline_root": "gs://bucket/kfp"}
