@@ -45,6 +45,9 @@ def cluster_group() -> None:
     "--ray-cluster-options", default="", metavar="NAME=VALUE,...", help="As the pipeline's parameter of this name."
 )
 @click.option("--pipeline-root", default="", metavar="URI", help=f"{USAGE} of the artifacts.  [default: not checked]")
+@click.option(
+    "--artifact-root", default="", metavar="URI", help=f"{USAGE} that steps use themselves.  [default: not checked]"
+)
 @click.option("--host", default="", metavar="URL", help="KFP server, whose version is asked.  [default: not checked]")
 @click.option(
     "--secret",
@@ -62,6 +65,7 @@ def check(
     workers: int,
     ray_cluster_options: str,
     pipeline_root: str,
+    artifact_root: str,
     host: str,
     secrets: tuple[str, ...],
     images: str,
@@ -71,7 +75,7 @@ def check(
 
     A KFP for one user runs steps in its own namespace, usually kubeflow, as pipeline-runner.
 
-    Nothing is changed, but for a small object below --pipeline-root that is removed again. To review the rights of
+    Nothing is changed, but for a small object below each root that is removed again. To review the rights of
     service accounts, yours must be allowed to create SubjectAccessReviews. The exit status is 1 if something is
     missing; what this account or machine cannot see counts as unknown.
 
@@ -88,6 +92,7 @@ def check(
     from pipelines.cluster.kubernetes_checks import DEFAULT_ROOT_SECRET, Cluster
     from pipelines.cluster.storage_and_images import KfpChecks, check_bucket, check_images
     from pipelines.images import given_images
+    from pipelines.submit.artifact_root import check_artifact_root
     from pipelines.submit.kfp_client import KfpServer, token_from_environment
 
     settings = parse_settings(ray_cluster_options)
@@ -113,6 +118,9 @@ def check(
         found += kfp.findings(namespace)
     if pipeline_root:
         found.append(check_bucket(pipeline_root))
+    if artifact_root:
+        check_artifact_root(artifact_root)
+        found.append(check_bucket(artifact_root))
     try:
         found += check_images(given_images(images), (*used_images(load_spec(COMPILED)), *((CLUSTER,) if spec else ())))
     except UserError as error:

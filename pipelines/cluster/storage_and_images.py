@@ -24,7 +24,7 @@ _FROM_HERE = "checked with this machine's credentials, not with those of the pod
 
 
 def check_bucket(pipeline_root: str) -> Finding:
-    """Publish a small artifact below `pipeline_root`, read it, and remove it.
+    """Publish a small artifact below `pipeline_root`, or an artifact root, read it, and remove it.
 
     Raises:
         UserError: `pipeline_root` is not a place in object storage.
@@ -35,7 +35,7 @@ def check_bucket(pipeline_root: str) -> Finding:
         check_cloud_root(pipeline_root, vertex=False)
         return unknown(
             f"{pipeline_root}: only Kubeflow Pipelines has the credentials",
-            "start a pipeline that writes an artifact; or use gs://BUCKET/PATH, which steps write themselves",
+            "start a pipeline that writes an artifact; or let steps write themselves, with --artifact-root",
         )
     root = parse_place(pipeline_root)
     if isinstance(root, Path):

@@ -415,6 +415,32 @@ def test_check_starts_stored_pipeline_of_kfp(place: str, components: list[str], 
     assert {"port": 8888, "protocol": "TCP"} in [port for rule in policy["spec"]["egress"] for port in rule["ports"]]
 
 
+def test_object_storage_of_kfp_is_reached_with_the_component(place: str, tmp_path: Path) -> None:
+    """SeaweedFS's own policy in KFP's manifests admits namespaces with the label app.kubernetes.io/part-of."""
+    if place == "base":
+        return  # components are for overlays
+    shutil.copytree(K8S, tmp_path / "k8s")
+    overlay = tmp_path / "k8s" / place / "kustomization.yaml"
+    overlay.write_text(
+        overlay.read_text() + "components: [../../components/s3-credentials, ../../components/kubeflow-storage]\n"
+    )
+    done = subprocess.run([str(KUBECTL), "kustomize", str(overlay.parent)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = {(doc["kind"], doc["metadata"]["name"]): doc for doc in yaml.safe_load_all(done.stdout)}
+    labels = found["Namespace", "mlgo"]["metadata"]["labels"]
+    assert labels["app.kubernetes.io/part-of"] == "kubeflow-profile"
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    for name in ("ray-nodes-object-storage", "retrain-check"):
+        policy = found["NetworkPolicy", name]
+        kubernetes_validate.validate(policy, VERSION, strict=True)
+        before = one(place, "NetworkPolicy", name)["spec"]["egress"]
+        (rule,) = [rule for rule in policy["spec"]["egress"] if rule not in before]
+        assert len(policy["spec"]["egress"]) == len(before) + 1
+        (peer,) = rule["to"]
+        assert peer["podSelector"]["matchLabels"] == {"app": "seaweedfs"}
+        assert rule["ports"] == [{"port": 8333, "protocol": "TCP"}], "the port of the pod, not of its service"
+
+
 def test_s3_credentials_are_those_of_the_rayjob(place: str, tmp_path: Path) -> None:
     """With the component, the RayJob is still the one that the PPO step makes, and the check has the credentials."""
     shutil.copytree(K8S, tmp_path / "k8s")

@@ -32,9 +32,11 @@ from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest
 from pipelines.submit.kfp_runs import _Printer
 from pipelines.submit.kfp_tasks import Task
+from tests.buckets import use_s3
 from tests.crd import SCHEMAS, needs_schemas
 from tests.http_server import JsonHandler, serving
 from tests.kubernetes_server import status
+from tests.s3_server import s3_server
 from tests.storage_server import storage_server
 
 ROOT = Path(__file__).parents[3]
@@ -400,6 +402,16 @@ def test_bucket_is_probed_and_left_empty(check: Check) -> None:
         refused = check("--pipeline-root", "gs://forbidden/kfp", STORAGE_EMULATOR_HOST=url)
         assert any("gs://forbidden/kfp cannot be used" in line for line in lines(refused, "missing")), refused.stdout
         assert requests.get(f"{url}/storage/v1/b/checked/o", timeout=10).json()["items"] == []
+
+
+def test_artifact_root_is_probed(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    with s3_server("mlpipeline") as url:
+        use_s3(url, monkeypatch)
+        done = check("--artifact-root", "s3://mlpipeline/mlgo")
+        line = "s3://mlpipeline/mlgo can be written, read and emptied"
+        assert any(line in found for found in lines(done, "ok")), done.stdout
+    refused = check("--artifact-root", "minio://mlpipeline/mlgo")
+    assert refused.returncode == 1 and "is no folder in object storage" in refused.stderr
 
 
 def test_image_that_was_never_pushed_is_found(check: Check, tmp_path: Path) -> None:
