@@ -52,7 +52,17 @@ from components.core.objectives import OBJECTIVES
 from components.core.projects.option import CodeKind, require_code_kind
 from components.core.projects.recipe import load_recipes, recipe_place, recipe_words
 from components.core.rayjob.options import parse_settings, parse_spot
-from components.core.storage.uri import GS, NO_WORDS, S3, USAGE, ObjectUri, Words, in_object_storage, parse_place
+from components.core.storage.uri import (
+    GS,
+    KFP_LOCAL,
+    NO_WORDS,
+    S3,
+    USAGE,
+    ObjectUri,
+    Words,
+    in_object_storage,
+    parse_place,
+)
 from components.core.workers.factory import check_workers, rayjob_workers
 from components.evaluation.config import RELEASE_IF
 from components.ppo.config import (
@@ -352,6 +362,12 @@ def require_shared(state: str, option: str, place: str) -> None:
     Args:
         option: the option that gives `place`, for the message.
     """
+    if place.startswith(f"{KFP_LOCAL}://"):
+        raise UserError(
+            f"the policy is at {place}, in this pod, from which Kubeflow Pipelines copies it: the next run could not "
+            "read it",
+            f"run the pipeline with {_DIRECT_ROOT}",
+        )
     if in_object_storage(state) and not in_object_storage(place):
         raise UserError(
             f"the state in {state} is shared, but a policy on this machine is not",

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import boto3
 import pytest
@@ -18,7 +19,6 @@ from tests.buckets import use_s3
 from tests.kfp_launcher import KfpLauncher
 from tests.s3_server import CREDENTIALS, s3_server
 
-RUN = "mlgo-training/7e1c0a52-8f0b-4a55-9a0e-3f2c7f1f5d11"
 SALTS = {"first": "0b9d3c1e-2f60-4d0e-8f7a-6f1f3a2b4c5d", "second": "5a0e7d9c-6c1b-4d59-8b7e-2f9f0d1c3b4a"}
 OWN = "s3://mlpipeline/mlgo"
 MODULES = 70
@@ -27,7 +27,7 @@ MODULES = 70
 
 @pytest.fixture
 def url(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    with s3_server("mlpipeline") as url:
+    with s3_server("mlpipeline") as url:  # whose objects stay for the next test: moto has one memory
         use_s3(url, monkeypatch)
         yield url
 
@@ -45,6 +45,7 @@ class Server:
 
     def __init__(self, url: str, directory: Path, root: str, secret: Mapping[str, str]) -> None:
         self.root, self._files = root, directory / "files"
+        self.run_folder = f"mlgo-training/{uuid4()}"
         self.launcher = KfpLauncher(url, directory / "pods", root, {"AWS_ENDPOINT_URL_S3": url, **secret})
 
     def run(self, task: str, inputs: tuple[str, ...], *arguments: object, own: str = OWN) -> str:
@@ -54,7 +55,7 @@ class Server:
             inputs: names of artifacts that earlier tasks wrote; {NAME} in an argument is its URI.
         """
         uris = {name: self.launcher.recorded[name]["uri"] for name in inputs}
-        folder = f"{self.root}/{RUN}/{task}/{SALTS[task]}"
+        folder = f"{self.root}/{self.run_folder}/{task}/{SALTS[task]}"
         made = {name: f"{folder}/{name}" for name in (task, "page")}
         document: dict[str, Any] = {
             "inputs": {"artifacts": {name: {"artifacts": [self.launcher.recorded[name]]} for name in inputs}},
@@ -81,13 +82,13 @@ def objects(url: str) -> set[str]:
 @pytest.mark.parametrize("root", ["minio://mlpipeline/v2/artifacts", "s3://mlpipeline/v2/artifacts"])
 def test_steps_exchange_artifacts_that_kfp_does_not_copy(root: str, url: str, bitcode: Path, tmp_path: Path) -> None:
     server = Server(url, tmp_path, root, CREDENTIALS)
-    launcher = server.launcher
+    launcher, run = server.launcher, server.run_folder
     assert not server.run("first", (), "make", "--input", bitcode, "--default-args=-cc1")
-    page = f"v2/artifacts/{RUN}/first/{SALTS['first']}/page"
+    page = f"v2/artifacts/{run}/first/{SALTS['first']}/page"
     assert launcher.uploaded == [page], "KFP copies what its interface shows, and nothing else"
     first = launcher.recorded["first"]
-    place = f"mlgo/{RUN}/first/{SALTS['first']}/first"
-    assert first["uri"] == f"{root}/{RUN}/first/{SALTS['first']}/first", "KFP keeps its own URI"
+    place = f"mlgo/{run}/first/{SALTS['first']}/first"
+    assert first["uri"] == f"{root}/{run}/first/{SALTS['first']}/first", "KFP keeps its own URI"
     assert first["metadata"]["location"] == f"s3://mlpipeline/{place}" and first["metadata"]["digest"]
     assert "location" not in launcher.recorded["page"]["metadata"]
 
@@ -98,7 +99,7 @@ def test_steps_exchange_artifacts_that_kfp_does_not_copy(root: str, url: str, bi
     files = {entry.name for entry in require_artifact(fetch(uri), "corpus", verify_content=True).files}
     assert {f"m{number}.bc" for number in range(MODULES)} <= files
     other = page.replace("first", "second").replace(SALTS["first"], SALTS["second"])
-    assert {key for key in objects(url) if key.startswith(f"v2/artifacts/{RUN}")} == {page, other}
+    assert {key for key in objects(url) if key.startswith(f"v2/artifacts/{run}")} == {page, other}
 
 
 def test_pod_without_credentials_is_told_what_is_missing(url: str, bitcode: Path, tmp_path: Path) -> None:
