@@ -14,12 +14,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from components.core.storage import gcs
+from components.core.storage import gcs, s3
+from components.core.storage.fetch import fetch
 from components.core.storage.uri import parse_place
 from components.core.storage.versioned_json import read_versioned, write_versioned
 from components.ppo.checkpointing.checkpoint import STATE
+from tests.buckets import use_s3
 from tests.components.ppo.runs import LEARNING_BY_DEFAULT, train
 from tests.fork_server import ForkedStep
+from tests.kfp_launcher import KfpLauncher
+from tests.s3_server import CREDENTIALS, s3_server
 from tests.storage_server import Faults, storage_server
 
 pytestmark = pytest.mark.tf
@@ -207,6 +211,35 @@ def test_root_directory_in_a_bucket_on_two_machines(inputs, undisturbed, tmp_pat
     third = Run(inputs, root, tmp_path, cache=two)
     assert third.learned() == undisturbed
     assert steps(mirror(two) / "tensorboard") == steps(tmp_path / "policy" / "tensorboard") == [*ALL]
+
+
+@LEARNING_BY_DEFAULT
+def test_lost_pod_on_kfp_resumes_below_the_artifact_root(inputs, tmp_path, monkeypatch):
+    """KFP's root is one that its launcher copies, and from which nothing is left of a lost pod."""
+    task = "mlgo-training/7e1c0a52-8f0b-4a55-9a0e-3f2c7f1f5d11/ppo/0b9d3c1e-2f60-4d0e-8f7a-6f1f3a2b4c5d"
+    uris = {name: f"minio://kfp-training/v2/artifacts/{task}/{name}" for name in ("ppo", "policy")}
+    outputs = {name: {"artifacts": [{"name": name, "uri": uri}]} for name, uri in uris.items()}
+    document = json.dumps({"outputs": {"artifacts": outputs, "outputFile": str(tmp_path / "output_metadata.json")}})
+    options = ["--artifact-root", "s3://kfp-training/mlgo", "--executor-input", document, "--work", "ppo", "ppo"]
+    places = ["--iterations", 3, "--root-dir", uris["ppo"], "--output", uris["policy"]]
+    command = ["python", "-m", "components.core.launcher", *options, *map(str, (*inputs, *places))]
+    root = f"s3://kfp-training/mlgo/{task}/ppo"
+    with s3_server("kfp-training") as url:
+        use_s3(url, monkeypatch)
+        launcher = KfpLauncher(url, tmp_path / "pods", variables={"AWS_ENDPOINT_URL_S3": url, **CREDENTIALS})
+        lost, _pod = launcher.start(command)
+        deadline = time.monotonic() + DEADLINE_S
+        while not (read_versioned(f"{root}/latest.json").content or {}).get("iteration"):
+            assert lost.poll() is None and time.monotonic() < deadline, lost.communicate()
+            time.sleep(0.1)
+        lost.kill()
+        lost.communicate()
+        done = launcher.run(command)
+        assert done.returncode == 0 and "resuming after iteration " in done.stdout, done.stdout + done.stderr
+        assert launcher.downloaded == launcher.uploaded == []
+        uri: Any = parse_place(launcher.recorded["policy"]["metadata"]["location"])
+        assert json.loads((fetch(uri) / "report.json").read_text())["iterations"] == 3
+        s3._client.cache_clear()
 
 
 @LEARNING_BY_DEFAULT
