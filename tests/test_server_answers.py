@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from components.core.console import UserError, say_if_slow
-from components.core.storage import gcs, http_download
+from components.core.storage import gcs, http_download, retry
 from components.core.storage.fetch import fetch_file
 from components.core.storage.object_store import store_of
 from components.core.storage.remote import download_folder, read_remote_manifest, read_verified_manifest
@@ -156,7 +156,7 @@ def test_any_object_storage_response_is_handled(
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let downloads try again at once."""
-    monkeypatch.setattr(http_download, "PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(retry, "PAUSES_S", (0.0, 0.0))
 
 
 @pytest.mark.usefixtures("no_pauses")
@@ -194,7 +194,7 @@ def test_waiting_for_a_silent_web_server_is_reported(
 ) -> None:
     server.answer = None
     monkeypatch.setattr(http_download, "TIMEOUT_S", (1.0, 1.0))
-    monkeypatch.setattr(http_download, "PAUSES_S", ())
+    monkeypatch.setattr(retry, "PAUSES_S", ())
     monkeypatch.setattr(http_download, "say_if_slow", partial(say_if_slow, after_s=0.1))
     with pytest.raises(UserError, match=r"cannot download .*timed out"):
         http_download.download(f"{server.url}/a.tar", tmp_path / "a.tar")

@@ -13,6 +13,7 @@ from components.core.console import UserError, say
 from components.core.storage import MANIFEST, publish
 from components.core.storage.debsource import download_deb_source
 from components.core.storage.fetch import fetch_tree
+from components.core.storage.git import require_git, run_git
 from components.core.storage.uri import ObjectUri, parse_place
 from components.toolchain.sdk import Sdk
 
@@ -60,7 +61,6 @@ BUNDLED = Path("share/mlgo/llvm-project")
 """The `source_files` in the prefix of an SDK that this project built: it needs no other source."""
 
 REPOSITORY = "https://github.com/llvm/llvm-project.git"
-_GIT_TIMEOUT_S = 1800.0
 
 
 def llvm_source(origin: str, sdk: Sdk, cache: Path) -> Path:
@@ -253,8 +253,7 @@ def _git_directory(cache: Path, prefix: str, tag: str) -> Path:
 
 def _clone(tag: str, into: Path, names: Sequence[str]) -> None:
     """Fetch files and folders at a tag, without the history and the content of other files."""
-    if shutil.which("git") is None:
-        raise UserError("git is missing; --llvm-source git:TAG needs it", "sudo apt-get install git")
+    require_git("--llvm-source git:TAG needs it")
     say(f"fetching LLVM's source at {tag} from {REPOSITORY}")
     clone = into / "clone"
     quiet = ("clone", "-q", "--depth=1", "--filter=blob:none", "--no-checkout", "-c", "advice.detachedHead=false")
@@ -269,24 +268,8 @@ def _clone(tag: str, into: Path, names: Sequence[str]) -> None:
 
 
 def _git(tag: str, *arguments: str) -> None:
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    try:
-        done = subprocess.run(
-            ["git", *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_GIT_TIMEOUT_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise UserError(f"fetching {tag} took more than {_GIT_TIMEOUT_S:.0f} s", "check the network") from None
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()
-        raise UserError(
-            f"--llvm-source git:{tag}: {lines[-1] if lines else 'git failed'}",
-            "check the tag (llvmorg-19.1.7) and the network, or use --llvm-source deb",
-        )
+    remedy = "check the tag (llvmorg-19.1.7) and the network, or use --llvm-source deb"
+    run_git(arguments, f"fetch --llvm-source git:{tag}", remedy)
 
 
 def _complete(directory: Path, major: int) -> bool:

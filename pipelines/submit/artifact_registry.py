@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 
 from components.core.console import UserError
-from pipelines.submit.polling import TIMEOUT_S, NoAnswer, may_recover
+from components.core.storage.retry import may_recover
+from pipelines.submit.polling import TIMEOUT_S, NoAnswer
 from pipelines.submit.vertex import VertexServer, authorized_session
 
 _REPOSITORY = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")

@@ -16,7 +16,8 @@ from typing import Any
 
 from components.core.console import UserError
 from components.core.storage.input_files import read_text
-from pipelines.submit.polling import TIMEOUT_S, NoAnswer, NotFound, may_recover
+from components.core.storage.retry import may_recover
+from pipelines.submit.polling import TIMEOUT_S, NoAnswer, NotFound
 
 TOKEN_VARIABLE = "KFP_TOKEN"
 CERTIFICATES_VARIABLE = "SSL_CERT_FILE"

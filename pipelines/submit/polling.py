@@ -37,11 +37,6 @@ class NotFound(UserError):
     """The server has no such route or object."""
 
 
-def may_recover(status: int) -> bool:
-    """Return whether a request that failed with this HTTP status may succeed later."""
-    return status in (408, 429) or status >= 500
-
-
 def poll(ask: Callable[[], T], run: str, where: str, patience_s: float = PATIENCE_S) -> T:
     """Return what `ask` returns; retry with growing pauses while it raises NoAnswer.
 

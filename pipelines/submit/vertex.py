@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.core.console import UserError, say
+from components.core.storage.retry import may_recover
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.polling import (
     PATIENCE_S,
@@ -17,7 +18,6 @@ from pipelines.submit.polling import (
     TRAINING,
     NoAnswer,
     NotFound,
-    may_recover,
     poll,
     report_canceled,
     report_curve,

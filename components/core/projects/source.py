@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import lzma
-import os
 import re
 import shutil
 import struct
 import subprocess
-import time
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from components.core.console import UserError, say, say_if_slow
+from components.core.console import UserError, say
 from components.core.projects.recipe import Recipe, Source
 from components.core.storage.debsource import fetch_deb_source
 from components.core.storage.digests import file_digest
 from components.core.storage.file_lock import exclusive_lock
-from components.core.storage.http_download import PAUSES_S, download
-
-Say = Callable[[str], None]
-GIT_TIMEOUT_S = 1800.0
+from components.core.storage.git import require_git, run_git
+from components.core.storage.http_download import download
+from components.core.storage.retry import Say
 
 
 def fetch_recipe(recipe: Recipe, into: Path, cache: Path, progress: Say = say) -> Path:
@@ -61,69 +57,16 @@ def _local(path: Path, into: Path, in_place: bool) -> Path:
 
 
 def _clone(source: Source, into: Path, progress: Say) -> Path:
-    if shutil.which("git") is None:
-        raise UserError(f"git is missing, it fetches {source.location}", "sudo apt-get install git")
+    require_git(f"it fetches {source.location}")
     progress(f"cloning {source.location} at {source.pin}")
     options = ["--quiet", "--depth=1", "--recurse-submodules", "--shallow-submodules", f"--branch={source.pin}"]
-    command = ["git", "-c", "advice.detachedHead=false", "clone", *options, "--", source.location, str(into)]
-    for pause_s in (*PAUSES_S, None):
-        said = _run_clone(command, source, into)
-        if said is None:
-            return into
-        failure = (said.splitlines() or ["no message"])[-1]
-        if pause_s is None or not any(words in said for words in _PASSING_MESSAGES):
-            break
-        progress(f"cannot clone {source.location}: {failure}; trying again in {pause_s:.0f} s")
-        time.sleep(pause_s)
-    raise UserError(
-        f"cannot clone {source.location} at {source.pin}: {failure}", "check the URL, the tag and the network"
-    )
-
-
-_PASSING_MESSAGES = (
-    "Could not resolve host",
-    "Couldn't connect",
-    "Failed to connect",
-    "Connection reset",
-    "Connection refused",
-    "Connection timed out",
-    "Recv failure",
-    "Empty reply",
-    "early EOF",
-    "hung up unexpectedly",
-    "RPC failed",
-    "TLS connection was non-properly terminated",
-    "returned error: 408",
-    "returned error: 429",
-    "returned error: 5",
-)
-"""Of git and libcurl, about failures that the same command may not meet later."""
-
-
-def _run_clone(command: Sequence[str], source: Source, into: Path) -> str | None:
-    """Run git clone; return what it said if it failed, which leaves nothing. UserError if it takes too long."""
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    command = ["-c", "advice.detachedHead=false", "clone", *options, "--", source.location, str(into)]
     try:
-        with say_if_slow(f"waiting for git to clone {source.location} (at most {GIT_TIMEOUT_S:.0f} s)"):
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                stdin=subprocess.DEVNULL,
-                env=environment,
-                timeout=GIT_TIMEOUT_S,
-            )
-    except subprocess.TimeoutExpired:
-        shutil.rmtree(into, ignore_errors=True)
-        raise UserError(
-            f"{source.location} at {source.pin} is not cloned after {GIT_TIMEOUT_S:.0f} s",
-            "check the URL and the network",
-        ) from None
-    if done.returncode == 0:
-        return None
-    shutil.rmtree(into, ignore_errors=True)
-    return done.stderr.strip()
+        run_git(command, f"clone {source.location} at {source.pin}", "check the URL, the tag and the network", progress)
+    except UserError:
+        shutil.rmtree(into, ignore_errors=True)  # of one that was killed after TIMEOUT_S
+        raise
+    return into
 
 
 def _download(source: Source, cache: Path, progress: Say) -> Path:

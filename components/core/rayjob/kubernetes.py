@@ -15,14 +15,13 @@ from kubernetes.config.incluster_config import InClusterConfigLoader
 
 from components.core.console import UserError, say
 from components.core.rayjob.ray_cluster import SERVICE_ACCOUNT
-from components.core.storage.retry import GaveUp, retry
+from components.core.storage.retry import GaveUp, may_recover, retry
 
 PATIENCE_S = 900.0
 """How long requests may keep failing: the upgrade of a zonal control plane takes minutes."""
 _TIMEOUT_S = (5.0, 60.0)  # to connect; between two bytes of an answer
 _PAUSE_S = (0.5, 30.0)  # before the second attempt; at most
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-_TRANSIENT_STATUSES = {429, 500, 502, 503, 504}
 
 T = TypeVar("T")
 
@@ -127,7 +126,7 @@ def is_header_error(error: Exception) -> bool:
 
 def _is_transient(error: Exception) -> bool:
     if isinstance(error, ApiException):
-        return error.status in (0, *_TRANSIENT_STATUSES)  # 0: a broken TLS connection
+        return error.status == 0 or may_recover(error.status)  # 0: a broken TLS connection
     # An answer that is cut off or not HTTP comes from a proxy. ValueError: its text is not UTF-8.
     return isinstance(error, urllib3.exceptions.HTTPError | ValueError | OSError)
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from components.core.console import UserError, say, say_if_slow
+from components.core.console import UserError, say_if_slow
+from components.core.storage.retry import PassingFailure, may_recover, retry_briefly
 
 TIMEOUT_S = (10.0, 60.0)
 """To connect; and between two bytes of a response."""
-PAUSES_S = (2.0, 8.0)
-"""Between the attempts of a download that may succeed later. A server's pipeline does not repeat a step that fails."""
-_PASSING_STATUSES = {408, 429, 500, 502, 503, 504}
 _BLOCK_BYTES = 64 << 10
 
 
@@ -42,18 +39,7 @@ def download(url: str, place: Path) -> None:
             HTTP, endless redirects. Disk errors stay OSErrors.
     """
     require_http(url)
-    for pause_s in PAUSES_S:
-        try:
-            _download_once(url, place)
-            return
-        except _Passing as error:
-            say(f"{error.problem}; trying again in {pause_s:.0f} s")
-            time.sleep(pause_s)
-    _download_once(url, place)
-
-
-class _Passing(UserError):
-    """A failure that the same request may not meet later."""
+    retry_briefly(lambda: _download_once(url, place))
 
 
 def _download_once(url: str, place: Path) -> None:
@@ -81,7 +67,7 @@ def _download_once(url: str, place: Path) -> None:
         except (requests.HTTPError, requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError) as error:
             response = error.response if isinstance(error, requests.HTTPError) else None
             status = response.status_code if response is not None else None
-            kind = _Passing if status is None or status in _PASSING_STATUSES else UserError
+            kind = PassingFailure if status is None or may_recover(status) else UserError
             raise kind(f"cannot download {url}: {_cause(error)}", remedy) from None
         # RuntimeError: urllib3's for a redirect whose compressed body is truncated.
         except (requests.RequestException, ValueError, RuntimeError) as error:

@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
+from components.core.console import UserError, say
+
 T = TypeVar("T")
+Say = Callable[[str], None]
+PAUSES_S = (2.0, 8.0)
+"""Pauses of `retry_briefly`. A server's pipeline does not repeat a step that fails."""
+
+
+class PassingFailure(UserError):
+    """A failure that the same request may not meet later."""
+
+
+def may_recover(status: int) -> bool:
+    """Return whether a request that failed with this HTTP status may succeed later."""
+    return status in (408, 429) or status >= 500
+
+
+def retry_briefly(request: Callable[[], T], progress: Say = say) -> T:
+    """Return what `request` returns; repeat it after each of PAUSES_S while it raises PassingFailure.
+
+    For requests of any length, such as downloads, whose time says nothing about how often they were tried.
+    """
+    for pause_s in PAUSES_S:
+        try:
+            return request()
+        except PassingFailure as error:
+            progress(f"{error.problem}; trying again in {pause_s:.0f} s")
+            time.sleep(pause_s)
+    return request()
 
 
 class GaveUp(Exception):

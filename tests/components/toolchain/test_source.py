@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import tarfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from components.core.console import UserError
+from components.core.storage import retry
 from components.toolchain import source
 from components.toolchain.sdk import Sdk
+from tests.http_server import serving
 
 
 @pytest.fixture
@@ -115,3 +118,24 @@ def test_tag_of_another_version_is_refused_and_not_cached(repository: Path, tmp_
 def test_unknown_tag_is_reported(repository: Path, tmp_path: Path, sdk: Sdk) -> None:
     with pytest.raises(UserError, match=r"git:llvmorg-1\.0"):
         source.llvm_source("git:llvmorg-1.0", sdk, tmp_path / "cache")
+
+
+@pytest.mark.parametrize(("status", "attempts"), [(503, 3), (404, 1)])
+def test_only_passing_failures_of_a_fetch_are_repeated(
+    tmp_path: Path, sdk: Sdk, monkeypatch: pytest.MonkeyPatch, status: int, attempts: int
+) -> None:
+    requests = []
+
+    class Overloaded(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+            self.send_error(status)
+
+        def log_message(self, *_arguments: object) -> None: ...
+
+    monkeypatch.setattr(retry, "PAUSES_S", (0.0, 0.0))
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Overloaded)) as url:
+        monkeypatch.setattr(source, "REPOSITORY", f"{url}/llvm.git")
+        with pytest.raises(UserError, match=r"cannot fetch --llvm-source git:llvmorg-19\.1\.7: "):
+            source.llvm_source("git:llvmorg-19.1.7", sdk, tmp_path / "cache")
+    assert len(requests) == attempts and not (tmp_path / "cache/llvm-source").exists()

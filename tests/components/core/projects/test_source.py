@@ -18,10 +18,9 @@ from typing import Any, ClassVar
 import pytest
 
 from components.core.console import UserError
-from components.core.projects import source as source_module
 from components.core.projects.recipe import Recipe, Source
 from components.core.projects.source import fetch_recipe
-from components.core.storage import http_download
+from components.core.storage import git, retry
 from tests.http_server import serve, serving
 
 
@@ -123,8 +122,7 @@ class _Overloaded(BaseHTTPRequestHandler):
 @pytest.fixture
 def overloaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Yield the URL of a server that answers as `_Overloaded` says; attempts follow each other at once."""
-    for module in (http_download, source_module):
-        monkeypatch.setattr(module, "PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(retry, "PAUSES_S", (0.0, 0.0))
     _Overloaded.requests = []
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Overloaded)) as url:
         yield url
@@ -198,10 +196,10 @@ def test_a_zip_with_a_damaged_bzip2_member(tmp_path: Path, server: str) -> None:
 
 
 def test_git_clone_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_module, "GIT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(git, "TIMEOUT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/p.git"
-        with pytest.raises(UserError, match=r"is not cloned after 0 s"):
+        with pytest.raises(UserError, match=r"git could not clone .* at v1 within 0 s"):
             fetch(Source("git", url, "v1"), tmp_path / "w")
     assert not (tmp_path / "w/source").exists()
 
