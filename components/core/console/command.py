@@ -8,6 +8,7 @@ exception is a bug in this project and keeps its traceback (Python's status 1).
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -83,7 +84,7 @@ def _status_of(command: Callable[..., Any]) -> int:
     except (OSError, MemoryError, RuntimeError, ImportError) as error:
         if exhausted := _exhausted(error):
             return _fail(f"error: {exhausted}")
-        message = _disk_message(error) if isinstance(error, OSError) else None
+        message = (_cache_message(error) or _disk_message(error)) if isinstance(error, OSError) else None
         if message is None:
             raise
         return _fail(message)
@@ -107,6 +108,19 @@ def _exhausted(error: BaseException | None) -> UserError | None:
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _OUT_OF_MEMORY = ("cannot allocate memory", "Cannot allocate memory", "failed to map segment from shared object")
 """Messages of failed allocations in dlopen and Arrow."""
+
+
+def _cache_message(error: OSError) -> str | None:
+    """Return the message for a file or directory of the cache that cannot be made, None for any other error."""
+    from components.core.storage.cache import unusable_cache  # imported here, because it imports this package
+
+    denied = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+    if error.errno not in (*denied, errno.ENOENT, errno.EEXIST) or not isinstance(error.filename, str):
+        return None
+    # Python's mkdir says of a file in the way that it exists.
+    reason = os.strerror(errno.ENOTDIR if error.errno == errno.EEXIST else error.errno)
+    problem = unusable_cache(error.filename, reason, exists=error.errno in denied)
+    return f"error: {problem}" if problem else None
 
 
 def _disk_message(error: OSError) -> str | None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from components.core.console import UserError
-from components.core.storage.cache import VARIABLE, default_cache_dir
+from components.core.storage.cache import VARIABLE, default_cache_dir, unusable_cache
 from components.core.storage.uri import uri_of
 
 
@@ -31,6 +31,8 @@ def make_directory(directory: Path, wanted: Path | None = None) -> None:
                 f"the cache in {default_cache_dir()} cannot hold {uri}: {error.strerror}",
                 f"set {VARIABLE} to a writable directory",
             ) from None
+        if unusable := unusable_cache(directory, error.strerror or str(error)):
+            raise unusable from None
         in_the_way = next(place for place in (directory, *directory.parents) if place.exists())
         if in_the_way == wanted:
             raise UserError(f"{wanted} exists and is not a directory", "choose another place") from None

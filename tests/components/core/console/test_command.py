@@ -103,6 +103,39 @@ def test_error_names_a_path_that_is_not_writable() -> None:
     assert "/sys/kernel/notes" in err and "remedy" in err and "Traceback" not in err
 
 
+_MAKE = "from pathlib import Path; from components.core.storage.cache import default_cache_dir as cache\n"
+
+
+@pytest.mark.parametrize(
+    ("cache", "body", "problem"),
+    [
+        ("/dev/null", "cache().mkdir(parents=True, exist_ok=True)", "Not a directory"),
+        ("/dev/null", "(cache() / 'deb').mkdir(parents=True)", "/dev/null/deb: Not a directory"),
+        ("/dev/null/x", "cache().mkdir(parents=True, exist_ok=True)", "Not a directory"),
+        ("/proc/x/y", "cache().mkdir(parents=True, exist_ok=True)", "/proc/x: No such file or directory"),
+        ("/sys/kernel", "open(cache() / 'notes', 'w')", "/sys/kernel/notes: Permission denied"),
+        (
+            "/dev/null",
+            "from components.core.storage.directory import make_directory\nmake_directory(cache() / 'llvm')",
+            "/dev/null/llvm: Not a directory",
+        ),
+    ],
+)
+def test_variable_of_an_unusable_cache_is_named(
+    cache: str, body: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLGO_CACHE_DIR", cache)
+    remedy = "set MLGO_CACHE_DIR to a directory that you can write to"
+    assert run(_MAKE + body) == (1, f"error: the cache {cache} cannot be used: {problem}\n  remedy: {remedy}\n")
+
+
+def test_variable_of_the_cache_is_not_named_for_other_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path))
+    for body in ("open('/sys/kernel/notes', 'w')", "open(cache() / 'gone')"):
+        status, err = run(_MAKE + body)
+        assert status == 1 and err.startswith("error: ") and "MLGO_CACHE_DIR" not in err, err
+
+
 def test_directory_that_vanishes_is_reported_without_traceback(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     body = f"""
