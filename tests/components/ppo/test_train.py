@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,28 @@ def test_training_ends_when_validations_do_not_improve(inputs, tmp_path):
     assert (report["best_iteration"], report["iterations"]) == (0, report["validation_history"][-1][0])
     again = train([*inputs, *limits, "--gin-binding", "DqnParameters.margin=1e9"], tmp_path)
     assert again["validation_history"] == report["validation_history"], "the same command trains no further"
+
+
+SOON = """
+import runpy
+from components.ppo import expectation
+expectation.FORECAST_S = 0.01
+runpy.run_module("components.ppo", run_name="__main__", alter_sys=True)
+"""
+"""A training that says what to expect when its first policy is validated, not after five minutes."""
+
+
+@pytest.mark.tf
+@LEARNING_BY_DEFAULT
+def test_training_says_once_what_to_expect(inputs, tmp_path):
+    where = ["--root-dir", tmp_path / "root", "--output", tmp_path / "policy"]
+    arguments = [*inputs, *where, "--validate-every", 1, "--iterations", 4]
+    command = [sys.executable, "-c", SOON, *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    (said,) = [line for line in done.stdout.splitlines() if "so far (" in line]
+    assert "the training ends in about" in said and "95% interval" in said
+    assert done.stdout.index(said) < done.stdout.index("training: 4/4")
 
 
 @pytest.mark.tf
