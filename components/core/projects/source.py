@@ -61,11 +61,8 @@ def _clone(source: Source, into: Path, progress: Say) -> Path:
     progress(f"cloning {source.location} at {source.pin}")
     options = ["--quiet", "--depth=1", "--recurse-submodules", "--shallow-submodules", f"--branch={source.pin}"]
     command = ["-c", "advice.detachedHead=false", "clone", *options, "--", source.location, str(into)]
-    try:
-        run_git(command, f"clone {source.location} at {source.pin}", "check the URL, the tag and the network", progress)
-    except UserError:
-        shutil.rmtree(into, ignore_errors=True)  # of one that was killed after TIMEOUT_S
-        raise
+    task = f"clone {source.location} at {source.pin}"
+    run_git(command, task, "check the URL, the tag and the network", progress, into)
     return into
 
 

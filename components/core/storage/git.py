@@ -6,9 +6,10 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
-from components.core.console import UserError, say_if_slow
-from components.core.storage.retry import PassingFailure, Say, retry_briefly, say
+from components.core.console import UserError, say, say_if_slow
+from components.core.storage.retry import PassingFailure, Say, retry_briefly
 
 TIMEOUT_S = 1800.0
 _PASSING_MESSAGES = (
@@ -37,16 +38,26 @@ def require_git(purpose: str) -> None:
         raise UserError(f"git is missing, {purpose}", "sudo apt-get install git")
 
 
-def run_git(arguments: Sequence[str], task: str, remedy: str, progress: Say = say) -> None:
-    """Run `git ARGUMENTS`. A clone that fails leaves nothing: git removes what it has made.
+def run_git(arguments: Sequence[str], task: str, remedy: str, progress: Say = say, clone: Path | None = None) -> None:
+    """Run `git ARGUMENTS`.
 
     Args:
         task: what the command does, for messages: "clone URL at v1.2".
+        clone: the directory that the command makes. It is removed after a failure: git keeps it if a submodule failed,
+            and refuses it at the next attempt.
 
     Raises:
         UserError: it failed, or took longer than TIMEOUT_S.
     """
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+
+    def attempt() -> None:
+        try:
+            run()
+        except UserError:
+            if clone is not None:
+                shutil.rmtree(clone, ignore_errors=True)
+            raise
 
     def run() -> None:
         try:
@@ -67,4 +78,4 @@ def run_git(arguments: Sequence[str], task: str, remedy: str, progress: Say = sa
             kind = PassingFailure if any(words in done.stderr for words in _PASSING_MESSAGES) else UserError
             raise kind(f"cannot {task}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}", remedy)
 
-    retry_briefly(run, progress)
+    retry_briefly(attempt, progress)

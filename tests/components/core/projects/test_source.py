@@ -157,6 +157,24 @@ def test_only_passing_failures_of_a_clone_are_repeated(
     assert len(_Overloaded.requests) == attempts and not (tmp_path / "w/source").exists()
 
 
+def test_clone_is_repeated_where_a_submodule_was_not_reached(tree: Path, tmp_path: Path, overloaded: str) -> None:
+    """Git then leaves the clone, and refuses its directory at the next attempt."""
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b.invalid")
+    (tree / ".gitmodules").write_text(f'[submodule "lib/s"]\n\tpath = lib/s\n\turl = {overloaded}/s.git\n')
+    submodule = ("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},lib/s")
+    commit = (*identity, "commit", "-q", "-m", "one")
+    for command in (("init", "-q"), ("add", "."), submodule, commit, ("tag", "v1")):
+        subprocess.run(["git", *command], cwd=tree, check=True, env={**os.environ, "GIT_CONFIG_GLOBAL": os.devnull})
+    _Overloaded.content, _Overloaded.statuses = b"", [503] * 9
+    said: list[str] = []
+    with pytest.raises(UserError, match=r"cannot clone .* at v1: (?!.*already exists)"):
+        fetch_recipe(
+            Recipe("p", Source("git", tree.as_uri(), "v1"), cmake_options=()), tmp_path / "w", tmp_path, said.append
+        )
+    assert len(said) == 3 and not (tmp_path / "w/source").exists(), said
+    assert len(_Overloaded.requests) == 6, "git itself asks twice at each attempt"
+
+
 def test_invalid_and_missing_archives_are_refused(tmp_path: Path, server: str) -> None:
     path = tmp_path / "x.tar.gz"
     path.write_bytes(b"no archive")
