@@ -191,6 +191,12 @@ def test_everything_that_making_bases_needs_is_named_before_the_first(tree: Path
     )
 
 
+def test_missing_directory_of_temporary_files_is_named(tree: Path) -> None:
+    done = run(tree, "docker/bare-debian", "--check", TMPDIR=str(tree / "none"))
+    assert done.returncode == 1 and f"TMPDIR={tree / 'none'} is no directory" in done.stderr
+    assert done.stderr.startswith("error: ") and "set TMPDIR to one, or unset it" in done.stderr
+
+
 def test_bases_that_can_be_pulled_need_no_debootstrap(tree: Path) -> None:
     without_debootstrap(tree)
     assert run(tree, "docker/base-image", PATH=str(tree.parent / "bin")).returncode == 0
@@ -198,7 +204,11 @@ def test_bases_that_can_be_pulled_need_no_debootstrap(tree: Path) -> None:
 
 @pytest.mark.parametrize(
     ("pip_configuration", "label"),
-    [("index-url = https://user:secret@host/simple", "/etc/pip.conf"), ("index-url = https://host/simple", "")],
+    [
+        ("index-url = https://user:secret@host/simple", "/etc/pip.conf"),
+        ("proxy = user:secret@host:3128", "/etc/pip.conf"),
+        ("index-url = https://host/simple", ""),
+    ],
 )
 def test_base_made_here_names_its_files_with_credentials(tree: Path, pip_configuration: str, label: str) -> None:
     """The test's debootstrap makes a system of one file, and `chroot` is not called in it."""
