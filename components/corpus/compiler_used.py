@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -64,60 +65,69 @@ class _Unreferenced:
     possible: frozenset[str]
 
 
-def restore_compiler_used(
-    bitcode: memoryview, elf: Elf, shared_names: frozenset[str] = frozenset()
-) -> bytes | memoryview:
-    """Return the bitcode with the list, unchanged if nothing is missing in it.
+class CompilerUsed:
+    """Restores the list in the modules of one object.
 
-    Args:
-        bitcode: of a module of an object.
-        elf: the object.
-        shared_names: names that several modules of the object define, each its own.
-
-    Raises:
-        RestoreError: LLVM's opt of the module's version is not installed, or fails; or something of a shared name is to
-            be kept.
+    The object is looked at once, however many modules it has.
     """
-    if not elf.relocatable:
-        return bitcode
-    found = _unreferenced(elf)
-    if not found.certain and not found.possible:
-        return bitcode
-    symbols = read_symbols(bytes(bitcode))
-    certain, possible = found.certain & symbols.discardable, found.possible & symbols.discardable
-    if not certain and not possible:
-        return bitcode
-    opt = shutil.which(f"opt-{symbols.llvm_major}")
-    if opt is None:
-        if not certain:
+
+    def __init__(self, elf: Elf, modules: Sequence[memoryview]) -> None:
+        """Make it for an object and the bitcode of all its modules: one, or those that were linked to it."""
+        self._elf = elf
+        self._modules = modules
+
+    @cached_property
+    def _found(self) -> _Unreferenced:
+        return _unreferenced(self._elf)
+
+    @cached_property
+    def _shared_names(self) -> frozenset[str]:
+        """Names that several modules define, each its own, of what a compiler may drop."""
+        count = Counter(name for module in self._modules for name in read_symbols(bytes(module)).discardable)
+        return frozenset(name for name, number in count.items() if number > 1)
+
+    def restore(self, bitcode: memoryview) -> bytes | memoryview:
+        """Return the bitcode of a module with the list, unchanged if nothing is missing in it.
+
+        Raises:
+            ElfError: the object has no symbol table.
+            RestoreError: LLVM's opt of the module's version is not installed, or fails; or something that several
+                modules define is to be kept.
+        """
+        if not self._elf.relocatable:
             return bitcode
-        raise RestoreError(
-            f"opt-{symbols.llvm_major} is missing, which keeps {_list(certain)} as __attribute__((used)) does: "
-            f"apt-get install llvm-{symbols.llvm_major}"
-        )
-    kept = certain
-    if possible:
-        survivors = _definitions(_run(opt, ["-passes=globaldce", "-S"], bytes(bitcode)))
-        kept |= possible - survivors
-    if not kept:
-        return bitcode
-    if unknown := kept & shared_names:
-        raise RestoreError(
-            f"several modules of the linked object define {_list(unknown)}, and which one is kept is unknown: extract "
-            "the objects that it was linked from"
-        )
-    values = ", ".join(f"ptr @{_quoted(name)}" for name in sorted(kept))
-    used = f'\n@llvm.compiler.used = appending global [{len(kept)} x ptr] [{values}], section "llvm.metadata"\n'
-    try:
-        return _with(opt, bytes(bitcode), used, ["-preserve-ll-uselistorder"])
-    except RestoreError:  # the recorded order of a symbol's uses has one use less
-        return _with(opt, bytes(bitcode), used, [])
-
-
-def shared_discardable(modules: Iterable[memoryview]) -> frozenset[str]:
-    """Return the names that several modules define, of what a compiler may drop."""
-    count = Counter(name for module in modules for name in read_symbols(bytes(module)).discardable)
-    return frozenset(name for name, number in count.items() if number > 1)
+        found = self._found
+        if not found.certain and not found.possible:
+            return bitcode
+        symbols = read_symbols(bytes(bitcode))
+        certain, possible = found.certain & symbols.discardable, found.possible & symbols.discardable
+        if not certain and not possible:
+            return bitcode
+        opt = shutil.which(f"opt-{symbols.llvm_major}")
+        if opt is None:
+            if not certain:
+                return bitcode
+            raise RestoreError(
+                f"opt-{symbols.llvm_major} is missing, which keeps {_list(certain)} as __attribute__((used)) does: "
+                f"apt-get install llvm-{symbols.llvm_major}"
+            )
+        kept = certain
+        if possible:
+            survivors = _definitions(_run(opt, ["-passes=globaldce", "-S"], bytes(bitcode)))
+            kept |= possible - survivors
+        if not kept:
+            return bitcode
+        if len(self._modules) > 1 and (unknown := kept & self._shared_names):
+            raise RestoreError(
+                f"several modules of the linked object define {_list(unknown)}, and which one is kept is unknown: "
+                "extract the objects that it was linked from"
+            )
+        values = ", ".join(f"ptr @{_quoted(name)}" for name in sorted(kept))
+        used = f'\n@llvm.compiler.used = appending global [{len(kept)} x ptr] [{values}], section "llvm.metadata"\n'
+        try:
+            return _with(opt, bytes(bitcode), used, ["-preserve-ll-uselistorder"])
+        except RestoreError:  # the recorded order of a symbol's uses has one use less
+            return _with(opt, bytes(bitcode), used, [])
 
 
 def _with(opt: str, bitcode: bytes, used: str, flags: list[str]) -> bytes:

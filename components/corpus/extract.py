@@ -16,7 +16,7 @@ from components.core.console import UserError
 from components.core.formats.bitcode import BitcodeError, producer_major, read_layout
 from components.core.processes.cgroup import available_processors
 from components.core.storage.input_files import open_regular
-from components.corpus.compiler_used import RestoreError, restore_compiler_used, shared_discardable
+from components.corpus.compiler_used import CompilerUsed, RestoreError
 from components.corpus.outcome import (
     ASSEMBLY,
     DUPLICATE,
@@ -209,12 +209,13 @@ class _Extraction:
             counts = f"its sections have {len(modules)} modules and the arguments of {len(commands)}"
             return [Outcome(item, FAILED, f"{counts}; compile all of its sources with {_EMBED}")]
         if len(modules) == 1:
-            return [self._module(item, command, bitcode, producer_major(read_at, modules[0]), elf)]
+            used = CompilerUsed(elf, [bitcode])
+            return [self._module(item, command, bitcode, producer_major(read_at, modules[0]), used)]
         parts = [replace(item, name=f"{item.name}.{number}") for number in range(1, len(modules) + 1)]
         contents = [bitcode[module.start : module.end] for module in modules]
-        shared = shared_discardable(contents) if elf.relocatable else frozenset()
+        used = CompilerUsed(elf, contents)
         return [
-            self._module(part, arguments, content, producer_major(read_at, module), elf, shared)
+            self._module(part, arguments, content, producer_major(read_at, module), used)
             for part, arguments, content, module in zip(parts, commands, contents, modules, strict=True)
         ]
 
@@ -241,20 +242,13 @@ class _Extraction:
         return f"{' and '.join(absent + empty)}{f'; compile it with {_EMBED}' if empty else ''}"
 
     def _module(
-        self,
-        item: ObjectFile,
-        command: memoryview,
-        bitcode: memoryview,
-        llvm_major: int,
-        elf: Elf,
-        shared_names: frozenset[str] = frozenset(),
+        self, item: ObjectFile, command: memoryview, bitcode: memoryview, llvm_major: int, used: CompilerUsed
     ) -> Outcome:
         """Write the files of a module.
 
         Args:
             llvm_major: version of the LLVM that compiled it, 0 if unknown.
-            elf: its object, or a file that was linked from it and others.
-            shared_names: names that several modules of a linked object define, of what a compiler may drop.
+            used: restores what the module declares used, from its object or a file that was linked from it.
         """
         config = self.config
         if config.max_llvm_major is not None and llvm_major > config.max_llvm_major:
@@ -270,7 +264,7 @@ class _Extraction:
             return Outcome(item, INSTRUMENTED, f"{option}: a replay adds no counters; compile it without --coverage")
         restored: bytes | memoryview = bitcode
         try:
-            restored = restore_compiler_used(bitcode, elf, shared_names)
+            restored = used.restore(bitcode)
         except RestoreError as error:
             return Outcome(item, NOT_RESTORED, str(error))
         except ElfError:  # without a symbol table, as strip leaves it, nothing is known

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from components.core.compiler.elf import Elf
 from components.core.formats.bitcode import bitcode_problem
 from components.core.formats.corpus import load_corpus, write_description
+from components.corpus import compiler_used
 from components.corpus.extract import ExtractConfig, extract_objects
 from components.corpus.outcome import Outcome
 from components.corpus.sources.objects import ObjectFile
@@ -92,6 +95,21 @@ def test_modules_of_a_linked_object_keep_what_they_declare_used(tmp_path: Path) 
                 assert bitcode == (tmp_path / f"apart{len(names)}" / f"{name}.o.bc").read_bytes()
             else:
                 assert "define g," in outcomes[number - 1].detail
+
+
+def test_linked_object_is_looked_at_once(objects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object of hundreds of modules would otherwise be read as often."""
+    looked: list[Elf] = []
+    whole = compiler_used._unreferenced
+
+    def counted(elf: Elf) -> Any:
+        looked.append(elf)
+        return whole(elf)
+
+    monkeypatch.setattr(compiler_used, "_unreferenced", counted)
+    run(objects, "ld", "-r", "a.o", "b.o", "-o", "linked.o")
+    outcomes = extract(objects, tmp_path / "corpus", "linked.o")
+    assert kinds(outcomes) == {"linked.o.1": "extracted", "linked.o.2": "extracted"} and len(looked) == 1
 
 
 def test_object_with_arguments_of_some_modules_is_left_out(objects: Path, tmp_path: Path) -> None:
