@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 
@@ -103,3 +104,12 @@ def _result(check: Callable[[], str]) -> tuple[Status, str, str]:
         return "fails", error.problem, error.remedy
     except OSError as error:
         return "fails", str(error), "check the volumes and the user of the step"
+    except FailedOnPurpose:
+        raise
+    except Exception as error:  # a table with what is wrong is worth more than a step that ends without one
+        traceback.print_exc()
+        return (
+            "fails",
+            f"{type(error).__name__}: {error}",
+            "this is an error in the check: see the step's log",
+        )

@@ -221,7 +221,7 @@ def test_lost_pod_on_kfp_resumes_below_the_artifact_root(inputs, tmp_path, monke
     outputs = {name: {"artifacts": [{"name": name, "uri": uri}]} for name, uri in uris.items()}
     document = json.dumps({"outputs": {"artifacts": outputs, "outputFile": str(tmp_path / "output_metadata.json")}})
     options = ["--artifact-root", "s3://kfp-training/mlgo", "--executor-input", document, "--work", "ppo", "ppo"]
-    places = ["--iterations", 3, "--root-dir", uris["ppo"], "--output", uris["policy"]]
+    places = ["--iterations", 6, "--root-dir", uris["ppo"], "--output", uris["policy"]]
     command = ["python", "-m", "components.core.launcher", *options, *map(str, (*inputs, *places))]
     root = f"s3://kfp-training/mlgo/{task}/ppo"
     with s3_server("kfp-training") as url:
@@ -231,14 +231,14 @@ def test_lost_pod_on_kfp_resumes_below_the_artifact_root(inputs, tmp_path, monke
         deadline = time.monotonic() + DEADLINE_S
         while not (read_versioned(f"{root}/latest.json").content or {}).get("iteration"):
             assert lost.poll() is None and time.monotonic() < deadline, lost.communicate()
-            time.sleep(0.1)
+            time.sleep(0.02)
         lost.kill()
         lost.communicate()
         done = launcher.run(command)
         assert done.returncode == 0 and "resuming after iteration " in done.stdout, done.stdout + done.stderr
         assert launcher.downloaded == launcher.uploaded == []
         uri: Any = parse_place(launcher.recorded["policy"]["metadata"]["location"])
-        assert json.loads((fetch(uri) / "report.json").read_text())["iterations"] == 3
+        assert json.loads((fetch(uri) / "report.json").read_text())["iterations"] == 6
         s3._client.cache_clear()
 
 

@@ -42,12 +42,16 @@ def test_checks_become_rows() -> None:
     def full() -> str:
         raise OSError(28, "No space left on device", "/tmp/x")
 
-    rows = perform({"a": lambda: "fine", "b": fails, "c": not_tried, "d": full})
+    def wrong() -> str:
+        raise ValueError("not foreseen")
+
+    rows = perform({"a": lambda: "fine", "b": fails, "c": not_tried, "d": full, "e": wrong})
     assert [(row.what, row.status, row.found) for row in rows] == [
         ("a", "works", "fine"),
         ("b", "fails", "it is broken"),
         ("c", "not tried", "there is none"),
         ("d", "fails", "[Errno 28] No space left on device: '/tmp/x'"),
+        ("e", "fails", "ValueError: not foreseen"),
     ]
     assert rows[1].remedy == "mend it" and rows[3].remedy
     assert Row("b", "fails", "it is broken", "mend it").lines("training") == [

@@ -161,6 +161,8 @@ def test_error_names_the_server_that_is_not_reached(
     etc = tmp_path / "etc-apt"
     etc.mkdir()
     (etc / "sources.list").write_text(f"deb {url} {debsource._codename()} main\n")
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):  # a proxy would answer in words of its own
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(debsource, "_SOURCE_LISTS", etc)
     with pytest.raises(UserError) as caught:
         download_deb_source("toy", tmp_path / "cache", quiet)
