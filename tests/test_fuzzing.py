@@ -221,7 +221,7 @@ CORPUS = (
     ("a/m.cmd", b"-cc1\0-Oz\0"),
 )
 SPLITS = {"version": 1, "seed": 0, "train": ["a/m"], "validation": [], "heldout": [], "heldout_projects": []}
-IMPORT = run(corpus, "import", "--input", "{}", "--output", "{}/out")
+IMPORT = run(corpus, "import", "--input", "{}", "--output", "{}-out")
 COMPARED = {
     "modules": 1,
     "baseline_bytes": 10,
@@ -262,22 +262,22 @@ TARGETS = {
     "extract --compile-commands": Target(
         "c.json",
         [{"directory": "/tmp", "file": "a.c", "output": "a.o", "command": "cc -o a.o a.c"}],
-        run(corpus, "extract", "--compile-commands", "{}/c.json", "--output", "{}/out"),
+        run(corpus, "extract", "--compile-commands", "{}/c.json", "--output", "{}-out"),
     ),
     "extract of an object": Target(
         "a.o",
         b"\x7fELF\x02\x01\x01" + bytes(57),
-        run(corpus, "extract", "--input", "{}", "--input-type", "directory", "--output", "{}/out"),
+        run(corpus, "extract", "--input", "{}", "--input-type", "directory", "--output", "{}-out"),
     ),
     "extract of params": Target(
         "p.params",
         b"-o\nout\na.o\n",
-        run(corpus, "extract", "--input", "{}/p.params", "--input-type", "params", "--output", "{}/out"),
+        run(corpus, "extract", "--input", "{}/p.params", "--input-type", "params", "--output", "{}-out"),
     ),
     "extract of aquery": Target(
         "a.json",
         {"actions": [{"mnemonic": "CppLink", "arguments": ["ld", "-o", "x", "a.o"]}]},
-        run(corpus, "extract", "--input", "{}/a.json", "--input-type", "bazel_aquery", "--output", "{}/out"),
+        run(corpus, "extract", "--input", "{}/a.json", "--input-type", "bazel_aquery", "--output", "{}-out"),
     ),
     "import of a description": Target(
         "corpus_description.json",
@@ -291,9 +291,9 @@ TARGETS = {
     ),
     "import of a split": Target("splits.json", SPLITS, IMPORT, CORPUS),
     "import without what is damaged": Target(
-        "a/m.bc", BITCODE, run(corpus, "import", "--input", "{}", "--output", "{}/out", "--skip-damaged"), CORPUS
+        "a/m.bc", BITCODE, run(corpus, "import", "--input", "{}", "--output", "{}-out", "--skip-damaged"), CORPUS
     ),
-    "make": Target("m.bc", BITCODE, run(corpus, "make", "--input", "{}", "--output", "{}/out")),
+    "make": Target("m.bc", BITCODE, run(corpus, "make", "--input", "{}", "--output", "{}-out")),
     "split": Target("splits.json", SPLITS, run(corpus, "split", "--corpus", "{}"), CORPUS),
     "recipe": Target("r.yaml", RECIPE, lambda d: _read_recipes(d / "r.yaml"), as_yaml=True),
     "set of recipes": Target(
@@ -534,7 +534,8 @@ def test_damaged_input_is_reported_in_one_message(data: st.DataObject) -> None:
     target = TARGETS[name]
     content = data.draw(damaged(target), label="input")
     with tempfile.TemporaryDirectory() as scratch:
-        directory = Path(scratch)
+        directory = Path(scratch) / "in"
+        directory.mkdir()
         for location, other in target.around:
             put(directory / location, other)
         put(directory / target.location, content)
@@ -542,7 +543,8 @@ def test_damaged_input_is_reported_in_one_message(data: st.DataObject) -> None:
             # As in run_step: what is a traceback there is an exception here.
             status = _status_of(lambda: target.read(directory))
         if status:
-            left = [path.name for path in directory.iterdir() if ".partial" in path.name or path.name == "out"]
+            places = [*Path(scratch).iterdir(), *directory.iterdir()]
+            left = [path.name for path in places if ".partial" in path.name or path.name == "in-out"]
             assert left == [], "partial output is left"
 
 
@@ -556,9 +558,9 @@ def test_location_is_parsed_or_refused(text: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", TARGETS)
 def test_special_files_as_input_do_not_hang(name: str, kind: str, tmp_path: Path) -> None:
-    target = TARGETS[name]
+    target, directory = TARGETS[name], tmp_path / "in"
     for location, content in target.around:
-        put(tmp_path / location, content)
-    put(tmp_path / target.location, kind)
+        put(directory / location, content)
+    put(directory / target.location, kind)
     with no_hang(), contextlib.redirect_stderr(io.StringIO()):
-        _status_of(lambda: target.read(tmp_path))
+        _status_of(lambda: target.read(directory))

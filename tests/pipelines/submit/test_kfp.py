@@ -160,9 +160,11 @@ def test_smoke_test_names_the_image_of_rays_nodes_if_it_was_pushed(
     images.write_text(json.dumps(document))
     done = submit(*given)
     assert done.returncode == 0, done.stderr
-    variables = str(last_request("runs")["body"]["pipeline_spec"])
-    assert "{'name': 'MLGO_CLUSTER_IMAGE', 'value': 'r/cluster@sha256:3" in variables
-    assert "'name': 'MLGO_RUN_ID'" in variables, "with which the RayJob is found"
+    variables = json.dumps(
+        last_request("runs")["body"]["pipeline_spec"], sort_keys=True
+    )  # a message's map has no order
+    assert '{"name": "MLGO_CLUSTER_IMAGE", "value": "r/cluster@sha256:3' in variables
+    assert '"name": "MLGO_RUN_ID"' in variables, "with which the RayJob is found"
     done = submit(*given, "--param", "fail_once=perhaps")
     assert done.returncode == 1 and "fail_once=perhaps" in done.stderr
 
@@ -504,10 +506,10 @@ def test_requests_without_kfp_are_those_of_its_client(published: PublishedClient
     [
         ({"pipelines": 3}, "pipelines that are no list"),
         ({"pipelines": [3]}, "no pipeline_id"),
-        ({"pipelines": [{"pipeline_id": "p"}], "pipeline_versions": [{}]}, "no experiment_id"),
+        ({"pipelines": [{"pipeline_id": "p"}], "pipeline_versions": [{}]}, "no pipeline_version_id"),
         (
-            {"pipelines": [{"pipeline_id": "p"}], "pipeline_versions": [{}], "experiment_id": "e"},
-            "no pipeline_version_id",
+            {"pipelines": [{"pipeline_id": "p"}], "pipeline_versions": [{"pipeline_version_id": "v"}]},
+            "no experiment_id",
         ),
     ],
 )
