@@ -18,7 +18,7 @@ FAIL_ONCE = ("auto", "yes", "no")
 """Whether a step fails once: on servers that are known to repeat it, on every server, or not at all."""
 Status = Literal["works", "fails", "not tried"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-REPORT_STEP = "smoke-report"
+TABLE_STEP = "smoke-report"
 """Task of the pipeline whose log ends with the table."""
 TABLE_HEADING = "smoke test: "
 """Beginning of the table in that log."""
@@ -102,14 +102,10 @@ def _result(check: Callable[[], str]) -> tuple[Status, str, str]:
         return "not tried", reason.problem, reason.remedy
     except UserError as error:
         return "fails", error.problem, error.remedy
-    except OSError as error:
-        return "fails", str(error), "check the volumes and the user of the step"
     except FailedOnPurpose:
         raise
+    except OSError as error:
+        return "fails", str(error), "check the volumes and the user of the step"
     except Exception as error:  # a table with what is wrong is worth more than a step that ends without one
         traceback.print_exc()
-        return (
-            "fails",
-            f"{type(error).__name__}: {error}",
-            "this is an error in the check: see the step's log",
-        )
+        return "fails", f"{type(error).__name__}: {error}", "this is an error in the check: see the step's log"

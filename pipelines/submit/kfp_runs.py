@@ -10,7 +10,7 @@ from typing import Any
 from components.core.console import UserError, say
 from components.core.console.number_types import environment_number
 from components.core.rayjob.pending_pods import pending_reason
-from pipelines.smoke.rows import REPORT_STEP, TABLE_HEADING
+from pipelines.smoke.rows import TABLE_HEADING, TABLE_STEP
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest, check_run_id, run_state
 from pipelines.submit.kfp_tasks import Task, tasks_of
@@ -189,16 +189,19 @@ def _lags(state: str, tasks: list[Task]) -> bool:
 def _smoke_table(api: KfpRest, run: Mapping[str, Any], tasks: list[Task]) -> list[str]:
     """Return the lines of the smoke test's table, at the end of a log; none of another pipeline, or if it has none."""
     for task in tasks:
-        for pod in task.pods if task.name == REPORT_STEP else ():
-            if log := api.pod_log(str(run.get("run_id")), pod, _day(run)):
-                lines = log.rstrip().splitlines()
-                begins = [number for number, line in enumerate(lines) if line.startswith(TABLE_HEADING)]
-                return lines[begins[-1] :] if begins else []
+        if task.name == TABLE_STEP and (lines := _log_lines(api, run, task)):
+            begins = [number for number, line in enumerate(lines) if line.startswith(TABLE_HEADING)]
+            return lines[begins[-1] :] if begins else []
     return []
 
 
-def _day(run: Mapping[str, Any]) -> str:
-    return str(run.get("created_at") or "")[:10]
+def _log_lines(api: KfpRest, run: Mapping[str, Any], task: Task) -> list[str]:
+    """Return the log of the first of a task's pods that has one."""
+    day = str(run.get("created_at") or "")[:10]
+    for pod in task.pods:
+        if log := api.pod_log(str(run.get("run_id")), pod, day):
+            return log.rstrip().splitlines()
+    return []
 
 
 def _failure(api: KfpRest, run: Mapping[str, Any], tasks: list[Task], where: str) -> UserError:
@@ -209,11 +212,8 @@ def _failure(api: KfpRest, run: Mapping[str, Any], tasks: list[Task], where: str
     if not_run := [task.name for task in tasks if not task.state]:
         say(f"not run: {', '.join(not_run)}")
     lines = ""
-    for pod in failed[0].pods:
-        if log := api.pod_log(run_id, pod, _day(run)):
-            tail = log.rstrip().splitlines()[-_LAST_LINES:]
-            lines = f"\n  the last lines of {failed[0].name}:" + "".join(f"\n    {line}" for line in tail)
-            break
+    if tail := _log_lines(api, run, failed[0])[-_LAST_LINES:]:
+        lines = f"\n  the last lines of {failed[0].name}:" + "".join(f"\n    {line}" for line in tail)
     command = f"kubectl logs --container main {failed[0].pods[0]}, or " if failed[0].pods and not lines else ""
     return UserError(
         f"the run {run_id} did not succeed: step {', '.join(task.name for task in failed)} failed{lines}",

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from components.toolchain.__main__ import main
-from pipelines.smoke.rows import REPORT_STEP
+from pipelines.smoke.rows import TABLE_STEP
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
 from pipelines.submit.prepare import dags
 from pipelines.validation import _KINDS, _SDK_KINDS
@@ -74,7 +74,7 @@ def test_smoke_test_fits_small_nodes_and_tries_every_image_that_trains() -> None
     assert images == {"mlgo-toolchain", "mlgo-training"}
     for _task, _component, container in found.values():
         assert container["resources"]["cpuRequest"] <= 0.5 and container["resources"]["memoryRequest"] <= 1
-    (report,) = (task for name, (task, *_rest) in found.items() if name == REPORT_STEP)
+    (report,) = (task for name, (task, *_rest) in found.items() if name == TABLE_STEP)
     assert set(report["dependentTasks"]) == {"check-retry"} and len(report["inputs"]["artifacts"]) == 4
 
 
