@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,13 @@ expect_pipeline = expect_shape(
 )
 
 
+def containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the label of each executor of a PipelineSpec that is a container, and the container; not of importers."""
+    for label, executor in spec["deploymentSpec"]["executors"].items():
+        if "container" in executor:
+            yield label, executor["container"]
+
+
 @expect_pipeline
 def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str, Any]:
     """Return a copy of `spec` with image names replaced by `references`: name in the compiled pipeline -> digest.
@@ -61,10 +68,7 @@ def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str
     does not have that image.
     """
     copy: dict[str, Any] = json.loads(json.dumps(spec))
-    for executor in copy["deploymentSpec"]["executors"].values():
-        if "container" not in executor:
-            continue  # an importer
-        container = executor["container"]
+    for _label, container in containers(copy):
         container["image"] = references.get(container["image"], container["image"])
         environment = [entry for entry in container.get("env", ()) if entry["name"] != CLUSTER_VARIABLE]
         for entry in container.get("env", ()):
@@ -77,8 +81,7 @@ def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str
 @expect_pipeline
 def used_images(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the keys of IMAGES that steps of a pipeline run in."""
-    executors = spec["deploymentSpec"]["executors"].values()
-    named = {executor["container"]["image"] for executor in executors if "container" in executor}
+    named = {container["image"] for _label, container in containers(spec)}
     return tuple(key for key, name in IMAGES.items() if name in named)
 
 

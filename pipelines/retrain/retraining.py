@@ -7,7 +7,7 @@ from pathlib import Path
 
 from components.core.console import say
 from components.core.formats.policy import HEURISTIC
-from components.core.launcher.images import IMAGES
+from components.core.launcher.images import COMMAND, IMAGES
 from components.core.storage.uri import in_object_storage
 from pipelines.local.locations import absolute_place, artifact_digest, artifact_root
 from pipelines.local.run_locally import run_locally
@@ -100,7 +100,7 @@ def deployed_evaluation_step(policy: str, root: str, given: Mapping[str, str]) -
         name="deployed-evaluation",
         image=IMAGES["toolchain"],
         module="components.evaluation",
-        command=("python", "-m", "components.core.launcher"),
+        command=COMMAND,
         arguments=("evaluation", *arguments),
         output=output,
         # The content at these locations may have changed although their names have not.

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.core.console import UserError
+from components.core.launcher.images import COMMAND
 from components.core.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, parse_place
-from pipelines.spec import expect_pipeline
+from pipelines.spec import containers, expect_pipeline
 
 OPTION = "--artifact-root"
 """The option of `mlgo pipeline submit` and of the launcher."""
-_LAUNCHER = ["python", "-m", "components.core.launcher"]
 
 
 def check_artifact_root(root: str) -> None:
@@ -35,7 +35,7 @@ def with_artifact_root(spec: Mapping[str, Any], root: str) -> dict[str, Any]:
         UserError: the pipeline has no such step.
     """
     copy: dict[str, Any] = json.loads(json.dumps(spec))
-    ours = [container for container in _containers(copy) if list(container.get("command", ())) == _LAUNCHER]
+    ours = [container for _label, container in containers(copy) if tuple(container.get("command", ())) == COMMAND]
     for container in ours:
         container["args"] = [OPTION, root, *container["args"]]
     if not ours:
@@ -46,15 +46,10 @@ def with_artifact_root(spec: Mapping[str, Any], root: str) -> dict[str, Any]:
 def artifact_root_of(spec: Mapping[str, Any]) -> str:
     """Return the artifact root of the steps of a PipelineSpec, as a server has it; "" without one."""
     try:
-        for container in _containers(spec):
+        for _label, container in containers(spec):
             for flag, value in itertools.pairwise(container.get("args") or ()):
                 if flag == OPTION and isinstance(value, str):
                     return value
     except (AttributeError, KeyError, TypeError):  # no pipeline of ours
         pass
     return ""
-
-
-def _containers(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    executors = spec["deploymentSpec"]["executors"].values()
-    return [executor["container"] for executor in executors if "container" in executor]

@@ -15,7 +15,7 @@ from components.core.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIA
 from components.core.rayjob.manifest import RUN_LABEL
 from components.core.rayjob.step_lease import RUN_VARIABLE
 from pipelines.images import Image
-from pipelines.spec import expect_pipeline, load_spec, parameter_values, used_images, with_images
+from pipelines.spec import containers, expect_pipeline, load_spec, parameter_values, used_images, with_images
 from pipelines.submit.overrides_document import LABEL_KEY, LABEL_VALUE
 
 NOTIFY_KEY = "url"
@@ -89,8 +89,7 @@ def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool | None = F
             )
         references[IMAGES[key]] = images[key].reference
     spec = with_images(spec, references)
-    for executor in spec["deploymentSpec"]["executors"].values() if ray else ():
-        container = executor.get("container", {})
+    for _label, container in containers(spec) if ray else ():
         if any(entry["name"] == CLUSTER_VARIABLE for entry in container.get("env", ())):
             container["resources"] = dict(_FOLLOWING)
     return spec
@@ -169,17 +168,11 @@ def security_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     (docker/*/Dockerfile); its number is left out, because OpenShift assigns another one.
     """
     config = {"securityContext": {"runAsNonRoot": True}}
-    return {label: config for label, container in _containers(spec) if _runs_our_code(container["command"])}
+    return {label: config for label, container in containers(spec) if _runs_our_code(container.get("command", ()))}
 
 
 def _runs_our_code(command: Sequence[str]) -> bool:
     return list(command[:2]) == ["python", "-m"] and command[2].startswith(("components.", "pipelines."))
-
-
-def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for label, executor in spec["deploymentSpec"]["executors"].items():
-        if "container" in executor:
-            yield label, {"command": (), **executor["container"]}
 
 
 def named_object(field: str, name: str, deprecated: bool = False) -> dict[str, Any]:
@@ -205,7 +198,7 @@ def with_run_pages(spec: Mapping[str, Any], pages: str) -> dict[str, Any]:
 
 def _finishing(spec: Mapping[str, Any]) -> list[str]:
     """Return the labels of the executors of steps that report how the pipeline ended."""
-    return [label for label, container in _containers(spec) if "pipelines.finish" in container["command"]]
+    return [label for label, container in containers(spec) if "pipelines.finish" in container.get("command", ())]
 
 
 @expect_pipeline
@@ -214,7 +207,7 @@ def run_id_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     field = {"name": RUN_VARIABLE, "fieldPath": f"metadata.labels['{RUN_LABEL}']"}
     return {
         label: {"fieldPathAsEnv": [field]}
-        for label, container in _containers(spec)
+        for label, container in containers(spec)
         if any(entry["name"] == CLUSTER_VARIABLE for entry in container.get("env", ()))
     }
 
@@ -235,7 +228,7 @@ def pod_labels(spec: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, 
     if not labels:
         return {}
     metadata = {"podMetadata": {"labels": dict(labels)}}
-    return {label: metadata for label, _container in _containers(spec)}
+    return {label: metadata for label, _container in containers(spec)}
 
 
 def platform_spec(*settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.core.launcher.images import IMAGES
+from components.core.launcher.images import COMMAND, IMAGES
 
 
 def step(
@@ -40,6 +40,6 @@ def step(
             options += [flag, f"{file}={place}"]
     return dsl.ContainerSpec(
         image=IMAGES[image],
-        command=["python", "-m", "components.core.launcher"],
+        command=list(COMMAND),
         args=["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER, *options, name, *arguments],
     )

@@ -1,4 +1,4 @@
-"""Placeholder names of the images in a compiled pipeline; `mlgo pipeline` replaces them by digests."""
+"""Placeholder names of the images in a compiled pipeline, which `mlgo pipeline` replaces by digests; their command."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ IMAGES = {
     "cluster": "mlgo-cluster",
 }
 """Key of an image, which is its folder in docker/ -> its name in the pipeline."""
+COMMAND = ("python", "-m", "components.core.launcher")
+"""The command of every step in these images; its arguments name the step."""
 CLUSTER = "cluster"
 """The image of a Ray cluster's nodes: no step runs in it; only training on a cluster needs it."""
 STEPS = tuple(key for key in IMAGES if key != CLUSTER)
