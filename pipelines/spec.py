@@ -61,6 +61,11 @@ def containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @expect_pipeline
+def gets_ray_image(container: Mapping[str, Any]) -> bool:
+    """Return whether a container of a PipelineSpec knows the image of Ray's nodes, so that it may start a RayJob."""
+    return any(entry["name"] == CLUSTER_VARIABLE for entry in container.get("env", ()))
+
+
 def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str, Any]:
     """Return a copy of `spec` with image names replaced by `references`: name in the compiled pipeline -> digest.
 

@@ -26,7 +26,7 @@ _RAY_PROGRAM = "import ray; ray.init(); print(ray.__version__)"
 
 
 def check_ray(cluster_options: str, run_id: str, server: ApiServer | None = None, poll_s: float = POLL_S) -> str:
-    """Run a RayJob of one pod, the head, to its end.
+    """Run a RayJob of one pod, the head, to its end, and delete it.
 
     Args:
         cluster_options: the pipeline's parameter `ray_cluster_options`.
@@ -71,7 +71,9 @@ def check_ray(cluster_options: str, run_id: str, server: ApiServer | None = None
         run_id=os.environ.get(RUN_VARIABLE, ""),
         **{**defaults, **parse_settings(cluster_options)},
     )
-    run_rayjob(spec, api, poll_s)
-    with suppress(UserError, ApiException):  # it has ended, and its cluster goes without this
-        api.call(api.rayjobs.delete_namespaced_custom_object, group, version, spec.namespace, "rayjobs", spec.name)
+    try:
+        run_rayjob(spec, api, poll_s)
+    finally:  # also where it failed or the run is canceled: nobody needs what is left of it
+        with suppress(UserError, ApiException):
+            api.call(api.rayjobs.delete_namespaced_custom_object, group, version, spec.namespace, "rayjobs", spec.name)
     return f"a RayJob in {spec.namespace} has started a head and run a program on it"

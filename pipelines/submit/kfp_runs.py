@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from components.core.console import UserError, say
 from components.core.console.number_types import environment_number
 from components.core.rayjob.pending_pods import pending_reason
 from pipelines.smoke.rows import TABLE_HEADING, TABLE_STEP
+from pipelines.spec import containers, gets_ray_image
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest, check_run_id, run_state
 from pipelines.submit.kfp_tasks import Task, tasks_of
@@ -84,9 +86,21 @@ def cancel(server: KfpServer, run_id: str) -> bool:
     if state in RUN_ENDED:
         raise UserError(f"the run {run_id} has ended: it is {state.lower()}", f"see it at {run_page(server, run_id)}")
     api.ask("POST", f"runs/{run_id}:terminate")
+    return _may_start_ray(api, run)
+
+
+def _may_start_ray(api: KfpRest, run: Mapping[str, Any]) -> bool:
+    """Return whether a step may start a RayJob: as the parameter `workers` says, or without one, as the smoke test."""
     settings = run.get("runtime_config")
     given = settings.get("parameters") if isinstance(settings, Mapping) else None
-    return isinstance(given, Mapping) and str(given.get("workers", "")).startswith("rayjob")
+    if isinstance(given, Mapping) and str(given.get("workers", "")).startswith("rayjob"):
+        return True
+    spec: Mapping[str, Any] = {}
+    with suppress(UserError):  # the stored version may be deleted
+        spec = api.pipeline_spec(run)
+    if not spec.get("deploymentSpec") or "workers" in spec["root"].get("inputDefinitions", {}).get("parameters", {}):
+        return False
+    return any(gets_ray_image(container) for _label, container in containers(spec))
 
 
 def retry_run(server: KfpServer, run_id: str) -> None:

@@ -10,12 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from components.core.console import UserError
-from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
+from components.core.launcher.images import CLUSTER, IMAGES
 from components.core.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, PAGES_VARIABLE
 from components.core.rayjob.manifest import RUN_LABEL
 from components.core.rayjob.step_lease import RUN_VARIABLE
 from pipelines.images import Image
-from pipelines.spec import containers, expect_pipeline, load_spec, parameter_values, used_images, with_images
+from pipelines.spec import (
+    containers,
+    expect_pipeline,
+    gets_ray_image,
+    load_spec,
+    parameter_values,
+    used_images,
+    with_images,
+)
 from pipelines.submit.overrides_document import LABEL_KEY, LABEL_VALUE
 
 NOTIFY_KEY = "url"
@@ -90,7 +98,7 @@ def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool | None = F
         references[IMAGES[key]] = images[key].reference
     spec = with_images(spec, references)
     for _label, container in containers(spec) if ray else ():
-        if any(entry["name"] == CLUSTER_VARIABLE for entry in container.get("env", ())):
+        if gets_ray_image(container):
             container["resources"] = dict(_FOLLOWING)
     return spec
 
@@ -205,11 +213,7 @@ def _finishing(spec: Mapping[str, Any]) -> list[str]:
 def run_id_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings for `platform_spec` that tell the ID of the run to a step that may start a Ray cluster."""
     field = {"name": RUN_VARIABLE, "fieldPath": f"metadata.labels['{RUN_LABEL}']"}
-    return {
-        label: {"fieldPathAsEnv": [field]}
-        for label, container in containers(spec)
-        if any(entry["name"] == CLUSTER_VARIABLE for entry in container.get("env", ()))
-    }
+    return {label: {"fieldPathAsEnv": [field]} for label, container in containers(spec) if gets_ray_image(container)}
 
 
 @expect_pipeline

@@ -199,9 +199,10 @@ def test_rayjob_of_one_pod_runs_and_is_removed(pod: Pod) -> None:
 
 
 def test_rayjob_that_fails_or_is_forbidden_is_found(pod: Pod) -> None:
-    _cluster, server = pod(FAILS)
+    cluster, server = pod(FAILS)
     with pytest.raises(UserError, match=r"RayJob mlgo/smoke-\w+ failed"):
         check_ray("", "run-1", server, 0.01)
+    assert cluster.asked[-1][0] == "DELETE", "nobody needs what is left of it"
     cluster, server = pod(SUCCEEDS)
     cluster.denied = {"POST"}
     (row,) = perform({"ray": lambda: check_ray("", "run-1", server, 0.01)})

@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from components.core.console import UserError
+from components.core.launcher.images import CLUSTER, IMAGES
 from pipelines.spec import COMPILED, load_spec, with_images
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import run_state
@@ -27,12 +28,14 @@ def start(host: str, monkeypatch: pytest.MonkeyPatch) -> Start:
     """Return a function that starts a run with parameters, and returns its ID."""
     monkeypatch.setenv("MLGO_POLL_PATIENCE_S", "3")
 
-    def started(name: str = "n", **parameters: str) -> str:
-        spec = with_images(SPEC, {f"mlgo-{key}": f"r/{key}@sha256:{'1' * 64}" for key in ("toolchain", "training")})
+    def started(name: str = "n", spec: dict[str, Any] | None = None, **parameters: str) -> str:
+        images = {f"mlgo-{key}": f"r/{key}@sha256:{'1' * 64}" for key in ("toolchain", "training")}
+        spec = spec or with_images(SPEC, images)
         body: dict[str, Any] = {
             "display_name": name,
             "pipeline_spec": spec,
             "runtime_config": {"parameters": parameters},
+            "service_account": "mlgo-steps",
         }
         answer = requests.post(f"{host}/apis/v2beta1/runs", json=body, timeout=30)
         assert answer.ok, answer.text
@@ -89,6 +92,16 @@ def test_canceled_run_can_be_retried(start: Start, host: str) -> None:
         cancel(server, run)
     retry_run(server, run)
     follow(server, run, POLL_S)
+
+
+def test_canceled_run_tells_whether_a_ray_cluster_may_remain(start: Start, host: str) -> None:
+    assert not cancel(KfpServer(host), start())
+    images = {name: f"r/{name}@sha256:{'1' * 64}" for name in IMAGES.values()}
+    assert cancel(KfpServer(host), start(spec=with_images(SPEC, images), workers="rayjob:2"))
+    smoke = load_spec(COMPILED.with_name("smoke.yaml"))
+    assert cancel(KfpServer(host), start(spec=with_images(smoke, images)))
+    del images[IMAGES[CLUSTER]]
+    assert not cancel(KfpServer(host), start(spec=with_images(smoke, images)))
 
 
 def test_log_and_reason_come_through_the_user_interface(
