@@ -17,15 +17,19 @@ _LINE_COMMAND = re.compile(r"^(\s*):(?=:)")
 _COMMAND = re.compile(r"#(?=#\w*\[)")
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~&$#]")
 """Every underscore: KFP's web page (markdown-to-jsx) takes .gcc_except_table for italics, as GitHub does not."""
+_CREDENTIALS = re.compile(r"(https?://)[^/?#\s]+@|(\w://)[^/?#\s]*:[^/?#\s]*@")
+"""The user in a URL; that of HTTP may be a token, that of SSH is one only with a password."""
 _FORMULA = ("=", "+", "-", "@", "\t")
 
 
 def escape_line(text: str) -> str:
     r"""Return `text` as one line that is safe to print: "\n" becomes \n, other characters \x1b, \u202e.
 
-    A byte that is not UTF-8, which Python keeps as a surrogate, becomes \xff. Escaping twice changes nothing more.
+    A byte that is not UTF-8, which Python keeps as a surrogate, becomes \xff. A user or a password in a URL becomes ***,
+    because logs are kept and shared. Escaping twice changes nothing more.
     """
     escaped = text if text.isprintable() else "".join(map(_escaped, text))
+    escaped = _CREDENTIALS.sub(r"\1\2***@", escaped)
     return _COMMAND.sub(r"\\x23", _LINE_COMMAND.sub(r"\1\\x3a", escaped))
 
 

@@ -57,6 +57,18 @@ def test_ordinary_text_is_unchanged() -> None:
     assert escape_line("a\n\x1b\x85\u202e\U000e0001\udcff") == "a\\n\\x1b\\x85\\u202e\\U000e0001\\xff"
 
 
+def test_users_and_passwords_in_urls_are_not_shown() -> None:
+    for text, shown in {
+        "cannot clone https://me:secret@example.com/x.git: 403": "cannot clone https://***@example.com/x.git: 403",
+        "https://ghp_token@example.com": "https://***@example.com",
+        "(http://u:p@ss@host:80/a@b) ssh://me:secret@h/x": "(http://***@host:80/a@b) ssh://***@h/x",
+    }.items():
+        assert escape_line(text) == escape_line(shown) == shown
+        assert escape_lines(f"error: x\n{text}") == f"error: x\n  {shown}"
+    for text in ("ssh://git@example.com/x", "s3://bucket/a:b@c", "https://host/a@b", "docker://r:5000/x@sha256:12"):
+        assert escape_line(text) == text
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_printed_is_escaped(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     from rich.table import Table
