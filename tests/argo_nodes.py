@@ -19,6 +19,23 @@ BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 STEP_S = 60
 """Seconds that each task takes after its driver, per attempt."""
 _NEVER = "0001-01-01T00:00:00Z"
+LOG = """\
+time=2026-11-26T23:37:54.893Z level=INFO msg="capturing logs" argo=true
+I1126 23:37:54.924884      15 main.go:67] Setting log level to: '1'
+I1126 23:37:54.941329      15 registry.go:68] No task-level plugins enabled, returning no-op dispatcher
+{}E1126 23:37:55.128573      15 launcher_v2.go:449] Component failed to execute successfully: exit status 1
+I1126 23:37:55.885440      15 launcher_v2.go:1230] ExecutorOutput: {{
+  "artifacts": {{
+    "page": {{
+      "artifacts": []
+    }}
+  }}
+}}
+W1126 23:37:55.886061      15 launcher_v2.go:827] Local filepath "/minio/mlpipeline/v2/x/table" does not exist
+F1126 23:37:55.893140      15 main.go:59] failed to execute component: exit status 1
+time=2026-11-26T23:37:55.895Z level=INFO msg="sub-process exited" argo=true error=<nil>
+"""
+"""A step's log, whose lines are in the braces, as KFP 2.17 and Argo 4.0.5 write around them."""
 
 
 def node_hash(name: str) -> int:

@@ -34,7 +34,7 @@ from kfp.compiler import compiler_utils
 from kfp.kubernetes import kubernetes_executor_config_pb2
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-from tests.argo_nodes import BEGIN, Workflow
+from tests.argo_nodes import BEGIN, LOG, Workflow
 from tests.http_server import JsonHandler, serving
 
 TASKS = ("corpus", "toolchain-training", "trace", "vocab", "warmstart", "ppo", "evaluation")
@@ -402,7 +402,7 @@ class Handler(JsonHandler):
         """Answer as run_log_server.go, which sends the status before it looks for the log."""
         pods = RUNS[run_id]["workflow"].pods if run_id in RUNS else {}
         name = next((name for name, known in pods.items() if known == pod), "")
-        text = "".join(f"{name}: line {number}\n" for number in range(100))
+        text = LOG.format("".join(f"{name}: line {number}\n" for number in range(100)))
         error = json.dumps({"error_message": f"Failed to read logs for run {run_id}", "error_details": ""})
         self.send((text if name else error).encode(), "text/plain", 200)
 

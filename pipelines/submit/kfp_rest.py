@@ -36,6 +36,11 @@ _API = "/apis/v2beta1"
 _NAMESPACE = "kubeflow"
 """Namespace of the pods of a KFP with one user, where it was installed as its documentation says."""
 _RUN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]*")
+_LAUNCHER_LINE = re.compile(r"(?P<severity>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \w+\.go:\d+\] ")
+"""As glog writes it."""
+_ARGO_LINE = re.compile(r"time=\S+ level=\w+ msg=.* argo=true")
+_EXIT_STATUS = re.compile(r": exit status \d+\s*$")
+"""The end of the launcher's error where the step's program failed, which has said why."""
 
 
 class KfpRest:
@@ -101,7 +106,10 @@ class KfpRest:
         return f"{str(root).partition('?')[0].rstrip('/')}/{pipeline}/{run.get('run_id')}"
 
     def pod_log(self, run_id: str, pod: str, day: str = "") -> str:
-        """Return the log of a pod's main container from the API server or the user interface, "" if neither has it.
+        """Return the log of a step from the API server or the user interface, "" if neither has it.
+
+        Argo's emissary and KFP's launcher, which run the step's program, write to the same log. Of their lines only the
+        launcher's own errors are returned.
 
         Args:
             day: when the run was created, YYYY-MM-DD, which is part of the place of archived logs.
@@ -116,7 +124,7 @@ class KfpRest:
             text = answer.data.decode("utf-8", "replace")
             # The API server answers 200 before it looks; the object of an error follows then.
             if text.strip() and not text.lstrip().startswith('{"error_message"'):
-                return text
+                return _without_launcher(text)
         return ""
 
     @property
@@ -164,6 +172,24 @@ class KfpRest:
             )
         refuse_web_page(server, answer.headers.get("Content-Type"))
         return answer
+
+
+def _without_launcher(log: str) -> str:
+    """Return a log without what Argo's and KFP's launchers report, a dump of the step's outputs among it."""
+    lines = []
+    in_dump = False
+    for line in log.splitlines(keepends=True):
+        if in_dump:
+            in_dump = line.rstrip() != "}"
+        elif _ARGO_LINE.match(line):
+            continue
+        elif found := _LAUNCHER_LINE.match(line):
+            in_dump = line.endswith(": {\n")
+            if found["severity"] in "EF" and not _EXIT_STATUS.search(line):
+                lines.append(line)
+        else:
+            lines.append(line)
+    return "".join(lines)
 
 
 def server_of_pod() -> KfpServer:

@@ -13,10 +13,10 @@ from components.core.console import UserError
 from components.core.launcher.images import CLUSTER, IMAGES
 from pipelines.spec import COMPILED, load_spec, with_images
 from pipelines.submit.kfp_client import KfpServer
-from pipelines.submit.kfp_rest import run_state
+from pipelines.submit.kfp_rest import _without_launcher, run_state
 from pipelines.submit.kfp_runs import cancel, follow, retry_run
 from pipelines.submit.kfp_tasks import Task, tasks_of
-from tests.argo_nodes import WORKFLOW, Workflow
+from tests.argo_nodes import LOG, WORKFLOW, Workflow
 
 SPEC = load_spec(COMPILED)
 POLL_S = 0.02
@@ -66,6 +66,13 @@ def test_watch_shows_tasks_of_the_pipeline(start: Start, host: str, capsys: pyte
     assert "    ppo: line 99" in failed.value.problem and "line 79" not in failed.value.problem
     assert f"{host}/#/runs/details/{run}" in failed.value.remedy
     assert f"mlgo pipeline retry {run}" in failed.value.remedy
+
+
+def test_errors_of_the_launcher_itself_are_shown() -> None:
+    program, own = ("failed to execute component: exit status 1", "failed to download input artifact")
+    log = LOG.format("line\n")
+    assert _without_launcher(log) == "line\n"
+    assert _without_launcher(log.replace(program, own)).endswith(f"main.go:59] {own}\n")
 
 
 def test_retried_run_finishes(start: Start, host: str, capsys: pytest.CaptureFixture[str]) -> None:
