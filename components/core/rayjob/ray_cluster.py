@@ -21,6 +21,8 @@ _HEAD_STORE_BYTES = 1024 * _MIB  # policies and logs of modules in transit
 _WORKER_STORE_BYTES = 512 * _MIB
 _SUBMITTER_BYTES = 512 * _MIB
 _AUTOSCALER_BYTES = 512 * _MIB
+_IDLE_MILLICORES = 100
+"""Request of a container that needs more only when it starts: the autoscaler and the submitter."""
 _IDLE_S = 300  # longer than a validation and an update of the policy, during which workers are idle
 
 
@@ -29,11 +31,13 @@ def cluster_spec(spec: RayJobSpec) -> dict[str, Any]:
     tasks_bytes = spec.cpus_per_worker * spec.memory_per_task_bytes
     # The autoscaler patches the RayCluster. The trainer next to it, which unpickles what workers send, gets no token.
     api = {"name": "kubernetes-api", "projected": _service_account()}
-    head = _pod(spec, "ray-head", spec.head_cpus, spec.head_memory_bytes, _HEAD_STORE_BYTES, api)
+    # The trainer computes in turn with the workers, so the head requests half of its processors, as a step does.
+    head_cpu = _resources(1000 * spec.head_cpus, spec.head_memory_bytes, 500 * spec.head_cpus)
+    head = _pod(spec, "ray-head", head_cpu, _HEAD_STORE_BYTES, api)
     # Evicting the head ends the training, so scaling down must not evict it; k8s/base's disruption budget enforces it.
     head["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
     workers_bytes = tasks_bytes + _WORKER_STORE_BYTES + _OVERHEAD_BYTES
-    workers = _pod(spec, "ray-worker", spec.cpus_per_worker, workers_bytes, _WORKER_STORE_BYTES)
+    workers = _pod(spec, "ray-worker", _resources(1000 * spec.cpus_per_worker, workers_bytes), _WORKER_STORE_BYTES)
     if spec.spot:
         label, value = spec.spot
         expression = {"key": label, "operator": "NotIn", "values": [value]}
@@ -51,7 +55,7 @@ def cluster_spec(spec: RayJobSpec) -> dict[str, Any]:
             "version": "v2",
             "upscalingMode": "Default",
             "idleTimeoutSeconds": _IDLE_S,
-            "resources": _resources("500m", _AUTOSCALER_BYTES),
+            "resources": _resources(500, _AUTOSCALER_BYTES, _IDLE_MILLICORES),
             "securityContext": _container_security(),
             "volumeMounts": [
                 {"name": "tmp", "mountPath": "/tmp"},
@@ -94,7 +98,7 @@ def submitter_template(spec: RayJobSpec) -> dict[str, Any]:
                 {
                     "name": "ray-job-submitter",
                     "image": spec.image,
-                    "resources": _resources("500m", _SUBMITTER_BYTES),
+                    "resources": _resources(500, _SUBMITTER_BYTES, _IDLE_MILLICORES),
                     "securityContext": _container_security(),
                     "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
                 }
@@ -105,7 +109,7 @@ def submitter_template(spec: RayJobSpec) -> dict[str, Any]:
 
 
 def _pod(
-    spec: RayJobSpec, name: str, cpus: int, memory_bytes: int, store_bytes: int, *more_volumes: dict[str, Any]
+    spec: RayJobSpec, name: str, resources: dict[str, Any], store_bytes: int, *more_volumes: dict[str, Any]
 ) -> dict[str, Any]:
     env = {**NODE_SETTINGS, **spec.env}
     mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}, {"name": "shm", "mountPath": "/dev/shm"}]
@@ -123,7 +127,7 @@ def _pod(
         "name": name,
         "image": spec.image,
         "env": [{"name": key, "value": value} for key, value in sorted(env.items())],
-        "resources": _resources(str(cpus), memory_bytes),
+        "resources": resources,
         "securityContext": _container_security(),
         "volumeMounts": mounts,
         # KubeRay's own probes run wget, which our images lack, unless the operator is a recent one.
@@ -169,10 +173,17 @@ def _probe(failures: int) -> dict[str, Any]:
     }
 
 
-def _resources(cpu: str, memory_bytes: int) -> dict[str, Any]:
-    """Return requests equal to the limits, so that memory is not overcommitted and no other pod is killed for it."""
-    amounts = {"cpu": cpu, "memory": _quantity(memory_bytes)}
-    return {"requests": dict(amounts), "limits": amounts}
+def _resources(millicores: int, memory_bytes: int, requested_millicores: int | None = None) -> dict[str, Any]:
+    """Return requests and limits, which are equal for memory, so that no other pod is killed for what it lacks."""
+    memory = _quantity(memory_bytes)
+    return {
+        "requests": {"cpu": _processors(requested_millicores or millicores), "memory": memory},
+        "limits": {"cpu": _processors(millicores), "memory": memory},
+    }
+
+
+def _processors(millicores: int) -> str:
+    return f"{millicores}m" if millicores % 1000 else str(millicores // 1000)
 
 
 def _quantity(count: int) -> str:

@@ -252,12 +252,14 @@ def test_placeholder_in_workload_identity_is_found(api: Api, check: Check) -> No
 
 
 def test_quota_and_nodes_that_are_too_small(api: Api, check: Check) -> None:
-    api.answers[f"{NAMESPACE}/resourcequotas"]["items"] = [quota(requests_cpu="20", pods="3")]
+    api.answers[f"{NAMESPACE}/resourcequotas"]["items"] = [quota(requests_cpu="18", pods="3")]
     api.answers["/api/v1/nodes"]["items"] = [node("2", "64Gi")]
     done = check("--workers", "4")
     assert "none of 1 nodes is large enough for ppo (4 processors" in lines(done, "unknown")[0]
     assert "mlgo pipeline submit --small" in done.stdout
-    assert "team leaves 20 requests.cpu of 21" in done.stdout and "team leaves 3 pods of 6" in done.stdout, done.stdout
+    assert "team leaves 18 requests.cpu of 18.2" in done.stdout and "team leaves 3 pods of 6" in done.stdout, (
+        done.stdout
+    )
     assert "none of 1 nodes is large enough for head (" in lines(done, "unknown")[1]
     enough = check("--workers", "1", "--ray-cluster-options", "cpus_per_worker=1,head_cpus=1")
     assert len(lines(enough, "unknown")) == 1 and "does not fit" not in enough.stdout, enough.stdout
