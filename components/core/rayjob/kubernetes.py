@@ -22,6 +22,8 @@ PATIENCE_S = 900.0
 _TIMEOUT_S = (5.0, 60.0)  # to connect; between two bytes of an answer
 _PAUSE_S = (0.5, 30.0)  # before the second attempt; at most
 _TOKEN = re.compile(r"[\x21-\x7e]+")
+_ACCOUNT = re.compile(r"system:serviceaccount:([^:\s\"]+):([^:\s\"]+)")
+_IN_NAMESPACE = re.compile(r'in the namespace "([^"]+)"')
 
 T = TypeVar("T")
 
@@ -149,11 +151,20 @@ def refused(error: ApiException, what: str, remedy: str) -> UserError:
         case 401:
             return UserError(problem, "does the pod's service account exist?")
         case 403:
-            return UserError(
-                problem, "run the step as the service account mlgo-steps, and apply k8s/base in that namespace"
-            )
+            return UserError(problem, _rights_remedy(status_message(error)))
         case _:
             return UserError(problem, remedy)
+
+
+def _rights_remedy(message: str) -> str:
+    """Return what gives the account and the namespace in a message of Kubernetes their rights (docs/cluster.md)."""
+    account, namespace = _ACCOUNT.search(message), _IN_NAMESPACE.search(message)
+    if not account or not namespace or account[2] == "mlgo-steps":
+        return "apply k8s/base, and run the step as the service account mlgo-steps of its namespace, or with its role"
+    return (
+        f"apply k8s/base, and kubectl create rolebinding {account[1]}-runs-ray-jobs --namespace {namespace[1]} "
+        f"--role mlgo-run-ray-jobs --serviceaccount {account[1]}:{account[2]}"
+    )
 
 
 def status_message(error: ApiException) -> str:

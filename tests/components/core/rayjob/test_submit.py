@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -16,9 +17,10 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes.client import ApiException
 
 from components.core.console import UserError
-from components.core.rayjob.kubernetes import ApiServer
+from components.core.rayjob.kubernetes import ApiServer, refused
 from components.core.rayjob.spec import RayJobSpec
 from components.core.rayjob.submit import run_rayjob
 from tests.crd import SCHEMAS, needs_schemas
@@ -264,6 +266,20 @@ def test_refusals_name_the_remedy(make: Make, tmp_path: Path) -> None:
     elsewhere = RayJobSpec(SPEC.name, "elsewhere", SPEC.image, SPEC.entrypoint)
     with pytest.raises(UserError, match=r"404 .*could not find.*\n.*is KubeRay installed"):
         place.run(spec=elsewhere)
+
+
+def test_refusal_names_the_rolebinding_of_the_account() -> None:
+    """As Kubernetes 1.34 words it, for the account of a KFP with one user."""
+    message = (
+        'rayjobs.ray.io is forbidden: User "system:serviceaccount:kubeflow:pipeline-runner" cannot create resource '
+        '"rayjobs" in API group "ray.io" in the namespace "mlgo"'
+    )
+    error = ApiException(status=403)
+    error.body = json.dumps({"kind": "Status", "message": message})
+    assert (
+        "kubectl create rolebinding kubeflow-runs-ray-jobs --namespace mlgo --role mlgo-run-ray-jobs "
+        "--serviceaccount kubeflow:pipeline-runner" in refused(error, "RayJob mlgo/x", "").remedy
+    )
 
 
 def test_forbidden_log_does_not_end_the_step(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
