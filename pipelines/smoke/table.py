@@ -13,8 +13,10 @@ import jinja2
 from components.core.console.escape import escape_line, markdown_text
 from pipelines.smoke.rows import STATUSES, TABLE_HEADING, Row, StepChecks
 
-_IN_PARALLEL = ("ray",)
-"""Steps that wait for no other one."""
+_IN_PARALLEL = "ray"
+"""The step that waits for no other one."""
+_AFTER_PARALLEL = "retry"
+"""The first step that waits for that one, too."""
 _TITLES = ("step", "check", "result", "found, and what to do", "s")
 
 
@@ -25,10 +27,16 @@ def waits_s(steps: Sequence[StepChecks]) -> dict[str, float]:
     that may have to be pulled. The clocks of nodes may differ.
 
     Args:
-        steps: in any order. Each but those in parallel waits for the one before it.
+        steps: in any order.
     """
-    chain = sorted((step for step in steps if step.step not in _IN_PARALLEL), key=lambda step: step.started_s)
-    return {after.step: max(0.0, after.started_s - before.ended_s) for before, after in itertools.pairwise(chain)}
+    chain = sorted((step for step in steps if step.step != _IN_PARALLEL), key=lambda step: step.started_s)
+    parallel_ended_s = max((step.ended_s for step in steps if step.step == _IN_PARALLEL), default=0.0)
+
+    def wait_s(before: StepChecks, after: StepChecks) -> float:
+        ended_s = max(before.ended_s, parallel_ended_s) if after.step == _AFTER_PARALLEL else before.ended_s
+        return max(0.0, after.started_s - ended_s)
+
+    return {after.step: wait_s(before, after) for before, after in itertools.pairwise(chain)}
 
 
 def time_between_steps(steps: Sequence[StepChecks]) -> str:
@@ -44,7 +52,7 @@ def write_table(directory: Path, steps: Sequence[StepChecks]) -> list[str]:
     Args:
         steps: as for `time_between_steps`.
     """
-    ordered = sorted(steps, key=lambda step: (step.step in _IN_PARALLEL, step.started_s))
+    ordered = sorted(steps, key=lambda step: (step.step == _IN_PARALLEL, step.started_s))
     rows = [(step.step, row) for step in ordered for row in step.rows]
     heading = TABLE_HEADING + summary([row for _step, row in rows])
     (directory / "table.md").write_text("\n".join([f"**{heading}**", "", *_markdown(rows), ""]), encoding="utf-8")

@@ -25,8 +25,8 @@ _FORMULA = ("=", "+", "-", "@", "\t")
 def escape_line(text: str) -> str:
     r"""Return `text` as one line that is safe to print: "\n" becomes \n, other characters \x1b, \u202e.
 
-    A byte that is not UTF-8, which Python keeps as a surrogate, becomes \xff. A user or a password in a URL becomes ***,
-    because logs are kept and shared. Escaping twice changes nothing more.
+    A byte that is not UTF-8, which Python keeps as a surrogate, becomes \xff. A user or a password in a URL becomes
+    ***, because logs are kept and shared. Escaping twice changes nothing more.
     """
     escaped = text if text.isprintable() else "".join(map(_escaped, text))
     escaped = _CREDENTIALS.sub(r"\1\2***@", escaped)

@@ -20,6 +20,11 @@ STEPS = [
 def test_time_between_steps_is_from_end_to_beginning() -> None:
     assert waits_s(STEPS) == {"training": 20.0, "report": 30.0}, "ray runs beside them"
     assert time_between_steps(STEPS) == "25 s on average: 20 s before training, 30 s before report"
+    retry = StepChecks("retry", 1520.0, 1530.0, [])
+    late = StepChecks("report", 1540.0, 1540.0, [])
+    assert waits_s([*STEPS[:3], retry, late]) == {"training": 20.0, "retry": 20.0, "report": 10.0}, (
+        "retry waits for ray"
+    )
     early = StepChecks("report", 1039.0, 1039.0, [])
     assert waits_s([*STEPS[:2], early])["report"] == 0.0, "the clocks of two nodes differ"
 
