@@ -85,7 +85,7 @@ def run_as_rayjob(
             "if the policy was deleted, also delete the RayJob, and run the same command again:"
             f" kubectl delete rayjob --namespace {spec.namespace} {spec.name}",
         )
-    fetch(output)
+    fetch(output, config.output)  # where the launcher looks for the output of a step
 
 
 def trainer_command(context: click.Context) -> tuple[tuple[str, ...], dict[str, str]]:
