@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from components.core.console import UserError
-from components.core.launcher.notify import NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE
+from components.core.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE
 from pipelines.finish.__main__ import main
 from pipelines.spec import COMPILED_PIPELINES, load_spec
 from pipelines.submit.kfp_rest import HOST_VARIABLE, POD_TOKEN_VARIABLE
@@ -171,6 +171,13 @@ def test_refusal_of_the_webhook_fails_the_step_without_its_url(monkeypatch: pyte
 def test_nothing_is_asked_without_a_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HOST_VARIABLE, "http://127.0.0.1:1")
     assert finish("--run-id", "run-1") == "the pipeline has ended; no webhook is configured\n"
+
+
+def test_missing_secret_fails_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes leaves the variable out, because a pod would wait for ever for a Secret that is not optional."""
+    monkeypatch.setenv(NOTIFY_SECRET_VARIABLE, "absent")
+    with pytest.raises((UserError, click.ClickException), match="there is no Secret absent with the key url"):
+        finish("--run-id", "run-1")
 
 
 @pytest.mark.parametrize("name", COMPILED_PIPELINES)
