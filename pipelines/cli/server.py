@@ -22,7 +22,7 @@ from pipelines.submit.artifact_root import check_artifact_root, with_artifact_ro
 from pipelines.submit.kfp_client import TOKEN_VARIABLE, KfpServer, token_from_environment
 from pipelines.submit.kfp_runs import run_page
 from pipelines.submit.overrides import override_for_kfp, override_for_vertex
-from pipelines.submit.overrides_document import DEFAULT, Amount, StepOverrides, read_overrides
+from pipelines.submit.overrides_document import StepOverrides, read_overrides
 from pipelines.submit.prepare import (
     RunRequest,
     notify_settings,
@@ -33,6 +33,7 @@ from pipelines.submit.prepare import (
     run_id_settings,
     security_settings,
     with_run_pages,
+    with_small_requests,
     without_cache,
 )
 from pipelines.submit.reuse import reuse_by_content
@@ -58,7 +59,6 @@ _NOT_ON_VERTEX = {
     "notify_secret": ("Vertex AI has no Kubernetes Secrets", "use Vertex AI's notifications"),
     "artifact_root": ("steps on Vertex AI read and write --pipeline-root themselves", "leave it out"),
 }
-_SMALL = StepOverrides(cpu=Amount(request="500m"), memory=Amount(request="2G"))
 _NOT_ON_KFP = {
     "network": ("the steps are in the cluster's network", "leave it out"),
     "encryption_key": ("the cluster's storage decides on encryption", "leave it out, or encrypt the bucket"),
@@ -230,7 +230,7 @@ def package(server: KfpServer | VertexServer, given: Mapping[str, Any], ray: boo
     if given["artifact_root"]:
         check_artifact_root(given["artifact_root"])
         spec = with_artifact_root(spec, given["artifact_root"])
-    spec, pods = override_for_kfp(spec, overrides)
+    spec, pods = override_for_kfp(with_small_requests(spec) if given["small"] else spec, overrides)
     notified: dict[str, Any] = {}
     if given["notify_secret"]:
         spec, notified = notify_settings(spec, given["notify_secret"])
@@ -240,11 +240,7 @@ def package(server: KfpServer | VertexServer, given: Mapping[str, Any], ray: boo
 
 
 def _overrides(given: Mapping[str, Any]) -> dict[str, StepOverrides]:
-    """Return the settings of --overrides; with --small, below them, requests that fit a node of two processors."""
-    read = read_overrides(given["overrides"]) if given["overrides"] else {}
-    if not given["small"]:
-        return read
-    return {**read, DEFAULT: read.get(DEFAULT, StepOverrides()).over(_SMALL)}
+    return read_overrides(given["overrides"]) if given["overrides"] else {}
 
 
 def warn_of_nodes(spec: Mapping[str, Any]) -> None:

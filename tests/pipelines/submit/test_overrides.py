@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import subprocess
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.console import UserError
-from pipelines.cli.server import _overrides
 from pipelines.cluster.kubernetes_checks import step_pods
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.overrides import VERTEX_ACCELERATORS, override_for_kfp, override_for_vertex
 from pipelines.submit.overrides_document import KEYS, cpus, gigabytes, read_overrides
-from pipelines.submit.prepare import dags, notify_settings, platform_spec, security_settings
+from pipelines.submit.prepare import dags, notify_settings, platform_spec, security_settings, with_small_requests
 from tests.schemas import PIPELINES_PYTHON
 
 SPEC = load_spec(COMPILED)
@@ -362,10 +362,13 @@ def test_any_document_is_applied_or_refused(tmp_path_factory: pytest.TempPathFac
 
 
 def test_small_steps_fit_a_node_of_two_processors(tmp_path: Path) -> None:
-    chosen = {"small": True, "overrides": None}
+    def requests(spec: Mapping[str, Any]) -> dict[str, tuple[Decimal, Decimal]]:
+        return {pod.name: (pod.cpus, pod.memory_bytes) for pod in step_pods(spec)}
+
     spec = load_spec(COMPILED)
-    pods = step_pods(override_for_kfp(spec, _overrides(chosen))[0])
-    assert {(pod.cpus, pod.memory_bytes) for pod in pods} == {(Decimal("0.5"), Decimal(2 * 10**9))}
+    small, usual = requests(with_small_requests(spec)), requests(spec)
+    assert max(small.values()) <= (Decimal("0.5"), Decimal(2 * 10**9)) and small["ppo"][0] == Decimal("0.5")
+    assert small["finish"] == usual["finish"] and usual["finish"][0] < small["ppo"][0], "what is less stays"
     (tmp_path / "o.yaml").write_text("ppo: {cpu: {request: 1500m}}")
-    pods = step_pods(override_for_kfp(spec, _overrides({**chosen, "overrides": tmp_path / "o.yaml"}))[0])
-    assert (pods[0].name, pods[0].cpus, pods[1].cpus) == ("ppo", Decimal("1.5"), Decimal("0.5"))
+    overrides = read_overrides(tmp_path / "o.yaml")
+    assert requests(override_for_kfp(with_small_requests(spec), overrides)[0])["ppo"][0] == Decimal("1.5")
