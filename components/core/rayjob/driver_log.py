@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import deque
 from datetime import datetime
@@ -14,6 +15,8 @@ from components.core.console import UserError
 from components.core.rayjob.kubernetes import ApiServer
 
 TAIL = 20
+_COLOR = re.compile("\x1b\\[[0-9;]*m")
+"""What colors the lines of `ray job submit`."""
 _FIRST_LINES = 1000
 """Number of earlier lines that a step prints when it starts to follow a log."""
 _CLOCK_SKEW_S = 60
@@ -67,7 +70,7 @@ class DriverLog:
         for line in stamped:
             stamp, _space, content = line.partition(" ")
             if stamp > self._last_stamp:
-                lines.append(content)
+                lines.append(_COLOR.sub("", content))
         if lines:
             self._last_stamp = stamped[-1].partition(" ")[0]
         self.tail.extend(lines)

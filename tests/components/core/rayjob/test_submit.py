@@ -288,9 +288,9 @@ def test_forbidden_log_does_not_end_the_step(make: Make, monkeypatch: pytest.Mon
     place.run()
 
 
-def test_driver_lines_split_only_at_newlines(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_driver_lines_split_only_at_newlines_and_have_no_colors(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     place = make()
-    place.cluster.log.append("2025-12-31T23:59:59.000000000Z reading\r50% done\u2028all done")
+    place.cluster.log.append("2025-12-31T23:59:59.000000000Z reading\r50% done\u2028\x1b[1mall\x1b[22m done")
     place.run()
     output = capsys.readouterr().out
     assert output.count("reading\\x0d50% done\\u2028all done\n") == 1, "escaped, and one line"
