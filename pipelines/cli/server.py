@@ -253,7 +253,8 @@ def warn_of_nodes(spec: Mapping[str, Any]) -> None:
         return
     here = cluster.check_operators(ray=False)[0].status == "ok"
     if here and (finding := cluster.too_large_steps(spec)):
-        say(f"warning: the cluster at {cluster.host}: {finding.what}\n  {finding.remedy}")
+        say(f"warning: the cluster at {cluster.host}: {finding.what}")
+        say(f"  {finding.remedy}")
 
 
 def run_request(server: KfpServer | VertexServer, given: Mapping[str, Any], starts_now: bool = False) -> RunRequest:

@@ -219,10 +219,8 @@ def end_ray_clusters(run: str) -> None:
     for name in deleted:
         say(f"deleting the RayJob {name}, whose checkpoints stay")
     if not deleted:
-        say(
-            f"no RayJob of the run is deleted: {failure or f'there is none in the cluster at {cluster.host}'}\n"
-            f"  one ends by itself half an hour after its step; or kubectl delete rayjobs -A -l {RUN_LABEL}={run}"
-        )
+        say(f"no RayJob of the run is deleted: {failure or f'there is none in the cluster at {cluster.host}'}")
+        say(f"  one ends by itself half an hour after its step; or kubectl delete rayjobs -A -l {RUN_LABEL}={run}")
 
 
 @click.command("retry", short_help="Continue a failed run on KFP from the steps that failed.")

@@ -281,6 +281,7 @@ def test_submission_warns_and_waiting_says_why(api: Api, check: Check, capsys: p
         return capsys.readouterr().out
 
     assert "none of 1 nodes is large enough for ppo (4 processors and 7.5 GiB of memory), " in (said := run())
+    assert "\n  check that an autoscaled node pool has such nodes" in said
     assert said.count(f"[ppo] its pod has not started: {message}\n  cancel the run and submit it with --small") == 1
     del api.answers["/apis/argoproj.io/v1alpha1"]
     assert "nodes is large enough" not in run()
