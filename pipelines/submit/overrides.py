@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from components.core.console import UserError
+from components.core.console import UserError, say
 from pipelines.spec import expect_pipeline
 from pipelines.submit.overrides_document import (
     DEFAULT,
@@ -35,6 +35,8 @@ from pipelines.submit.overrides_document import (
 from pipelines.submit.prepare import dags, named_object
 
 VERTEX_KEYS = ("cpu", "memory", "accelerator", "env")
+CLUSTER_NAMES = ".cluster.local,.svc,.kubeflow"
+"""NO_PROXY for the names of services in a cluster whose KFP is in its usual namespace."""
 VERTEX_ACCELERATORS = (
     "NVIDIA_TESLA_K80",
     "NVIDIA_TESLA_P100",
@@ -86,6 +88,7 @@ def override_for_kfp(
             )
         check_mounts(f"--overrides: {task}", step)  # by default and for this task
         check_variables(f"--overrides: {task}", step)
+        _warn_of_proxy(task, step.env or {})
         container = copy["deploymentSpec"]["executors"][label]["container"]
         _set_variables(container, step.env)
         resources = container.setdefault("resources", {})
@@ -192,6 +195,14 @@ def _set_variables(container: dict[str, Any], variables: Mapping[str, str] | Non
     if variables:
         kept = [entry for entry in container.get("env", ()) if entry["name"] not in variables]
         container["env"] = [*kept, *({"name": name, "value": value} for name, value in variables.items())]
+
+
+def _warn_of_proxy(task: str, variables: Mapping[str, str]) -> None:
+    """Say that KFP's launcher obeys a proxy, too: it asks ML Metadata and KFP's API by gRPC, before the step starts."""
+    names = {name.lower() for name in variables}
+    if "https_proxy" in names and "no_proxy" not in names:
+        say(f"warning: --overrides: {task}: HTTPS_PROXY is set without NO_PROXY, so KFP's launcher asks the proxy for")
+        say(f"  KFP's own services, and the step fails before it starts: NO_PROXY: {CLUSTER_NAMES}")
 
 
 def _set_accelerator(resources: dict[str, Any], accelerator: Accelerator | None) -> None:

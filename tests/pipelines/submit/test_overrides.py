@@ -361,6 +361,19 @@ def test_any_document_is_applied_or_refused(tmp_path_factory: pytest.TempPathFac
             json.dumps(applied, allow_nan=False)
 
 
+def test_proxy_that_hides_the_cluster_from_the_launcher_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On KFP 2.17 the launcher then fails: "failed to pre-publish Pod info to ML Metadata"."""
+    file = tmp_path / "o.yaml"
+    file.write_text("corpus: {env: {https_proxy: 'http://p:1', NO_PROXY: .svc}, cpu: {limit: 8}}\nppo: {env: {A: b}}")
+    override_for_kfp(SPEC, read_overrides(file))
+    assert capsys.readouterr().out == ""
+    file.write_text("corpus: {env: {HTTPS_PROXY: 'http://p:1'}}")
+    override_for_kfp(SPEC, read_overrides(file))
+    assert capsys.readouterr().out.startswith("warning: --overrides: corpus: HTTPS_PROXY is set without NO_PROXY")
+
+
 def test_small_steps_fit_a_node_of_two_processors(tmp_path: Path) -> None:
     def requests(spec: Mapping[str, Any]) -> dict[str, tuple[Decimal, Decimal]]:
         return {pod.name: (pod.cpus, pod.memory_bytes) for pod in step_pods(spec)}
