@@ -35,7 +35,7 @@ from pipelines.submit.overrides_document import (
 from pipelines.submit.prepare import dags, named_object
 
 VERTEX_KEYS = ("cpu", "memory", "accelerator", "env")
-CLUSTER_NAMES = ".cluster.local,.svc,.kubeflow"
+_CLUSTER_NAMES = ".cluster.local,.svc,.kubeflow"
 """NO_PROXY for the names of services in a cluster whose KFP is in its usual namespace."""
 VERTEX_ACCELERATORS = (
     "NVIDIA_TESLA_K80",
@@ -202,7 +202,8 @@ def _warn_of_proxy(task: str, variables: Mapping[str, str]) -> None:
     names = {name.lower() for name in variables}
     if "https_proxy" in names and "no_proxy" not in names:
         say(f"warning: --overrides: {task}: HTTPS_PROXY is set without NO_PROXY, so KFP's launcher asks the proxy for")
-        say(f"  KFP's own services, and the step fails before it starts: NO_PROXY: {CLUSTER_NAMES}")
+        say("  KFP's own services, and the step fails before it starts")
+        say(f"  remedy: NO_PROXY: {_CLUSTER_NAMES},ADDRESS, that of kubectl get service kubernetes --namespace default")
 
 
 def _set_accelerator(resources: dict[str, Any], accelerator: Accelerator | None) -> None:
