@@ -60,12 +60,20 @@ def containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield label, executor["container"]
 
 
-@expect_pipeline
 def gets_ray_image(container: Mapping[str, Any]) -> bool:
     """Return whether a container of a PipelineSpec knows the image of Ray's nodes, so that it may start a RayJob."""
     return any(entry["name"] == CLUSTER_VARIABLE for entry in container.get("env", ()))
 
 
+def starts_ray_itself(spec: Mapping[str, Any]) -> bool:
+    """Return whether a step may start a RayJob without being asked by a parameter `workers`."""
+    root, deployment = spec.get("root") or {}, spec.get("deploymentSpec") or {}
+    if "workers" in ((root.get("inputDefinitions") or {}).get("parameters") or {}) or not deployment.get("executors"):
+        return False
+    return any(gets_ray_image(container) for _label, container in containers(spec))
+
+
+@expect_pipeline
 def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str, Any]:
     """Return a copy of `spec` with image names replaced by `references`: name in the compiled pipeline -> digest.
 

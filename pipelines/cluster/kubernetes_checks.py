@@ -23,7 +23,7 @@ from kubernetes.utils.quantity import parse_quantity
 from urllib3.exceptions import HTTPError
 
 from components.core.console import UserError
-from components.core.rayjob.kubernetes import is_header_error, status_message
+from components.core.rayjob.kubernetes import is_header_error, role_binding, status_message
 from components.core.rayjob.manifest import API_VERSION, rayjob
 from components.core.rayjob.ray_cluster import SERVICE_ACCOUNT
 from components.core.rayjob.spec import S3_VARIABLES, RayJobSpec
@@ -343,8 +343,7 @@ class Cluster:
             if answer is None or not answer.status.allowed:
                 denied.append(str(right))
         if denied:
-            bind = f"kubectl create rolebinding {of}-{account} --namespace {self.namespace} --role mlgo-run-ray-jobs"
-            remedy = _APPLY if of == self.namespace else f"{bind} --serviceaccount {of}:{account}"
+            remedy = _APPLY if of == self.namespace else role_binding(of, account, self.namespace)
             return [missing(f"{account} may not {', '.join(denied)} in {self.namespace}", remedy)]
         return [ok(f"{account} may {', '.join(map(str, rights))} in {self.namespace}")]
 

@@ -16,12 +16,13 @@ from components.core.rayjob.manifest import API_VERSION, job_name
 from components.core.rayjob.options import parse_settings
 from components.core.rayjob.spec import NAMESPACE, RayJobSpec
 from components.core.rayjob.step_lease import RUN_VARIABLE
-from components.core.rayjob.submit import POLL_S, run_rayjob
+from components.core.rayjob.submit import POLL_S, end_rayjob, run_rayjob
 from pipelines.smoke.rows import NotTried
 
 _PATIENCE_S = 60.0
 _RAY_LIMIT_S = 600
 _RAY_START_LIMIT_S = 300
+_FAILED_REMEDY = "the RayJob is deleted again; the lines above this table, and `mlgo cluster check`, tell more"
 _RAY_PROGRAM = "import ray; ray.init(); print(ray.__version__)"
 
 
@@ -73,7 +74,10 @@ def check_ray(cluster_options: str, run_id: str, server: ApiServer | None = None
     )
     try:
         run_rayjob(spec, api, poll_s)
+    except UserError as error:
+        refused_here = spec.name not in error.remedy
+        raise UserError(error.problem, error.remedy if refused_here else _FAILED_REMEDY) from None
     finally:  # also where it failed or the run is canceled: nobody needs what is left of it
         with suppress(UserError, ApiException):
-            api.call(api.rayjobs.delete_namespaced_custom_object, group, version, spec.namespace, "rayjobs", spec.name)
+            end_rayjob(spec, api)
     return f"a RayJob in {spec.namespace} has started a head and run a program on it"

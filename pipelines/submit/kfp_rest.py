@@ -175,21 +175,25 @@ class KfpRest:
 
 
 def _without_launcher(log: str) -> str:
-    """Return a log without what Argo's and KFP's launchers report, a dump of the step's outputs among it."""
+    """Return a log without what Argo's and KFP's launchers report, a dump of the step's outputs among it.
+
+    A log of nothing else is returned as it is: it may have the exit status of a program that says nothing.
+    """
     lines = []
     in_dump = False
     for line in log.splitlines(keepends=True):
-        if in_dump:
-            in_dump = line.rstrip() != "}"
-        elif _ARGO_LINE.match(line):
-            continue
+        if _ARGO_LINE.match(line):
+            in_dump = False
         elif found := _LAUNCHER_LINE.match(line):
-            in_dump = line.endswith(": {\n")
-            if found["severity"] in "EF" and not _EXIT_STATUS.search(line):
+            failed = found["severity"] in "EF"
+            in_dump = not failed and line.endswith(": {\n")
+            if failed and not _EXIT_STATUS.search(line):
                 lines.append(line)
+        elif in_dump:
+            in_dump = not line.startswith("}")
         else:
             lines.append(line)
-    return "".join(lines)
+    return "".join(lines) or log
 
 
 def server_of_pod() -> KfpServer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -12,13 +11,14 @@ from components.core.console import UserError, say
 from components.core.console.number_types import environment_number
 from components.core.rayjob.pending_pods import pending_reason
 from pipelines.smoke.rows import TABLE_HEADING, TABLE_STEP
-from pipelines.spec import containers, gets_ray_image
+from pipelines.spec import starts_ray_itself
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest, check_run_id, run_state
 from pipelines.submit.kfp_tasks import Task, tasks_of
 from pipelines.submit.polling import (
     RUN_ENDED,
     TRAINING,
+    NotFound,
     poll,
     report_canceled,
     report_curve,
@@ -85,8 +85,9 @@ def cancel(server: KfpServer, run_id: str) -> bool:
     state = run_state(run)
     if state in RUN_ENDED:
         raise UserError(f"the run {run_id} has ended: it is {state.lower()}", f"see it at {run_page(server, run_id)}")
+    may_start_ray = _may_start_ray(api, run)
     api.ask("POST", f"runs/{run_id}:terminate")
-    return _may_start_ray(api, run)
+    return may_start_ray
 
 
 def _may_start_ray(api: KfpRest, run: Mapping[str, Any]) -> bool:
@@ -95,12 +96,10 @@ def _may_start_ray(api: KfpRest, run: Mapping[str, Any]) -> bool:
     given = settings.get("parameters") if isinstance(settings, Mapping) else None
     if isinstance(given, Mapping) and str(given.get("workers", "")).startswith("rayjob"):
         return True
-    spec: Mapping[str, Any] = {}
-    with suppress(UserError):  # the stored version may be deleted
-        spec = api.pipeline_spec(run)
-    if not spec.get("deploymentSpec") or "workers" in spec["root"].get("inputDefinitions", {}).get("parameters", {}):
-        return False
-    return any(gets_ray_image(container) for _label, container in containers(spec))
+    try:
+        return starts_ray_itself(api.pipeline_spec(run))
+    except NotFound:  # the stored version is deleted
+        return True
 
 
 def retry_run(server: KfpServer, run_id: str) -> None:

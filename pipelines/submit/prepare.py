@@ -33,6 +33,7 @@ _SECRET = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-
 _RESERVED_LABELS = ("kubernetes.io", "k8s.io", "argoproj.io", "kubeflow.org")
 """Prefixes of labels that Kubernetes, Argo and KFP set themselves (KFP also `pipeline/runid`)."""
 _SMALL = (("cpu", 0.5, "500m"), ("memory", 2.0, "2G"))
+"""Resource, and what --small requests at most: as the number that older versions of KFP read, and as text."""
 _NEWEST_FIELDS = (2, 16)
 """The version of KFP in which securityContext and subPath came into kubernetes_executor_config.proto."""
 _MAX_VERTEX_RETRIES_S = 3600
@@ -112,7 +113,8 @@ def with_small_requests(spec: Mapping[str, Any]) -> dict[str, Any]:
     for _label, container in containers(copy):
         resources = container.setdefault("resources", {})
         for name, most, quantity in _SMALL:
-            if resources.get(f"{name}Request", math.inf) > most:
+            asked = resources.get(f"{name}Request", resources.get(f"{name}Limit", math.inf))  # as Kubernetes does
+            if asked > most:
                 resources |= {f"{name}Request": most, f"resource{name.capitalize()}Request": quantity}
     return copy
 

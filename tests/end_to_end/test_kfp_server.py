@@ -81,7 +81,10 @@ def test_canceled_run_is_told_from_a_failed_one() -> None:
     assert watched.returncode == 3 and "was canceled" in watched.stderr, watched.stdout + watched.stderr
 
 
-@pytest.mark.skipif("--artifact-root" not in OPTIONS, reason="needs --artifact-root in MLGO_TEST_KFP_OPTIONS")
+@pytest.mark.skipif(
+    not any(option.startswith("--artifact-root") for option in OPTIONS),
+    reason="needs --artifact-root in MLGO_TEST_KFP_OPTIONS",
+)
 def test_failed_run_is_finished_by_retry() -> None:
     version = version_numbers(str(KfpRest(KfpServer(HOST)).ask("GET", "healthz").get("tag_name")))
     run = submit("--param", "fail_once=yes")

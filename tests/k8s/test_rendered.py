@@ -140,6 +140,12 @@ def test_steps_read_only_the_secret_of_the_default_root(place: str) -> None:
     assert [rule["resourceNames"] for rule in rules] == [["mlpipeline-minio-artifact"]]
 
 
+def test_daily_check_starts_without_secrets(place: str) -> None:
+    """Where all artifacts are in s3://, there is no key of Google Cloud; a pod would wait for it for ever."""
+    pod = one(place, "CronJob", "retrain-check")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert all(volume["secret"].get("optional") for volume in pod.get("volumes", ()) if "secret" in volume)
+
+
 def test_token_is_mounted_only_where_the_api_is_called(place: str) -> None:
     """In steps, Argo and the PPO step call the API; in Ray's head, the autoscaler."""
     accounts = {account["metadata"]["name"]: account for account in all_of(place, "ServiceAccount")}

@@ -83,6 +83,13 @@ def test_image_names_are_replaced_by_digests(spec: dict[str, Any]) -> None:
     assert spec == before
 
 
+def test_pipeline_of_another_shape_is_refused() -> None:
+    container: dict[str, Any] = {"image": "mlgo-training", "env": [{"name": "MLGO_CLUSTER_IMAGE"}]}
+    for broken in ({}, {"deploymentSpec": {"executors": {"exec-ppo": {"container": container}}}}):
+        with pytest.raises(UserError, match="a compiled pipeline of KFP"):
+            with_images(broken, {"mlgo-cluster": "r/c@sha256:1", "mlgo-training": "r/t@sha256:1"})
+
+
 def test_images_of_a_pipeline_are_those_of_its_steps(spec: dict[str, Any]) -> None:
     assert used_images(spec) == ("toolchain", "training")
     assert used_images(load_spec(COMPILED_PIPELINES["sdk"])) == ("toolchain", "sdk")

@@ -17,8 +17,11 @@ _LINE_COMMAND = re.compile(r"^(\s*):(?=:)")
 _COMMAND = re.compile(r"#(?=#\w*\[)")
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~&$#]")
 """Every underscore: KFP's web page (markdown-to-jsx) takes .gcc_except_table for italics, as GitHub does not."""
-_CREDENTIALS = re.compile(r"(https?://)[^/?#\s]+@|(\w://)[^/?#\s]*:[^/?#\s]*@")
-"""The user in a URL; that of HTTP may be a token, that of SSH is one only with a password."""
+_USER = r"""[^/?#\s"'<>|\\`,]"""
+_CREDENTIALS = re.compile(
+    rf"(https?://){_USER}+@(?!sha256:)|(\w://)[^/?#\s\"'<>|\\`,:]*:{_USER}*@(?!sha256:)", re.IGNORECASE
+)
+"""The user in a URL: with HTTP it may be a token, else only with a password. A digest after a host is none."""
 _FORMULA = ("=", "+", "-", "@", "\t")
 
 
@@ -28,8 +31,7 @@ def escape_line(text: str) -> str:
     A byte that is not UTF-8, which Python keeps as a surrogate, becomes \xff. A user or a password in a URL becomes
     ***, because logs are kept and shared. Escaping twice changes nothing more.
     """
-    escaped = text if text.isprintable() else "".join(map(_escaped, text))
-    escaped = _CREDENTIALS.sub(r"\1\2***@", escaped)
+    escaped = _shown(text)
     return _COMMAND.sub(r"\\x23", _LINE_COMMAND.sub(r"\1\\x3a", escaped))
 
 
@@ -41,7 +43,7 @@ def escape_lines(text: str) -> str:
 
 def markdown_text(text: str) -> str:
     """Return `text` as text of one line in Markdown, in which nothing is markup or HTML."""
-    escaped = _MARKDOWN.sub(r"\\\g<0>", "".join(map(_escaped, text)))
+    escaped = _MARKDOWN.sub(r"\\\g<0>", _shown(text))
     return f"\\{escaped}" if escaped.startswith(("-", "+", "=")) else escaped
 
 
@@ -55,8 +57,14 @@ def csv_text(text: str) -> str:
 
     As is usual, an apostrophe precedes what would be a formula. Numbers need no escaping.
     """
-    escaped = "".join(map(_escaped, text))
+    escaped = _shown(text)
     return f"'{escaped}" if escaped.startswith(_FORMULA) else escaped
+
+
+def _shown(text: str) -> str:
+    """Return `text` without control characters, and without users in URLs."""
+    escaped = text if text.isprintable() else "".join(map(_escaped, text))
+    return _CREDENTIALS.sub(r"\1\2***@", escaped)
 
 
 def _indented(line: str) -> str:

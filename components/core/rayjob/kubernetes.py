@@ -156,15 +156,20 @@ def refused(error: ApiException, what: str, remedy: str) -> UserError:
             return UserError(problem, remedy)
 
 
+def role_binding(of: str, account: str, namespace: str) -> str:
+    """Return the command that lets the service account `account` of the namespace `of` run RayJobs in `namespace`."""
+    return (
+        f"kubectl create rolebinding {of}-{account} --namespace {namespace} --role mlgo-run-ray-jobs "
+        f"--serviceaccount {of}:{account}"
+    )
+
+
 def _rights_remedy(message: str) -> str:
     """Return what gives the account and the namespace in a message of Kubernetes their rights (docs/cluster.md)."""
     account, namespace = _ACCOUNT.search(message), _IN_NAMESPACE.search(message)
-    if not account or not namespace or account[2] == "mlgo-steps":
+    if not account or not namespace or account.groups() == (namespace[1], "mlgo-steps"):
         return "apply k8s/base, and run the step as the service account mlgo-steps of its namespace, or with its role"
-    return (
-        f"apply k8s/base, and kubectl create rolebinding {account[1]}-runs-ray-jobs --namespace {namespace[1]} "
-        f"--role mlgo-run-ray-jobs --serviceaccount {account[1]}:{account[2]}"
-    )
+    return f"apply k8s/base, and {role_binding(account[1], account[2], namespace[1])}"
 
 
 def status_message(error: ApiException) -> str:

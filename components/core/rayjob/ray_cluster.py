@@ -122,9 +122,7 @@ def _pod(
     if spec.credentials_secret:
         env["GOOGLE_APPLICATION_CREDENTIALS"] = f"{CREDENTIALS}/key.json"
         mounts.append({"name": "credentials", "mountPath": CREDENTIALS, "readOnly": True})
-        # Without it the first request to gs:// names the missing file; a pod would wait for the Secret for ever.
-        secret = {"secretName": spec.credentials_secret, "defaultMode": 0o440, "optional": True}
-        volumes.append({"name": "credentials", "secret": secret})
+        volumes.append({"name": "credentials", "secret": {"secretName": spec.credentials_secret, "defaultMode": 0o440}})
     container = {
         "name": name,
         "image": spec.image,

@@ -148,6 +148,18 @@ def _delete(server: ApiServer, spec: RayJobSpec, metadata: dict[str, Any]) -> bo
     return True
 
 
+def end_rayjob(spec: RayJobSpec, server: ApiServer) -> None:
+    """Delete the RayJob and its cluster, if it exists.
+
+    Raises:
+        UserError, ApiException: the server refuses or does not answer.
+    """
+    for _attempt in range(_ATTEMPTS):
+        found = _get(server, spec)
+        if found is None or _delete(server, spec, found["metadata"]):
+            return
+
+
 def _await_deletion(server: ApiServer, spec: RayJobSpec, uid: str) -> None:
     give_up_s = time.monotonic() + _DELETION_TIMEOUT_S
     while (found := _get(server, spec)) is not None and found["metadata"]["uid"] == uid:

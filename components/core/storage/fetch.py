@@ -48,7 +48,9 @@ def fetch(uri: ObjectUri, place: Path | None = None) -> Path:
             return target
         make_directory(target.parent)
         try:
-            with publish_local(target, remote.kind, replace_anything=place is None) as partial:
+            # A mirror is this program's, whatever is in it, as for `publish`.
+            replace_anything = place is None or place == mirror(uri)
+            with publish_local(target, remote.kind, replace_anything=replace_anything) as partial:
                 if place is not None:
                     remote = download(remote, partial.directory)
                 elif not _link_published(uri, remote.files, partial.directory):

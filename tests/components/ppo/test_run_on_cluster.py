@@ -209,6 +209,15 @@ def test_successful_rayjob_is_not_repeated(
     assert cluster.created == 1 and "exists already; following it" in capsys.readouterr().out
 
 
+def test_policy_replaces_what_is_in_its_mirror(cluster: Cluster, arguments: dict[str, str], place: ObjectUri) -> None:
+    """As a publication does: a cache must not end a training of hours."""
+    directory = mirror(place / "output")
+    directory.mkdir(parents=True)
+    (directory / "left").write_text("")
+    step(arguments)
+    assert (directory / "manifest.json").is_file() and not (directory / "left").exists()
+
+
 def test_success_without_policy_is_an_error(cluster: Cluster, arguments: dict[str, str], place: ObjectUri) -> None:
     with pytest.raises(UserError, match=r"has succeeded, but there is no policy at gs://.*\n.*kubectl delete rayjob"):
         step({**arguments, "--output": str(place / "nothing")})

@@ -200,13 +200,27 @@ def test_rayjob_of_one_pod_runs_and_is_removed(pod: Pod) -> None:
 
 def test_rayjob_that_fails_or_is_forbidden_is_found(pod: Pod) -> None:
     cluster, server = pod(FAILS)
-    with pytest.raises(UserError, match=r"RayJob mlgo/smoke-\w+ failed"):
+    with pytest.raises(UserError, match=r"RayJob mlgo/smoke-\w+ failed[^$]*the RayJob is deleted again"):
         check_ray("", "run-1", server, 0.01)
     assert cluster.asked[-1][0] == "DELETE", "nobody needs what is left of it"
     cluster, server = pod(SUCCEEDS)
     cluster.denied = {"POST"}
     (row,) = perform({"ray": lambda: check_ray("", "run-1", server, 0.01)})
     assert row.status == "fails" and "403" in row.found and "service account" in row.remedy
+
+
+def test_rayjob_of_a_canceled_smoke_test_is_removed(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, server = pod(SUCCEEDS)
+    cluster.gone_after = 1
+
+    def canceled(_s: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("components.core.rayjob.submit.time.sleep", canceled)
+    with pytest.raises(KeyboardInterrupt):
+        check_ray("", "run-1", server, 0.01)
+    assert cluster.created == 1 and cluster.asked[-1][0] == "DELETE"
+    assert cluster.asked[-1][3]["propagationPolicy"] == "Foreground", "a second attempt makes one of the same name"
 
 
 def test_rayjob_is_not_tried_without_what_it_needs(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,18 @@ def test_notify_secret_is_submitted(submit: Mlgo, host: str) -> None:
     assert done.returncode == 1 and "no Secret is named" in done.stderr, "the fake server checks for it"
 
 
+def test_small_lowers_the_requests_that_are_sent(submit: Mlgo, host: str, last_request: LastRequest) -> None:
+    def request(task: str) -> str:
+        spec = last_request("runs")["body"]["pipeline_spec"]
+        container = spec.get("pipeline_spec", spec)["deploymentSpec"]["executors"][f"exec-{task}"]["container"]
+        return str(container["resources"]["resourceCpuRequest"])
+
+    assert submit("--host", host, "--param", "recipe=demo").returncode == 0
+    assert (request("ppo"), request("finish")) == ("4000m", "100m")
+    assert submit("--host", host, "--param", "recipe=demo", "--small").returncode == 0
+    assert (request("ppo"), request("finish")) == ("500m", "100m")
+
+
 def test_notify_secret_on_vertex_is_refused(submit: Mlgo) -> None:
     done = submit("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", "--notify-secret", "a")
     assert done.returncode == 1 and "Vertex AI has no Kubernetes Secrets" in done.stderr

@@ -73,6 +73,9 @@ def test_errors_of_the_launcher_itself_are_shown() -> None:
     log = LOG.format("line\n")
     assert _without_launcher(log) == "line\n"
     assert _without_launcher(log.replace(program, own)).endswith(f"main.go:59] {own}\n")
+    glued = log.replace(program, own).replace("}\nW1126", "}W1126")
+    assert _without_launcher(glued) == f"line\nF1126 23:37:55.893140      15 main.go:59] {own}\n"
+    assert "exit status 1" in _without_launcher(LOG.format("")), "a program that says nothing"
 
 
 def test_retried_run_finishes(start: Start, host: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,12 +61,23 @@ def test_users_and_passwords_in_urls_are_not_shown() -> None:
     for text, shown in {
         "cannot clone https://me:secret@example.com/x.git: 403": "cannot clone https://***@example.com/x.git: 403",
         "https://ghp_token@example.com": "https://***@example.com",
-        "(http://u:p@ss@host:80/a@b) ssh://me:secret@h/x": "(http://***@host:80/a@b) ssh://***@h/x",
+        "(HTTP://u:p@ss@host:80/a@b) ssh://me:secret@h/x": "(HTTP://***@host:80/a@b) ssh://***@h/x",
     }.items():
         assert escape_line(text) == escape_line(shown) == shown
         assert escape_lines(f"error: x\n{text}") == f"error: x\n  {shown}"
-    for text in ("ssh://git@example.com/x", "s3://bucket/a:b@c", "https://host/a@b", "docker://r:5000/x@sha256:12"):
+    for text in (
+        *("ssh://git@example.com/x", "s3://bucket/a:b@c", "https://host/a@b", "docker://r:5000/x@sha256:12"),
+        *("docker://r:5000@sha256:12", '{"a":"https://host"},{"b":"me@x.org"}', "<a href=https://host>me@x.org</a>"),
+        *("redis://h:6379,me@x", "http://registry:4873|foo@1.2"),
+    ):
         assert escape_line(text) == text
+    assert "secret" not in markdown_text("http://u:secret@h/") + csv_text("http://u:secret@h/")
+
+
+@pytest.mark.timeout(20)
+def test_long_lines_are_escaped_in_linear_time() -> None:
+    for part in (":", "a:", "http://", "x://a:", "@"):
+        escape_line("x://" + part * 100_000)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -277,7 +277,7 @@ def test_refusal_names_the_rolebinding_of_the_account() -> None:
     error = ApiException(status=403)
     error.body = json.dumps({"kind": "Status", "message": message})
     assert (
-        "kubectl create rolebinding kubeflow-runs-ray-jobs --namespace mlgo --role mlgo-run-ray-jobs "
+        "kubectl create rolebinding kubeflow-pipeline-runner --namespace mlgo --role mlgo-run-ray-jobs "
         "--serviceaccount kubeflow:pipeline-runner" in refused(error, "RayJob mlgo/x", "").remedy
     )
 
