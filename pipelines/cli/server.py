@@ -21,7 +21,7 @@ from pipelines.submit.artifact_registry import check_template
 from pipelines.submit.artifact_root import check_artifact_root, with_artifact_root
 from pipelines.submit.kfp_client import TOKEN_VARIABLE, KfpServer, token_from_environment
 from pipelines.submit.kfp_runs import run_page
-from pipelines.submit.overrides import override_for_kfp, override_for_vertex
+from pipelines.submit.overrides import override_for_kfp, override_for_vertex, with_small_requests
 from pipelines.submit.overrides_document import StepOverrides, read_overrides
 from pipelines.submit.prepare import (
     RunRequest,
@@ -33,7 +33,6 @@ from pipelines.submit.prepare import (
     run_id_settings,
     security_settings,
     with_run_pages,
-    with_small_requests,
     without_cache,
 )
 from pipelines.submit.reuse import reuse_by_content

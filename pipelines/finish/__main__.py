@@ -100,17 +100,14 @@ def _outcome(api: KfpRest, run_id: str) -> Outcome:
     if not failed:
         return Outcome("SUCCEEDED", pipeline)
     names = ", ".join(task.name for task in failed)
-    return Outcome("FAILED", pipeline, names, _message(api, run, run_id, failed[0]))
+    return Outcome("FAILED", pipeline, names, _message(api, run, failed[0]))
 
 
-def _message(api: KfpRest, run: Mapping[str, Any], run_id: str, task: Task) -> str:
+def _message(api: KfpRest, run: Mapping[str, Any], task: Task) -> str:
     """Return the error at the end of a task's log, or its last line; "" if there is none to be read."""
-    for pod in task.pods:
-        if log := api.pod_log(run_id, pod, str(run.get("created_at") or "")[:10]):
-            lines = log.rstrip().splitlines()
-            errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
-            return "\n".join(lines[errors[-1] :] if errors else lines[-1:])[:_MAX_MESSAGE]
-    return ""
+    lines = api.task_log(run, task.pods)
+    errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
+    return "\n".join(lines[errors[-1] :] if errors else lines[-1:])[:_MAX_MESSAGE]
 
 
 if __name__ == "__main__":

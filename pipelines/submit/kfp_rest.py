@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -126,6 +126,12 @@ class KfpRest:
             if text.strip() and not text.lstrip().startswith('{"error_message"'):
                 return _without_launcher(text)
         return ""
+
+    def task_log(self, run: Mapping[str, Any], pods: Iterable[str]) -> list[str]:
+        """Return the lines of the log of the first of a task's pods that has one; [] if none has."""
+        day = str(run.get("created_at") or "")[:10]
+        logs = (self.pod_log(str(run.get("run_id")), pod, day) for pod in pods)
+        return next(filter(None, logs), "").rstrip().splitlines()
 
     @property
     def pods_namespace(self) -> str:

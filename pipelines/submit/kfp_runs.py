@@ -202,18 +202,9 @@ def _lags(state: str, tasks: list[Task]) -> bool:
 def _smoke_table(api: KfpRest, run: Mapping[str, Any], tasks: list[Task]) -> list[str]:
     """Return the lines of the smoke test's table, at the end of a log; none of another pipeline, or if it has none."""
     for task in tasks:
-        if task.name == TABLE_STEP and (lines := _log_lines(api, run, task)):
+        if task.name == TABLE_STEP and (lines := api.task_log(run, task.pods)):
             begins = [number for number, line in enumerate(lines) if line.startswith(TABLE_HEADING)]
             return lines[begins[-1] :] if begins else []
-    return []
-
-
-def _log_lines(api: KfpRest, run: Mapping[str, Any], task: Task) -> list[str]:
-    """Return the log of the first of a task's pods that has one."""
-    day = str(run.get("created_at") or "")[:10]
-    for pod in task.pods:
-        if log := api.pod_log(str(run.get("run_id")), pod, day):
-            return log.rstrip().splitlines()
     return []
 
 
@@ -225,7 +216,7 @@ def _failure(api: KfpRest, run: Mapping[str, Any], tasks: list[Task], where: str
     if not_run := [task.name for task in tasks if not task.state]:
         say(f"not run: {', '.join(not_run)}")
     lines = ""
-    if tail := _log_lines(api, run, failed[0])[-_LAST_LINES:]:
+    if tail := api.task_log(run, failed[0].pods)[-_LAST_LINES:]:
         lines = f"\n  the last lines of {failed[0].name}:" + "".join(f"\n    {line}" for line in tail)
     command = f"kubectl logs --container main {failed[0].pods[0]}, or " if failed[0].pods and not lines else ""
     return UserError(

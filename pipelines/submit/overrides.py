@@ -9,6 +9,7 @@ KubernetesExecutorConfig (kubernetes_executor_config.proto), as kfp-kubernetes w
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import msgspec
 
 from components.core.console import UserError, say
-from pipelines.spec import expect_pipeline
+from pipelines.spec import containers, expect_pipeline
 from pipelines.submit.overrides_document import (
     DEFAULT,
     INSTANCE_TYPE,
@@ -35,6 +36,8 @@ from pipelines.submit.overrides_document import (
 from pipelines.submit.prepare import dags, named_object
 
 VERTEX_KEYS = ("cpu", "memory", "accelerator", "env")
+_SMALL = (("cpu", Amount(request="500m"), cpus), ("memory", Amount(request="2G"), gigabytes))
+"""What --small requests at most."""
 _CLUSTER_NAMES = ".cluster.local,.svc,.kubeflow"
 """NO_PROXY for the names of services in a cluster whose KFP is in its usual namespace."""
 VERTEX_ACCELERATORS = (
@@ -144,6 +147,19 @@ def override_for_vertex(spec: Mapping[str, Any], overrides: Mapping[str, StepOve
                     resources.pop(stale, None)
             _set_amount(resources, name, amount, read)
         _set_accelerator(resources, step.accelerator)
+    return copy
+
+
+@expect_pipeline
+def with_small_requests(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of the PipelineSpec whose steps request half a processor and 2 GB at most, for small nodes."""
+    copy: dict[str, Any] = json.loads(json.dumps(spec))
+    for _label, container in containers(copy):
+        resources = container.setdefault("resources", {})
+        for name, most, read in _SMALL:
+            asked = resources.get(f"{name}Request", resources.get(f"{name}Limit", math.inf))  # as Kubernetes does
+            if asked > read(str(most.request)):
+                _set_amount(resources, name, most, read)
     return copy
 
 

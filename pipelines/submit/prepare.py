@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,8 +31,6 @@ NOTIFY_KEY = "url"
 _SECRET = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RESERVED_LABELS = ("kubernetes.io", "k8s.io", "argoproj.io", "kubeflow.org")
 """Prefixes of labels that Kubernetes, Argo and KFP set themselves (KFP also `pipeline/runid`)."""
-_SMALL = (("cpu", 0.5, "500m"), ("memory", 2.0, "2G"))
-"""Resource, and what --small requests at most: as the number that older versions of KFP read, and as text."""
 _NEWEST_FIELDS = (2, 16)
 """The version of KFP in which securityContext and subPath came into kubernetes_executor_config.proto."""
 _MAX_VERTEX_RETRIES_S = 3600
@@ -104,19 +101,6 @@ def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool | None = F
         if gets_ray_image(container):
             container["resources"] = dict(_FOLLOWING)
     return spec
-
-
-@expect_pipeline
-def with_small_requests(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of the PipelineSpec whose steps request half a processor and 2 GB at most, for small nodes."""
-    copy: dict[str, Any] = json.loads(json.dumps(spec))
-    for _label, container in containers(copy):
-        resources = container.setdefault("resources", {})
-        for name, most, quantity in _SMALL:
-            asked = resources.get(f"{name}Request", resources.get(f"{name}Limit", math.inf))  # as Kubernetes does
-            if asked > most:
-                resources |= {f"{name}Request": most, f"resource{name.capitalize()}Request": quantity}
-    return copy
 
 
 def dags(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -17,9 +17,9 @@ _LINE_COMMAND = re.compile(r"^(\s*):(?=:)")
 _COMMAND = re.compile(r"#(?=#\w*\[)")
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~&$#]")
 """Every underscore: KFP's web page (markdown-to-jsx) takes .gcc_except_table for italics, as GitHub does not."""
-_USER = r"""[^/?#\s"'<>|\\`,]"""
+_NO_USER = r"""/?#\s"'<>|\\`,"""
 _CREDENTIALS = re.compile(
-    rf"(https?://){_USER}+@(?!sha256:)|(\w://)[^/?#\s\"'<>|\\`,:]*:{_USER}*@(?!sha256:)", re.IGNORECASE
+    rf"(?:(https?://)[^{_NO_USER}]+|(\w://)[^{_NO_USER}:]*:[^{_NO_USER}]*)@(?!sha256:)", re.IGNORECASE
 )
 """The user in a URL: with HTTP it may be a token, else only with a password. A digest after a host is none."""
 _FORMULA = ("=", "+", "-", "@", "\t")

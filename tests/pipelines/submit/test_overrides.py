@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from components.core.console import UserError
 from pipelines.cluster.kubernetes_checks import step_pods
 from pipelines.spec import COMPILED, load_spec
-from pipelines.submit.overrides import VERTEX_ACCELERATORS, override_for_kfp, override_for_vertex
+from pipelines.submit.overrides import VERTEX_ACCELERATORS, override_for_kfp, override_for_vertex, with_small_requests
 from pipelines.submit.overrides_document import KEYS, cpus, gigabytes, read_overrides
-from pipelines.submit.prepare import dags, notify_settings, platform_spec, security_settings, with_small_requests
+from pipelines.submit.prepare import dags, notify_settings, platform_spec, security_settings
 from tests.schemas import PIPELINES_PYTHON
 
 SPEC = load_spec(COMPILED)
