@@ -180,6 +180,7 @@ def _pipeline(directory: Path) -> None:
 def _gin(directory: Path) -> None:
     from components.core.policy import networks
 
+    gin.clear_config()  # a test that trained in this process has left a locked configuration
     try:
         networks.configure("inlining", files=[directory / "a.gin"])
     finally:
