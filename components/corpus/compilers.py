@@ -1,12 +1,7 @@
-"""The command `mlgo corpus compilers`: compilers for the build of a project by any build system.
-
-A project may append its own optimization level to that of the user: CMake's build types, -O2 in a Makefile, options of
-a target. These compilers append theirs last.
-"""
+"""The command `mlgo corpus compilers`: compilers for the build of a project by any build system."""
 
 from __future__ import annotations
 
-import shlex
 import shutil
 from pathlib import Path
 
@@ -14,34 +9,14 @@ import click
 
 from components.core import problems
 from components.core.console import UserError, say
-from components.core.projects.build import BINUTILS, clang_version, clangxx, llvm_binutils
+from components.core.projects.build import BINUTILS, clang_version, llvm_binutils
+from components.core.projects.compiler_scripts import write_compilers, write_script
 from components.core.storage import publish
 from components.core.storage.options import OUTPUT, TREE
 
-_C, _CXX = ("clang", "cc", "gcc"), ("clang++", "c++", "g++")
 # Objects of LTO are bitcode as a whole, compiled at the link. Links have no use for the other flags.
 _EVERYWHERE = ("-fno-lto", "-Qunused-arguments")
 _EMBED = ("-Xclang", "-fembed-bitcode=all")
-_SCRIPT_WITHOUT_FLAGS = """\
-#!/bin/sh
-exec PROGRAM "$@"
-"""
-_SCRIPT = """\
-#!/bin/sh
-case " $* " in *' -- '*) ;; *) exec PROGRAM "$@" FLAGS ;; esac
-# What follows -- are files.
-added=
-for word; do
-  shift
-  if [ "$word" = -- ] && [ -z "$added" ]; then
-    set -- "$@" FLAGS
-    added=true
-  fi
-  set -- "$@" "$word"
-done
-[ -n "$added" ] || set -- "$@" FLAGS
-exec PROGRAM "$@"
-"""
 
 
 @click.command()
@@ -84,12 +59,10 @@ def compilers(clang: str, release: Path | None, problem: str, output: Path) -> N
     options = [word for option in wanted.llvm.release_options for word in ("-mllvm", option)] if release else _EMBED
     flags = [wanted.optimization, *options, *_EVERYWHERE]
     with publish(output, "set of compilers") as directory:
-        for names, compiler in ((_C, c), (_CXX, clangxx(c))):
-            for name in names:
-                _write(directory / name, compiler, flags)
+        write_compilers(directory, c, flags)
         for name, program in binutils.items():
             for alias in (name, f"llvm-{name}"):  # the second is what CMake prefers, there or in PATH
-                _write(directory / alias, program, [])
+                write_script(directory / alias, program)
     say(f"{output}: clang and clang++ that append {' '.join(flags)}")
 
 
@@ -110,10 +83,3 @@ def _all_binutils(clang: Path) -> dict[str, Path]:
             "install the package llvm of the same version, such as llvm-19",
         )
     return found
-
-
-def _write(script: Path, program: Path, flags: list[str]) -> None:
-    """Write a script that runs a program with flags behind the other options, so that they win."""
-    text = _SCRIPT if flags else _SCRIPT_WITHOUT_FLAGS
-    script.write_text(text.replace("PROGRAM", shlex.quote(str(program))).replace("FLAGS", shlex.join(flags)))
-    script.chmod(0o755)

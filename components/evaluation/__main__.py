@@ -26,6 +26,7 @@ from components.evaluation.projects.commands import (
     compare_builds,
     compare_programs,
 )
+from components.evaluation.projects.flags.command import flags
 from components.evaluation.report import terminal_report
 from components.evaluation.report.policy_choice import release_notes
 
@@ -165,6 +166,7 @@ def run(
       mlgo evaluation compare-binaries   linked programs and libraries of whole projects
       mlgo evaluation compare-builds     two build trees of your own
       mlgo evaluation compare-programs   instructions that such programs execute
+      mlgo evaluation flags              linked programs under rows of flags: LTO, ICF and others
       mlgo evaluation select-policy      copy the policy that a release clang is to embed
       mlgo evaluation show               print the table of a finished evaluation
     """
@@ -193,6 +195,7 @@ def run(
 main.add_command(compare_binaries)
 main.add_command(compare_builds)
 main.add_command(compare_programs)
+main.add_command(flags)
 
 
 @main.command("select-policy", short_help="Copy the policy that a release clang is to embed.")

@@ -16,6 +16,7 @@ Kind = Literal[
     "evaluation",
     "comparison of binaries",
     "comparison of programs",
+    "comparison of flags",
     "TFRecord trace",
     "export for LLVM",
     "LLVM source tree",

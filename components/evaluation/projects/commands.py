@@ -87,7 +87,7 @@ def compare_binaries(
 
     plan_file = require_plan(plan) if plan else None
     compare = partial(compare_projects, link_variants=link_variants, plan=plan_file)
-    recipes = _select_recipes(recipe, projects)
+    recipes = select_recipes(recipe, projects)
     kind: Kind = "comparison of binaries"
     content = _compare_and_publish(
         compare, summarize_binaries, recipes, "binaries.json", kind, problem=problem, **options
@@ -183,7 +183,7 @@ def compare_programs(recipe: Path, projects: tuple[str, ...], **options: Any) ->
     from components.evaluation.benchmarks import benchmark_comparison
     from components.evaluation.report.terminal_report import print_programs
 
-    recipes = _select_recipes(recipe, projects)
+    recipes = select_recipes(recipe, projects)
     if not any(project.benchmarks for project in recipes):
         raise UserError(
             f"none of {', '.join(project.name for project in recipes)} has a benchmark to run",
@@ -194,7 +194,8 @@ def compare_programs(recipe: Path, projects: tuple[str, ...], **options: Any) ->
     print_programs(_compare_and_publish(compare, summarize, recipes, "programs.json", kind, **options))
 
 
-def _select_recipes(recipe: Path, projects: Sequence[str]) -> list[Recipe]:
+def select_recipes(recipe: Path, projects: Sequence[str]) -> list[Recipe]:
+    """Return the named projects of a recipe, or those that it holds out, or all if it holds out none."""
     from components.core.projects.recipe import load_recipes
 
     recipes = load_recipes(recipe)

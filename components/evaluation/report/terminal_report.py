@@ -19,6 +19,7 @@ from components.core.objectives import OBJECTIVES, Objective
 from components.core.storage.input_files import MissingFile, read_bytes
 from components.core.storage.uri import display_path
 from components.evaluation.benchmarks import program_rows
+from components.evaluation.flags_types import FlagsComparison
 from components.evaluation.metrics_types import (
     BenchmarkSummary,
     BinariesComparison,
@@ -31,7 +32,7 @@ from components.evaluation.metrics_types import (
     SizeMetrics,
     decode_metrics,
 )
-from components.evaluation.report import linked_tables
+from components.evaluation.report import flags_tables, linked_tables
 from components.evaluation.report.formatting import (
     LANGUAGE_TITLES,
     change,
@@ -54,6 +55,8 @@ METRICS = "metrics.json"
 REPORT = "report.html"
 SUMMARY = "summary.md"
 _WIDTH = 140
+_MAX_PROGRAMS = 4
+"""More programs have too many rows of flags for a terminal; flags.csv has all."""
 
 COLUMNS = ("all held-out", "unseen modules of known projects", "unseen projects")
 """Titles of `Metrics.columns`. The two kinds of unseen code are always shown separately, too."""
@@ -263,6 +266,30 @@ def print_binaries(compared: BinariesComparison, subject: str) -> None:
                     view.add_row(f"{binary.project}/{binary.name}\n{detail}", *cells)
         console.print(view)
     for line in linked_tables.linked_lines(compared.linked):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_flags(compared: FlagsComparison) -> None:
+    """Print the rows of each program, where these are few, the best rows of every program, and what they assume."""
+    from rich.table import Table
+
+    console = table_console(_WIDTH)
+    if len(compared.programs) <= _MAX_PROGRAMS:
+        for program in compared.programs:
+            view = Table(title=f"{program.project}/{program.name}: bytes, change against the best row of stock clang")
+            for index, title in enumerate(flags_tables.row_columns(compared)):
+                view.add_column(title, justify="right" if index > 1 else "left")
+            for row in flags_tables.row_rows(compared, program):
+                view.add_row(*row)
+            console.print(view)
+    view = Table(title="Best row of stock clang, and best of all")
+    for title in flags_tables.PROGRAM_COLUMNS:
+        view.add_column(title, justify="right" if "bytes" in title or ".text" in title else "left")
+    for row in flags_tables.program_rows(compared):
+        view.add_row(*row)
+    console.print(view)
+    lines = [*flags_tables.assumption_lines(compared), *flags_tables.total_lines(compared)]
+    for line in [*lines, "put into the build:", *flags_tables.build_lines(compared)]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

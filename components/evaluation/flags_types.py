@@ -1,0 +1,125 @@
+"""The types of flags.json, and of the part of metrics.json about rows of flags."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from components.core.compiler.source_language import Language
+
+CompilerOfRow = Literal["stock", "heuristic", "policy"]
+"""Stock clang; the release clang without its policy; the release clang with its policy."""
+
+
+class FlagRowEntry(Struct, kw_only=True):
+    """A row of flags.
+
+    Attributes:
+        name: as users type it. gives: short description.
+        compile_flags, link_flags: flags of the first of its compilers.
+        assumes: what the flags assume; empty if every program behaves as without them.
+    """
+
+    name: str
+    gives: str
+    compile_flags: list[str]
+    link_flags: list[str]
+    assumes: list[str]
+
+
+class RowSizes(Struct, kw_only=True):
+    """Sizes in bytes of one program, or of several in sum, under one row.
+
+    Attributes:
+        stripped: the file as llvm-strip leaves it.
+        llvm_size_text: text as llvm-size counts it.
+        text: machine code (.text*).
+        unwind: unwind and exception tables.
+    """
+
+    stripped: int = 0
+    llvm_size_text: int = 0
+    text: int = 0
+    unwind: int = 0
+
+    def __add__(self, other: RowSizes) -> RowSizes:
+        return RowSizes(
+            stripped=self.stripped + other.stripped,
+            llvm_size_text=self.llvm_size_text + other.llvm_size_text,
+            text=self.text + other.text,
+            unwind=self.unwind + other.unwind,
+        )
+
+
+class RowResult(Struct, kw_only=True):
+    """One program under one row, built by one compiler: its sizes, or why there are none."""
+
+    row: str
+    compiler: CompilerOfRow
+    sizes: RowSizes | None = None
+    failure: str = ""
+
+
+class FlagsProgram(Struct, kw_only=True):
+    """One program under all rows.
+
+    Attributes:
+        project: the recipe's name, or that of the source directory.
+        name: path relative to the build directory.
+        language: c++ if it needs a C++ library at run time.
+        results: in the order of the rows; those of a compiler in the order of CompilerOfRow.
+        best_stock: the smallest stripped file of stock clang; None if stock clang builds no row.
+        best: the smallest stripped file of all compilers.
+    """
+
+    project: str
+    name: str
+    language: Language
+    results: list[RowResult]
+    best_stock: RowResult | None
+    best: RowResult
+
+
+class FlagsTotal(Struct, kw_only=True):
+    """Programs of a language, each under its best row of stock clang and under its best row of all.
+
+    Attributes:
+        programs: number of programs that stock clang builds under some row.
+        best_stock, best: sizes in sum.
+        reduction_percent: reduction of the stripped files; text_reduction_percent: of .text.
+        median_reduction_percent: median over the programs of the reduction of the stripped file.
+    """
+
+    programs: int
+    best_stock: RowSizes
+    best: RowSizes
+    reduction_percent: float | None
+    text_reduction_percent: float | None
+    median_reduction_percent: float | None
+
+
+class FlagsProject(Struct, kw_only=True):
+    """The row that is smallest for the programs of a project in sum, since a build has one set of flags.
+
+    Attributes:
+        row, compiler: among those that build all programs that can be built.
+        build: what to put into the build, as a shell reads it: CC, CXX, CFLAGS, CXXFLAGS, LDFLAGS, for LTO also AR, NM
+            and RANLIB.
+        assumes: what the row assumes.
+    """
+
+    project: str
+    row: str
+    compiler: CompilerOfRow
+    build: str
+    assumes: list[str]
+
+
+class FlagsComparison(Struct):
+    """Programs under rows of flags: the content of flags.json. totals: "all", "c" or "c++" -> sum."""
+
+    rows: list[FlagRowEntry] = []
+    programs: list[FlagsProgram] = []
+    projects: list[FlagsProject] = []
+    totals: dict[str, FlagsTotal] = {}

@@ -1,0 +1,269 @@
+"""Builds programs under one row of flags: those of a recipe, or those of a user's own build."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from components.core.compiler.source_language import Language
+from components.core.console import UserError
+from components.core.processes.build_tools import log_tail, run_logged
+from components.core.projects.build import BINUTILS, llvm_binutils
+from components.core.projects.compiler_scripts import write_compilers, write_script
+from components.core.projects.recipe import Recipe
+from components.evaluation.flags_types import RowSizes
+from components.evaluation.projects.build_variants import BuildVariant, whole_build
+from components.evaluation.projects.link_variants import LINK_VARIANTS
+from components.evaluation.projects.section_sizes import measure
+
+_LINKED_KINDS = ("EXE", "SHARED", "MODULE")
+_LLD = "-fuse-ld=lld"
+_STALE = ("*.o", "*.lo", "*.obj", "CMakeCache.txt", ".ninja_log")
+"""Files of an earlier build, from which a build tool would make the programs of every row."""
+_ERROR = re.compile(r"\berror: |undefined reference|undefined symbol", re.IGNORECASE)
+_STRIP_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class MeasuredProgram:
+    """Sizes of a program, and its language: c++ if it needs a C++ library at run time."""
+
+    sizes: RowSizes
+    language: Language
+
+
+@dataclass(frozen=True)
+class BuildPlace:
+    """Where and with what all rows are built.
+
+    Attributes:
+        work: directory of the builds, each of which leaves it empty, so that all have the same paths.
+        cache: directory of downloads and logs.
+        jobs: parallel compiles.
+        binutils: LLVM's ar, nm, ranlib and strip, by these names.
+    """
+
+    work: Path
+    cache: Path
+    jobs: int
+    binutils: dict[str, Path]
+
+    def clear(self) -> None:
+        """Remove the directory of the builds."""
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+class Project(Protocol):
+    """Programs that can be built by any compiler with any flags."""
+
+    @property
+    def name(self) -> str:
+        """Name of the project."""
+
+    def build(self, variant: BuildVariant, place: BuildPlace) -> dict[str, MeasuredProgram | str]:
+        """Build the programs and return, by their names, the sizes of each, or why it was not built.
+
+        Raises:
+            UserError: no program was built.
+        """
+
+
+@dataclass(frozen=True)
+class RecipeProject:
+    """The programs of a recipe, its own libraries linked statically. Of `recipe`, `of_recipe` makes it."""
+
+    recipe: Recipe
+
+    @property
+    def name(self) -> str:
+        """The recipe's name."""
+        return self.recipe.name
+
+    def build(self, variant: BuildVariant, place: BuildPlace) -> dict[str, MeasuredProgram | str]:
+        """See `Project.build`."""
+        recipe = self.recipe
+        if recipe.cmake_options is not None:
+            # A release clang has none, and CMake then takes those of any version, which do not read objects of LTO.
+            options = [(f"CMAKE_{name.upper()}", str(program)) for name, program in place.binutils.items()]
+            if _LLD in variant.link_flags:
+                # CMake's checks link programs without the flags of the build type, and objects of LTO need lld.
+                options += [(f"CMAKE_{kind}_LINKER_FLAGS_INIT", _LLD) for kind in _LINKED_KINDS]
+            recipe = replace(recipe, cmake_options=(*options, *recipe.cmake_options))
+        with whole_build(recipe, variant, place.work, place.cache, place.jobs) as (_, built):
+            root = built.directory.resolve()
+            found = {str(path.relative_to(root)): path for path in built.binaries}
+            measured = _measure_all(found, place.binutils["strip"])
+            if not measured:
+                raise UserError(f"{recipe.name} builds no program", "list programs as `binaries` in the recipe")
+            return measured
+
+
+def of_recipe(recipe: Recipe) -> RecipeProject | None:
+    """Return the project of a recipe; None if the recipe names no program."""
+    programs = LINK_VARIANTS["hidden"].apply(recipe)
+    return RecipeProject(programs) if programs else None
+
+
+@dataclass(frozen=True)
+class OwnBuild:
+    """A user's own build: a shell command that runs in a fresh copy of a source tree.
+
+    Its compilers are scripts that append the flags to every command line, in CC and CXX and, under the names of clang
+    and gcc, first in PATH.
+
+    Attributes:
+        source: directory of the source tree. It is only read.
+        command: the build.
+        programs: paths that it makes, relative to the tree.
+        excluded: globs of names and of paths relative to the tree that are not copied.
+    """
+
+    source: Path
+    command: str
+    programs: tuple[str, ...]
+    excluded: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the source directory."""
+        return self.source.resolve().name
+
+    def check(self) -> None:
+        """Raise UserError if the tree does not exist or has files of a build, or a program's path leaves the tree."""
+        if not self.source.is_dir():
+            raise UserError(f"--source {self.source} is no directory", "pass the directory that the build runs in")
+        for program in self.programs:
+            if Path(program).is_absolute() or ".." in Path(program).parts:
+                raise UserError(
+                    f"--program {program} is outside of the source tree", "pass a path relative to --source"
+                )
+        for directory, names, files in os.walk(self.source):
+            left_out = self._ignore(directory, [*names, *files])
+            names[:] = [name for name in names if name not in left_out]
+            for file in files:
+                within = Path(directory, file).relative_to(self.source)
+                stale = str(within) in self.programs or any(within.match(glob) for glob in _STALE)
+                if stale and file not in left_out:
+                    raise UserError(
+                        f"{self.source} has files of an earlier build, such as {within}, and every row needs a new one",
+                        "clean the tree, or leave out what a build makes: --exclude build, --exclude '*.o'",
+                    )
+
+    def build(self, variant: BuildVariant, place: BuildPlace) -> dict[str, MeasuredProgram | str]:
+        """See `Project.build`."""
+        root = place.work / self.name
+        log = place.cache / "logs" / "flags" / f"{self.name}-{variant.title.replace(', ', '-').replace(' ', '-')}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.unlink(missing_ok=True)
+        try:
+            self._copy(root / "source", place.work.parent.resolve())
+            environment = _write_tools(root / "compilers", variant, place)
+            status = run_logged(["sh", "-e", "-c", self.command], root / "source", log, environment)
+            if status != 0:
+                raise UserError(f"{self.command} ends with status {status}:\n{log_tail(log)}", f"see {log}")
+            found = {name: root / "source" / name for name in self.programs if (root / "source" / name).is_file()}
+            measured = _measure_all(found, place.binutils["strip"], self.programs)
+            if not found:
+                raise UserError(f"the build does not make {', '.join(self.programs)}", f"see {log}")
+            return measured
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+    def _copy(self, into: Path, unpublished: Path) -> None:
+        """Copy the tree, without the directory of the unpublished output, which may be in it."""
+
+        def ignore(directory: str, names: list[str]) -> set[str]:
+            output = {name for name in names if Path(directory, name).resolve() == unpublished}
+            return output | self._ignore(directory, names)
+
+        try:
+            shutil.copytree(self.source, into, symlinks=True, ignore=ignore)
+        except (shutil.Error, OSError) as error:
+            raise UserError(
+                f"{self.source} cannot be copied: {str(error)[:300]}",
+                "pass a tree that can be read, or --exclude a part",
+            ) from None
+
+    def _ignore(self, directory: str, names: list[str]) -> set[str]:
+        within = Path(directory).relative_to(self.source)
+        globs = (".git", *self.excluded)
+        return {name for name in names if any((within / name).match(glob.rstrip("/")) for glob in globs)}
+
+
+def failure_of(error: UserError) -> str:
+    """Return the line of an error, which may hold the end of a log, that says what failed."""
+    lines = [line.strip() for line in error.problem.splitlines() if line.strip()]
+    return next((line for line in lines[1:] if _ERROR.search(line)), lines[0] if lines else "failed")
+
+
+def require_binutils(clang: Path) -> dict[str, Path]:
+    """Return LLVM's binutils of a clang; GNU's ar writes no index for objects of LTO. UserError if one is missing."""
+    found = llvm_binutils(clang)
+    if missing := [f"llvm-{name}" for name in BINUTILS if name not in found]:
+        raise UserError(
+            f"{clang.resolve().parent} has no {', '.join(missing)}, which builds with LTO and the measurement need",
+            "install the package llvm of the same version, such as llvm-19",
+        )
+    return found
+
+
+def _write_tools(directory: Path, variant: BuildVariant, place: BuildPlace) -> dict[str, str]:
+    """Write compilers with the variant's flags, and LLVM's binutils, and return the environment that names them."""
+    directory.mkdir(parents=True)
+    write_compilers(directory, variant.clang, [*variant.flags, "-Qunused-arguments"], variant.link_flags)
+    for name, program in place.binutils.items():
+        for alias in (name, f"llvm-{name}"):  # the second is what CMake prefers
+            write_script(directory / alias, program)
+    return {
+        "CC": str(directory / "clang"),
+        "CXX": str(directory / "clang++"),
+        **{name.upper(): str(directory / name) for name in place.binutils},
+        "PATH": f"{directory}:{os.environ.get('PATH', os.defpath)}",
+        "JOBS": str(place.jobs),
+        "CMAKE_BUILD_PARALLEL_LEVEL": str(place.jobs),
+    }
+
+
+def _measure_all(found: dict[str, Path], strip: Path, expected: Sequence[str] = ()) -> dict[str, MeasuredProgram | str]:
+    """Measure the programs of a build; other files than programs are left out, or said to be none where expected."""
+    measured: dict[str, MeasuredProgram | str] = {}
+    for name in expected:
+        measured[name] = "the build does not make it"
+    for name, path in found.items():
+        try:
+            binary = measure(path)
+        except UserError as error:
+            measured[name] = error.problem
+            continue
+        if binary.kind == "program" and binary.language is not None:
+            sizes = binary.sizes
+            measured[name] = MeasuredProgram(
+                RowSizes(
+                    stripped=_stripped_bytes(path, strip),
+                    llvm_size_text=sizes.llvm_size_text,
+                    text=sizes.text,
+                    unwind=sizes.eh_frame + sizes.gcc_except_table,
+                ),
+                binary.language,
+            )
+        elif expected:
+            measured[name] = f"it is no program but {'an' if binary.kind == 'object' else 'a'} {binary.kind}"
+    return measured
+
+
+def _stripped_bytes(path: Path, strip: Path) -> int:
+    """Return the bytes of a program as users ship it: a copy without symbols and debug data."""
+    with tempfile.TemporaryDirectory(prefix="mlgo-strip-") as directory:
+        copy = Path(directory) / "stripped"
+        command: list[str | Path] = [strip, "-o", copy, path]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_STRIP_TIMEOUT_S)
+        if done.returncode != 0:
+            raise UserError(f"{path.name} cannot be stripped: {done.stderr.strip()[-200:]}", "see how it is linked")
+        return copy.stat().st_size

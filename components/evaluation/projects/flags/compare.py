@@ -1,0 +1,200 @@
+"""Builds programs under rows of flags, and finds the smallest of stock clang and of all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from components.core.compiler.source_language import Language
+from components.core.console import UserError, say
+from components.core.formats.toolchain import Toolchain
+from components.core.projects.build import clangxx
+from components.evaluation.comparison import reduction_percent
+from components.evaluation.flags_types import (
+    CompilerOfRow,
+    FlagRowEntry,
+    FlagsComparison,
+    FlagsProgram,
+    FlagsProject,
+    FlagsTotal,
+    RowResult,
+    RowSizes,
+)
+from components.evaluation.projects.flags.builds import BuildPlace, MeasuredProgram, Project, failure_of
+from components.evaluation.projects.flags.rows import FlagRow
+
+MISSING = "the build does not make it"
+_COLUMNS = (
+    "project",
+    "program",
+    "language",
+    "row",
+    "compiler",
+    "stripped_bytes",
+    "llvm_size_text",
+    "text",
+    "unwind_bytes",
+    "status",
+)
+
+
+def compare_flags(
+    projects: Sequence[Project], rows: Sequence[FlagRow], stock_clang: Path, release: Toolchain, place: BuildPlace
+) -> FlagsComparison:
+    """Build every project under every row with each of the row's compilers, and measure its programs.
+
+    A build that fails, or that does not make a program, is a result without sizes.
+
+    Raises:
+        UserError: no program was built under any row.
+    """
+    programs: list[FlagsProgram] = []
+    found: list[FlagsProject] = []
+    failures: dict[str, str] = {}
+    total, done = len(projects) * sum(len(row.compilers) for row in rows), 0
+    for project in projects:
+        results: dict[tuple[str, CompilerOfRow], dict[str, MeasuredProgram | str] | str] = {}
+        for row in rows:
+            for compiler in row.compilers:
+                done += 1
+                variant = row.variant(compiler, stock_clang, release)
+                say(f"build {done} of {total}: {project.name} with {variant.title}")
+                try:
+                    results[row.name, compiler] = project.build(variant, place)
+                except UserError as error:
+                    failures.setdefault(project.name, error.problem)
+                    results[row.name, compiler] = failure_of(error)
+                    say(f"{project.name} with {variant.title} failed: {failure_of(error)}")
+        measured = list(_programs(project.name, results))
+        programs += measured
+        if measured:
+            found.append(_best_build(project.name, measured, rows, stock_clang, release, place.binutils))
+    if not programs:
+        name, problem = next(iter(failures.items()), ("", "no program was named"))
+        raise UserError(
+            f"no row builds a program; {name}: {problem}",
+            "build the project by hand with stock clang first, or correct the names of the programs",
+        )
+    entries = [
+        FlagRowEntry(
+            name=row.name,
+            gives=row.gives,
+            compile_flags=row.variant(row.compilers[0], stock_clang, release).flags,
+            link_flags=list(row.variant(row.compilers[0], stock_clang, release).link_flags),
+            assumes=list(row.assumes),
+        )
+        for row in rows
+    ]
+    return FlagsComparison(entries, programs, found, flags_totals(programs))
+
+
+def flags_totals(programs: Sequence[FlagsProgram]) -> dict[str, FlagsTotal]:
+    """Sum programs by language: each under its best row of stock clang and under its best row of all."""
+    totals = {}
+    for language in ("all", *sorted({program.language for program in programs})):
+        chosen = [
+            (program.best_stock.sizes, program.best.sizes)
+            for program in programs
+            if language in ("all", program.language)
+            and program.best_stock is not None
+            and program.best_stock.sizes is not None
+            and program.best.sizes is not None
+        ]
+        if not chosen:
+            continue
+        stock = sum((stock for stock, _ in chosen), RowSizes())
+        best = sum((best for _, best in chosen), RowSizes())
+        reductions = [reduction_percent(stock.stripped, best.stripped) for stock, best in chosen]
+        totals[language] = FlagsTotal(
+            programs=len(chosen),
+            best_stock=stock,
+            best=best,
+            reduction_percent=reduction_percent(stock.stripped, best.stripped),
+            text_reduction_percent=reduction_percent(stock.text, best.text),
+            median_reduction_percent=statistics.median(part for part in reductions if part is not None),
+        )
+    return totals
+
+
+def flags_csv(compared: FlagsComparison) -> str:
+    """Return the text of flags.csv: every program under every row, built by each of its compilers."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for program in compared.programs:
+        for result in program.results:
+            sizes, status = result.sizes, "built" if result.sizes else f"failed: {result.failure}"
+            cells = (sizes.stripped, sizes.llvm_size_text, sizes.text, sizes.unwind) if sizes else ("", "", "", "")
+            names = (program.project, program.name, program.language, result.row, result.compiler)
+            writer.writerow((*names, *cells, status))
+    return text.getvalue()
+
+
+def _programs(
+    project: str, results: dict[tuple[str, CompilerOfRow], dict[str, MeasuredProgram | str] | str]
+) -> Iterator[FlagsProgram]:
+    """Yield the programs that some row builds."""
+    names = {name: None for built in results.values() if isinstance(built, dict) for name in built}
+    for name in names:
+        entries: list[RowResult] = []
+        languages: list[Language] = []
+        for (row, compiler), built in results.items():
+            one = built if isinstance(built, str) else built.get(name, MISSING)
+            if isinstance(one, MeasuredProgram):
+                languages.append(one.language)
+                entries.append(RowResult(row=row, compiler=compiler, sizes=one.sizes))
+            else:
+                entries.append(RowResult(row=row, compiler=compiler, failure=one))
+        best = _smallest(entries)
+        if best is None:
+            say(f"{project}/{name} is left out, no row builds it: {entries[0].failure}")
+            continue
+        yield FlagsProgram(
+            project=project,
+            name=name,
+            language=languages[0],
+            results=entries,
+            best_stock=_smallest([entry for entry in entries if entry.compiler == "stock"]),
+            best=best,
+        )
+
+
+def _smallest(results: Sequence[RowResult]) -> RowResult | None:
+    """Return the result with the smallest stripped file, of equal ones the first: it needs the fewest flags."""
+    built = [(result.sizes.stripped, index) for index, result in enumerate(results) if result.sizes is not None]
+    return results[min(built)[1]] if built else None
+
+
+def _best_build(
+    name: str,
+    programs: Sequence[FlagsProgram],
+    rows: Sequence[FlagRow],
+    stock_clang: Path,
+    release: Toolchain,
+    binutils: Mapping[str, Path],
+) -> FlagsProject:
+    sums: dict[tuple[str, CompilerOfRow], tuple[int, int]] = {}
+    for program in programs:
+        for result in program.results:
+            missing, stripped = sums.get((result.row, result.compiler), (0, 0))
+            size = result.sizes.stripped if result.sizes else 0
+            sums[result.row, result.compiler] = (missing + (result.sizes is None), stripped + size)
+    chosen, compiler = min(sums, key=lambda key: sums[key])
+    row = next(row for row in rows if row.name == chosen)
+    variant = row.variant(compiler, stock_clang, release)
+    flags = shlex.join(variant.flags)
+    words = {
+        "CC": str(variant.clang),
+        "CXX": str(clangxx(variant.clang)),
+        "CFLAGS": flags,
+        "CXXFLAGS": flags,
+        "LDFLAGS": shlex.join(variant.link_flags),
+    }
+    if row.lto:  # tools of an older LLVM do not read the objects, GNU's need a plugin
+        words |= {tool.upper(): str(binutils[tool]) for tool in ("ar", "nm", "ranlib")}
+    build = " ".join(f"{key}={shlex.quote(value)}" for key, value in words.items() if value)
+    return FlagsProject(project=name, row=chosen, compiler=compiler, build=build, assumes=list(row.assumes))

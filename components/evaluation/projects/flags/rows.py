@@ -1,0 +1,188 @@
+"""The rows of `mlgo evaluation flags`: flags that make linked programs smaller, from none to whole-program builds."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from components.core import problems
+from components.core.console import UserError
+from components.core.formats.toolchain import Toolchain
+from components.evaluation.flags_types import CompilerOfRow
+from components.evaluation.projects.build_variants import BuildVariant, require_same_version
+from components.evaluation.projects.link_variants import LINK_VARIANTS
+
+PROBLEM = "inlining"
+NO_UNWIND, NO_PIE = "no-unwind-tables", "no-pie"
+ALLOWED = {
+    NO_UNWIND: "nothing unwinds the stack: C, or C++ that the build compiles with -fno-exceptions; no backtraces",
+    NO_PIE: "programs at fixed addresses: no address space layout randomization",
+}
+"""Rows that change what a program can do -> what they assume. Only the user can know, so they are never measured by
+default; the rows that follow have their flags, too."""
+ICF_KINDS = ("safe", "all")
+_HIDDEN = LINK_VARIANTS["hidden"]
+_WHOLE_PROGRAM, _KEEP_SMALLER, _OUTLINE = "-mlgo-whole-program", "-mlgo-keep-smaller", "-mlgo-outline"
+_STOCK_OUTLINER = ("-enable-machine-outliner=always", "-outliner-benefit-threshold=16")
+"""LLVM's outliner, off by default on x86-64, where it does not count the unwind entry of a new function: below 16 bytes
+it makes programs larger."""
+
+_PLUGINS = "nothing looks up symbols of the program at run time: no plugins that use its functions"
+_ADDRESSES = "no two functions are told apart by their addresses"
+_GLIBC = "glibc 2.36 or newer where the program runs"
+
+
+@dataclass(frozen=True)
+class FlagRow:
+    """One row. Flags are those of all compilers, after the optimization level.
+
+    Attributes:
+        name: as users type it.
+        gives: short description.
+        compile_flags, link_flags: flags of clang.
+        options: LLVM's options, of compiles and, in LTO, of the link.
+        assumes: assumptions about the program and its users; () if every program behaves the same.
+        lto: whether code is generated at the link.
+        compilers: the compilers that build the row.
+        own_options: options that only the release clang has.
+    """
+
+    name: str
+    gives: str
+    compile_flags: tuple[str, ...] = ()
+    link_flags: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    assumes: tuple[str, ...] = ()
+    lto: bool = False
+    compilers: tuple[CompilerOfRow, ...] = ("stock", "policy")
+    own_options: tuple[str, ...] = ()
+
+    def plus(
+        self,
+        name: str,
+        gives: str,
+        compile_flags: tuple[str, ...] = (),
+        link_flags: tuple[str, ...] = (),
+        assumption: str = "",
+    ) -> FlagRow:
+        """Return a row with the flags of this one and more."""
+        return replace(
+            self,
+            name=name,
+            gives=gives,
+            compile_flags=(*self.compile_flags, *compile_flags),
+            link_flags=(*self.link_flags, *link_flags),
+            assumes=(*self.assumes, assumption) if assumption else self.assumes,
+        )
+
+    def variant(self, compiler: CompilerOfRow, stock_clang: Path, release: Toolchain) -> BuildVariant:
+        """Return the build of this row by one of its compilers."""
+        definition = problems.get(PROBLEM)
+        options = [*self.options, *(self.own_options if compiler != "stock" else ())]
+        if compiler == "policy":
+            options += definition.llvm.release_options
+        flags = [definition.optimization, *self.compile_flags]
+        flags += [word for option in options for word in ("-mllvm", option)]
+        at_link = tuple(f"-Wl,-mllvm,{option}" for option in options) if self.lto else ()
+        clang = stock_clang if compiler == "stock" else release.clang
+        return BuildVariant(f"{TITLES[compiler]}, {self.name}", clang, flags, (*self.link_flags, *at_link))
+
+
+TITLES: dict[CompilerOfRow, str] = {
+    "stock": "stock clang",
+    "heuristic": "the release clang without its policy",
+    "policy": "the release clang",
+}
+
+
+def plan_rows(
+    release: Toolchain, stock_clang: Path, names: Sequence[str] = (), icf: str = "all", allowed: Sequence[str] = ()
+) -> list[FlagRow]:
+    """Return the rows to measure, in an order in which each of the objects adds to the one before.
+
+    Args:
+        names: only these; () for all that are allowed and that the release clang has.
+        icf: the kind of ICF of the rows that follow those of ICF, one of ICF_KINDS.
+        allowed: keys of ALLOWED that the user allows.
+
+    Raises:
+        UserError: a name is unknown, not allowed, or the release clang lacks its options; the release clang embeds no
+            policy, or the compilers have different versions.
+    """
+    if PROBLEM not in release.features:
+        raise UserError(
+            f"the release clang in {release.directory} embeds no policy for {PROBLEM}",
+            "build a release clang with such a policy: mlgo toolchain --mode release --policy pretrained",
+        )
+    require_same_version(stock_clang, release)
+    own = {option for option in (_WHOLE_PROGRAM, _KEEP_SMALLER, _OUTLINE) if has_option(release.clang, option)}
+    rows = {row.name: row for row in _rows(icf, allowed, own)}
+    for name in names:
+        if name in rows:
+            continue
+        if name in ALLOWED:
+            raise UserError(f"the row {name} assumes something: {ALLOWED[name]}", f"pass --allow {name} if that holds")
+        if name in ROW_NAMES:
+            raise UserError(
+                f"the release clang in {release.directory} does not have the options of the row {name}",
+                "build it again: mlgo toolchain --mode release",
+            )
+        raise UserError(f"there is no row {name!r}", f"choose among {', '.join(ROW_NAMES)}")
+    return [row for row in rows.values() if not names or row.name in names]
+
+
+def has_option(clang: Path, option: str) -> bool:
+    """Return whether a clang has an option of LLVM, -mllvm OPTION=0."""
+    command: list[str | Path] = [clang, "-x", "c", "-c", "/dev/null", "-o", "/dev/null", "-mllvm", f"{option}=0"]
+    return subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
+
+
+def _rows(icf: str, allowed: Sequence[str], own: set[str]) -> list[FlagRow]:
+    """Return the rows; `own` are the options of the whole-program pipeline that the release clang has."""
+    hidden = FlagRow(
+        "hidden", "unused functions are dropped", _HIDDEN.compile_flags, _HIDDEN.link_flags, (), (_PLUGINS,)
+    )
+    safe = hidden.plus("icf-safe", "equal functions are one", link_flags=("-fuse-ld=lld", "-Wl,--icf=safe"))
+    every = hidden.plus("icf-all", "equal functions are one", (), ("-fuse-ld=lld", "-Wl,--icf=all"), _ADDRESSES)
+    relr = ("-Wl,-z,pack-relative-relocs",)
+    base = (every if icf == "all" else safe).plus("relr", "packed relative relocations", (), relr, _GLIBC)
+    default = FlagRow("default", "the project's own build, its libraries linked statically")
+    rows = [default, hidden, safe, every, base]
+    layout = ("-Wl,-z,noseparate-code", "-Wl,-O2", "-Wl,--hash-style=gnu", "-Wl,--build-id=none")
+    base = base.plus("layout", "less padding, one hash table, no build ID", (), layout)
+    rows.append(base)
+    if NO_UNWIND in allowed:
+        without = ("-fno-asynchronous-unwind-tables", "-fno-unwind-tables")
+        base = base.plus(NO_UNWIND, "no unwind tables", without, (), ALLOWED[NO_UNWIND])
+        rows.append(base)
+    if NO_PIE in allowed:
+        base = base.plus(NO_PIE, "absolute addresses", ("-fno-pie",), ("-no-pie",), ALLOWED[NO_PIE])
+        rows.append(base)
+    thin = replace(base.plus("thinlto", "ThinLTO", ("-flto=thin",), ("-flto=thin",)), lto=True)
+    full = replace(base.plus("lto", "full LTO by LLVM's pipeline", ("-flto",), ("-flto",)), lto=True)
+    llvms = replace(full, own_options=(f"{_WHOLE_PROGRAM}=0",)) if _WHOLE_PROGRAM in own else full
+    # The release clang outlines by default, where it has the option.
+    by: tuple[CompilerOfRow, ...] = ("stock",)
+    if _OUTLINE not in own:
+        by = ("stock", "policy")
+    outlined = "equal pieces of functions become functions"
+    rows += [
+        replace(base, name="outliner", gives=outlined, options=_STOCK_OUTLINER, compilers=by),
+        thin,
+        llvms,
+        replace(llvms, name="lto-outliner", gives=f"the same, {outlined}", options=_STOCK_OUTLINER, compilers=by),
+    ]
+    if _WHOLE_PROGRAM in own:
+        ours = "full LTO by the release clang's pipeline"
+        rows.append(replace(full, name="program", gives=ours, compilers=("heuristic", "policy")))
+        if _KEEP_SMALLER in own:
+            gives = f"{ours}, the smallest of its variants"
+            smallest = replace(full, name="program-smallest", gives=gives, compilers=("policy",))
+            rows.append(replace(smallest, own_options=(_KEEP_SMALLER,)))
+    return rows
+
+
+ROW_NAMES = tuple(row.name for row in _rows("all", list(ALLOWED), {_WHOLE_PROGRAM, _KEEP_SMALLER, _OUTLINE}))
+"""Names of all rows, in their order."""

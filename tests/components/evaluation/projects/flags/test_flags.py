@@ -1,0 +1,339 @@
+"""Tests of rows of flags with real builds of a small program by clang and lld."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from components.core.compiler.source_language import Language
+from components.core.console import UserError
+from components.core.formats.toolchain import Toolchain
+from components.evaluation.__main__ import main
+from components.evaluation.flags_types import CompilerOfRow, FlagsComparison, FlagsProgram, RowResult, RowSizes
+from components.evaluation.metrics_types import encode_json
+from components.evaluation.projects.flags.builds import BuildPlace, OwnBuild, failure_of, require_binutils
+from components.evaluation.projects.flags.compare import compare_flags, flags_csv, flags_totals
+from components.evaluation.projects.flags.rows import NO_PIE, ROW_NAMES, FlagRow, has_option, plan_rows
+from components.evaluation.report import flags_tables
+
+CLANG = Path("/usr/bin/clang-19")
+MAIN = """
+#include <cstdio>
+#include <vector>
+std::vector<int *> ints;
+std::vector<long *> longs;
+void fill(int count);
+int main() {
+  fill(3);
+  std::printf("%zu\\n", ints.size() + longs.size());
+  return ints.size() + longs.size() == 6 ? 0 : 1;
+}
+"""
+FILL = """
+#include <vector>
+extern std::vector<int *> ints;
+extern std::vector<long *> longs;
+void fill(int count) {
+  for (int i = 0; i < count; ++i) { ints.insert(ints.begin(), nullptr); longs.insert(longs.begin(), nullptr); }
+}
+int unused(int x) { int sum = 0; for (int i = 0; i < x; ++i) sum += i * i % 7; return sum; }
+"""
+BUILD = (
+    "mkdir out; $CXX -O2 -c main.cpp -o out/main.o; c++ -O2 -c fill.cpp -o out/fill.o; $CXX out/*.o -o out/app; out/app"
+)
+"""Runs the program, so that one that misbehaves fails its row."""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    (directory / "main.cpp").write_text(MAIN)
+    (directory / "fill.cpp").write_text(FILL)
+    return directory
+
+
+@pytest.fixture
+def stock_only(tmp_path: Path) -> Toolchain:
+    """A toolchain whose clang is stock clang: it has no policy and no pipeline of its own."""
+    directory = tmp_path / "toolchain"
+    (directory / "bin").mkdir(parents=True)
+    for name in ("clang", "clang++"):
+        (directory / "bin" / name).symlink_to(f"/usr/lib/llvm-19/bin/{name}")
+    version = subprocess.run([CLANG, "-dumpversion"], capture_output=True, text=True, check=True).stdout.strip()
+    return Toolchain(directory, "release", version, "x86_64-pc-linux-gnu", {"inlining": ()}, {})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> BuildPlace:
+    return BuildPlace(tmp_path / "work" / "build", tmp_path / "cache", 1, require_binutils(CLANG))
+
+
+@pytest.fixture
+def compare(stock_only: Toolchain, place: BuildPlace) -> Callable[..., FlagsComparison]:
+    """Build with stock clang under the named rows."""
+
+    def run(project: OwnBuild, *names: str, compilers: tuple[CompilerOfRow, ...] = ("stock",)) -> FlagsComparison:
+        rows = [replace(row, compilers=compilers) for row in plan_rows(stock_only, CLANG, names)]
+        return compare_flags([project], rows, CLANG, stock_only, place)
+
+    return run
+
+
+def stripped(program: FlagsProgram) -> dict[str, int]:
+    return {result.row: result.sizes.stripped for result in program.results if result.sizes}
+
+
+def test_rows_drop_fold_and_link_as_they_say(
+    source: Path, compare: Callable[..., FlagsComparison], place: BuildPlace, tmp_path: Path
+) -> None:
+    keep = f"{BUILD}; cp out/app {tmp_path}/kept-$(ls {tmp_path} | grep -c kept)"
+    own = OwnBuild(source, keep, ("out/app",))
+    compared = compare(own, "default", "hidden", "icf-all", "layout", "lto")
+    (program,) = compared.programs
+    assert (program.project, program.name, program.language) == ("project", "out/app", "c++")
+    assert [(result.row, result.failure) for result in program.results] == [
+        (row, "") for row in ("default", "hidden", "icf-all", "layout", "lto")
+    ]
+    sizes = {result.row: result.sizes for result in program.results if result.sizes}
+    # gc drops `unused`; ICF folds vector<int *>'s and vector<long *>'s functions; LTO inlines across files.
+    assert sizes["hidden"].text < sizes["default"].text
+    assert sizes["icf-all"].text < sizes["hidden"].text
+    assert sizes["layout"].stripped < sizes["icf-all"].stripped
+    assert sizes["lto"].text < sizes["layout"].text
+    # What llvm-strip and llvm-size say about the first build.
+    subprocess.run(["llvm-strip-19", "-o", tmp_path / "stripped", tmp_path / "kept-0"], check=True)
+    assert sizes["default"].stripped == (tmp_path / "stripped").stat().st_size
+    text = subprocess.run(["llvm-size-19", tmp_path / "kept-0"], capture_output=True, text=True, check=True).stdout
+    assert sizes["default"].llvm_size_text == int(text.splitlines()[1].split()[0])
+    assert program.best == program.best_stock
+    assert program.best.row == min(stripped(program), key=lambda row: stripped(program)[row])
+    assert sorted(path.name for path in source.iterdir()) == ["fill.cpp", "main.cpp"]
+    assert not list(place.work.glob("*"))
+    rows = list(csv.DictReader(flags_csv(compared).splitlines()))
+    assert [row["row"] for row in rows] == ["default", "hidden", "icf-all", "layout", "lto"]
+    assert {row["status"] for row in rows} == {"built"}
+    assert int(rows[0]["unwind_bytes"]) == sizes["default"].unwind > 0
+    # The line builds what was measured.
+    (project,) = compared.projects
+    assert project.row == program.best.row
+    line = f"export {project.build}; $CXX $CXXFLAGS main.cpp fill.cpp $LDFLAGS -o {tmp_path}/by-hand"
+    subprocess.run(["sh", "-ec", line], cwd=source, check=True)
+    subprocess.run(["llvm-strip-19", tmp_path / "by-hand"], check=True)
+    assert (tmp_path / "by-hand").stat().st_size == stripped(program)[project.row]
+
+
+def test_a_row_that_does_not_link_fails_alone(source: Path, compare: Callable[..., FlagsComparison]) -> None:
+    """A shared library of the build that marks nothing as visible has no symbols under -fvisibility=hidden."""
+    command = "$CXX -fPIC -shared fill.cpp -Wl,--allow-shlib-undefined -o libfill.so; $CXX main.cpp libfill.so -o app"
+    compared = compare(OwnBuild(source, command, ("app",)), "default", "icf-all")
+    (program,) = compared.programs
+    good, bad = program.results
+    assert good.sizes and bad.sizes is None
+    assert "undefined symbol: fill(int)" in bad.failure
+    assert program.best.row == "default" and compared.projects[0].row == "default"
+    assert "failed: " in flags_tables.row_rows(compared, program)[1][-1]
+    assert list(csv.DictReader(flags_csv(compared).splitlines()))[1]["status"].startswith("failed: ")
+
+
+def test_a_compiler_without_the_policy_fails_alone(source: Path, compare: Callable[..., FlagsComparison]) -> None:
+    compared = compare(OwnBuild(source, BUILD, ("out/app",)), "default", compilers=("stock", "policy"))
+    stock, policy = compared.programs[0].results
+    assert stock.sizes and policy.sizes is None
+    assert "Could not setup Inlining Advisor" in policy.failure
+
+
+def test_two_definitions_of_main_name_the_symbol(source: Path, compare: Callable[..., FlagsComparison]) -> None:
+    (source / "other.cpp").write_text("int main() {}\n")
+    with pytest.raises(UserError, match="no row builds a program; project: ") as error:
+        compare(OwnBuild(source, "$CXX main.cpp fill.cpp other.cpp -o app", ("app",)), "icf-all")
+    assert "duplicate symbol: main" in error.value.problem
+
+
+def test_program_that_the_build_does_not_make(source: Path, compare: Callable[..., FlagsComparison]) -> None:
+    with pytest.raises(UserError, match="project: the build does not make out/ap"):
+        compare(OwnBuild(source, BUILD, ("out/ap",)), "default")
+    compared = compare(OwnBuild(source, BUILD, ("out/app", "out/ap", "out/main.o")), "default")
+    assert [program.name for program in compared.programs] == ["out/app"]
+
+
+def test_relocatable_links_take_part_in_every_row(source: Path, compare: Callable[..., FlagsComparison]) -> None:
+    command = "$CXX -c main.cpp fill.cpp; $CXX -r -nostdlib main.o fill.o -o both.o; $CXX both.o -o app; ./app"
+    compared = compare(OwnBuild(source, command, ("app",)), "icf-all", "lto")
+    assert [result.failure for result in compared.programs[0].results] == ["", ""]
+
+
+def test_files_of_an_earlier_build_are_refused_or_left_out(
+    source: Path, compare: Callable[..., FlagsComparison]
+) -> None:
+    (source / "build").mkdir()
+    (source / "build" / "CMakeCache.txt").write_text("CMAKE_HOME_DIRECTORY:INTERNAL=/elsewhere\n")
+    with pytest.raises(UserError, match=r"files of an earlier build, such as build/CMakeCache\.txt"):
+        OwnBuild(source, BUILD, ("out/app",)).check()
+    own = OwnBuild(source, f"test ! -e build; {BUILD}", ("out/app",), ("build/",))
+    own.check()
+    assert compare(own, "default").programs[0].best.sizes
+    (source / "app").write_text("an old program")
+    with pytest.raises(UserError, match="such as app"):
+        OwnBuild(source, BUILD, ("app",), ("build",)).check()
+
+
+@pytest.mark.parametrize("program", ["/usr/bin/env", "../app"])
+def test_programs_outside_of_the_tree_are_refused(source: Path, program: str) -> None:
+    with pytest.raises(UserError, match="outside of the source tree"):
+        OwnBuild(source, BUILD, (program,)).check()
+
+
+def test_rows_that_assume_something_need_permission(stock_only: Toolchain) -> None:
+    names = [row.name for row in plan_rows(stock_only, CLANG)]
+    assert NO_PIE not in names and "program" not in names
+    with pytest.raises(UserError, match="the row no-pie assumes something: programs at fixed addresses"):
+        plan_rows(stock_only, CLANG, [NO_PIE])
+    with pytest.raises(UserError, match="does not have the options of the row program"):
+        plan_rows(stock_only, CLANG, ["program"])
+    with pytest.raises(UserError, match="there is no row 'lot'") as error:
+        plan_rows(stock_only, CLANG, ["lot"])
+    assert all(name in error.value.remedy for name in ROW_NAMES)
+    allowed = {row.name: row for row in plan_rows(stock_only, CLANG, allowed=[NO_PIE])}
+    assert "-no-pie" in allowed[NO_PIE].link_flags and "-no-pie" in allowed["lto"].link_flags
+    assert "-no-pie" not in allowed["layout"].link_flags
+    with pytest.raises(UserError, match="embeds no policy for inlining"):
+        plan_rows(replace(stock_only, features={}), CLANG)
+
+
+def test_safe_folding_is_that_of_all_later_rows(stock_only: Toolchain) -> None:
+    rows = {row.name: row for row in plan_rows(stock_only, CLANG, icf="safe")}
+    assert "-Wl,--icf=all" in rows["icf-all"].link_flags
+    for name in ("layout", "thinlto", "lto"):
+        assert "-Wl,--icf=safe" in rows[name].link_flags and "-Wl,--icf=all" not in rows[name].link_flags
+        assert not any("addresses" in assumption for assumption in rows[name].assumes)
+
+
+def test_options_reach_the_link_of_lto_only(stock_only: Toolchain) -> None:
+    rows = {row.name: row for row in plan_rows(stock_only, CLANG)}
+    policy = "-Wl,-mllvm,-enable-ml-inliner=release"
+    assert policy in rows["lto"].variant("policy", CLANG, stock_only).link_flags
+    assert policy not in rows["lto"].variant("stock", CLANG, stock_only).link_flags
+    assert policy not in rows["layout"].variant("policy", CLANG, stock_only).link_flags
+    assert "-enable-ml-inliner=release" in rows["layout"].variant("policy", CLANG, stock_only).flags
+    own = FlagRow("lto", "", lto=True, own_options=("-mlgo-whole-program=0",))
+    assert "-Wl,-mllvm,-mlgo-whole-program=0" in own.variant("heuristic", CLANG, stock_only).link_flags
+    assert "-mlgo-whole-program=0" not in own.variant("stock", CLANG, stock_only).flags
+
+
+def test_option_is_known_by_asking_the_clang() -> None:
+    assert has_option(CLANG, "-enable-machine-outliner") is False  # takes words, not 0
+    assert has_option(CLANG, "-inline-threshold")
+    assert not has_option(CLANG, "-mlgo-whole-program")
+
+
+def row_result(row: str, compiler: CompilerOfRow, size: int, text: int) -> RowResult:
+    return RowResult(row=row, compiler=compiler, sizes=RowSizes(stripped=size, text=text))
+
+
+def test_totals_compare_the_best_with_the_best_row_of_stock_clang() -> None:
+    def program(name: str, language: Language, stock: tuple[int, int] | None, best: tuple[int, int]) -> FlagsProgram:
+        best_stock = None if stock is None else row_result("lto", "stock", *stock)
+        return FlagsProgram(
+            project="p",
+            name=name,
+            language=language,
+            results=[],
+            best_stock=best_stock,
+            best=row_result("icf-all", "policy", *best),
+        )
+
+    programs = [
+        program("a", "c++", (1000, 500), (900, 510)),
+        program("b", "c++", (3000, 1000), (2940, 990)),
+        program("c", "c", (500, 100), (500, 100)),
+        program("d", "c", None, (500, 100)),  # no row of stock clang: nothing to compare with
+    ]
+    totals = flags_totals(programs)
+    assert list(totals) == ["all", "c", "c++"]
+    cxx = totals["c++"]
+    assert (cxx.programs, cxx.best_stock.stripped, cxx.best.stripped) == (2, 4000, 3840)
+    assert cxx.reduction_percent == pytest.approx(4.0)
+    assert cxx.median_reduction_percent == pytest.approx(6.0)
+    assert cxx.text_reduction_percent == pytest.approx(0.0)
+    assert totals["c"].programs == 1 and totals["c"].reduction_percent == 0
+    assert totals["all"].programs == 3
+    lines = flags_tables.total_lines(FlagsComparison(programs=programs, totals=totals))
+    assert "stripped files 4.00% smaller (4,000 to 3,840 bytes, median 6.00% smaller), .text same" in lines[2]
+
+
+def test_failure_is_the_line_with_the_error() -> None:
+    log = "make ends with status 2:\ncc -c x.c\nx.c:3:1: error: expected ';'\nmake: *** [x.o] Error 1"
+    assert failure_of(UserError(log)) == "x.c:3:1: error: expected ';'"
+    assert failure_of(UserError("p cannot be fetched")) == "p cannot be fetched"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "exactly one of --recipe and --build"),
+        (["--recipe", "ninja", "--build", "make"], "exactly one of --recipe and --build"),
+        (["--build", "make"], "--build needs --source and --program"),
+        (["--build", "make", "--source", "/nowhere", "--program", "a"], "--source /nowhere is no directory"),
+        (["--recipe", "ninja", "--program", "a"], "--source, --program and --exclude belong to --build"),
+        (["--recipe", "jsoncpp"], "no recipe of jsoncpp names a program"),
+    ],
+)
+def test_options_that_do_not_go_together(tmp_path: Path, arguments: list[str], problem: str) -> None:
+    output = tmp_path / "flags"
+    common = ["--release-toolchain", str(tmp_path), "--output", str(output)]
+    done = CliRunner().invoke(main, ["flags", *arguments, *common], standalone_mode=False)
+    assert isinstance(done.exception, UserError) and problem in done.exception.problem
+    assert not output.exists()
+
+
+def test_help_has_examples() -> None:
+    text = CliRunner().invoke(main, ["flags", "--help"]).output
+    assert "mlgo evaluation flags --build 'cmake -S . -B build && cmake --build build' --source ." in text
+    assert "mlgo evaluation flags --recipe ninja" in text
+
+
+@pytest.mark.toolchain
+def test_command_publishes_rows_of_a_recipe_and_of_an_own_build(tmp_path: Path, source: Path, release: Path) -> None:
+    (source / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(own CXX)\nadd_library(fill fill.cpp)\n"
+        "add_executable(app main.cpp)\ntarget_link_libraries(app fill)\n"
+    )
+    recipe = tmp_path / "own.yaml"
+    recipe.write_text(f"name: own\nsource: {{path: {source}}}\ncmake: {{}}\nbinaries: [app]\n")
+    rows = [word for name in ("layout", "lto") for word in ("--row", name)]
+
+    def flags(output: Path, *arguments: str) -> tuple[FlagsComparison, str]:
+        words = [*arguments, *rows, "--release-toolchain", str(release), "--jobs", "1", "--output", str(output)]
+        command = [sys.executable, "-m", "components.evaluation", "flags", *words]
+        done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+        assert sorted(path.name for path in output.iterdir()) == ["flags.csv", "flags.json", "manifest.json"]
+        document = (output / "flags.json").read_bytes()
+        assert json.loads(document) == json.loads(encode_json(msgspec.json.decode(document, type=FlagsComparison)))
+        return msgspec.json.decode(document, type=FlagsComparison), done.stdout
+
+    built, _ = flags(tmp_path / "recipe", "--recipe", str(recipe))
+    (program,) = built.programs
+    sizes = {(result.row, result.compiler): result.sizes for result in program.results}
+    assert all(sizes.values()), program.results
+    # The policy never inlines, in compiles and at the link.
+    for row in ("layout", "lto"):
+        stock, policy = sizes[row, "stock"], sizes[row, "policy"]
+        assert stock and policy and stock.text != policy.text
+    command = "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build"
+    # The output is in the source tree, and a later run leaves it out by its name.
+    own, text = flags(source / "runs", "--build", command, "--source", ".", "--program", "build/app")
+    assert "put into the build:" in text and "best of all against the best stock row" in text
+    for result in own.programs[0].results:
+        by_recipe = sizes[result.row, result.compiler]
+        assert result.sizes and by_recipe and abs(result.sizes.text - by_recipe.text) < 64
