@@ -9,8 +9,17 @@ import click
 
 from components.core import problems
 from components.core.console import UserError, say
+from components.core.console.number_types import COUNT
 from components.core.projects.build import BINUTILS, clang_version, llvm_binutils
-from components.core.projects.compiler_scripts import write_compilers, write_script
+from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_compilers, write_script
+from components.core.projects.link_recorder.recorder import (
+    COMPILE_FLAGS,
+    LINKER,
+    LINKS,
+    find_lld,
+    link_flags,
+    write_recorder,
+)
 from components.core.storage import publish
 from components.core.storage.options import OUTPUT, TREE
 
@@ -33,8 +42,16 @@ _EMBED = ("-Xclang", "-fembed-bitcode=all")
     show_default=True,
     help="Problem that determines the optimization level and the policy.",
 )
+@click.option(
+    "--unit",
+    type=click.Choice(["object", "program"]),
+    default="object",
+    show_default=True,
+    help="Unit of the corpus. program: compile to bitcode and record each link, for extract --unit program.",
+)
+@click.option("--memory-gib", type=COUNT, help="Limit of the memory of each link of --unit program.")
 @click.option("--output", type=OUTPUT, required=True, help="Directory of the compilers.")
-def compilers(clang: str, release: Path | None, problem: str, output: Path) -> None:
+def compilers(clang: str, release: Path | None, problem: str, unit: str, memory_gib: int | None, output: Path) -> None:
     """Write compilers for a project's build: clang and clang++ at a problem's level, whatever the build appends.
 
     They embed the bitcode that a corpus is made of and compile without LTO. ar, nm, ranlib and strip are LLVM's: GNU's
@@ -47,7 +64,15 @@ def compilers(clang: str, release: Path | None, problem: str, output: Path) -> N
       cmake -B build -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DCMAKE_BUILD_TYPE=Release \\
         -DCMAKE_C_COMPILER=$PWD/compilers/clang -DCMAKE_CXX_COMPILER=$PWD/compilers/clang++
       export PATH=$PWD/compilers:$PATH; ./configure CC=clang CXX=clang++ && make
+    Example: a corpus of whole programs
+      mlgo corpus compilers --unit program --output compilers
+      cmake -B build -DCMAKE_C_COMPILER=$PWD/compilers/clang -DCMAKE_CXX_COMPILER=$PWD/compilers/clang++
+      cmake --build build && mlgo corpus extract --unit program --input compilers --output corpus
     """
+    if unit == "program" and release:
+        raise UserError("--unit program writes no compilers of --release", "omit one of the two options")
+    if unit == "object" and memory_gib:
+        raise UserError("--memory-gib limits the links of --unit program", "omit it, or pass --unit program")
     wanted = problems.get(problem)
     c = _program(
         str(release / "bin" / "clang") if release else clang,
@@ -58,8 +83,17 @@ def compilers(clang: str, release: Path | None, problem: str, output: Path) -> N
     binutils = {} if release else _all_binutils(c)
     options = [word for option in wanted.llvm.release_options for word in ("-mllvm", option)] if release else _EMBED
     flags = [wanted.optimization, *options, *_EVERYWHERE]
+    lld = find_lld(c) if unit == "program" else None
+    if lld:
+        flags = [wanted.optimization, *COMPILE_FLAGS, *link_flags(SCRIPT_DIRECTORY)]
     with publish(output, "set of compilers") as directory:
-        write_compilers(directory, c, flags)
+        if lld:
+            write_recorder(directory, lld, f"$here/{LINKS}", wanted.optimization, memory_gib or 0)
+            (directory / LINKS).mkdir()
+            write_script(directory / "ld", f"{SCRIPT_DIRECTORY}/{LINKER}")
+        # A build that assembles what it compiled with -S needs assembly, not LLVM's.
+        assembly_flags = [wanted.optimization, *_EVERYWHERE] if lld else []
+        write_compilers(directory, c, flags, assembly_flags=assembly_flags)
         for name, program in binutils.items():
             for alias in (name, f"llvm-{name}"):  # the second is what CMake prefers, there or in PATH
                 write_script(directory / alias, program)

@@ -16,11 +16,12 @@ from components.core.console.number_types import JOBS, LLVM_MAJOR
 from components.core.formats.corpus import write_description
 from components.core.formats.strategy import DEFAULT_LLVM_MAJOR
 from components.core.projects.compile_commands import DATABASE
+from components.core.projects.link_recorder.recorder import read_links
 from components.core.projects.option import COMPILE_COMMANDS
 from components.core.storage import publish
 from components.core.storage.manifest import listed
 from components.core.storage.options import FILE, TREE
-from components.corpus.command_edits import edit_commands, edit_options, parse_edits
+from components.corpus.command_edits import CommandEdits, edit_commands, edit_options, parse_edits
 from components.corpus.extract import ExtractConfig, extract_objects
 from components.corpus.options import PATH, output_option, split_options
 from components.corpus.outcome import (
@@ -40,7 +41,9 @@ from components.corpus.profiles import copy_profiles
 from components.corpus.report import Report, make_report
 from components.corpus.sources.inputs import INPUT_TYPES, InputType, read_input
 from components.corpus.sources.objects import NO_OUTPUT, NOT_A_COMPILE, OUTSIDE
+from components.corpus.sources.programs import ProgramConfig, announce_programs, extract_programs
 from components.corpus.sources.thinlto import BUILDS, MISSING_INDEX_WARNING, ThinLto
+from components.corpus.split import SplitConfig
 from components.corpus.write_split_and_report import announce, split_config, write_split_and_report
 
 _EMBED_REMEDY = {
@@ -65,6 +68,14 @@ _REMEDIES = {
 
 
 @click.command()
+@click.option(
+    "--unit",
+    type=click.Choice(["object", "program"]),
+    default="object",
+    show_default=True,
+    help="What a module is. program: a linked program or shared library, from the links that the compilers of "
+    "mlgo corpus compilers --unit program recorded; --input is their directory.",
+)
 @click.option(
     "--compile-commands",
     type=COMPILE_COMMANDS,
@@ -106,6 +117,7 @@ _REMEDIES = {
 @edit_options
 @split_options
 def extract(
+    unit: str,
     compile_commands: Path | None,
     source: str | None,
     input_type: InputType | None,
@@ -138,9 +150,22 @@ def extract(
     Example: modules of local ThinLTO that lld saved
       mlgo corpus extract --thinlto-build local --obj-base-dir build \\
         --default-args "-O2 -fPIC -ffunction-sections" --output corpus
+    Example: the programs and shared libraries of a build, each as one module
+      mlgo corpus extract --unit program --input compilers --output corpus
     """
     splits = split_config(split)
     edits = parse_edits(cmd_add, cmd_remove, cmd_replace)
+    if unit == "program":
+        given = {
+            "--compile-commands": compile_commands,
+            "--thinlto-build": thinlto,
+            "--default-args": default_args,
+            "--input-type": input_type if input_type != "directory" else None,
+        }
+        links = _require_links(source, [name for name, value in given.items() if value is not None])
+        programs = ProgramConfig(cmd_filter, llvm_major)
+        _extract_programs(links, output, programs, obj_base_dir, edits, splits)
+        return
     kind, path, base = _resolve_input(compile_commands, source, input_type, thinlto, obj_base_dir)
     if thinlto == "local" and cmd_filter is not None:
         raise UserError("--cmd-filter needs arguments, and local ThinLTO saves none", "omit --cmd-filter")
@@ -175,6 +200,38 @@ def extract(
             f"{lost} modules are {MISSING_INDEX_WARNING}: they compile to different code; "
             "pass --thinlto-build distributed"
         )
+
+
+def _require_links(source: str | None, unused: list[str]) -> Path:
+    """Return the directory of recorded links. UserError if options of other inputs are given."""
+    if unused:
+        raise UserError(f"{unused[0]} is not for --unit program, whose input is a build's links", f"omit {unused[0]}")
+    if source is None:
+        raise UserError(
+            "extract has no input",
+            "pass --input DIR, the directory that mlgo corpus compilers --unit program wrote, after a build with it",
+        )
+    return _tree(source)
+
+
+def _extract_programs(
+    source: Path, output: Path, config: ProgramConfig, base: Path | None, edits: CommandEdits, splits: SplitConfig
+) -> None:
+    links = read_links(source)
+    with publish(output, "corpus") as partial:
+        done = extract_programs(links, partial, config, base.absolute() if base else None)
+        project = (base or source).absolute().name
+        report = make_report(project, done.outcomes, shared_functions=done.shared_functions)
+        names = [outcome.object.name for outcome in done.outcomes if outcome.kind == EXTRACTED]
+        if not names:
+            details = "\n".join([f"{source} yields no program: {report.line()}", *report.examples()])
+            raise UserError(details, "build the project with these compilers, so that it links, and run this again")
+        write_description(partial, names)
+        edit_commands(partial, names, edits)
+        split = write_split_and_report(partial, splits, report)
+    announce(output, report, split)
+    announce_programs(done)
+    _announce_newer(done.outcomes)
 
 
 def _announce_newer(outcomes: Iterable[Outcome]) -> None:

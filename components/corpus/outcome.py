@@ -20,6 +20,9 @@ DUPLICATE = "duplicate"
 INSTRUMENTED = "instrumented"
 NOT_RESTORED = "not_restored"
 NEWER_LLVM = "newer_llvm"
+NOT_LINKED = "not_linked"
+RELOCATABLE = "relocatable"
+REMOVED = "removed"
 
 
 def newer_llvm(found: Iterable[int], llvm_major: int) -> str:

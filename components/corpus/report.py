@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.core.formats.corpus import REPORT
@@ -19,8 +19,11 @@ from components.corpus.outcome import (
     MISSING,
     NEWER_LLVM,
     NO_INDEX,
+    NOT_LINKED,
     NOT_RESTORED,
     OTHER_COMPILER,
+    RELOCATABLE,
+    REMOVED,
     Outcome,
 )
 from components.corpus.sources.objects import NO_OUTPUT, NOT_A_COMPILE, OUTSIDE
@@ -31,7 +34,7 @@ DAMAGED = "damaged"
 NO_FUNCTIONS = "no_functions"
 PACKAGE_FAILED = "package_failed"
 _MAX_EXAMPLES = 5
-_EXPECTED = ("assembly", "filtered", DUPLICATE, NO_FUNCTIONS)
+_EXPECTED = ("assembly", "filtered", DUPLICATE, NO_FUNCTIONS, REMOVED)
 _LABELS = {
     EXTRACTED: "extracted",
     "assembly": "made from assembly",
@@ -49,6 +52,9 @@ _LABELS = {
     NOT_AN_OBJECT: "neither objects nor archives",
     INSTRUMENTED: "left out because a replay would not be the same code",
     NEWER_LLVM: "from a newer LLVM",
+    NOT_LINKED: "not linked",
+    RELOCATABLE: "relocatable links of native code",
+    REMOVED: "whose linked file no longer exists",
     NOT_RESTORED: "left out because a replay would drop functions",
     DAMAGED: "damaged",
     DUPLICATE: "equal to others",
@@ -81,10 +87,13 @@ class Report:
     Attributes:
         extracted: project -> number of modules.
         skipped: all objects that were not extracted.
+        shared_functions: project -> number of functions that several of its programs have, and of all; for a corpus of
+            programs.
     """
 
     extracted: dict[str, int]
     skipped: tuple[Skipped, ...]
+    shared_functions: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
         """Return the number of objects of each kind."""
@@ -129,28 +138,42 @@ class Report:
             projects[project] = {EXTRACTED: self.extracted.get(project, 0), **counts}
         skipped = [{"project": i.project, "object": i.name, "kind": i.kind, "detail": i.detail} for i in self.skipped]
         document = {"version": 1, "counts": self.counts(), "projects": projects, "left_out": skipped}
+        if self.shared_functions:
+            document["shared_functions"] = {
+                project: {"in_several_programs": several, "all": number}
+                for project, (several, number) in sorted(self.shared_functions.items())
+            }
         (directory / REPORT).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def make_report(project: str, outcomes: Iterable[Outcome], other: Iterable[tuple[str, str, str]] = ()) -> Report:
+def make_report(
+    project: str,
+    outcomes: Iterable[Outcome],
+    other: Iterable[tuple[str, str, str]] = (),
+    shared_functions: tuple[int, int] | None = None,
+) -> Report:
     """Return the report of one project.
 
     Args:
         project: name of the project.
         outcomes: of its objects.
         other: (name, kind, detail) of skipped entries that have no object.
+        shared_functions: of programs, see `Report`.
     """
     outcomes = list(outcomes)
     skipped = [Skipped(project, o.object.path, o.kind, o.detail) for o in outcomes if o.kind != EXTRACTED]
     skipped += [Skipped(project, name, kind, detail) for name, kind, detail in other]
-    return Report({project: sum(o.kind == EXTRACTED for o in outcomes)}, tuple(skipped))
+    shared = {} if shared_functions is None else {project: shared_functions}
+    return Report({project: sum(o.kind == EXTRACTED for o in outcomes)}, tuple(skipped), shared)
 
 
 def join_reports(reports: Iterable[Report]) -> Report:
     """Merge the reports of several projects into one."""
     extracted: Counter[str] = Counter()
     skipped: list[Skipped] = []
+    shared_functions: dict[str, tuple[int, int]] = {}
     for report in reports:
         extracted.update(report.extracted)
         skipped += report.skipped
-    return Report(dict(extracted), tuple(skipped))
+        shared_functions.update(report.shared_functions)
+    return Report(dict(extracted), tuple(skipped), shared_functions)

@@ -47,6 +47,7 @@ class ModuleSymbols:
         bodies: digest of the bodies of all functions, "" if there are none or they were not found. Modules with equal
             digests have equal functions, whatever their sources, linkages and relocation models are.
         llvm_major: version of the LLVM that wrote it, 0 if unknown.
+        triple: the target that it was compiled for, "" if unknown.
     """
 
     source: str
@@ -55,6 +56,7 @@ class ModuleSymbols:
     discardable: frozenset[str]
     bodies: str
     llvm_major: int
+    triple: str = ""
 
 
 UNKNOWN = ModuleSymbols("", frozenset(), frozenset(), frozenset(), "", 0)
@@ -80,6 +82,7 @@ def _read(content: bytes, module: Bitcode) -> ModuleSymbols:
         return UNKNOWN
     begin, count = header[7:9]
     source_begin, source_bytes = header[13:15]
+    triple_begin, triple_bytes = header[11:13]
     rows = np.frombuffer(symtab, "<u4", count * _SYMBOL_WORDS, begin).reshape(count, _SYMBOL_WORDS)
     flags = rows[:, 5]
     function = (flags & (_EXECUTABLE | _UNDEFINED | _FORMAT_SPECIFIC)) == _EXECUTABLE
@@ -101,6 +104,7 @@ def _read(content: bytes, module: Bitcode) -> ModuleSymbols:
         names(discardable),
         _bodies(content, blocks[MODULE_BLOCK]),
         int(producer[0]) if producer else 0,
+        strings[triple_begin : triple_begin + triple_bytes].decode("utf-8", "surrogateescape"),
     )
 
 

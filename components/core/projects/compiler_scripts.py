@@ -39,27 +39,49 @@ _RELOCATABLE = """\
 # A link to an object (-r) drops and folds nothing: lld refuses these flags there.
 case " $* " in *' -r '* | *' -Wl,-r '* | *' -Wl,--relocatable '*) exec PROGRAM "$@" FLAGS ;; esac
 """
+_ASSEMBLY = """\
+#!/bin/sh
+case " $* " in *' -S '*) exec PROGRAM "$@" FLAGS ;; esac
+"""
+SCRIPT_DIRECTORY = "SCRIPT_DIRECTORY"
+"""In a program's path and in flags, the directory that the script is in."""
 
 
-def write_compilers(directory: Path, clang: Path, flags: Sequence[str], link_flags: Sequence[str] = ()) -> None:
+def write_compilers(
+    directory: Path,
+    clang: Path,
+    flags: Sequence[str],
+    link_flags: Sequence[str] = (),
+    assembly_flags: Sequence[str] = (),
+) -> None:
     """Write scripts that run a clang and its clang++ with flags behind the other options, so that they win.
 
     Args:
         directory: directory of the scripts, which exists.
         flags: flags of every call; with -Qunused-arguments those of a compile are accepted at a link and vice versa.
         link_flags: further flags of every call but links to an object.
+        assembly_flags: flags that replace the others with -S.
     """
     for names, program in ((C_NAMES, clang), (CXX_NAMES, clangxx(clang))):
         for name in names:
-            write_script(directory / name, program, flags, link_flags)
+            write_script(directory / name, program, flags, link_flags, assembly_flags)
 
 
-def write_script(path: Path, program: Path, flags: Sequence[str] = (), link_flags: Sequence[str] = ()) -> None:
+def write_script(
+    path: Path,
+    program: str | Path,
+    flags: Sequence[str] = (),
+    link_flags: Sequence[str] = (),
+    assembly_flags: Sequence[str] = (),
+) -> None:
     """Write one script; see `write_compilers`."""
     everything = [*flags, *link_flags]
     text = _SCRIPT if everything else _SCRIPT_WITHOUT_FLAGS
     text = text.replace("FLAGS", shlex.join(everything))
     if link_flags:
         text = _RELOCATABLE.replace("FLAGS", shlex.join(flags)) + text.removeprefix("#!/bin/sh\n")
-    path.write_text(text.replace("PROGRAM", shlex.quote(str(program))))
+    if assembly_flags:
+        text = _ASSEMBLY.replace("FLAGS", shlex.join(assembly_flags)) + text.removeprefix("#!/bin/sh\n")
+    text = text.replace("PROGRAM", shlex.quote(str(program)))
+    path.write_text(text.replace(SCRIPT_DIRECTORY, '"${0%/*}"'))
     path.chmod(0o755)
