@@ -27,6 +27,7 @@ from components.evaluation.projects.commands import (
     compare_programs,
 )
 from components.evaluation.projects.flags.command import flags
+from components.evaluation.projects.flags.rows import ROW_NAMES
 from components.evaluation.report import terminal_report
 from components.evaluation.report.policy_choice import release_notes
 
@@ -129,6 +130,14 @@ def main() -> None:
 @click.option("--jobs", type=JOBS, default=PROCESSORS, help="Parallel compiles in whole builds.  [default: processors]")
 @ALLOW_CC1_OPTION
 @LINK_VARIANT
+@click.option(
+    "--flag-row",
+    "flag_rows",
+    type=click.Choice(["all", *ROW_NAMES]),
+    multiple=True,
+    help="Also build the programs of --recipe under this row of flags (repeatable; all: every one), twice each, as "
+    "`flags` does.  [default: none]",
+)
 @click.option("--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} on the verdict 'not better'.")
 @click.option("--quiet", is_flag=True, help="Do not print the table; `show` prints it later.")
 @click.pass_context

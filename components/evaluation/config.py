@@ -57,6 +57,8 @@ class EvaluationConfig:
         seed: seed of the bootstrap intervals.
         jobs: parallel compiles in whole builds.
         link_variants: names in LINK_VARIANTS; whole projects are linked in each of them.
+        flag_rows: names of rows of flags under which the programs of `recipe` are also built; "all" for every row that
+            needs no permission; () for none.
         allowed_options: recorded options of modules that are replayed although they are refused by default.
     """
 
@@ -82,6 +84,7 @@ class EvaluationConfig:
     seed: int = 0
     jobs: int = field(default_factory=available_processors)
     link_variants: tuple[str, ...] = tuple(LINK_VARIANTS)
+    flag_rows: tuple[str, ...] = ()
     allowed_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -106,6 +109,13 @@ class EvaluationConfig:
                 "pass --release-toolchain, or leave --recipe out",
             )
 
+        if self.flag_rows and (
+            self.recipe is None or OBJECTIVES[problems.get(self.problem).objective].recipe_field != "binaries"
+        ):
+            raise UserError(
+                "--flag-row requires --recipe and a size problem: it builds the recipe's programs for size",
+                "pass --recipe, or leave --flag-row out",
+            )
         if self.max_slowdown_percent is not None and self.recipe is None:
             raise UserError(
                 "--max-slowdown-percent requires --recipe: it limits the slowdown of the recipe's benchmarks",

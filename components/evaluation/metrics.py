@@ -61,6 +61,7 @@ def summarize(
     if measured.objective.additive:
         metrics = _summarize_sizes(measured, min_reduction_percent, seed)
         metrics.linked = whole.binaries.linked
+        metrics.flags = whole.flags or UNSET
     else:
         metrics = _summarize_scores(measured, min_reduction_percent, seed)
     metrics.excluded = list(measured.excluded)

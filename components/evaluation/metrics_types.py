@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from components.core.compiler.source_language import Language
+from components.evaluation.flags_types import FlagsComparison
 
 Interval = tuple[float, float]
 Verdict = Literal["better", "not better"]
@@ -318,10 +319,12 @@ class WholeProjects:
     Attributes:
         binaries: linked binaries, for sizes only.
         programs: executed instructions; None if no program was run.
+        flags: programs under rows of flags, for sizes only; None if they were not measured.
     """
 
     binaries: BinariesComparison
     programs: BenchmarkSummary | None = None
+    flags: FlagsComparison | None = None
 
 
 class Inputs(Struct, kw_only=True):
@@ -394,6 +397,7 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
         binaries: linked binaries of whole projects.
         programs: executed instructions of whole projects; None if no program was run.
         linked: sums of the linked binaries.
+        flags: programs under rows of flags; UNSET if they were not measured.
         judged_by: whose reduction decides the verdict.
         max_slowdown_percent: maximum increase of the executed instructions in sum; None for no limit.
         inputs: what was evaluated.
@@ -418,6 +422,7 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
     binaries: list[BinaryEntry] = []
     programs: BenchmarkSummary | None = None
     linked: LinkedTotals = {}
+    flags: FlagsComparison | UnsetType = UNSET
     judged_by: Literal["modules", "linked"] = "modules"
     max_slowdown_percent: float | None = None
     inputs: Inputs = msgspec.field(default_factory=Inputs)

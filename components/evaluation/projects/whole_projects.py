@@ -13,8 +13,12 @@ from components.core.storage.cache import default_cache_dir
 from components.evaluation.benchmarks.benchmark_comparison import compare_programs, summarize_programs
 from components.evaluation.benchmarks.counters import find_counter
 from components.evaluation.config import EvaluationConfig
+from components.evaluation.flags_types import FlagsComparison
 from components.evaluation.metrics_types import BinariesComparison, WholeProjects
 from components.evaluation.projects.build_variants import build_variants, find_stock_clang
+from components.evaluation.projects.flags.builds import BuildPlace, of_recipe, require_binutils
+from components.evaluation.projects.flags.compare import compare_flags
+from components.evaluation.projects.flags.rows import plan_rows
 from components.evaluation.projects.linked_binaries import compare_projects, summarize_binaries
 
 
@@ -22,7 +26,11 @@ def require_tools(
     objective: Objective, config: EvaluationConfig, release: Toolchain, recipes: Sequence[Recipe]
 ) -> None:
     """Raise UserError if compilers, benchmarks or a counter that `compare_whole_projects` needs are missing."""
-    build_variants(find_stock_clang(release, config.stock_clang), release, config.problem)
+    stock = find_stock_clang(release, config.stock_clang)
+    build_variants(stock, release, config.problem)
+    if config.flag_rows:
+        require_binutils(stock)
+        plan_rows(release, stock, _row_names(config))
     if config.max_slowdown_percent is not None and not any(recipe.benchmarks for recipe in recipes):
         raise UserError(
             "no held-out project has benchmarks, so the slowdown of its programs cannot be measured",
@@ -57,7 +65,24 @@ def compare_whole_projects(
         # The verdict does not need programs: a failing benchmark must not discard a training and its measurements.
         say(f"executed instructions are not measured: {error.problem}")
         programs = []
-    return WholeProjects(binaries, summarize_programs(programs))
+    flags = _compare_flags(config, recipes, stock, release, work, cache) if config.flag_rows else None
+    return WholeProjects(binaries, summarize_programs(programs), flags)
+
+
+def _compare_flags(
+    config: EvaluationConfig, recipes: Sequence[Recipe], stock: Path, release: Toolchain, work: Path, cache: Path
+) -> FlagsComparison | None:
+    """Return the programs under the rows of flags that the configuration names; None if no recipe names a program."""
+    projects = [project for recipe in recipes if (project := of_recipe(recipe)) is not None]
+    if not projects:
+        say("no held-out project names a program, so none is built under rows of flags")
+        return None
+    place = BuildPlace(work, cache, config.jobs, require_binutils(stock))
+    return compare_flags(projects, plan_rows(release, stock, _row_names(config)), stock, release, place)
+
+
+def _row_names(config: EvaluationConfig) -> tuple[str, ...]:
+    return () if "all" in config.flag_rows else config.flag_rows
 
 
 def _needs_programs(objective: Objective, config: EvaluationConfig) -> bool:

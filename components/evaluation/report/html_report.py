@@ -9,13 +9,14 @@ from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
+from msgspec import UNSET
 
 from components.core.console.escape import escape_line
 from components.core.objectives.geometric_mean import FLOOR
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics_types import Metrics, SizeMetrics
-from components.evaluation.report import linked_tables, terminal_report
+from components.evaluation.report import flags_tables, linked_tables, terminal_report
 from components.evaluation.report.formatting import change, interval, policy_title
 from components.evaluation.report.plots import MAX_POINTS, case_changes, project_changes, sweep, training_reward
 from components.evaluation.report.policy_choice import comparison_notes, release_notes, verdict_subject
@@ -63,6 +64,8 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
         binary_sections=linked_tables.SECTIONS,
         linked_total=program_rows.headline_total(sizes.linked) if sizes else None,
         linked_lines=linked_tables.linked_lines(sizes.linked if sizes else {}),
+        flags_tables=flags_tables,
+        flags=sizes.flags if sizes and sizes.flags is not UNSET else None,
         cases_plot=Markup(case_changes(measured)),
         projects_plot=Markup(project_changes(metrics, objective.labels)),
         sweep_plot=Markup(sweep(sizes)) if sizes and sizes.sweep else None,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET
 
 from components.core import problems
 from components.core.console import UserError
@@ -222,6 +223,10 @@ def markdown(metrics: Metrics) -> str:
         text += markdown_table(linked_tables.project_columns(), linked_tables.project_rows(binaries))
         text += ["", *(f"- {markdown_text(line)}" for line in _linked_lines(metrics)), ""]
     text += markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in table_rows(metrics)])
+    if isinstance(metrics, SizeMetrics) and metrics.flags is not UNSET:
+        rows = flags_tables.program_rows(metrics.flags)
+        text += ["", *markdown_table(flags_tables.PROGRAM_COLUMNS, rows), ""]
+        text += [f"- {markdown_text(line)}" for line in flags_tables.total_lines(metrics.flags)]
     if notes := comparison_notes(metrics):
         text += ["", *(f"- {markdown_text(note)}" for note in notes)]
     text.append("")
@@ -237,6 +242,8 @@ def print_table(metrics: Metrics, directory: Path) -> None:
     if binaries := linked_tables.linked_only(metrics.binaries):
         console.print(_project_table(binaries))
     console.print(table(metrics))
+    if isinstance(metrics, SizeMetrics) and metrics.flags is not UNSET:
+        print_flags(metrics.flags)
     if (programs := metrics.programs) is not None:
         console.print(_program_table(programs))
     for line in footer_lines(metrics, directory):

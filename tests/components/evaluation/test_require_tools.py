@@ -73,6 +73,21 @@ def test_slowdown_limit_that_cannot_apply_is_refused(tmp_path: Path, changed: di
         replace(config(tmp_path, "inlining", CLANG), max_slowdown_percent=1.0, **changed)
 
 
+def test_rows_of_flags_are_checked_before_the_first_compile(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "clang").symlink_to(CLANG)
+    valid, rows = release(tmp_path, "inlining"), replace(config(tmp_path, "inlining", CLANG), flag_rows=("lto",))
+    require_tools(SIZE, rows, valid, ())
+    require_tools(SIZE, replace(rows, flag_rows=("all",)), valid, ())
+    with pytest.raises(UserError, match="the row no-pie assumes something"):
+        require_tools(SIZE, replace(rows, flag_rows=("no-pie",)), valid, ())
+    with pytest.raises(UserError, match="does not have the options of the row program"):
+        require_tools(SIZE, replace(rows, flag_rows=("program",)), valid, ())
+    for changed in ({"recipe": None}, {"problem": "regalloc"}):
+        with pytest.raises(UserError, match="--flag-row requires --recipe and a size problem"):
+            replace(rows, **changed)  # type: ignore[arg-type]
+
+
 def test_counter_is_only_required_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
     require_tools(SIZE, config(tmp_path, "inlining", CLANG), release(tmp_path, "inlining"), ())
