@@ -159,12 +159,13 @@ class OwnBuild:
     def build(self, variant: BuildVariant, place: BuildPlace) -> dict[str, MeasuredProgram | str]:
         """See `Project.build`."""
         root = place.work / self.name
+        compilers = Path(tempfile.mkdtemp(prefix="mlgo-compilers-"))  # without the spaces that a tree's path may have
         log = place.cache / "logs" / "flags" / f"{self.name}-{variant.title.replace(', ', '-').replace(' ', '-')}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
         try:
             self._copy(root / "source", place.work.parent.resolve())
-            environment = _write_tools(root / "compilers", variant, place)
+            environment = _write_tools(compilers, variant, place)
             status = run_logged(["sh", "-e", "-c", self.command], root / "source", log, environment)
             if status != 0:
                 raise UserError(f"{self.command} ends with status {status}:\n{log_tail(log)}", f"see {log}")
@@ -175,6 +176,7 @@ class OwnBuild:
             return measured
         finally:
             shutil.rmtree(root, ignore_errors=True)
+            shutil.rmtree(compilers, ignore_errors=True)
 
     def _copy(self, into: Path, unpublished: Path) -> None:
         """Copy the tree, without the directory of the unpublished output, which may be in it."""
@@ -216,7 +218,6 @@ def require_binutils(clang: Path) -> dict[str, Path]:
 
 def _write_tools(directory: Path, variant: BuildVariant, place: BuildPlace) -> dict[str, str]:
     """Write compilers with the variant's flags, and LLVM's binutils, and return the environment that names them."""
-    directory.mkdir(parents=True)
     write_compilers(directory, variant.clang, [*variant.flags, "-Qunused-arguments"], variant.link_flags)
     for name, program in place.binutils.items():
         for alias in (name, f"llvm-{name}"):  # the second is what CMake prefers

@@ -11,6 +11,7 @@ from components.core.console import UserError, say
 from components.core.console.number_types import JOBS
 from components.core.projects.option import RECIPE
 from components.core.storage.options import ARTIFACT, OUTPUT, PROGRAM
+from components.core.storage.uri import display_path
 from components.evaluation.metrics_types import encode_json
 from components.evaluation.projects.commands import PROCESSORS, select_recipes
 from components.evaluation.projects.flags.rows import ALLOWED, ICF_KINDS, ROW_NAMES
@@ -102,7 +103,8 @@ def flags(
       no-pie                  with --allow
       outliner                LLVM's machine outliner
       thinlto, lto            link-time optimization by LLVM's pipelines, full LTO also with the outliner
-      program, ...            full LTO by the release clang's own pipeline, where it has one
+      program                 full LTO by the release clang's own pipeline, where it has one
+      smallest, program-smallest   the smallest of several variants, where it has -mlgo-keep-smaller
 
     Sizes are those of the file after llvm-strip. A row that does not build is listed with the reason.
 
@@ -137,7 +139,7 @@ def flags(
         (directory / "flags.json").write_text(encode_json(compared), encoding="utf-8")
         (directory / "flags.csv").write_text(flags_csv(compared), encoding="utf-8")
     print_flags(compared)
-    say(f"every program and row: {output / 'flags.csv'}")
+    say(f"every program and row: {display_path(output / 'flags.csv')}")
 
 
 def _projects(

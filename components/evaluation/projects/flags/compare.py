@@ -164,9 +164,14 @@ def _programs(
 
 
 def _smallest(results: Sequence[RowResult]) -> RowResult | None:
-    """Return the result with the smallest stripped file, of equal ones the first: it needs the fewest flags."""
-    built = [(result.sizes.stripped, index) for index, result in enumerate(results) if result.sizes is not None]
-    return results[min(built)[1]] if built else None
+    """Return the result with the smallest stripped file, of equal ones, since files are padded, the one with the least
+    code, of equal ones the first: it needs the fewest flags."""
+    built = [
+        (result.sizes.stripped, result.sizes.text, index)
+        for index, result in enumerate(results)
+        if result.sizes is not None
+    ]
+    return results[min(built)[-1]] if built else None
 
 
 def _best_build(
@@ -177,12 +182,13 @@ def _best_build(
     release: Toolchain,
     binutils: Mapping[str, Path],
 ) -> FlagsProject:
-    sums: dict[tuple[str, CompilerOfRow], tuple[int, int]] = {}
+    sums: dict[tuple[str, CompilerOfRow], tuple[int, int, int]] = {}
     for program in programs:
         for result in program.results:
-            missing, stripped = sums.get((result.row, result.compiler), (0, 0))
-            size = result.sizes.stripped if result.sizes else 0
-            sums[result.row, result.compiler] = (missing + (result.sizes is None), stripped + size)
+            missing, stripped, text = sums.get((result.row, result.compiler), (0, 0, 0))
+            sizes = result.sizes or RowSizes()
+            added = (missing + (result.sizes is None), stripped + sizes.stripped, text + sizes.text)
+            sums[result.row, result.compiler] = added
     chosen, compiler = min(sums, key=lambda key: sums[key])
     row = next(row for row in rows if row.name == chosen)
     variant = row.variant(compiler, stock_clang, release)

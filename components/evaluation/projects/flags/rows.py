@@ -152,7 +152,9 @@ def _rows(icf: str, allowed: Sequence[str], own: set[str]) -> list[FlagRow]:
     rows = [default, hidden, safe, every, base]
     layout = ("-Wl,-z,noseparate-code", "-Wl,-O2", "-Wl,--hash-style=gnu", "-Wl,--build-id=none")
     base = base.plus("layout", "less padding, one hash table, no build ID", (), layout)
-    rows.append(base)
+    # What the release clang's own passes give, and what its policy adds.
+    apart: tuple[CompilerOfRow, ...] = ("stock", "heuristic", "policy")
+    rows.append(replace(base, compilers=apart) if own else base)
     if NO_UNWIND in allowed:
         without = ("-fno-asynchronous-unwind-tables", "-fno-unwind-tables")
         base = base.plus(NO_UNWIND, "no unwind tables", without, (), ALLOWED[NO_UNWIND])
@@ -174,13 +176,16 @@ def _rows(icf: str, allowed: Sequence[str], own: set[str]) -> list[FlagRow]:
         llvms,
         replace(llvms, name="lto-outliner", gives=f"the same, {outlined}", options=_STOCK_OUTLINER, compilers=by),
     ]
+    ours = "full LTO by the release clang's pipeline"
     if _WHOLE_PROGRAM in own:
-        ours = "full LTO by the release clang's pipeline"
         rows.append(replace(full, name="program", gives=ours, compilers=("heuristic", "policy")))
-        if _KEEP_SMALLER in own:
+    if _KEEP_SMALLER in own:
+        smallest = replace(base, compilers=("policy",), own_options=(_KEEP_SMALLER,))
+        rows.append(replace(smallest, name="smallest", gives="no LTO, the smallest of each object's variants"))
+        if _WHOLE_PROGRAM in own:
             gives = f"{ours}, the smallest of its variants"
-            smallest = replace(full, name="program-smallest", gives=gives, compilers=("policy",))
-            rows.append(replace(smallest, own_options=(_KEEP_SMALLER,)))
+            program = replace(full, name="program-smallest", gives=gives, compilers=("policy",))
+            rows.append(replace(program, own_options=(_KEEP_SMALLER,)))
     return rows
 
 

@@ -20,7 +20,14 @@ from components.core.formats.toolchain import Toolchain
 from components.evaluation.__main__ import main
 from components.evaluation.flags_types import CompilerOfRow, FlagsComparison, FlagsProgram, RowResult, RowSizes
 from components.evaluation.metrics_types import encode_json
-from components.evaluation.projects.flags.builds import BuildPlace, OwnBuild, failure_of, require_binutils
+from components.evaluation.projects.build_variants import BuildVariant
+from components.evaluation.projects.flags.builds import (
+    BuildPlace,
+    MeasuredProgram,
+    OwnBuild,
+    failure_of,
+    require_binutils,
+)
 from components.evaluation.projects.flags.compare import compare_flags, flags_csv, flags_totals
 from components.evaluation.projects.flags.rows import NO_PIE, ROW_NAMES, FlagRow, has_option, plan_rows
 from components.evaluation.report import flags_tables
@@ -269,6 +276,38 @@ def test_totals_compare_the_best_with_the_best_row_of_stock_clang() -> None:
     assert totals["all"].programs == 3
     lines = flags_tables.total_lines(FlagsComparison(programs=programs, totals=totals))
     assert "stripped files 4.00% smaller (4,000 to 3,840 bytes, median 6.00% smaller), .text same" in lines[2]
+
+
+class Prepared:
+    """A project whose builds have the given sizes of two programs; None fails."""
+
+    name = "p"
+
+    def __init__(self, sizes: dict[str, tuple[RowSizes | None, RowSizes]]) -> None:
+        self.sizes = sizes
+
+    def build(self, variant: BuildVariant, place: BuildPlace) -> dict[str, MeasuredProgram | str]:
+        first, second = self.sizes[variant.title.rpartition(", ")[2]]
+        one: MeasuredProgram | str = "ld.lld: error: undefined symbol: f"
+        if first:
+            one = MeasuredProgram(first, "c")
+        return {"one": one, "two": MeasuredProgram(second, "c")}
+
+
+def test_line_is_that_of_the_row_which_is_smallest_in_sum(stock_only: Toolchain, place: BuildPlace) -> None:
+    """layout cannot build one of the programs; lto and thinlto have equal files, since files are padded."""
+    sizes = {
+        "layout": (None, RowSizes(stripped=100, text=50)),
+        "thinlto": (RowSizes(stripped=900, text=500), RowSizes(stripped=400, text=200)),
+        "lto": (RowSizes(stripped=900, text=490), RowSizes(stripped=400, text=200)),
+        "icf-all": (RowSizes(stripped=800, text=480), RowSizes(stripped=700, text=300)),
+    }
+    rows = [replace(row, compilers=("stock",)) for row in plan_rows(stock_only, CLANG, list(sizes))]
+    compared = compare_flags([Prepared(sizes)], rows, CLANG, stock_only, place)
+    assert [program.best.row for program in compared.programs] == ["icf-all", "layout"]
+    (project,) = compared.projects
+    assert (project.row, project.compiler) == ("lto", "stock")
+    assert "LDFLAGS=" in project.build and "-flto" in project.build and "llvm-ar" in project.build
 
 
 def test_failure_is_the_line_with_the_error() -> None:
