@@ -29,7 +29,7 @@ from components.core.storage.options import WHOLE_TREE
 from components.corpus.command_edits import edit_options, parse_edits
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
-from components.corpus.options import PATH, output_option, split_options
+from components.corpus.options import PATH, UNIT, Unit, output_option, split_options
 from components.corpus.outcome import newer_llvm
 from components.corpus.report import DAMAGED, Report, Skipped
 from components.corpus.split import MIN_SOURCES, split_modules
@@ -83,6 +83,13 @@ main.add_command(compilers)
 )
 @_PROBLEM
 @click.option(
+    "--unit",
+    type=UNIT,
+    default="object",
+    show_default=True,
+    help="What a module is. program: a linked program or shared library; those that a recipe names as binaries.",
+)
+@click.option(
     "--package-timeout-s",
     type=TIMEOUT_S,
     default=TIMEOUT_OF_PACKAGE_S,
@@ -105,6 +112,7 @@ def build(
     jobs: int | None,
     cache_dir: Path | None,
     problem: str,
+    unit: Unit,
     package_timeout_s: float,
     package_disk_gib: int,
     retry_failed: bool,
@@ -143,6 +151,7 @@ def build(
             problems.get(problem).optimization,
             jobs=jobs or available_processors(),
             retry_failed=retry_failed,
+            unit=unit,
             package=DebianBuild(major, timeout_s=package_timeout_s, disk_gib=package_disk_gib),
         )
         report = build_corpus(recipes.projects, partial, config)

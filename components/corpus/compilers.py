@@ -22,6 +22,7 @@ from components.core.projects.link_recorder.recorder import (
 )
 from components.core.storage import publish
 from components.core.storage.options import OUTPUT, TREE
+from components.corpus.options import UNIT, Unit
 
 # Objects of LTO are bitcode as a whole, compiled at the link. Links have no use for the other flags.
 _EVERYWHERE = ("-fno-lto", "-Qunused-arguments")
@@ -44,14 +45,14 @@ _EMBED = ("-Xclang", "-fembed-bitcode=all")
 )
 @click.option(
     "--unit",
-    type=click.Choice(["object", "program"]),
+    type=UNIT,
     default="object",
     show_default=True,
     help="Unit of the corpus. program: compile to bitcode and record each link, for extract --unit program.",
 )
 @click.option("--memory-gib", type=COUNT, help="Limit of the memory of each link of --unit program.")
 @click.option("--output", type=OUTPUT, required=True, help="Directory of the compilers.")
-def compilers(clang: str, release: Path | None, problem: str, unit: str, memory_gib: int | None, output: Path) -> None:
+def compilers(clang: str, release: Path | None, problem: str, unit: Unit, memory_gib: int | None, output: Path) -> None:
     """Write compilers for a project's build: clang and clang++ at a problem's level, whatever the build appends.
 
     They embed the bitcode that a corpus is made of and compile without LTO. ar, nm, ranlib and strip are LLVM's: GNU's

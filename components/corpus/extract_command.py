@@ -23,7 +23,7 @@ from components.core.storage.manifest import listed
 from components.core.storage.options import FILE, TREE
 from components.corpus.command_edits import CommandEdits, edit_commands, edit_options, parse_edits
 from components.corpus.extract import ExtractConfig, extract_objects
-from components.corpus.options import PATH, output_option, split_options
+from components.corpus.options import PATH, UNIT, Unit, output_option, split_options
 from components.corpus.outcome import (
     ASSEMBLY,
     EXTRACTED,
@@ -70,7 +70,7 @@ _REMEDIES = {
 @click.command()
 @click.option(
     "--unit",
-    type=click.Choice(["object", "program"]),
+    type=UNIT,
     default="object",
     show_default=True,
     help="What a module is. program: a linked program or shared library, from the links that the compilers of "
@@ -117,7 +117,7 @@ _REMEDIES = {
 @edit_options
 @split_options
 def extract(
-    unit: str,
+    unit: Unit,
     compile_commands: Path | None,
     source: str | None,
     input_type: InputType | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import click
 
@@ -12,6 +12,8 @@ from components.core.storage.options import OUTPUT
 from components.corpus.split import SplitConfig
 
 PATH = click.Path(path_type=Path)
+Unit = Literal["object", "program"]
+UNIT = click.Choice(get_args(Unit))
 
 
 def split_options(command: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -19,14 +20,23 @@ from typing import Literal
 from components.core.console import Progress, UserError, say
 from components.core.processes.build_tools import stop_running
 from components.core.projects.build import excluded
-from components.core.projects.debian_build.package import SOURCE, WORK, DebianBuild, base_root, build_package
+from components.core.projects.debian_build.package import (
+    SOURCE,
+    WORK,
+    DebianBuild,
+    base_root,
+    build_package,
+)
+from components.core.projects.link_recorder.recorder import read_links
 from components.core.projects.recipe import Recipe
 from components.core.storage.stale_directories import remove_stale
 from components.corpus.duplicates import UnreadableModuleError, function_digests
 from components.corpus.extract import ExtractConfig, extract_objects
+from components.corpus.options import Unit
 from components.corpus.outcome import DUPLICATE, EXTRACTED
 from components.corpus.report import NO_FUNCTIONS, PACKAGE_FAILED, Report, Skipped
 from components.corpus.sources.objects import ObjectFile
+from components.corpus.sources.programs import ProgramConfig, extract_programs
 
 RESULT = "package.json"
 _FORMAT = 1
@@ -61,6 +71,7 @@ class DebianConfig:
         flags: further flags of all objects, such as those that embed bitcode.
         cache: directory for the root file system and finished packages.
         retry_failed: rebuild packages that failed before.
+        unit: what a module is: an object, or a linked program or shared library.
     """
 
     build: DebianBuild
@@ -68,6 +79,7 @@ class DebianConfig:
     flags: tuple[str, ...]
     cache: Path
     retry_failed: bool = False
+    unit: Unit = "object"
 
 
 def build_packages(recipes: Sequence[Recipe], output: Path, config: DebianConfig) -> tuple[list[str], Report]:
@@ -83,7 +95,8 @@ def build_packages(recipes: Sequence[Recipe], output: Path, config: DebianConfig
         UserError: the root file system cannot be made, or no package has a module.
     """
     base = base_root(config.cache, config.build.clang_major)
-    cache = config.cache.absolute() / "debian" / "packages" / f"{base.name}{config.level}"
+    unit = "" if config.unit == "object" else f"-{config.unit}s"
+    cache = config.cache.absolute() / "debian" / "packages" / f"{base.name}{config.level}{unit}"
     cache.mkdir(parents=True, exist_ok=True)
     remove_stale(base.parent.glob(f"{WORK}*"))
     found: dict[str, PackageModules] = {}
@@ -128,7 +141,9 @@ def _build(
     """
     folder = cache / _cache_key(recipe)
     log = _log_directory(config) / f"{recipe.name}.log"
-    build = dataclasses.replace(config.build, compile_flags=(config.level,), object_flags=config.flags)
+    build = dataclasses.replace(
+        config.build, compile_flags=(config.level,), object_flags=config.flags, records_links=config.unit == "program"
+    )
     with build_package(recipe, base, build, target, log) as built:
         failed = PackageModules(built.version, f"{built.failure} ({log})", {}, ())
         if not built.lasting:
@@ -138,7 +153,12 @@ def _build(
         partial = built.work / "modules"
         partial.mkdir()
         try:
-            package = failed if built.failure else _extract(recipe, built.version, built.objects, partial, config, log)
+            if built.failure:
+                package = failed
+            elif config.unit == "program":
+                package = _extract_linked(recipe, built.version, built.links, partial, config, log)
+            else:
+                package = _extract(recipe, built.version, built.objects, partial, config, log)
         except UnreadableModuleError as error:
             package = PackageModules(built.version, error.problem, {}, ())
         (partial / RESULT).write_text(json.dumps({"format": _FORMAT, **asdict(package)}, indent=1) + "\n")
@@ -163,6 +183,22 @@ def _extract(
     left = tuple((o.object.name, o.kind, o.detail) for o in outcomes if o.kind != EXTRACTED)
     if not extracted:
         failure = f"none of its {len(objects)} C or C++ objects has bitcode" if objects else "it has no C or C++"
+        return PackageModules(version, f"{failure} ({log})", {}, left)
+    digests = function_digests([output / f"{name}.bc" for name in extracted], config.build.clang_major)
+    return PackageModules(version, "", dict(zip(extracted, digests, strict=True)), left)
+
+
+def _extract_linked(
+    recipe: Recipe, version: str, records: Path, output: Path, config: DebianConfig, log: Path
+) -> PackageModules:
+    """Extract the programs and shared libraries that the package's rules link."""
+    links = read_links(records) if records.is_dir() and any(records.iterdir()) else []
+    links = [link for link in links if not excluded(os.path.relpath(link.output, SOURCE), recipe)]
+    found = extract_programs(links, output, ProgramConfig(), Path(SOURCE), f"{recipe.name}/")
+    extracted = [o.object.name for o in found.outcomes if o.kind == EXTRACTED]
+    left = tuple((o.object.name, o.kind, o.detail) for o in found.outcomes if o.kind != EXTRACTED)
+    if not extracted:
+        failure = f"none of its {len(links)} links has a module" if links else "it links no program of bitcode"
         return PackageModules(version, f"{failure} ({log})", {}, left)
     digests = function_digests([output / f"{name}.bc" for name in extracted], config.build.clang_major)
     return PackageModules(version, "", dict(zip(extracted, digests, strict=True)), left)

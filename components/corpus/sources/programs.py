@@ -163,7 +163,7 @@ def _reason(link: RecordedLink) -> tuple[str, str] | None:
         error = _ERROR.search(link.messages)
         how = " ".join(error[1].split())[:_MAX_MESSAGE] if error else f"lld ended with status {link.status}"
         return NOT_LINKED, "; ".join([how, *_unreadable_inputs(link)[:_MAX_UNREADABLE]])
-    if not os.path.isfile(link.output):
+    if not link.exists:
         return REMOVED, "the linked file was moved or removed"
     if not link.linked:
         return RELOCATABLE, "a relocatable link (-r) with inputs that are not bitcode; programs have its native code"

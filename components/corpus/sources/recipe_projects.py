@@ -14,14 +14,24 @@ from components.core.formats.corpus import write_description
 from components.core.processes.build_tools import stop_running
 from components.core.projects.build import BuiltProject, build_project, configure_project
 from components.core.projects.debian_build.package import DebianBuild
+from components.core.projects.link_recorder.recorder import (
+    COMPILE_FLAGS,
+    LINKS,
+    find_lld,
+    link_flags,
+    read_links,
+    write_recorder,
+)
 from components.core.projects.recipe import Recipe
 from components.core.projects.source import fetch_recipe
 from components.corpus.extract import ExtractConfig, extract_objects
+from components.corpus.options import Unit
 from components.corpus.outcome import EXTRACTED, Outcome
 from components.corpus.profiles import copy_profiles
 from components.corpus.report import COMPILE_FAILED, Report, join_reports, make_report
 from components.corpus.sources.debian_packages import DebianConfig, build_packages
 from components.corpus.sources.objects import from_compile_commands
+from components.corpus.sources.programs import ProgramConfig, announce_programs, extract_programs
 
 EMBED = ["-Xclang", "-fembed-bitcode=all"]
 
@@ -38,6 +48,7 @@ class BuildConfig:
         jobs: number of parallel compiles.
         package: how Debian packages are built.
         retry_failed: rebuild Debian packages that failed before.
+        unit: what a module is: an object, or a linked program or shared library.
     """
 
     clang: Path
@@ -47,6 +58,7 @@ class BuildConfig:
     jobs: int = 2
     package: DebianBuild = field(default_factory=DebianBuild)
     retry_failed: bool = False
+    unit: Unit = "object"
 
 
 def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig) -> Report:
@@ -56,7 +68,8 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
 
     Raises:
         UserError: a project cannot be fetched, configured or built, or yields no module; for Debian packages, only if
-            this holds for all of them.
+            this holds for all of them. Projects without programs are left out if the unit is a program, unless this
+            holds for all of them.
     """
     packages = [recipe for recipe in recipes if recipe.debian]
     recipes = tuple(recipe for recipe in recipes if not recipe.debian)
@@ -64,7 +77,7 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
     reports: list[Report] = []
     if packages:
         build = dataclasses.replace(config.package, jobs=config.jobs)
-        debian = DebianConfig(build, config.level, tuple(EMBED), config.cache, config.retry_failed)
+        debian = DebianConfig(build, config.level, tuple(EMBED), config.cache, config.retry_failed, config.unit)
         built_names, report = build_packages(packages, output, debian)
         names += built_names
         reports.append(report)
@@ -74,7 +87,9 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
             for recipe, future in zip(recipes, prepared, strict=True):
                 source = future.result()
                 built = _build(recipe, source, config, lambda: _raise_failed(prepared))
-                outcomes, report = _extract(recipe, built, output, config)
+                outcomes, report = (_extract if config.unit == "object" else _extract_linked)(
+                    recipe, built, output, config
+                )
                 extracted = [o.object for o in outcomes if o.kind == EXTRACTED]
                 copy_profiles(output, [item.name for item in extracted], {i.name: i.directory for i in extracted})
                 names += [item.name for item in extracted]
@@ -83,6 +98,8 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
         except BaseException:
             stop_running(prepared)
             raise
+    if not names:
+        raise UserError("none of the projects has a program", "pass --unit object, or other recipes")
     write_description(output, names)
     return join_reports(reports)
 
@@ -100,8 +117,19 @@ def _prepare(recipe: Recipe, config: BuildConfig) -> Path:
     build_dir = config.work / recipe.name
     _log_path(recipe, config).unlink(missing_ok=True)
     source = fetch_recipe(recipe, build_dir, config.cache)
-    configure_project(recipe, source, build_dir, config.clang, _flags(config), _log_path(recipe, config))
+    if config.unit == "program":
+        recorder = _recorder(recipe, config)
+        recorder.mkdir()
+        write_recorder(recorder, find_lld(config.clang), recorder / LINKS, config.level)
+        (recorder / LINKS).mkdir()
+    log, ldflags = _log_path(recipe, config), _link_flags(recipe, config)
+    configure_project(recipe, source, build_dir, config.clang, _flags(config), log, ldflags)
     return source
+
+
+def _recorder(recipe: Recipe, config: BuildConfig) -> Path:
+    """Return the directory of the script that records the project's links."""
+    return config.work / f".{recipe.name}-recorder"
 
 
 def _log_path(recipe: Recipe, config: BuildConfig) -> Path:
@@ -112,7 +140,11 @@ def _log_path(recipe: Recipe, config: BuildConfig) -> Path:
 
 
 def _flags(config: BuildConfig) -> list[str]:
-    return [*EMBED, config.level]
+    return [*(EMBED if config.unit == "object" else COMPILE_FLAGS), config.level]
+
+
+def _link_flags(recipe: Recipe, config: BuildConfig) -> list[str]:
+    return link_flags(str(_recorder(recipe, config))) if config.unit == "program" else []
 
 
 def _build(recipe: Recipe, source: Path, config: BuildConfig, check: Callable[[], None]) -> BuiltProject:
@@ -135,8 +167,9 @@ def _build(recipe: Recipe, source: Path, config: BuildConfig, check: Callable[[]
             _flags(config),
             config.jobs,
             on_progress,
-            objects_only=True,
+            objects_only=config.unit == "object",
             log=_log_path(recipe, config),
+            ldflags=_link_flags(recipe, config),
         )
     finally:
         if progress is not None:
@@ -158,3 +191,19 @@ def _extract(recipe: Recipe, built: BuiltProject, output: Path, config: BuildCon
         details = "\n".join(report.examples())
         raise UserError(f"{recipe.name} yields no module: {report.line()}\n{details}", "correct its recipe")
     return outcomes, report
+
+
+def _extract_linked(
+    recipe: Recipe, built: BuiltProject, output: Path, config: BuildConfig
+) -> tuple[list[Outcome], Report]:
+    """Extract the programs and shared libraries that the recipe names, all that were linked if it names none."""
+    recorder = _recorder(recipe, config)
+    links = read_links(recorder) if any((recorder / LINKS).iterdir()) else []
+    only = frozenset(map(str, built.binaries)) if recipe.binaries else None
+    found = extract_programs(links, output, ProgramConfig(only=only), built.directory, f"{recipe.name}/")
+    failed = [(name, COMPILE_FAILED, f"see the compiler's message in {built.log}") for name in built.failed]
+    report = make_report(recipe.name, found.outcomes, failed, found.shared_functions)
+    say(f"{recipe.name}: {report.line() if links else 'it links no program'}")
+    announce_programs(found)
+    shutil.rmtree(recorder, ignore_errors=True)
+    return found.outcomes, report

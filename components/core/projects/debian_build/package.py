@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import platform
@@ -15,6 +16,7 @@ from typing import Literal
 from components.core.console import UserError, say
 from components.core.processes.build_tools import log_tail
 from components.core.projects.debian_build.privileged import run_privileged
+from components.core.projects.link_recorder.recorder import COMPILE_FLAGS, link_flags, write_recorder
 from components.core.projects.recipe import Recipe, Source
 from components.core.storage.file_lock import exclusive_lock
 from components.core.storage.stale_directories import make_locked
@@ -25,6 +27,8 @@ WORK = "build-"
 """Prefix of the directories in which packages are built."""
 SOURCE = "/build/source"
 """Directory in the root in which a package is built."""
+_RECORDER, _LINKS = "/mlgo/recorder", "/build/links"
+"""Directories in the root of the script that records links, and of the records."""
 TIMEOUT_S = 1800.0
 DISK_GIB = 12
 _BASE_TIMEOUT_S = 1800.0
@@ -76,6 +80,7 @@ class DebianBuild:
         toolchain: an install tree of another clang that compiles, None for Debian's own.
         compile_flags: appended to the package's flags in every compile. object_flags: in compiles to an object.
         link_flags: in every link. Files that these flags name, as -OPTION=FILE with an absolute path, are in the root.
+        records_links: compile to bitcode and record each link, see core/projects/link_recorder.
         jobs: number of parallel compiles.
         timeout_s: limit for a package, from its download to the last link. disk_gib: capacity of its root.
     """
@@ -85,6 +90,7 @@ class DebianBuild:
     compile_flags: tuple[str, ...] = ()
     object_flags: tuple[str, ...] = ()
     link_flags: tuple[str, ...] = ()
+    records_links: bool = False
     jobs: int = 2
     timeout_s: float = TIMEOUT_S
     disk_gib: int = DISK_GIB
@@ -99,6 +105,7 @@ class PackageBuild:
         work: directory for derived files.
         objects: directory of its objects, at their paths below the source tree.
         binaries: directory of the programs and libraries of its binary packages, by package.
+        links: directory of the records of its links, if they were recorded.
         failure: the reason of a failure, "" if the build succeeded.
         lasting: a repetition would end the same way; false, for example, if a mirror did not answer.
     """
@@ -107,6 +114,7 @@ class PackageBuild:
     work: Path
     objects: Path
     binaries: Path
+    links: Path
     failure: str
     lasting: bool
 
@@ -169,6 +177,16 @@ def build_package(
 def _build(
     source: Source, work: Path, base: Path, config: DebianBuild, target: Literal["objects", "binary"], log: Path
 ) -> PackageBuild:
+    if config.records_links:
+        recorder = work / "recorder"
+        recorder.mkdir()
+        lld = f"/usr/lib/llvm-{config.clang_major}/bin/ld.lld"
+        write_recorder(recorder, lld, _LINKS, " ".join(config.compile_flags))
+        config = dataclasses.replace(
+            config,
+            object_flags=(*config.object_flags, *COMPILE_FLAGS),
+            link_flags=(*config.link_flags, *COMPILE_FLAGS, *link_flags(_RECORDER)),
+        )
     _write_settings(work / "compiler.conf", config)
     if config.toolchain is not None:
         (work / "toolchain").symlink_to(config.toolchain.absolute())
@@ -188,7 +206,9 @@ def _build(
     out = work / "out"
     version, phase = (_read(out / name) for name in ("version", "phase"))
     failure = _failure(status, phase, config, log)
-    return PackageBuild(version, work, out / "objects", out / "binaries", failure, not failure or phase in _LASTING)
+    return PackageBuild(
+        version, work, out / "objects", out / "binaries", out / "links", failure, not failure or phase in _LASTING
+    )
 
 
 def _named_files(flags: Sequence[str]) -> list[Path]:

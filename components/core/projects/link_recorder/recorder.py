@@ -5,8 +5,8 @@ keeps the module that lld hands to the optimizer: all bitcode of the program, in
 that lld found to be exported, or used by assembly, prebuilt libraries and linker scripts.
 
 A record is a directory of files: arguments (of lld, each ends with NUL), directory (that lld ran in), output, level (of
-the compiles), status (of lld), messages (of lld), header (first bytes of the output), and module.bc, which is missing
-if the link failed or had no bitcode.
+the compiles), status (of lld), messages (of lld), header (first bytes of the output), module.bc, which is missing if
+the link failed or had no bitcode, and of a build that is gone `exists`, if the output existed in the end.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class RecordedLink:
         messages: of lld.
         elf_type: of the linked file, ET_EXEC and so on; 0 if it is no ELF file.
         module: the program's module; None if the link failed or had no bitcode.
+        exists: whether the linked file exists, or did when the build ended and its records were collected.
     """
 
     record: Path
@@ -69,6 +70,7 @@ class RecordedLink:
     messages: str
     elf_type: int
     module: Path | None
+    exists: bool
 
     @property
     def linked(self) -> bool:
@@ -149,9 +151,10 @@ def _read(record: Path) -> RecordedLink:
     header = (record / "header").read_bytes() if (record / "header").is_file() else b""
     order = "big" if header[5:6] == b"\2" else "little"
     module = record / "module.bc"
+    output = os.path.normpath(os.path.join(text["directory"], text["output"]))
     return RecordedLink(
         record,
-        os.path.normpath(os.path.join(text["directory"], text["output"])),
+        output,
         tuple(arguments),
         text["directory"],
         text["level"],
@@ -159,6 +162,7 @@ def _read(record: Path) -> RecordedLink:
         (record / "messages").read_bytes().decode(errors="replace"),
         int.from_bytes(header[16:18], order) if header[:4] == _ELF else 0,  # type: ignore[arg-type]
         module if module.is_file() else None,
+        os.path.isfile(output) or (record / "exists").is_file(),
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from components.core.formats.corpus import load_corpus
 from components.core.projects.debian_build.package import DebianBuild
 from components.core.projects.debian_build.shipped import shipped_binaries
 from components.core.projects.recipe import Recipe, Source
@@ -186,3 +187,20 @@ def test_second_build_continues_with_unbuilt_packages(tmp_path: Path, debian_cac
     assert {name.partition("/")[0] for name in splits["heldout"] if name.startswith("jansson")} == {"jansson"}
     done = build(tmp_path / "one.yaml", tmp_path / "none", *cache, "--heldout-project", "mlgo-has-no-such-package")
     assert done.returncode != 0 and "no project 'mlgo-has-no-such-package' to hold out" in done.stderr
+
+
+@pytest.mark.toolchain
+def test_programs_of_a_package(tmp_path: Path, debian_cache: Path) -> None:
+    commands = [
+        "gcc -O2 -c first.c && ar crs libfirst.a first.o",
+        "gcc -O2 -shared -fPIC first.c -o libfirst.so",
+        "gcc -O2 second.c libfirst.a -o prog && ./prog",
+        "cc second.c first.o -o check && ./check && rm check",
+    ]
+    second = "int twice(int); int main(void) { return twice(0); }\n"
+    recipe = tmp_path / "linked.yaml"
+    recipe.write_text(yaml.safe_dump(package(tmp_path, "linked", commands, first_c=FIRST, second_c=second)))
+    done = build(recipe, tmp_path / "corpus", "--cache-dir", str(debian_cache), "--unit", "program")
+    assert done.returncode == 0, done.stderr
+    assert {module.name for module in load_corpus(tmp_path / "corpus")} == {"linked/prog", "linked/libfirst.so"}
+    assert left_out(tmp_path / "corpus", "removed") == {"linked/check": "the linked file was moved or removed"}

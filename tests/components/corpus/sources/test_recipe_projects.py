@@ -105,6 +105,59 @@ def test_corpus_of_two_projects(recipes: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "cache").glob("mlgo-build-*")), "build directories are removed"
 
 
+PROGRAMS = {
+    "cmake/CMakeLists.txt": "cmake_minimum_required(VERSION 3.20)\nproject(p C)\nadd_library(part STATIC part.c)\n"
+    "add_library(api SHARED api.c)\nadd_executable(tool tool.c)\ntarget_link_libraries(tool part api)\n"
+    "add_executable(generator generator.c)\ntarget_link_libraries(generator part)\n"
+    "add_custom_command(OUTPUT made.h COMMAND generator > made.h DEPENDS generator)\n"
+    "add_executable(other other.c ${CMAKE_BINARY_DIR}/made.h)\n"
+    "target_include_directories(other PRIVATE ${CMAKE_BINARY_DIR})\n",
+    "cmake/part.c": "int part(int a) { return a * 3; }\nint unused(int a) { return part(a); }\n",
+    "cmake/api.c": "int api(int a) { return a + 1; }\n",
+    "cmake/tool.c": "int part(int); int api(int);\nint main(int n, char **a) { return part(api(n)); }\n",
+    "cmake/generator.c": "#include <stdio.h>\nint part(int);\n"
+    'int main(void) { return printf("#define X %d\\n", part(2)) < 0; }\n',
+    "cmake/other.c": '#include "made.h"\nint main(void) { return X; }\n',
+    "make/Makefile": "all: both\n"
+    "both: a.o b.o\n\t$(CC) $(LDFLAGS) a.o b.o -o both\n%.o: %.c\n\t$(CC) -O2 $(CFLAGS) -c $< -o $@\n",
+    "make/a.c": "int b(int);\nint main(int n, char **a) { return b(n); }\n",
+    "make/b.c": "int b(int x) { return x * 5; }\n",
+    "library/CMakeLists.txt": "cmake_minimum_required(VERSION 3.20)\nproject(l C)\nadd_library(l STATIC l.c)\n",
+    "library/l.c": "int l(int a) { return a; }\n",
+}
+
+
+@pytest.mark.toolchain
+def test_programs_of_projects(tmp_path: Path) -> None:
+    for name, text in PROGRAMS.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    recipes: dict[str, dict[str, object]] = {
+        "named": {"source": {"path": "cmake"}, "cmake": {}, "binaries": ["tool", "libapi.so"]},
+        "all": {"source": {"path": "cmake"}, "cmake": {}},
+        "made": {"source": {"path": "make"}, "commands": ["make"]},
+        "library": {"source": {"path": "library"}, "cmake": {}},
+    }
+    for name, recipe in recipes.items():
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"name": name, **recipe}))
+    (tmp_path / "set.yaml").write_text(yaml.safe_dump({"projects": [f"{name}.yaml" for name in recipes]}))
+    words = [*command(tmp_path / "set.yaml", tmp_path / "c"), "--unit", "program"]
+    run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert {module.name for module in load_corpus(tmp_path / "c")} == {
+        "named/tool",
+        "named/libapi.so",
+        "all/tool",
+        "all/libapi.so",
+        "all/generator",
+        "all/other",
+        "made/both",
+    }
+    assert "library: it links no program" in run.stderr + run.stdout
+    report = json.loads((tmp_path / "c/report.json").read_text())
+    assert report["shared_functions"]["all"] == {"in_several_programs": 3, "all": 4}
+
+
 @pytest.mark.toolchain
 def test_missing_source_stops_earlier_builds(recipes: Path, tmp_path: Path) -> None:
     run = subprocess.run(command(recipes / "doomed.yaml", tmp_path / "c"), cwd=ROOT, capture_output=True, text=True)
