@@ -80,7 +80,7 @@ def assumption_lines(compared: FlagsComparison) -> list[str]:
 def build_lines(compared: FlagsComparison) -> list[str]:
     """Return a line for each project: what to put into its build."""
     return [
-        f"{project.project}, {project.row} by the {COMPILERS[project.compiler]}: {project.build}"
+        f"{project.project}, row {project.row}, {COMPILERS[project.compiler]}: {project.build}"
         for project in compared.projects
     ]
 

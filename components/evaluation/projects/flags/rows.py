@@ -9,7 +9,7 @@ from pathlib import Path
 
 from components.core import problems
 from components.core.console import UserError
-from components.core.formats.toolchain import Toolchain
+from components.core.formats.toolchain import PLUGIN, Toolchain
 from components.evaluation.flags_types import CompilerOfRow
 from components.evaluation.projects.build_variants import BuildVariant, require_same_version
 from components.evaluation.projects.link_variants import LINK_VARIANTS
@@ -86,6 +86,10 @@ class FlagRow:
         flags = [definition.optimization, *self.compile_flags]
         flags += [word for option in options for word in ("-mllvm", option)]
         at_link = tuple(f"-Wl,-mllvm,{option}" for option in options) if self.lto else ()
+        plugin = release.directory / "lib" / PLUGIN
+        if self.lto and compiler != "stock" and plugin.is_file():
+            # The installed lld, which such a toolchain links with, has the policy from the plugin.
+            at_link = (f"-Wl,--load-pass-plugin={plugin}", *at_link)
         clang = stock_clang if compiler == "stock" else release.clang
         return BuildVariant(f"{TITLES[compiler]}, {self.name}", clang, flags, (*self.link_flags, *at_link))
 

@@ -83,7 +83,7 @@ def test_reports_show_the_rows(
     assert "best of all against the best stock row: stripped files 5.00% smaller" in text
     write_page(tmp_path / "report.html", metrics, measured, None)
     page = (tmp_path / "report.html").read_text()
-    assert "<pre>zstd, icf-all by the release clang: CC=clang</pre>" in page
+    assert "<pre>zstd, row icf-all, release clang: CC=clang</pre>" in page
     assert "&lt;b&gt;undefined&lt;/b&gt;" in page and "no &lt;addresses&gt;" in page
     terminal_report.print_table(metrics, tmp_path)
     printed = capsys.readouterr().out

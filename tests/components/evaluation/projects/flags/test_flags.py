@@ -232,6 +232,13 @@ def test_options_reach_the_link_of_lto_only(stock_only: Toolchain) -> None:
     assert policy not in rows["lto"].variant("stock", CLANG, stock_only).link_flags
     assert policy not in rows["layout"].variant("policy", CLANG, stock_only).link_flags
     assert "-enable-ml-inliner=release" in rows["layout"].variant("policy", CLANG, stock_only).flags
+    (stock_only.directory / "lib").mkdir()
+    (stock_only.directory / "lib" / "mlgo-inliner.so").touch()
+    loaded = f"-Wl,--load-pass-plugin={stock_only.directory}/lib/mlgo-inliner.so"
+    link_flags = rows["lto"].variant("policy", CLANG, stock_only).link_flags
+    assert link_flags.index(loaded) < link_flags.index(policy)
+    assert loaded not in rows["lto"].variant("stock", CLANG, stock_only).link_flags
+    assert loaded not in rows["layout"].variant("policy", CLANG, stock_only).link_flags
     own = FlagRow("lto", "", lto=True, own_options=("-mlgo-whole-program=0",))
     assert "-Wl,-mllvm,-mlgo-whole-program=0" in own.variant("heuristic", CLANG, stock_only).link_flags
     assert "-mlgo-whole-program=0" not in own.variant("stock", CLANG, stock_only).flags
