@@ -31,6 +31,7 @@ _FILES = (
     "llvm/lib/CodeGen/InterferenceCache.h",
     "llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp",
     "llvm/lib/CodeGen/MLRegAllocEvictAdvisor.h",
+    "llvm/lib/CodeGen/MachineOutliner.cpp",
     "llvm/lib/CodeGen/RegAllocBase.h",
     "llvm/lib/CodeGen/RegAllocEvictionAdvisor.cpp",
     "llvm/lib/CodeGen/RegAllocGreedy.h",

@@ -2,6 +2,7 @@
 // policies as the release clang, for ThinLTO and full LTO.
 #include "InlineRegistration.h"
 #include "LLVMVersion.h"
+#include "Outlining.h"
 #include "lld/Common/Driver.h"
 #include "lld/Common/ErrorHandler.h"
 #include "llvm/ADT/SmallVector.h"
@@ -11,15 +12,14 @@ LLD_HAS_DRIVER(elf)
 
 // Debian's LLVM was built with Polly as an extension: every pipeline of LTO
 // asks it for its passes. In its place our advisor is registered, because
-// LLVM's pipeline of full LTO ignores -enable-ml-inliner.
+// LLVM's pipeline of full LTO ignores -enable-ml-inliner, and the outliner.
 llvm::PassPluginLibraryInfo getPollyPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "mlgo", LLVM_VERSION_STRING,
           [](llvm::PassBuilder &Builder) {
 #ifdef MLGO_POLICY_INLINING
             mlgo::registerInlineAdvisor(Builder);
-#else
-            (void)Builder;
 #endif
+            mlgo::registerOutlining(Builder);
           }};
 }
 

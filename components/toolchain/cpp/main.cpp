@@ -1,6 +1,8 @@
 // The entry point that LLVM's build generates for clang; clang_main is defined
 // in clang/tools/driver/driver.cpp.
 #include "LLVMVersion.h"
+#include "Outlining.h"
+#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/LLVMDriver.h"
 
@@ -9,10 +11,10 @@
 
 // Debian's clang libraries were built with Polly as an extension and ask it for
 // its passes. The polyhedral optimizer is off by default and in a separate
-// package, so this stub registers no passes.
+// package. In its place a pass of ours is registered.
 llvm::PassPluginLibraryInfo getPollyPluginInfo() {
-  return {LLVM_PLUGIN_API_VERSION, "Polly (not linked)", LLVM_VERSION_STRING,
-          [](llvm::PassBuilder &) {}};
+  return {LLVM_PLUGIN_API_VERSION, "mlgo", LLVM_VERSION_STRING,
+          mlgo::registerOutlining};
 }
 
 int clang_main(int Argc, char **Argv, const llvm::ToolContext &Context);

@@ -87,11 +87,14 @@ def test_release_clang_decides_by_its_policy(
         ("release", release_toolchain, Advisor("release")),
         ("training", training_toolchain, Advisor("policy", policy=policy)),
     ):
+        # Off by default in the training clang.
+        outline = ["-mllvm", "-mlgo-outline=1"]
         output = tmp_path / f"{name}.o"
         command = [
             toolchain / "bin" / "clang",
             "-Oz",
             *advisor.flags("inlining", None, None),
+            *outline,
             "-c",
             module,
             "-o",

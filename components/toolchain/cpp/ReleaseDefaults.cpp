@@ -1,0 +1,3 @@
+#include "ReleaseDefaults.h"
+
+bool mlgo::hasReleaseDefaults() { return true; }
