@@ -157,7 +157,7 @@ def _projects(
     if recipe is not None:
         if source or programs or excluded:
             raise UserError("--source, --program and --exclude belong to --build", "leave them out, a recipe has them")
-        recipes = select_recipes(recipe, names)
+        recipes = select_recipes(recipe, tuple(dict.fromkeys(names)))
         found: list[Project] = []
         for project in recipes:
             if (programs_of := of_recipe(project)) is None:

@@ -19,7 +19,7 @@ from components.core.console import UserError
 from components.core.formats.toolchain import Toolchain
 from components.evaluation.__main__ import main
 from components.evaluation.flags_types import CompilerOfRow, FlagsComparison, FlagsProgram, RowResult, RowSizes
-from components.evaluation.metrics_types import encode_json
+from components.evaluation.metrics_types import SizeMetrics, encode_json
 from components.evaluation.projects.build_variants import BuildVariant
 from components.evaluation.projects.flags.builds import (
     BuildPlace,
@@ -31,6 +31,7 @@ from components.evaluation.projects.flags.builds import (
 from components.evaluation.projects.flags.compare import compare_flags, flags_csv, flags_totals
 from components.evaluation.projects.flags.rows import NO_PIE, ROW_NAMES, FlagRow, has_option, plan_rows
 from components.evaluation.report import flags_tables
+from components.evaluation.report.terminal_report import read_metrics
 
 CLANG = Path("/usr/bin/clang-19")
 MAIN = """
@@ -383,3 +384,46 @@ def test_command_publishes_rows_of_a_recipe_and_of_an_own_build(tmp_path: Path, 
     for result in own.programs[0].results:
         by_recipe = sizes[result.row, result.compiler]
         assert result.sizes and by_recipe and abs(result.sizes.text - by_recipe.text) < 64
+
+
+@pytest.mark.toolchain
+def test_evaluation_reports_the_rows_that_it_is_asked_for(
+    tmp_path: Path, source: Path, corpus_directory: Path, training_toolchain: Path, never: Path, release: Path
+) -> None:
+    (source / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(own CXX)\nadd_executable(app main.cpp fill.cpp)\n"
+    )
+    recipe, output = tmp_path / "own.yaml", tmp_path / "evaluation"
+    recipe.write_text(f"name: unknown\nsource: {{path: {source}}}\ncmake: {{}}\nbinaries: [app]\n")
+    words: list[str | Path] = [
+        "--corpus",
+        corpus_directory,
+        "--toolchain",
+        training_toolchain,
+        "--release-toolchain",
+        release,
+    ]
+    words += ["--policy", never, "--recipe", recipe, "--link-variant", "default", "--thresholds", "", "--jobs", "1"]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "components.evaluation",
+        *words,
+        "--flag-row",
+        "layout",
+        "--output",
+        output,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    metrics = read_metrics(output)
+    assert isinstance(metrics, SizeMetrics) and isinstance(metrics.flags, FlagsComparison)
+    assert [
+        (r.row, r.compiler) for r in metrics.flags.programs[0].results if r.sizes and r.compiler != "heuristic"
+    ] == [
+        ("layout", "stock"),
+        ("layout", "policy"),
+    ]
+    assert "unknown/app: bytes, change against the best row of stock clang" in done.stdout
+    assert "Smallest build of each project" in (output / "report.html").read_text()
+    assert not (output / "build").exists()
