@@ -29,7 +29,7 @@ from components.core.storage.options import WHOLE_TREE
 from components.corpus.command_edits import edit_options, parse_edits
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
-from components.corpus.options import PATH, UNIT, Unit, output_option, split_options
+from components.corpus.options import PATH, UNIT, Unit, output_option, require_size_level, split_options
 from components.corpus.outcome import newer_llvm
 from components.corpus.report import DAMAGED, Report, Skipped
 from components.corpus.split import MIN_SOURCES, split_modules
@@ -135,6 +135,8 @@ def build(
     from components.core.storage.cache import default_cache_dir
     from components.corpus.sources.recipe_projects import BuildConfig, build_corpus
 
+    if unit == "program":
+        require_size_level(problems.get(problem))
     recipes = load_recipes(recipe)
     splits = split_config(split, recipes.split, str(recipe))
     found = shutil.which(clang)

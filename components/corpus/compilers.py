@@ -22,7 +22,7 @@ from components.core.projects.link_recorder.recorder import (
 )
 from components.core.storage import publish
 from components.core.storage.options import OUTPUT, TREE
-from components.corpus.options import UNIT, Unit
+from components.corpus.options import UNIT, Unit, require_size_level
 
 # Objects of LTO are bitcode as a whole, compiled at the link. Links have no use for the other flags.
 _EVERYWHERE = ("-fno-lto", "-Qunused-arguments")
@@ -75,6 +75,8 @@ def compilers(clang: str, release: Path | None, problem: str, unit: Unit, memory
     if unit == "object" and memory_gib:
         raise UserError("--memory-gib limits the links of --unit program", "omit it, or pass --unit program")
     wanted = problems.get(problem)
+    if unit == "program":
+        require_size_level(wanted)
     c = _program(
         str(release / "bin" / "clang") if release else clang,
         "pass the directory of a toolchain with a policy: mlgo toolchain --mode release --help"
@@ -86,7 +88,7 @@ def compilers(clang: str, release: Path | None, problem: str, unit: Unit, memory
     flags = [wanted.optimization, *options, *_EVERYWHERE]
     lld = find_lld(c) if unit == "program" else None
     if lld:
-        flags = [wanted.optimization, *COMPILE_FLAGS, *link_flags(SCRIPT_DIRECTORY)]
+        flags = list(dict.fromkeys([wanted.optimization, *COMPILE_FLAGS, *link_flags(SCRIPT_DIRECTORY)]))
     with publish(output, "set of compilers") as directory:
         if lld:
             write_recorder(directory, lld, f"$here/{LINKS}", wanted.optimization, memory_gib or 0)
@@ -98,7 +100,7 @@ def compilers(clang: str, release: Path | None, problem: str, unit: Unit, memory
         for name, program in binutils.items():
             for alias in (name, f"llvm-{name}"):  # the second is what CMake prefers, there or in PATH
                 write_script(directory / alias, program)
-    say(f"{output}: clang and clang++ that append {' '.join(flags)}")
+    say(f"{output}: clang and clang++ that append {' '.join(flags).replace(SCRIPT_DIRECTORY, str(output))}")
 
 
 def _program(clang: str, remedy: str) -> Path:

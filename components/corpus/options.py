@@ -7,7 +7,9 @@ from typing import Any, Literal, get_args
 
 import click
 
+from components.core.console import UserError
 from components.core.console.number_types import FRACTION_BELOW_1, SEED
+from components.core.problems.problem import Problem
 from components.core.storage.options import OUTPUT
 from components.corpus.split import SplitConfig
 
@@ -45,3 +47,18 @@ def split_options(command: Any) -> Any:
 def output_option(command: Any) -> Any:
     """Add the option --output to a command."""
     return click.option("--output", type=OUTPUT, required=True, help="Directory of the new corpus.")(command)
+
+
+def require_size_level(problem: Problem) -> None:
+    """Check that programs can be units of a problem's corpus.
+
+    At other levels than those for size, lld compiles a program by passes that clang does not have.
+
+    Raises:
+        UserError: they cannot.
+    """
+    if problem.optimization not in ("-Oz", "-Os"):
+        raise UserError(
+            f"--unit program is for problems of -Oz and -Os, and {problem.name} is compiled at {problem.optimization}",
+            "pass --unit object",
+        )

@@ -33,7 +33,7 @@ SOURCES = {
     "old.c": "int from_old(int);\nint old(int a) { return from_old(a) + 2; }\n",
     "shared.c": "static int twice(int a) { return a * 2; }\nint api(int a) { return twice(a) + 1; }\n"
     "int internal(int a) { return api(a) * 3; }\nint api_2(int a) { return internal(a); }\n",
-    "api.map": "{ global: api*; local: *; };\n",
+    "api.map": "{ global: api*; no_such; local: *; };\n",
     "user.c": "int api(int);\nint hook(int a) { return a; }\nint main(void) { return api(3) - 7; }\n",
     "second.c": "int main(void) { return 2; }\n",
     "whole.c": "int part(int);\nint helper(int a) { return part(a); }\n"
@@ -323,6 +323,12 @@ def test_assembly_output_is_native(built: Built, tmp_path: Path) -> None:
     command = [str(built.compilers / "clang"), "-S", "part.c", "-o", "part.s"]
     subprocess.run(command, cwd=project, check=True)
     assert "ret" in (project / "part.s").read_text() and "define" not in (project / "part.s").read_text()
+
+
+def test_register_allocation_has_no_programs(tmp_path: Path) -> None:
+    words = ["--unit", "program", "--problem", "regalloc", "--output", str(tmp_path / "o2")]
+    done = CliRunner().invoke(compilers, words)
+    assert done.exit_code != 0 and "--unit program is for problems of -Oz and -Os" in str(done.exception)
 
 
 @pytest.mark.parametrize(
