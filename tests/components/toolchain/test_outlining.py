@@ -187,6 +187,17 @@ def test_only_size_optimized_functions_of_the_release_clang_are_outlined(
     assert compiled["release-Os"] == compiled["release-Os-off"]
 
 
+def test_loops_are_outlined_from_on_request_only(clang: Path, tmp_path: Path) -> None:
+    body = "p->a = q->b * 3; p->b = q->c ^ 5; p->c = q->d + 123; p->d = q->a - 45; q->b = p->c * 11;"
+    source = "struct Four { long a, b, c, d; };\n" + "".join(
+        f"void f{n}(Four *p, Four *q, int n, long *end) {{ do {{ {body} end[{n}] = n * {n + 3}; }} while (--n); }}\n"
+        for n in range(6)
+    )
+    assert outlined(compile_object(clang, source, tmp_path / "cold.o")) == 0
+    everywhere = compile_object(clang, source, tmp_path / "all.o", "-mllvm", "-mlgo-outline-everywhere")
+    assert outlined(everywhere) > 0
+
+
 def test_hot_functions_and_named_sections_are_not_outlined(clang: Path, tmp_path: Path) -> None:
     for attribute in ("hot", 'section(".text.mine")'):
         source = WORK.replace("noinline", f"noinline, {attribute}")
