@@ -37,6 +37,7 @@ _FILES = (
     "llvm/lib/CodeGen/RegAllocGreedy.h",
     "llvm/lib/CodeGen/RegAllocScore.h",
     "llvm/lib/CodeGen/SplitKit.h",
+    "llvm/lib/LTO/LTOBackend.cpp",
 )
 _PRIVATE_BEFORE_20 = (
     "llvm/lib/CodeGen/RegAllocEvictionAdvisor.h",

@@ -1,33 +1,73 @@
 // The linker of the release toolchain: lld for ELF with the same advisors and
 // policies as the release clang, for ThinLTO and full LTO.
-#include "InlineRegistration.h"
+#include "KeepSmaller.h"
 #include "LLVMVersion.h"
 #include "Outlining.h"
+#include "SizePipeline.h"
 #include "lld/Common/Driver.h"
 #include "lld/Common/ErrorHandler.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/StringSaver.h"
 
 LLD_HAS_DRIVER(elf)
 
-// Debian's LLVM was built with Polly as an extension: every pipeline of LTO
-// asks it for its passes. In its place our advisor is registered, because
-// LLVM's pipeline of full LTO ignores -enable-ml-inliner, and the outliner.
-llvm::PassPluginLibraryInfo getPollyPluginInfo() {
+// The only extension of LTOBackend.cpp (CMakeLists.txt): every pipeline of LTO,
+// ours too, asks it for its passes. The advisor is registered, because LLVM's
+// pipeline of full LTO ignores -enable-ml-inliner.
+llvm::PassPluginLibraryInfo getMlgoPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "mlgo", LLVM_VERSION_STRING,
           [](llvm::PassBuilder &Builder) {
-#ifdef MLGO_POLICY_INLINING
-            mlgo::registerInlineAdvisor(Builder);
-#endif
+            mlgo::registerSizePasses(Builder, /*IsProgram=*/false);
+            if (mlgo::registerVariantAdvisor)
+              mlgo::registerVariantAdvisor(Builder);
             mlgo::registerOutlining(Builder);
           }};
+}
+
+// Debian's LLVM was built with Polly as an extension; see main.cpp.
+llvm::PassPluginLibraryInfo getPollyPluginInfo() {
+  return {LLVM_PLUGIN_API_VERSION, "Polly (not linked)", LLVM_VERSION_STRING,
+          [](llvm::PassBuilder &) {}};
+}
+
+/// Prepares for -mlgo-keep-smaller, if \p Arguments have it.
+static void prepareVariants(llvm::SmallVectorImpl<const char *> &Arguments,
+                            llvm::StringSaver &Saver) {
+  llvm::SmallVector<const char *, 256> Expanded(Arguments.begin(),
+                                                Arguments.end());
+  llvm::cl::ExpandResponseFiles(Saver, llvm::cl::TokenizeGNUCommandLine,
+                                Expanded);
+  std::vector<std::string> Texts(Expanded.begin(), Expanded.end());
+  if (!mlgo::asksForVariants(Texts))
+    return;
+  std::string Output = "a.out";
+  for (auto [I, Text] : llvm::enumerate(Texts)) {
+    llvm::StringRef Argument = Text;
+    if (Argument == "-o" || Argument == "--output" || Argument == "-output") {
+      if (I + 1 < Texts.size())
+        Output = Texts[I + 1];
+    } else if (Argument.consume_front("--output=") ||
+               (Argument.consume_front("-o") && !Argument.empty())) {
+      Output = Argument.str();
+    }
+  }
+  mlgo::expectVariants(std::move(Output), /*IsProgram=*/true);
+  // A child has only the thread that forks.
+  Arguments.push_back("--threads=1");
 }
 
 int main(int Argc, char **Argv) {
   llvm::InitLLVM Init(Argc, Argv);
   llvm::SmallVector<const char *, 256> Arguments(Argv, Argv + Argc);
+  llvm::BumpPtrAllocator Allocator;
+  llvm::StringSaver Saver(Allocator);
+  prepareVariants(Arguments, Saver);
   lld::Result Ended = lld::lldMain(Arguments, llvm::outs(), llvm::errs(),
                                    {{lld::Gnu, &lld::elf::link}});
+  mlgo::finishVariants(Ended.retCode == 0);
   // Destructors of a large link take long.
   if (!Ended.canRunAgain)
     lld::exitLld(Ended.retCode);

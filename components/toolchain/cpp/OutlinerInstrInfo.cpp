@@ -1,5 +1,6 @@
 #include "OutlinerInstrInfo.h"
 
+#include "SizePipeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Analysis/ProfileSummaryInfo.h"
 #include "llvm/CodeGen/MachineDominators.h"
@@ -29,7 +30,7 @@ using outliner::OutlinedFunction;
 OutlinedModule::OutlinedModule(const llvm::Module &M,
                                const MachineModuleInfo &MMI)
     // The name that LLVM gives to the module of a full LTO link.
-    : M(M), MMI(MMI), WholeProgram(M.getModuleIdentifier() == "ld-temp.o") {
+    : M(M), MMI(MMI), WholeProgram(isProgram(M)) {
   ProfileSummaryInfo Profile(M);
   for (const Function &F : M)
     if (F.hasFnAttribute(Attribute::Hot) ||

@@ -1,20 +1,21 @@
 // The entry point that LLVM's build generates for clang; clang_main is defined
 // in clang/tools/driver/driver.cpp.
 #include "LLVMVersion.h"
-#include "Outlining.h"
-#include "llvm/Passes/PassBuilder.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/LLVMDriver.h"
 
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 // Debian's clang libraries were built with Polly as an extension and ask it for
 // its passes. The polyhedral optimizer is off by default and in a separate
-// package. In its place a pass of ours is registered.
+// package, so this stub registers no passes.
 llvm::PassPluginLibraryInfo getPollyPluginInfo() {
-  return {LLVM_PLUGIN_API_VERSION, "mlgo", LLVM_VERSION_STRING,
-          mlgo::registerOutlining};
+  return {LLVM_PLUGIN_API_VERSION, "Polly (not linked)", LLVM_VERSION_STRING,
+          [](llvm::PassBuilder &) {}};
 }
 
 int clang_main(int Argc, char **Argv, const llvm::ToolContext &Context);
@@ -23,10 +24,36 @@ int clang_main(int Argc, char **Argv, const llvm::ToolContext &Context);
 /// none.
 extern "C" __attribute__((weak)) const char mlgoDescription[];
 
+/// Returns the arguments of the driver with a linker that knows LLVM's bitcode
+/// where LTO needs one. Without a choice clang runs GNU's, which asks for
+/// LLVMgold.so.
+static std::vector<char *> withLinkerOfLTO(llvm::ArrayRef<char *> Arguments) {
+  static char Start[] = "--start-no-unused-arguments",
+              Linker[] = "-fuse-ld=lld", End[] = "--end-no-unused-arguments";
+  std::vector<char *> Result(Arguments.begin(), Arguments.end());
+  bool HasLTO = false;
+  for (llvm::StringRef Argument : Arguments.drop_front()) {
+    if (Argument.starts_with("-cc1") || Argument.starts_with("-fuse-ld=") ||
+        Argument.starts_with("--ld-path="))
+      return Result;
+    if (Argument == "-flto" || Argument.starts_with("-flto="))
+      HasLTO = true;
+    else if (Argument == "-fno-lto")
+      HasLTO = false;
+  }
+  if (HasLTO)
+    Result.insert(Result.begin() + 1, {Start, Linker, End});
+  return Result;
+}
+
 int main(int Argc, char **Argv) {
   llvm::InitLLVM Init(Argc, Argv);
   const bool ShowsVersion = Argc == 2 && std::strcmp(Argv[1], "--version") == 0;
-  int Status = clang_main(Argc, Argv, {Argv[0], nullptr, false});
+  std::vector<char *> Arguments =
+      withLinkerOfLTO({Argv, static_cast<size_t>(Argc)});
+  Argc = static_cast<int>(Arguments.size());
+  Arguments.push_back(nullptr);
+  int Status = clang_main(Argc, Arguments.data(), {Argv[0], nullptr, false});
   if (ShowsVersion && Status == 0 && mlgoDescription)
     std::fputs(mlgoDescription, stdout);
   return Status;

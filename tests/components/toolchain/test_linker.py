@@ -99,7 +99,10 @@ def test_policy_of_the_linker_makes_lto_programs_smaller(toolchain: Path, source
 
 @pytest.mark.parametrize("mode", ["thin", "full"])
 def test_heuristic_decides_without_the_option(toolchain: Path, sources: Path, mode: str) -> None:
-    assert link(toolchain / "bin" / "clang++", sources, "ours", mode) == link(STOCK, sources, "stock", mode)
+    """With LLVM's own pipeline of full LTO and its outliner."""
+    off = ["-mlgo-whole-program=0", "-mlgo-outline=0"]
+    flags = [flag for option in off for flag in ("-mllvm", option, f"-Wl,-mllvm,{option}")]
+    assert link(toolchain / "bin" / "clang++", sources, "ours", mode, *flags) == link(STOCK, sources, "stock", mode)
 
 
 @pytest.mark.parametrize("mode", ["thin", "full"])

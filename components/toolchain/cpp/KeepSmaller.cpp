@@ -1,0 +1,336 @@
+#include "KeepSmaller.h"
+
+#include "LLVMOptions.h"
+#include "SizePipeline.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Analysis/InlineAdvisor.h"
+#include "llvm/Object/ELFObjectFile.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/LineIterator.h"
+#include "llvm/Support/MD5.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Parallel.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Signals.h"
+#include "llvm/Support/WithColor.h"
+
+#include <csignal>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace llvm;
+using namespace mlgo;
+
+static constexpr char OptionName[] = "mlgo-keep-smaller";
+
+static cl::opt<bool>
+    KeepSmaller(OptionName, cl::Hidden,
+                cl::desc("Compile with the heuristic and with the policy, and "
+                         "keep the smaller object or program"));
+
+static cl::opt<std::string> ChoicesFile(
+    "mlgo-choices", cl::Hidden,
+    cl::desc("With -mlgo-keep-smaller: append each choice to this file, and "
+             "take the choices that it has without compiling again"));
+
+namespace {
+struct Variant {
+  StringRef Name;
+  InliningAdvisorMode Inliner;
+};
+
+/// A variant's file, moved away from the place of the output.
+struct Kept {
+  size_t Variant;
+  std::string Path;
+};
+
+struct Session {
+  std::string Output;
+  bool IsProgram = false;
+  bool IsChild = false;
+  std::string Key; ///< In the choices file; empty before the fork.
+  std::vector<Kept> Files;
+};
+} // namespace
+
+/// The first is this process; a later one must be smaller to be kept.
+static constexpr Variant Variants[] = {
+    {"heuristic", InliningAdvisorMode::Default},
+    {"policy", InliningAdvisorMode::Release}};
+
+static std::optional<Session> Current;
+
+static void apply(const Variant &V) {
+  llvmOption<InliningAdvisorMode>("enable-ml-inliner").setValue(V.Inliner);
+}
+
+static void warn(const Twine &Message) {
+  WithColor::warning() << "-" << OptionName << ": " << Message << "\n";
+}
+
+void mlgo::expectVariants(std::string Output, bool IsProgram) {
+  Current = Session{std::move(Output), IsProgram};
+}
+
+bool mlgo::asksForVariants(ArrayRef<std::string> Arguments) {
+  return any_of(Arguments, [](StringRef Argument) {
+    for (StringRef Prefix : {"-plugin-opt=", "--plugin-opt=", "-mllvm="})
+      Argument.consume_front(Prefix);
+    return Argument.ltrim('-') == OptionName ||
+           Argument.ltrim('-') == (Twine(OptionName) + "=1").str();
+  });
+}
+
+/// Returns the variant that the choices file names for \p Key.
+static std::optional<size_t> chosenBefore(StringRef Key) {
+  if (ChoicesFile.empty())
+    return std::nullopt;
+  auto File = MemoryBuffer::getFile(ChoicesFile);
+  if (!File)
+    return std::nullopt;
+  std::optional<size_t> Result;
+  for (line_iterator Line(**File); !Line.is_at_end(); ++Line) {
+    auto Parsed = json::parse(*Line);
+    if (!Parsed) {
+      consumeError(Parsed.takeError());
+      continue;
+    }
+    const json::Object *Choice = Parsed->getAsObject();
+    if (!Choice || Choice->getString("name") != Key)
+      continue;
+    for (auto [I, V] : enumerate(Variants))
+      if (Choice->getString("variant") == V.Name)
+        Result = I;
+  }
+  return Result;
+}
+
+/// Returns the descriptor of the temporary file that clang renames to
+/// \p Output when the compile ends, and its path.
+static std::optional<std::pair<int, std::string>>
+temporaryOf(StringRef Output) {
+  SmallString<128> Absolute(Output);
+  if (sys::fs::make_absolute(Absolute))
+    return std::nullopt;
+  SmallString<128> Directory;
+  if (sys::fs::real_path(sys::path::parent_path(Absolute), Directory))
+    return std::nullopt;
+  const std::string Stem = (sys::path::stem(Output) + "-").str();
+  std::error_code EC;
+  for (sys::fs::directory_iterator I("/proc/self/fd", EC), End; I != End && !EC;
+       I.increment(EC)) {
+    SmallString<128> Path;
+    int Descriptor;
+    if (sys::path::filename(I->path()).getAsInteger(10, Descriptor) ||
+        sys::fs::real_path(I->path(), Path))
+      continue;
+    if (sys::path::parent_path(Path) == Directory &&
+        sys::path::filename(Path).starts_with(Stem) && Path.ends_with(".tmp"))
+      return std::pair(Descriptor, Path.str().str());
+  }
+  return std::nullopt;
+}
+
+/// Opens a new file at \p Path as \p Descriptor, whose present file a child has
+/// written.
+static bool reopen(int Descriptor, const std::string &Path) {
+  struct stat Status;
+  const mode_t Mode = fstat(Descriptor, &Status) == 0 ? Status.st_mode : 0600;
+  unlink(Path.c_str());
+  const int New =
+      open(Path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, Mode & 0777);
+  if (New < 0)
+    return false;
+  const bool Done = dup3(New, Descriptor, O_CLOEXEC) >= 0;
+  close(New);
+  return Done;
+}
+
+/// Becomes \p V in a child; returns false there. In the parent returns true
+/// after the child has written the output, which it moves to \p Aside, or has
+/// failed.
+static bool runInChild(const Variant &V, size_t Index, std::string Aside) {
+  const pid_t Parent = getpid();
+  outs().flush();
+  errs().flush();
+  const pid_t Child = fork();
+  if (Child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // What it would report, this process reports, too.
+    const int Null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (getppid() != Parent || Null < 0 || dup2(Null, STDERR_FILENO) < 0 ||
+        dup2(Null, STDOUT_FILENO) < 0)
+      _exit(1);
+    Current->IsChild = true;
+    apply(V);
+    return false;
+  }
+  int Status = 0;
+  if (Child < 0) {
+    warn("cannot fork: " + Twine(strerror(errno)));
+    return true;
+  }
+  while (waitpid(Child, &Status, 0) < 0 && errno == EINTR)
+    ;
+  if (!WIFEXITED(Status) || WEXITSTATUS(Status) != 0)
+    return true; // If this process fails, too, it says why.
+  if (std::error_code EC = sys::fs::rename(Current->Output, Aside)) {
+    warn("cannot rename " + Current->Output + ": " + EC.message());
+    return true;
+  }
+  sys::RemoveFileOnSignal(Aside);
+  Current->Files.push_back({Index, std::move(Aside)});
+  return true;
+}
+
+void mlgo::forkVariants(Module &M) {
+  if (!KeepSmaller || !Current || !Current->Key.empty() ||
+      !registerVariantAdvisor)
+    return;
+  // In lld the module of full LTO; its threads would not exist in a child.
+  if (Current->IsProgram &&
+      (!isProgram(M) || parallel::strategy.ThreadsRequested != 1))
+    return;
+  Current->Key = Current->IsProgram ? sys::path::filename(Current->Output).str()
+                                    : M.getSourceFileName();
+  if (auto Before = chosenBefore(Current->Key)) {
+    apply(Variants[*Before]);
+    return;
+  }
+  std::optional<std::pair<int, std::string>> Temporary;
+  if (!Current->IsProgram) {
+    Temporary = temporaryOf(Current->Output);
+    if (!Temporary)
+      return apply(Variants[0]);
+  }
+  for (size_t I = 1; I < std::size(Variants); ++I) {
+    std::string Aside =
+        (Current->Output + ".mlgo-" + Variants[I].Name + "-" + Twine(getpid()))
+            .str();
+    if (!runInChild(Variants[I], I, std::move(Aside)))
+      return;
+    if (Temporary && !reopen(Temporary->first, Temporary->second))
+      report_fatal_error("cannot create " + Twine(Temporary->second) + ": " +
+                             strerror(errno),
+                         /*gen_crash_diag=*/false);
+  }
+  apply(Variants[0]);
+}
+
+Expected<uint64_t> mlgo::loadedBytes(StringRef Path) {
+  auto Binary = object::ObjectFile::createObjectFile(Path);
+  if (!Binary)
+    return Binary.takeError();
+  const object::ObjectFile &File = *Binary->getBinary();
+  // The relocations of an object are sections of their own.
+  DenseMap<uint64_t, std::vector<object::SectionRef>> Relocations;
+  if (File.isRelocatableObject())
+    for (const object::SectionRef &S : File.sections())
+      if (auto Of = S.getRelocatedSection(); Of && *Of != File.section_end())
+        Relocations[(*Of)->getIndex()].push_back(S);
+  StringSet<> Bodies;
+  uint64_t Result = 0;
+  for (const object::SectionRef &S : File.sections()) {
+    if (File.isELF() && !(object::ELFSectionRef(S).getFlags() & ELF::SHF_ALLOC))
+      continue;
+    if (S.isVirtual() || S.isBSS())
+      continue;
+    if (S.isText() && File.isRelocatableObject()) {
+      Expected<StringRef> Contents = S.getContents();
+      if (!Contents)
+        return Contents.takeError();
+      std::string Body = Contents->str();
+      raw_string_ostream OS(Body);
+      for (const object::SectionRef &R : Relocations[S.getIndex()])
+        for (const object::RelocationRef &Relocation : R.relocations()) {
+          OS << Relocation.getOffset() << ' ' << Relocation.getType() << ' ';
+          if (auto Addend = object::ELFRelocationRef(Relocation).getAddend())
+            OS << *Addend << ' ';
+          else
+            consumeError(Addend.takeError());
+          auto Symbol = Relocation.getSymbol();
+          if (Symbol != File.symbol_end())
+            if (Expected<StringRef> Name = Symbol->getName())
+              OS << *Name << ' ' << Symbol->getRawDataRefImpl().d.b << '\n';
+            else
+              consumeError(Name.takeError());
+        }
+      if (!Bodies.insert(Body).second)
+        continue;
+    }
+    Result += S.getSize();
+  }
+  return Result;
+}
+
+static void record(size_t Chosen, ArrayRef<std::pair<size_t, uint64_t>> Sizes) {
+  if (ChoicesFile.empty())
+    return;
+  json::Object Bytes;
+  for (auto [I, Size] : Sizes)
+    Bytes[Variants[I].Name] = static_cast<int64_t>(Size);
+  std::string Line;
+  raw_string_ostream(Line) << json::Value(json::Object{
+                                  {"name", Current->Key},
+                                  {"variant", Variants[Chosen].Name},
+                                  {"bytes", std::move(Bytes)}})
+                           << "\n";
+  // One write: compiles in parallel append to the same file.
+  const int File = open(ChoicesFile.c_str(),
+                        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (File < 0 || write(File, Line.data(), Line.size()) !=
+                      static_cast<ssize_t>(Line.size()))
+    warn("cannot write " + ChoicesFile + ": " + Twine(strerror(errno)));
+  if (File >= 0)
+    close(File);
+}
+
+bool mlgo::finishVariants(bool Success) {
+  if (!Current)
+    return Success;
+  if (Current->IsChild) {
+    outs().flush();
+    _exit(Success ? 0 : 1);
+  }
+  auto Files = std::move(Current->Files);
+  if (Success && !Files.empty()) {
+    size_t Chosen = 0;
+    std::vector<std::pair<size_t, uint64_t>> Sizes;
+    auto Size = loadedBytes(Current->Output);
+    if (Size) {
+      uint64_t Smallest = *Size;
+      Sizes.push_back({0, *Size});
+      const Kept *Best = nullptr;
+      for (const Kept &File : Files) {
+        auto Other = loadedBytes(File.Path);
+        if (!Other) {
+          consumeError(Other.takeError());
+          continue;
+        }
+        Sizes.push_back({File.Variant, *Other});
+        if (*Other < Smallest) {
+          Smallest = *Other;
+          Best = &File;
+        }
+      }
+      if (Best && !sys::fs::rename(Best->Path, Current->Output))
+        Chosen = Best->Variant;
+      record(Chosen, Sizes);
+    } else {
+      consumeError(Size.takeError());
+    }
+  }
+  for (const Kept &File : Files) {
+    sys::fs::remove(File.Path);
+    sys::DontRemoveFileOnSignal(File.Path);
+  }
+  Current.reset();
+  return Success;
+}

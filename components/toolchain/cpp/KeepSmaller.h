@@ -1,0 +1,47 @@
+//===- KeepSmaller.h - The smallest of several variants ---------*- C++ -*-===//
+//
+// Whether the policy makes an object or a program smaller than the heuristic is
+// known for sure only when both are compiled. With -mllvm -mlgo-keep-smaller a
+// process forks after the passes that the variants share. Each child completes
+// the compile (in lld: the link) as one variant, one after the other, the
+// process itself is the last, and the smallest file is kept. The heuristic is a
+// variant, so nothing becomes larger.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MLGO_KEEP_SMALLER_H
+#define MLGO_KEEP_SMALLER_H
+
+#include "llvm/IR/Module.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/Error.h"
+
+namespace mlgo {
+
+/// Announces that this process writes \p Output, an object or, with
+/// \p IsProgram, a linked program. Without this call forkVariants does nothing.
+void expectVariants(std::string Output, bool IsProgram);
+
+/// Returns whether \p Arguments, of clang -cc1 or of lld, ask for variants.
+bool asksForVariants(llvm::ArrayRef<std::string> Arguments);
+
+/// Called between the passes that all variants share and those in which they
+/// differ. Returns once in each variant.
+void forkVariants(llvm::Module &M);
+
+/// Called when the file is written (\p Success) or cannot be written. Does not
+/// return in a child; in the process itself it moves the smallest file to its
+/// place and returns \p Success.
+bool finishVariants(bool Success);
+
+/// Returns what the file at \p Path is worth: the bytes of the sections that
+/// are loaded, equal functions of an object once, as a linker with --icf keeps
+/// them.
+llvm::Expected<uint64_t> loadedBytes(llvm::StringRef Path);
+
+/// Registers an advisor that decides by the variant. Only release toolchains
+/// have one (ReleaseDefaults.cpp).
+void registerVariantAdvisor(llvm::PassBuilder &Builder) __attribute__((weak));
+
+} // namespace mlgo
+
+#endif

@@ -1,0 +1,13 @@
+// Included before LLVM's LTOBackend.cpp, which our lld compiles again: the
+// pipeline of full LTO passes through SizePipeline.h's operator.
+#ifndef MLGO_LINK_HOOK_H
+#define MLGO_LINK_HOOK_H
+
+#include "SizePipeline.h"
+
+#define buildLTODefaultPipeline(Level, Summary)                                \
+  buildLTODefaultPipeline(Level, Summary) | mlgo::LinkedProgram {              \
+    Mod, TM, Conf, PGOOpt.has_value(), &PIC, RegisterPassPlugins               \
+  }
+
+#endif

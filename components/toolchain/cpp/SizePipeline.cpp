@@ -1,0 +1,168 @@
+#include "SizePipeline.h"
+
+#include "KeepSmaller.h"
+#include "LLVMOptions.h"
+#include "ReleaseDefaults.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/SaveAndRestore.h"
+#include "llvm/Transforms/IPO/GlobalDCE.h"
+#include "llvm/Transforms/IPO/MergeFunctions.h"
+
+using namespace llvm;
+using namespace mlgo;
+
+static constexpr char WholeProgramName[] = "mlgo-whole-program";
+static constexpr char ProgramName[] = "mlgo-program";
+
+static cl::opt<bool> WholeProgram(
+    WholeProgramName, cl::Hidden, cl::init(hasReleaseDefaults()),
+    cl::desc("Compile a program of -Oz or -Os that full LTO links as one "
+             "module by the pipeline of this level; false: LLVM's pipelines"));
+
+static cl::opt<bool> Program(
+    ProgramName, cl::Hidden,
+    cl::desc("The module is a linked program: compile it as the linker does"));
+
+static cl::opt<cl::boolOrDefault>
+    Fold("mlgo-fold", cl::Hidden,
+         cl::desc("Fold equal functions before the inliner at -Oz and -Os; by "
+                  "default in programs that are compiled as one module"));
+
+std::optional<OptimizationLevel> mlgo::sizeLevel(const Module &M) {
+  size_t Defined = 0, Small = 0, Smallest = 0;
+  for (const Function &F : M)
+    if (!F.isDeclarationForLinker() && !F.hasOptNone()) {
+      ++Defined;
+      Small += F.hasOptSize(); // also true for minsize
+      Smallest += F.hasMinSize();
+    }
+  if (2 * Small <= Defined)
+    return std::nullopt;
+  return 2 * Smallest > Small ? OptimizationLevel::Oz : OptimizationLevel::Os;
+}
+
+/// Returns the value of a boolean option in \p Arguments, as clang passes it on
+/// from -mllvm.
+static bool isOn(ArrayRef<std::string> Arguments, StringRef Name,
+                 bool Default) {
+  for (StringRef Argument : Arguments) {
+    auto [Option, Value] = Argument.ltrim('-').split('=');
+    if (Option == Name)
+      Default =
+          Value.empty() || Value == "1" || Value.equals_insensitive("true");
+  }
+  return Default;
+}
+
+bool mlgo::leavesPassesToLinker(ArrayRef<std::string> Arguments) {
+  return isOn(Arguments, WholeProgramName, WholeProgram);
+}
+
+bool mlgo::isProgram(const Module &M) {
+  return Program || M.getModuleIdentifier() == "ld-temp.o";
+}
+
+bool mlgo::isProgram(ArrayRef<std::string> Arguments) {
+  return isOn(Arguments, ProgramName, Program);
+}
+
+namespace {
+/// Folds equal functions of a module for size. Afterwards the variants of
+/// -mlgo-keep-smaller differ.
+class FoldPass : public PassInfoMixin<FoldPass> {
+public:
+  FoldPass(bool Folds) : Folds(Folds) {}
+
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
+    // Known here only: a ThinLTO backend builds its pipeline for -O2.
+    if (!sizeLevel(M))
+      return PreservedAnalyses::all();
+    PreservedAnalyses Result = PreservedAnalyses::all();
+    if (Folds) {
+      ModulePassManager Passes;
+      Passes.addPass(MergeFunctionsPass());
+      Passes.addPass(GlobalDCEPass());
+      Result = Passes.run(M, MAM);
+    }
+    forkVariants(M);
+    return Result;
+  }
+
+private:
+  bool Folds;
+};
+} // namespace
+
+/// Set while extensions register with the builder of a program's pipeline.
+static thread_local bool BuildsProgram = false;
+
+void mlgo::registerSizePasses(PassBuilder &Builder, bool IsProgram) {
+  IsProgram |= BuildsProgram;
+  Builder.registerPipelineEarlySimplificationEPCallback(
+      [IsProgram](ModulePassManager &Passes, OptimizationLevel) {
+        Passes.addPass(
+            FoldPass(Fold == cl::BOU_UNSET ? IsProgram : Fold == cl::BOU_TRUE));
+      });
+  if (!IsProgram)
+    return;
+  // The second time the inliner meets the functions as they came out of the
+  // first, and what only calls in the whole program show has been simplified.
+  auto IsSecond = std::make_shared<bool>(false);
+  Builder.registerOptimizerLastEPCallback(
+      [&Builder, IsSecond](ModulePassManager &Passes, OptimizationLevel Level) {
+        if (*IsSecond)
+          return;
+        *IsSecond = true;
+        Passes.addPass(Builder.buildPerModuleDefaultPipeline(Level));
+      });
+}
+
+/// Sets LLVM's option if the user did not.
+static void setByDefault(StringRef Name, bool Value) {
+  if (!isGiven(Name))
+    llvmOption<bool>(Name).setValue(Value);
+}
+
+void mlgo::setProgramOptions() {
+  // These passes shorten loops and lengthen code: what they hoist or add to the
+  // loop takes registers, which are saved then.
+  setByDefault("disable-machine-licm", true);
+  setByDefault("disable-lsr", true);
+  setByDefault("enable-load-pre", false);
+  setByDefault("mlgo-outline", true);
+}
+
+/// Returns whether \p M has tests of types, which LLVM's pipelines of LTO
+/// replace and those of a level do not.
+static bool testsTypes(const Module &M) {
+  for (const Function &F : M)
+    switch (F.getIntrinsicID()) {
+    case Intrinsic::type_test:
+    case Intrinsic::public_type_test:
+    case Intrinsic::type_checked_load:
+    case Intrinsic::type_checked_load_relative:
+      return true;
+    default:
+      break;
+    }
+  return false;
+}
+
+ModulePassManager mlgo::operator|(ModulePassManager LLVMPipeline,
+                                  const LinkedProgram &Program) {
+  auto Level = sizeLevel(Program.M);
+  if (!WholeProgram || !Level || Program.HasProfile || testsTypes(Program.M) ||
+      Program.Conf.OptLevel == 0)
+    return LLVMPipeline;
+  // As clang sets them for the level (BackendUtil.cpp), so that clang makes the
+  // same object of the same module.
+  PipelineTuningOptions Tuning = Program.Conf.PTO;
+  Tuning.LoopVectorization = *Level == OptimizationLevel::Os;
+  Tuning.SLPVectorization = true;
+  PassBuilder Builder(Program.TM, Tuning, std::nullopt, Program.PIC);
+  SaveAndRestore Builds(BuildsProgram, true);
+  Program.RegisterPlugins(Program.Conf.PassPlugins, Builder);
+  setProgramOptions();
+  return Builder.buildPerModuleDefaultPipeline(*Level);
+}
