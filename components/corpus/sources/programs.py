@@ -29,7 +29,7 @@ from components.corpus.outcome import (
     Outcome,
     newer_llvm,
 )
-from components.corpus.own_options import strip_own_options
+from components.corpus.own_options import PROGRAM_OPTIONS, strip_own_options
 from components.corpus.sources.archive import ArchiveError, is_archive, read_members
 from components.corpus.sources.objects import ObjectFile, object_at
 from components.corpus.whole_files import read, write
@@ -41,9 +41,6 @@ _MAX_UNREADABLE = 3
 _ELF = b"\x7fELF"
 _RELOCATABLE = (b"\1\0", b"\0\1")
 """ET_REL in either byte order."""
-
-PROGRAM_OPTIONS: tuple[str, ...] = ()
-"""LLVM's options, as the training clang has them, of the pipeline that the release lld compiles a program with."""
 
 _VECTORIZE = {"-Os": ("-vectorize-loops", "-vectorize-slp"), "-Oz": ("-vectorize-slp",)}
 """What clang's driver adds for a level."""
