@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.compiler.advisor import Advisor
+from components.core.compiler.advisor import TRAINED_RANGES, Advisor
 from components.core.compiler.compile import Compiler
 from components.core.compiler.upstream import compiler_class
 from components.core.formats.toolchain import Toolchain
@@ -64,8 +64,10 @@ def plan_variants(
     log, kind = objective.needs_log, compiler_class(training)
     variants = [Variant(BASELINE, training.clang, Advisor("log") if log else Advisor("default"), compiler=kind)]
 
+    ranges = TRAINED_RANGES if config.problem == "inlining" and "trained ranges" in training.capabilities else ()
+
     def loaded(name: str, policy: Path) -> Variant:
-        return Variant(name, training.clang, Advisor("policy", policy=policy, log=log), compiler=kind)
+        return Variant(name, training.clang, Advisor("policy", policy=policy, log=log), ranges, kind)
 
     if config.warmstart is not None:
         variants.append(loaded(WARMSTART, config.warmstart))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from components.core.console import UserError, say
 from components.core.console.shutdown_deadline import shutdown_deadline
+from components.core.formats.corpus import Module
 from components.core.formats.policy import PolicyInfo
 from components.core.policy.export import export_policy
 from components.core.policy.tf_errors import explain_resource_exhausted
@@ -121,6 +122,14 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
     )
 
 
+def _unwind_tables(modules: Iterable[Module]) -> bool | None:
+    """Return whether every function of the modules has an unwind table; None if their arguments are the driver's."""
+    arguments = [module.arguments() for module in modules]
+    if any(each[:1] != ("-cc1",) for each in arguments):
+        return None
+    return all(any(a.startswith("-funwind-tables=") for a in each) for each in arguments)
+
+
 def _policy_info(trainer: Trainer, trained: Trained) -> PolicyInfo:
     policy, state = trained.policy, trained.state
     return PolicyInfo(
@@ -134,6 +143,8 @@ def _policy_info(trainer: Trainer, trained: Trained) -> PolicyInfo:
         toolchain_digest=trainer.inputs["toolchain"],
         llvm_version=trainer.toolchain.llvm_version,
         optional_features=trainer.optional_features,
+        trained_ranges=trainer.trained_ranges,
+        unwind_tables=_unwind_tables(trainer.modules.values()),
         metrics={
             "validation_reduction_percent": state.best_percent,
             "best_iteration": float(state.best_iteration),

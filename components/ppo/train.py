@@ -109,6 +109,7 @@ class Trainer:
         problem = problems.get(config.problem)
         self.toolchain, self.clang = data.toolchain, data.toolchain.clang
         self.vocab_digest, self.optional_features = data.vocab_digest, data.optional_features
+        self.trained_ranges = data.trained_ranges
         self.objective, self.baselines = data.objective, data.baselines
         self._linked, self._validation_baselines = bool(data.objects), None if data.objects else data.baselines
         self.modules, self.validation = data.modules, data.validation

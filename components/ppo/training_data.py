@@ -47,7 +47,7 @@ class TrainingData:
 
     Attributes:
         warmstart: the policy to start from, as it was written.
-        vocab_digest, optional_features: of the warmstart's policy.json; empty if it has none.
+        vocab_digest, optional_features, trained_ranges: of the warmstart's policy.json; empty if it has none.
         baselines: module -> outcome under the heuristic, for every module with decisions.
         modules: name -> training module.
         validation: modules that select the best policy, at least MIN_VALIDATION if there are as many.
@@ -62,6 +62,7 @@ class TrainingData:
     warmstart: DensePolicy
     vocab_digest: str
     optional_features: Mapping[str, float]
+    trained_ranges: Mapping[str, tuple[int, int]]
     baselines: dict[str, Outcome]
     modules: dict[str, Module]
     validation: list[Module]
@@ -85,10 +86,11 @@ def load_training_data(config: PpoConfig) -> TrainingData:
     check_features(warmstart.features, toolchain.features.get(problem.name, ()))
     vocab_digest = ""
     optional_features: Mapping[str, float] = {}
+    ranges: Mapping[str, tuple[int, int]] = {}
     if (config.warmstart / POLICY_JSON).exists():
         info = load_policy_info(config.warmstart)
         check_vocabulary(info, toolchain)
-        vocab_digest, optional_features = info.vocab_digest, info.optional_features
+        vocab_digest, optional_features, ranges = info.vocab_digest, info.optional_features, info.trained_ranges
     objective = OBJECTIVES[problem.objective]
     baselines = objective.baselines(config.trace)
     table = read_modules(config.trace)
@@ -109,6 +111,7 @@ def load_training_data(config: PpoConfig) -> TrainingData:
         warmstart=warmstart,
         vocab_digest=vocab_digest,
         optional_features=optional_features,
+        trained_ranges=ranges,
         baselines=baselines,
         modules=modules,
         validation=validation,

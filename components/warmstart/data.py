@@ -16,7 +16,7 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import Trace, load_trace, read_columns
 from components.core.formats.vocab import load_vocab
 from components.core.policy.observation import network_features, observations, vocab_features
-from components.core.policy.trained_limits import trained_limits
+from components.core.policy.trained_limits import trained_limits, trained_ranges
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Decisions:
         observed: float32 [N, *S], see observation.py.
         action: int32 [N].
         heldout: bool [N], whether the decision is of a held-out module.
-        limits: see trained_limits.py; of the decisions that are not held out.
+        limits, ranges: see trained_limits.py; of the decisions that are not held out.
     """
 
     trace: Trace
@@ -37,6 +37,7 @@ class Decisions:
     action: NDArray[np.int32]
     heldout: NDArray[np.bool_]
     limits: Mapping[str, int]
+    ranges: Mapping[str, tuple[int, int]]
 
 
 def load_decisions(
@@ -70,6 +71,7 @@ def load_decisions(
             f"{trace_directory} has {len(module_index)} decisions of {len(modules)} modules, none of them for training",
             "trace more modules, or hold out a smaller fraction",
         )
+    trained_on = {f.name: columns[f.name][~heldout] for f in features}
     return Decisions(
         trace,
         features,
@@ -77,9 +79,8 @@ def load_decisions(
         observations(problem, features, buckets, columns),
         columns["action"].astype(np.int32),
         heldout,
-        trained_limits(
-            problem, features, {f.name: columns[f.name][~heldout] for f in features}, module_index[~heldout]
-        ),
+        trained_limits(problem, features, trained_on, module_index[~heldout]),
+        trained_ranges(problem, features, trained_on),
     )
 
 

@@ -93,6 +93,7 @@ def _train(config: WarmstartConfig) -> Report:
             toolchain_digest=digest(config.toolchain),
             llvm_version=toolchain.llvm_version,
             metrics=report.figures(),
+            trained_ranges=decisions.ranges,
         )
         export_policy(cloned.policy, partial, toolchain.clang, info, toolchain.directory)
         (partial / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")

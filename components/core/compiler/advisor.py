@@ -10,6 +10,8 @@ from components.core import problems
 from components.core.formats.policy import OUTPUT_SPEC_JSON, TFLITE_MODEL
 
 Mode = Literal["default", "log", "heuristic", "policy", "release"]
+TRAINED_RANGES = ("-mllvm", "-mlgo-ranges=1")
+"""Flags of a training clang with a policy for inlining that then decides as the release clang does by default."""
 POLICY_FILES = ("policy.so", OUTPUT_SPEC_JSON)
 """The files of a policy directory that a training clang reads."""
 

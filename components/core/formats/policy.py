@@ -15,7 +15,8 @@ A policy directory holds:
 
 policy.json: {"version": 1, "problem", "features": [{"name", "type", "shape"}], "num_actions", "trained_by",
 "vocab_digest", "trace_digest", "corpus_digest", "toolchain_digest", "llvm_version", "git_commit", "image",
-"ir2vec_vocabulary", "metrics": {}, "optional_features": {}, "trained_limits": {}}; the last two only if there are some.
+"ir2vec_vocabulary", "metrics": {}, "optional_features": {}, "trained_limits": {}, "trained_ranges": {},
+"unwind_tables"}; the last four only if there are some.
 """
 
 from __future__ import annotations
@@ -79,7 +80,13 @@ class PolicyInfo:
         ir2vec_vocabulary: digest of ir2vec-vocabulary.json, empty if there is none.
         metrics: training figures, for people.
         optional_features: scalar features that a compiler need not have -> the value that the policy then assumes.
-        trained_limits: features -> the largest value that the policy was trained on; beyond it the heuristic decides.
+        trained_limits: features -> the largest value that the policy was trained on; beyond it the policy itself
+            decides like the heuristic.
+        trained_ranges: features -> the smallest and the largest value of the training decisions. Outside of those of
+            the problem's `use_counts` the compiler takes the heuristic's decision (option -mlgo-ranges). Empty: no
+            ranges, as in policies before this field.
+        unwind_tables: whether every function of the training modules had an unwind table: then the compiler takes the
+            heuristic's decision where neither caller nor callee has one. None if nobody looked.
     """
 
     problem: str
@@ -97,14 +104,18 @@ class PolicyInfo:
     metrics: Mapping[str, float] = field(default_factory=dict)
     optional_features: Mapping[str, float] = field(default_factory=dict)
     trained_limits: Mapping[str, int] = field(default_factory=dict)
+    trained_ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    unwind_tables: bool | None = None
 
 
 def write_policy_info(directory: Path, info: PolicyInfo) -> Path:
     """Write policy.json; return its path."""
     document = {"version": VERSION, **asdict(info), "metrics": dict(info.metrics)}
-    for name in ("optional_features", "trained_limits"):
+    for name in ("optional_features", "trained_limits", "trained_ranges"):
         values = dict(document.pop(name))
         document |= {name: values} if values else {}
+    if info.unwind_tables is None:
+        del document["unwind_tables"]
     document["features"] = [f.to_json() for f in info.features]
     path = directory / POLICY_JSON
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -130,6 +141,8 @@ class _Document(Struct, kw_only=True, forbid_unknown_fields=True):
     metrics: dict[str, Any] = {}
     optional_features: dict[str, Any] = {}
     trained_limits: dict[str, int] = {}
+    trained_ranges: dict[str, tuple[int, int]] = {}
+    unwind_tables: bool | None = None
 
 
 def load_policy_info(directory: Path) -> PolicyInfo:
@@ -146,6 +159,7 @@ def load_policy_info(directory: Path) -> PolicyInfo:
     features = tuple(spec.feature for spec in read.features)
     with expect_shape(path, "a policy description", remedy):
         check_optional_features(read.optional_features, features)
+        check_trained_ranges(read.trained_ranges)
     values = {name: value for name, value in fields_of(read).items() if name != "version"}
     return PolicyInfo(**values | {"features": features})
 
@@ -169,6 +183,13 @@ def check_optional_features(optional: Mapping[str, float], features: Sequence[Fe
             fits = abs(value) <= float(np.finfo(dtype).max)
         if not fits:
             raise ValueError(f"the optional feature {name} has the value {value!r:.40}, which is no {dtype}")
+
+
+def check_trained_ranges(ranges: Mapping[str, tuple[int, int]]) -> None:
+    """Raise ValueError unless these are ranges of int64 that contain a value."""
+    for name, (smallest, largest) in ranges.items():
+        if not -(2**63) <= smallest <= largest < 2**63:
+            raise ValueError(f"the trained range of {name} is {smallest} to {largest}")
 
 
 def write_regressed(directory: Path, modules: Sequence[str]) -> None:

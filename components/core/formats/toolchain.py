@@ -22,9 +22,10 @@ PLUGIN = "mlgo-inliner.so"
 _VERSION = 1
 _LDD_TIMEOUT_S = 60.0
 Mode = Literal["training", "release"]
-Capability = Literal["callsites", "samples", "forced decisions"]
+Capability = Literal["callsites", "samples", "forced decisions", "trained ranges"]
 """What training clangs of ours can do, and those of LLVM's own development mode cannot: name the callers and callees of
-decisions, sample from a policy and fork after the common passes, take given decisions instead of the policy's."""
+decisions, sample from a policy and fork after the common passes, take given decisions instead of the policy's, leave
+the decisions outside of a policy's ranges to the heuristic."""
 CAPABILITIES: frozenset[Capability] = frozenset(get_args(Capability))
 
 
@@ -130,7 +131,7 @@ def load_toolchain(directory: Path) -> Toolchain:
         features,
         read.built,
         read.upstream_features,
-        CAPABILITIES if read.capabilities is UNSET else read.capabilities,
+        CAPABILITIES - {"trained ranges"} if read.capabilities is UNSET else read.capabilities,
     )
     if not toolchain.clang.exists():
         raise UserError(f"{directory} has no compiler: bin/clang is missing", remedy)

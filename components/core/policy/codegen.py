@@ -5,7 +5,7 @@ its C functions include the problem (mlgo_inlining_logits), so that one compiler
 policy.so also exports two of them under names that do not depend on the problem:
 
     const char *mlgo_policy_describe(void);  // JSON: {"version": 1, "problem", "features": [{"name", "type", "shape"}],
-                                             //        "num_actions"}
+                                             //        "num_actions", "trained_ranges", "unwind_tables"}
     void mlgo_policy_logits(const void *const *inputs, float *logits);
 
 `inputs` holds one pointer per feature in the order of describe(), to the int64_t or float elements of its shape;
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from components.core import problems
 from components.core.formats.features import FeatureSpec
+from components.core.formats.policy import PolicyInfo
 from components.core.policy.bucket_tables import STORAGE_TYPES, FeatureTable, feature_tables
 from components.core.policy.dense import DensePolicy
 from components.core.policy.feature_encoding import MAGNITUDE_SCALE, Float32, num_elements, num_layer_inputs
@@ -39,32 +41,59 @@ _BLOCKS = (32, 16, 8, 4)
 """Numbers of outputs of a layer whose sums stay in registers: SSE2 has 16 registers of four floats."""
 
 
+@dataclass(frozen=True)
+class Training:
+    """What a compiler learns from the generated code about the training of a policy, see PolicyInfo."""
+
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    unwind_tables: bool = False
+
+    @classmethod
+    def of(cls, info: PolicyInfo) -> Training:
+        """Return what the compiler needs: of the ranges those of the problem's `use_counts`."""
+        counts = problems.get(info.problem).policy.use_counts
+        ranges = {name: info.trained_ranges[name] for name in counts if name in info.trained_ranges}
+        return cls(ranges, bool(info.unwind_tables))
+
+
 def generate(
-    policy: DensePolicy, directory: Path, optional_features: Mapping[str, float] | None = None
+    policy: DensePolicy,
+    directory: Path,
+    optional_features: Mapping[str, float] | None = None,
+    training: Training | None = None,
 ) -> tuple[Path, Path]:
     """Write policy.h and policy.cpp into `directory` and return their paths. The same policy gives the same bytes.
 
     Args:
         optional_features: see PolicyInfo; they hold in release clangs, which do not set features that they do not have.
+        training: where the compiler lets the policy decide; None for everywhere.
     """
     header, source = directory / POLICY_HEADER, directory / POLICY_SOURCE
-    header.write_text(generate_header(policy, optional_features or {}), encoding="utf-8")
-    source.write_text(generate_source(policy), encoding="utf-8")
+    training = training or Training()
+    header.write_text(generate_header(policy, optional_features or {}, training), encoding="utf-8")
+    source.write_text(generate_source(policy, training), encoding="utf-8")
     return header, source
 
 
-def describe(policy: DensePolicy) -> str:
+def describe(policy: DensePolicy, training: Training | None = None) -> str:
     """Return the JSON that mlgo_policy_describe() returns; "type" is LLVM's name of the element type."""
-    return description_json(policy.problem, policy.features, policy.num_actions)
+    return description_json(policy.problem, policy.features, policy.num_actions, training)
 
 
-def description_json(problem: str, features: Sequence[FeatureSpec], num_actions: int) -> str:
+def description_json(
+    problem: str, features: Sequence[FeatureSpec], num_actions: int, training: Training | None = None
+) -> str:
     """Return the same JSON from the properties that it describes."""
     specs = [feature.to_json() for feature in features]
-    return json.dumps({"version": 1, "problem": problem, "features": specs, "num_actions": num_actions})
+    description = {"version": 1, "problem": problem, "features": specs, "num_actions": num_actions}
+    if training and training.ranges:
+        description["trained_ranges"] = {name: list(limits) for name, limits in training.ranges.items()}
+    if training and training.unwind_tables:
+        description["unwind_tables"] = True
+    return json.dumps(description)
 
 
-def generate_header(policy: DensePolicy, optional_features: Mapping[str, float]) -> str:
+def generate_header(policy: DensePolicy, optional_features: Mapping[str, float], training: Training) -> str:
     """Return policy.h: the class that a release clang instantiates, with ReleaseModeModelRunner<>'s interface."""
     problem = problems.get(policy.problem)
     *offsets, words = word_offsets(policy.features)
@@ -81,6 +110,9 @@ def generate_header(policy: DensePolicy, optional_features: Mapping[str, float])
         offsets=offsets,
         num_words=words,
         initial=[_int64_literal(word) for word in initial.tolist()] if initial.any() else [],
+        macro=f"MLGO_{policy.problem.upper()}",
+        trained_ranges=[(name, *map(_int64_literal, limits)) for name, limits in training.ranges.items()],
+        unwind_tables=training.unwind_tables,
     )
 
 
@@ -94,14 +126,14 @@ def word_offsets(features: Sequence[FeatureSpec]) -> list[int]:
     return [0, *accumulate(-(-feature.size_bytes // 8) for feature in features)]
 
 
-def generate_source(policy: DensePolicy) -> str:
+def generate_source(policy: DensePolicy, training: Training | None = None) -> str:
     """Return policy.cpp."""
     tables, first_layer = feature_tables(policy)
     layers = [_pad_outputs(weights, bias) for weights, bias in (first_layer, *policy.layers[1:])]
     masked = policy.mask is not None
     return _TEMPLATES.get_template("policy.cpp.jinja").render(
         name=policy.problem,
-        description=describe(policy),
+        description=describe(policy, training),
         shared_macro=SHARED_MACRO,
         num_actions=policy.num_actions,
         max_inputs=max(

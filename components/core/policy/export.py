@@ -12,7 +12,7 @@ from components.core import problems
 from components.core.formats.ir2vec_vocabulary import copy_vocabulary
 from components.core.formats.policy import IMAGE_VARIABLE, PolicyInfo, write_output_spec, write_policy_info
 from components.core.formats.vocab import write_vocab
-from components.core.policy.codegen import generate
+from components.core.policy.codegen import Training, generate
 from components.core.policy.dense import DensePolicy
 from components.core.policy.fixed_point import round_weights
 from components.core.policy.shared_object import build_shared_object
@@ -21,7 +21,11 @@ VOCAB = "vocab"
 
 
 def export_fast(
-    dense: DensePolicy, directory: Path, clang: Path, optional_features: Mapping[str, float] | None = None
+    dense: DensePolicy,
+    directory: Path,
+    clang: Path,
+    optional_features: Mapping[str, float] | None = None,
+    training: Training | None = None,
 ) -> None:
     """Write the files that the training clang reads, output_spec.json and policy.{h,cpp,so}, in half a second.
 
@@ -29,16 +33,22 @@ def export_fast(
         directory: existing directory; files of an earlier policy are replaced.
         clang: compiles policy.so.
         optional_features: see PolicyInfo.
+        training: see `codegen.generate`.
     """
-    write_source(dense, directory, optional_features)
+    write_source(dense, directory, optional_features, training)
     build_shared_object(directory, clang)
 
 
-def write_source(dense: DensePolicy, directory: Path, optional_features: Mapping[str, float] | None = None) -> None:
+def write_source(
+    dense: DensePolicy,
+    directory: Path,
+    optional_features: Mapping[str, float] | None = None,
+    training: Training | None = None,
+) -> None:
     """Write the files that a release clang is built from, output_spec.json and policy.{h,cpp}."""
     problem = problems.get(dense.problem)
     write_output_spec(directory, problem.policy.decision, problem.policy.logits, dense.num_actions)
-    generate(dense, directory, optional_features)
+    generate(dense, directory, optional_features, training)
 
 
 def write_weights(dense: DensePolicy, directory: Path) -> None:
@@ -85,7 +95,7 @@ def export_policy(
         image=origin.image or os.environ.get(IMAGE_VARIABLE, ""),
         ir2vec_vocabulary=copy_vocabulary(vocabulary_of, dense.features, directory),
     )
-    export_fast(dense, directory, clang, info.optional_features)
+    export_fast(dense, directory, clang, info.optional_features, Training.of(info))
     write_weights(dense, directory)
     write_saved_model(dense, directory)
     write_policy_info(directory, info)

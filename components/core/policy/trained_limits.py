@@ -1,4 +1,5 @@
-"""The largest values of features that a policy was trained on. Beyond them it decides like LLVM's heuristic.
+"""What a policy was trained on: the largest values of its features, beyond which it decides like LLVM's heuristic, and
+the ranges of all features, outside of which the compiler asks that heuristic (option -mlgo-ranges).
 
 A network extrapolates at random, and in code of the same kind a wrong decision is wrong hundreds of times: one policy
 inlined an assertion that was called 860 times and made its module 12% larger, another one of the same training data did
@@ -39,15 +40,39 @@ def trained_limits(
     heuristic = problem.policy.heuristic
     if heuristic is None or not {*heuristic} <= {feature.name for feature in features}:
         return {}
-    rank = min(MAX_RANK, 1 + len(np.unique(modules)) // MODULES_PER_RANK)
     limits = {}
     for feature in features:
         if can_be_limited(feature) and feature.name not in problem.policy.settings:
-            values = np.asarray(columns[feature.name]).reshape(-1)
-            largest = np.full(int(modules.max()) + 1, np.iinfo(np.int64).min)
-            np.maximum.at(largest, modules, values)
-            limits[feature.name] = int(np.sort(largest)[-rank])
+            limits[feature.name] = _reached(np.asarray(columns[feature.name]).reshape(-1), modules)
     return limits
+
+
+def _reached(values: NDArray[np.generic], modules: NDArray[np.integer]) -> int:
+    """Return the largest value that several modules reach."""
+    rank = min(MAX_RANK, 1 + len(np.unique(modules)) // MODULES_PER_RANK)
+    largest = np.full(int(modules.max()) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(largest, modules, values)
+    return int(np.sort(largest)[-rank])
+
+
+def trained_ranges(
+    problem: Problem, features: Sequence[FeatureSpec], columns: Mapping[str, NDArray[np.generic]]
+) -> dict[str, tuple[int, int]]:
+    """Return the smallest and the largest value of each integer feature of one element that no option sets.
+
+    Args:
+        columns: feature name -> values [N] or [N, 1] of the training decisions.
+
+    Returns:
+        An empty dict for problems in which the compiler does not ask the heuristic.
+    """
+    if problem.policy.heuristic is None:
+        return {}
+    return {
+        feature.name: (int(columns[feature.name].min()), int(columns[feature.name].max()))
+        for feature in features
+        if can_be_limited(feature) and feature.name not in problem.policy.settings and len(columns[feature.name])
+    }
 
 
 def can_be_limited(feature: FeatureSpec) -> bool:

@@ -69,6 +69,7 @@ INLINING = Problem(
         excluded_features=_MODULE_SIZE | _UNINFORMATIVE,
         heuristic=("cost_estimate", "threshold"),
         settings=frozenset({"threshold"}),
+        use_counts=("callee_users", "caller_users"),
     ),
     training=TrainingDefaults(
         repeats="callee_users",

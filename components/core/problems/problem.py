@@ -50,6 +50,7 @@ class PolicyInterface:
         heuristic: two features; LLVM's heuristic takes action 1 if the first one is less than the second one, else
             action 0. None if features do not tell its decision.
         settings: features that options set, not the code.
+        use_counts: features outside of whose trained range the compiler asks the heuristic.
     """
 
     decision: str
@@ -62,6 +63,7 @@ class PolicyInterface:
     per_instruction_features: frozenset[str] = frozenset()
     heuristic: tuple[str, str] | None = None
     settings: frozenset[str] = frozenset()
+    use_counts: tuple[str, ...] = ()
 
     @property
     def decisions(self) -> frozenset[str]:

@@ -245,10 +245,25 @@ InlineFeatureAdvisor::getMandatoryAdvice(CallBase &Call, bool Advice) {
   return std::make_unique<TrackedAdvice>(this, Call, ORE, true);
 }
 
+bool InlineFeatureAdvisor::isOutsideRanges(CallBase &Call,
+                                           OptimizationRemarkEmitter &ORE) {
+  const StringRef Reason = Ranges.outside(Call, *ModelRunner);
+  if (Reason.empty())
+    return false;
+  ORE.emit([&] {
+    return OptimizationRemarkAnalysis(RemarkPass, "OutsideTrainedRanges", &Call)
+           << "the heuristic decides: " << ore::NV("Reason", Reason)
+           << " outside of what the policy was trained on";
+  });
+  return true;
+}
+
 std::unique_ptr<InlineAdvice>
 InlineFeatureAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
-  return std::make_unique<TrackedAdvice>(this, Call, ORE,
-                                         ModelRunner->evaluate<int64_t>() != 0);
+  const bool Inline = isOutsideRanges(Call, ORE)
+                          ? GetDefaultAdvice(Call)
+                          : ModelRunner->evaluate<int64_t>() != 0;
+  return std::make_unique<TrackedAdvice>(this, Call, ORE, Inline);
 }
 
 void InlineFeatureAdvisor::inlined(const TrackedAdvice &Advice,

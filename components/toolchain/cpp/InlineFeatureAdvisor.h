@@ -14,6 +14,7 @@
 #include "CallsiteCosts.h"
 #include "ExtendedFeatures.h"
 #include "FunctionProperties.h"
+#include "TrainedRanges.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Analysis/InlineAdvisor.h"
@@ -36,6 +37,9 @@ public:
 
   const llvm::MLModelRunner &modelRunner() const { return *ModelRunner; }
 
+  /// Takes the heuristic's decisions outside of \p Trained.
+  void setTrainedRanges(TrainedRanges Trained) { Ranges = std::move(Trained); }
+
 protected:
   class TrackedAdvice;
 
@@ -43,6 +47,11 @@ protected:
   /// mandatory inlining, which is not a decision.
   virtual std::unique_ptr<llvm::InlineAdvice>
   decide(llvm::CallBase &Call, llvm::OptimizationRemarkEmitter &ORE);
+
+  /// Returns whether the call, whose features the model runner holds, is
+  /// outside of the trained ranges, and emits a remark if it is.
+  bool isOutsideRanges(llvm::CallBase &Call,
+                       llvm::OptimizationRemarkEmitter &ORE);
 
   std::unique_ptr<llvm::InlineAdvice>
   getAdviceImpl(llvm::CallBase &Call) override;
@@ -66,6 +75,7 @@ private:
   void setFeatures(llvm::CallBase &Call, const CallsiteCosts &Known);
   void inlined(const TrackedAdvice &Advice, bool CalleeWasDeleted);
 
+  TrainedRanges Ranges;
   const float SizeIncreaseThreshold; ///< As a factor of InitialSize.
   llvm::LazyCallGraph &Graph;
   /// For every node, the length of the longest chain of calls below it.

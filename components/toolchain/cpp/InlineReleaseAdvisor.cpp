@@ -18,6 +18,24 @@
 using namespace llvm;
 using namespace mlgo;
 
+/// Returns the ranges of the embedded policy. The objects of TensorFlow's AOT
+/// compiler have none.
+static TrainedRanges embeddedRanges() {
+  TrainedRanges Ranges;
+#ifdef MLGO_INLINING_TRAINED_RANGES
+  static constexpr struct {
+    const char *Feature;
+    int64_t Smallest, Largest;
+  } Embedded[] = {MLGO_INLINING_TRAINED_RANGES};
+  for (const auto &R : Embedded)
+    Ranges.add(R.Feature, R.Smallest, R.Largest);
+#endif
+#ifdef MLGO_INLINING_UNWIND_TABLES
+  Ranges.requireUnwindTables();
+#endif
+  return Ranges;
+}
+
 static constexpr char ChannelOption[] = "inliner-interactive-channel-base";
 
 std::unique_ptr<InlineAdvisor>
@@ -43,10 +61,17 @@ mlgo::createInlineReleaseAdvisor(Module &M, ModuleAnalysisManager &MAM,
     Model = std::make_unique<ReleaseModeModelRunner<InlinerSizeModel>>(
         M.getContext(), Features, DecisionName);
   }
+  std::unique_ptr<InlineFeatureAdvisor> Advisor;
   if (hasInlinePlan())
-    return std::make_unique<PlannedInlineAdvisor>(M, MAM, std::move(Model),
-                                                  std::move(GetDefaultAdvice),
-                                                  mlgo::loadInlinePlan(M));
-  return std::make_unique<InlineFeatureAdvisor>(M, MAM, std::move(Model),
-                                                std::move(GetDefaultAdvice));
+    Advisor = std::make_unique<PlannedInlineAdvisor>(
+        M, MAM, std::move(Model), std::move(GetDefaultAdvice),
+        mlgo::loadInlinePlan(M));
+  else
+    Advisor = std::make_unique<InlineFeatureAdvisor>(
+        M, MAM, std::move(Model), std::move(GetDefaultAdvice));
+  // A plan lists what differs from the policy's own decisions, and another
+  // process knows best what it was trained on.
+  if (useTrainedRanges(/*Default=*/!hasInlinePlan()) && !isGiven(ChannelOption))
+    Advisor->setTrainedRanges(embeddedRanges());
+  return Advisor;
 }

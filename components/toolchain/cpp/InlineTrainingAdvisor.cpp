@@ -155,10 +155,16 @@ private:
 std::unique_ptr<InlineAdvice>
 InlineTrainingAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
   const bool HasPolicy = isa<PolicyRunner>(*ModelRunner);
+  const bool Outside = HasPolicy && isOutsideRanges(Call, ORE);
   // The heuristic is evaluated only if its decision is used or logged.
-  const bool Default = (HasPolicy && !Log) || GetDefaultAdvice(Call);
+  const bool Default =
+      (HasPolicy && !Log && !Outside) || GetDefaultAdvice(Call);
   setSampleKey(xxh3_64bits(Call.getCalledFunction()->getName()));
+  // The policy is evaluated also where it does not decide: its logits are
+  // logged.
   bool Advice = HasPolicy ? ModelRunner->evaluate<int64_t>() != 0 : Default;
+  if (Outside)
+    Advice = Default;
   if (Forced)
     if (auto Action = Forced->next(Call.getCaller()->getName(),
                                    Call.getCalledFunction()->getName()))
@@ -205,8 +211,12 @@ mlgo::createInlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM,
     Log = std::make_unique<DecisionLog>(std::move(Stream), CallsPath,
                                         M.getSourceFileName(), Policy);
   }
-  return std::make_unique<InlineTrainingAdvisor>(
+  auto Advisor = std::make_unique<InlineTrainingAdvisor>(
       M, MAM, std::move(Runner), std::move(GetDefaultAdvice), std::move(Log),
       mlgo::loadForcedDecisions(Sample, "inlining"),
       Sample ? Sample->Forced : TrainingLog + ".forced");
+  // Off by default: a training learns from the policy's own decisions.
+  if (Policy && useTrainedRanges(/*Default=*/false))
+    Advisor->setTrainedRanges(Policy->ranges());
+  return Advisor;
 }

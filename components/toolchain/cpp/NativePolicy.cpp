@@ -62,6 +62,10 @@ NativePolicy::load(StringRef Directory, const std::vector<TensorSpec> &Features,
     return fail(Library + " must describe itself as a JSON object");
   if (Error E = Policy->bind(Library, *Object, Features, Buffers))
     return std::move(E);
+  auto Ranges = TrainedRanges::parse(*Object);
+  if (!Ranges)
+    return fail(Library + ": " + toString(Ranges.takeError()));
+  Policy->Ranges = std::move(*Ranges);
   return std::move(Policy);
 }
 

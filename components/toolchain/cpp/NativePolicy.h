@@ -4,6 +4,7 @@
 #ifndef MLGO_NATIVE_POLICY_H
 #define MLGO_NATIVE_POLICY_H
 
+#include "TrainedRanges.h"
 #include "llvm/Analysis/TensorSpec.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
@@ -31,6 +32,9 @@ public:
   /// the softmax of the logits.
   int64_t decide();
 
+  /// Where the policy was trained.
+  const TrainedRanges &ranges() const { return Ranges; }
+
   /// The logits of the last decision, one for each action.
   const std::vector<float> &logits() const { return Logits; }
 
@@ -45,6 +49,7 @@ private:
   int64_t sample() const;
 
   LogitsFunction RunLogits = nullptr;
+  TrainedRanges Ranges;
   /// Pointers to the features' values, in the policy's order.
   std::vector<const void *> Inputs;
   std::vector<float> Logits;

@@ -23,6 +23,7 @@ public:
   /// The outputs next to the decision. Each has the value of the logits.
   const std::vector<llvm::TensorSpec> &loggedOutputs() const { return Outputs; }
   const void *logits() const { return Policy->logits().data(); }
+  const TrainedRanges &ranges() const { return Policy->ranges(); }
 
   static bool classof(const llvm::MLModelRunner *Runner) {
     return Runner->getKind() == Kind::Development;

@@ -16,7 +16,7 @@ from components.core.compiler.command_line import replay_arguments
 from components.core.compiler.upstream import UpstreamCompiler
 from components.core.console import UserError
 from components.core.formats.corpus import Corpus, Module
-from components.core.formats.toolchain import Toolchain
+from components.core.formats.toolchain import CAPABILITIES, Toolchain
 from components.core.objectives import OBJECTIVES, SIZE, Objective
 from components.core.workers.local_pool import LocalPool
 from components.evaluation.config import EvaluationConfig
@@ -135,6 +135,16 @@ def test_modules_with_the_same_content_are_all_counted(tmp_path: Path, pool: Loc
 def test_sizes_are_integer_bytes(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     measured = measure(pool, config(tmp_path), SIZE, [BASELINE], corpus.split("heldout")[:1], ())
     assert measured.values["baseline"].dtype == np.int64
+
+
+@pytest.mark.parametrize("capable", [True, False])
+def test_policies_are_compiled_with_the_ranges_of_the_release_clang(tmp_path: Path, capable: bool) -> None:
+    """By the training clang, unless it is older than the option."""
+    capabilities = CAPABILITIES if capable else CAPABILITIES - {"trained ranges"}
+    training = Toolchain(tmp_path, "training", "19.1.7", "", {}, {}, capabilities=capabilities)
+    planned = plan_variants(SIZE, replace(config(tmp_path), warmstart=tmp_path), training, None)
+    flags = {variant.name: variant.flags("inlining") for variant in planned}
+    assert [name for name, text in flags.items() if "-mlgo-ranges=1" in text] == ["warmstart", "policy"] * capable
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=list(OBJECTIVES))

@@ -9,6 +9,10 @@
 A step accepts the names in PRETRAINED_FOLDERS as the directory of a policy, and generates the other files of the policy
 artifact in the cache directory. The policies of `pretrained-llvm` use LLVM's own features only: they start trainings
 with clangs that others built, and go into an LLVM without our advisors. `pretrained-thumb` is for Thumb-2 code.
+
+"trained_ranges" in policy.json of the policies for inlining are the first and the last boundary of their tables: the
+quantiles 0 and 1, the smallest and the largest value of the trace. `unwind_tables`: x86-64 has them by default, C for a
+microcontroller does not.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import numpy as np
 
 from components.core.console import UserError
 from components.core.formats.policy import POLICY_JSON, PRETRAINED, PRETRAINED_FOLDERS, load_policy_info
+from components.core.policy.codegen import Training
 from components.core.policy.dense import WEIGHTS_FILE, DensePolicy, read_dense
 from components.core.policy.export import write_source, write_weights
 from components.core.policy.fixed_point import round_weights
@@ -106,7 +111,7 @@ def pretrained_projects(problem: str, name: str = PRETRAINED) -> set[str]:
 
 
 def _write_artifact(dense: DensePolicy, released: Path, directory: Path) -> None:
-    write_source(dense, directory)
+    write_source(dense, directory, training=Training.of(load_policy_info(released)))
     write_weights(dense, directory)
     for name in (POLICY_JSON, MODEL_CARD):
         shutil.copyfile(released / name, directory / name)

@@ -34,6 +34,10 @@ infos = st.builds(
     corpus_digest=st.text(),
     llvm_version=st.text(),
     metrics=st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False)),
+    trained_ranges=st.dictionaries(
+        st.text(), st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 2).map(lambda pair: (min(pair), max(pair)))
+    ),
+    unwind_tables=st.none() | st.booleans(),
 )
 
 
@@ -42,6 +46,13 @@ def test_written_policy_info_is_read_back(tmp_path_factory, info):
     directory = tmp_path_factory.mktemp("policy")
     write_policy_info(directory, info)
     assert load_policy_info(directory) == info
+
+
+def test_policy_without_ranges_is_written_as_before(tmp_path):
+    write_policy_info(tmp_path, PolicyInfo("p", (), 2, "ppo"))
+    written = json.loads((tmp_path / "policy.json").read_text())
+    assert not {"trained_ranges", "unwind_tables"} & set(written)
+    assert load_policy_info(tmp_path).trained_ranges == {} and load_policy_info(tmp_path).unwind_tables is None
 
 
 def test_directory_without_policy_json_is_refused(tmp_path):
@@ -65,6 +76,11 @@ def test_directory_without_policy_json_is_refused(tmp_path):
             '{"version": 1, "problem": "p", "features": [], "num_actions": 2, "trained_by": "",'
             ' "optional_features": {"a": 1}}',
             "the optional feature a is no scalar feature",
+        ),
+        (
+            '{"version": 1, "problem": "p", "features": [], "num_actions": 2, "trained_by": "",'
+            ' "trained_ranges": {"a": [2, 1]}}',
+            "the trained range of a is 2 to 1",
         ),
     ],
 )

@@ -4,11 +4,13 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from components.core.policy.codegen import POLICY_HEADER, POLICY_SOURCE, describe, generate
+from components.core.formats.policy import PolicyInfo
+from components.core.policy.codegen import POLICY_HEADER, POLICY_SOURCE, Training, describe, generate
 from components.core.policy.native_policy import NativePolicy
 from components.core.policy.shared_object import COMPILE_FLAGS, build_shared_object
 
@@ -159,6 +161,34 @@ def test_description_is_json_with_llvms_type_names(make_policy):
     assert described["features"][0] == {"name": "constant", "type": "int64_t", "shape": [1]}
     assert described["features"][-1]["type"] == "float"
     assert (described["version"], described["problem"], described["num_actions"]) == (1, "inlining", 2)
+
+
+def test_description_and_header_have_the_ranges_of_the_training(make_policy, tmp_path):
+    ranges = {"node_count": (0, 90), "cost_estimate": (-(2**63), 7)}
+    header, _ = generate(make_policy()[0], tmp_path, training=Training(ranges, unwind_tables=True))
+    described = json.loads(describe(make_policy()[0], Training(ranges, unwind_tables=True)))
+    assert described["trained_ranges"] == {"node_count": [0, 90], "cost_estimate": [-(2**63), 7]}
+    assert described["unwind_tables"] is True
+    user = tmp_path / "user.cpp"
+    user.write_text(
+        f'#include "{header}"\n#ifndef MLGO_INLINING_UNWIND_TABLES\n#error\n#endif\n'
+        "constexpr struct { const char *name; long long smallest, largest; } all[] = {MLGO_INLINING_TRAINED_RANGES};\n"
+        "static_assert(sizeof all / sizeof *all == 2 && all[0].largest == 90 && all[1].smallest == INT64_MIN);\n"
+    )
+    subprocess.run(["clang++-19", "-std=c++17", "-fsyntax-only", user], check=True)
+
+
+def test_compiler_gets_the_ranges_of_use_counts():
+    info = PolicyInfo("inlining", (), 2, "ppo", trained_ranges={"cost_estimate": (0, 1), "caller_users": (1, 9)})
+    assert Training.of(info) == Training({"caller_users": (1, 9)})
+    assert Training.of(replace(info, problem="regalloc", unwind_tables=True)) == Training(unwind_tables=True)
+
+
+def test_policy_without_ranges_is_generated_as_before(make_policy, tmp_path):
+    header, source = generate(make_policy()[0], tmp_path)
+    assert "RANGES" not in header.read_text() and "UNWIND" not in header.read_text()
+    assert not {"trained_ranges", "unwind_tables"} & set(json.loads(describe(make_policy()[0])))
+    assert "trained_ranges" not in source.read_text()
 
 
 def test_code_generation_and_inference_do_not_import_tensorflow():

@@ -17,7 +17,7 @@ from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_policy
 from components.core.policy.fixed_point import round_weights
 from components.core.policy.optional_features import fix_features
-from components.core.policy.trained_limits import trained_limits
+from components.core.policy.trained_limits import trained_limits, trained_ranges
 from tests.components.toolchain.conftest import random_policy
 
 NAMES = ("callee_users", "cost_estimate", "threshold", "callsite_height")
@@ -68,6 +68,13 @@ def test_limit_is_what_several_modules_reach() -> None:
         columns = {name: values for name in NAMES}
         limits = trained_limits(INLINING, FEATURES, columns, modules)
         assert limits == dict.fromkeys(("callee_users", "cost_estimate", "callsite_height"), expected)
+
+
+def test_ranges_are_the_extremes_of_what_no_option_sets() -> None:
+    columns = {name: np.array([3, -7, 2**40]) for name in NAMES}
+    ranges = trained_ranges(INLINING, FEATURES, columns)
+    assert ranges == dict.fromkeys(("callee_users", "cost_estimate", "callsite_height"), (-7, 2**40))
+    assert trained_ranges(problems.get("regalloc"), FEATURES, columns) == {}
 
 
 @pytest.mark.parametrize(
