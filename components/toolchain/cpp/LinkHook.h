@@ -5,6 +5,8 @@
 
 #include "SizePipeline.h"
 
+#define backend(...) llvmBackend(__VA_ARGS__)
+
 #define buildLTODefaultPipeline(Level, Summary)                                \
   buildLTODefaultPipeline(Level, Summary) | mlgo::LinkedProgram {              \
     Mod, TM, Conf, PGOOpt.has_value(), &PIC, RegisterPassPlugins               \

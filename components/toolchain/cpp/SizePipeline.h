@@ -17,7 +17,7 @@
 #define MLGO_SIZE_PIPELINE_H
 
 #include "llvm/IR/PassManager.h"
-#include "llvm/LTO/Config.h"
+#include "llvm/LTO/LTOBackend.h"
 #include "llvm/Passes/OptimizationLevel.h"
 #include "llvm/Passes/PassBuilder.h"
 
@@ -68,5 +68,11 @@ llvm::ModulePassManager operator|(llvm::ModulePassManager LLVMPipeline,
                                   const LinkedProgram &Program);
 
 } // namespace mlgo
+
+namespace llvm::lto {
+/// LLVM's backend of full LTO; LinkedModule.cpp defines the one that lld calls.
+Error llvmBackend(const Config &C, AddStreamFn AddStream, unsigned Parallelism,
+                  Module &M, ModuleSummaryIndex &Index);
+} // namespace llvm::lto
 
 #endif

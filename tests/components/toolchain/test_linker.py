@@ -7,9 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from components.core.compiler.command_line import replay_arguments
 from components.core.compiler.elf import Elf
+from components.core.formats.corpus import load_corpus
 from components.core.formats.toolchain import load_toolchain
+from components.corpus.compilers import compilers
+from components.corpus.extract_command import extract
 
 pytestmark = pytest.mark.toolchain
 
@@ -43,6 +48,11 @@ int main() {
 }
 """,
 }
+PRINTS = """
+#include <stdio.h>
+static const char *const names[] = {"a", "b"};
+void print(int a) { printf("hello\\n"); printf("%s\\n", names[a & 1]); printf("hello again\\n"); }
+"""
 HEADER = """
 #pragma once
 #include <map>
@@ -152,3 +162,26 @@ def test_toolchain_says_whether_it_has_a_linker(toolchain: Path, training_toolch
     assert load_toolchain(training_toolchain).built["lld"] == "no"
     done = subprocess.run([toolchain / "bin" / "ld.lld", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(("LLD 19.", "Debian LLD 19."))
+
+
+@pytest.mark.parametrize("policy", [False, True])
+def test_training_clang_makes_the_same_object_of_a_program_as_the_linker(
+    toolchain: Path, training_toolchain: Path, sources: Path, tmp_path: Path, policy: bool
+) -> None:
+    """The program's module and arguments are those that mlgo corpus extract --unit program writes."""
+    made, corpus = tmp_path / "compilers", tmp_path / "corpus"
+    (tmp_path / "part.c").write_text(PRINTS)
+    invoke = CliRunner().invoke
+    assert invoke(compilers, ["--unit", "program", "--output", str(made)]).exit_code == 0
+    build = [*SOURCES, "-fno-exceptions", "-x", "c", "part.c", "-x", "none", "-o", "program"]
+    subprocess.run([made / "clang++", *build], cwd=sources, check=True)
+    extracted = invoke(extract, ["--unit", "program", "--input", str(made), "--output", str(corpus)])
+    assert extracted.exit_code == 0, extracted.output
+    (module,) = load_corpus(corpus).modules
+    flags = ["-Oz", "-g0", "-flto", "-fuse-ld=lld", "-Wl,--lto-obj-path=linked.o", *(POLICY if policy else [])]
+    subprocess.run([toolchain / "bin" / "clang++", *flags, *build], cwd=sources, check=True)
+    clang = (toolchain if policy else training_toolchain) / "bin" / "clang"
+    more = ["-mllvm", "-enable-ml-inliner=release"] if policy else []
+    arguments = replay_arguments(module.arguments(), module.bitcode, tmp_path / "replayed.o", more)
+    subprocess.run([clang, *arguments], check=True)
+    assert (tmp_path / "replayed.o").read_bytes() == (sources / "linked.o").read_bytes()
