@@ -3,14 +3,19 @@
 #include "KeepSmaller.h"
 #include "Outlining.h"
 #include "SizePipeline.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/IR/PassInstrumentation.h"
 
 using namespace clang;
 
 /// Returns whether the passes that run before the link do more than optimize:
-/// instrument, or apply a profile or a language's rules.
+/// instrument, or apply a profile or a language's rules. Passes that LLVM calls
+/// required run anyway, so what is missing here is larger, not wrong.
 static bool needsPasses(const CodeGenOptions &Options,
                         const LangOptions &Language) {
   return !Language.Sanitize.empty() || Language.ObjCAutoRefCount ||
+         Language.MatrixTypes || Options.SanitizeCoverageType ||
+         Options.DebugInfoForProfiling ||
          Options.getProfileInstr() != CodeGenOptions::ProfileNone ||
          Options.getProfileUse() != CodeGenOptions::ProfileNone ||
          !Options.SampleProfileFile.empty() ||
@@ -26,9 +31,26 @@ static bool needsPasses(const CodeGenOptions &Options,
 static bool writesOneObject(CompilerInstance &Clang) {
   const FrontendOptions &Frontend = Clang.getFrontendOpts();
   const CodeGenOptions &Options = Clang.getCodeGenOpts();
-  return Frontend.ProgramAction == frontend::EmitObj && Frontend.UseTemporary &&
-         !Frontend.OutputFile.empty() && Frontend.OutputFile != "-" &&
-         Options.SplitDwarfOutput.empty() && Options.OptRecordFile.empty();
+  return Frontend.UseTemporary && !Frontend.OutputFile.empty() &&
+         Frontend.OutputFile != "-" && Options.SplitDwarfOutput.empty() &&
+         Options.OptRecordFile.empty();
+}
+
+/// Lets a module that \p Builder's pipeline gets run no passes but the required
+/// ones. A module with coroutines runs all: only the pipelines before the link
+/// split them.
+static void skipOptionalPasses(llvm::PassBuilder &Builder) {
+  auto Skips = std::make_shared<std::optional<bool>>();
+  Builder.getPassInstrumentationCallbacks()
+      ->registerShouldRunOptionalPassCallback(
+          [Skips](llvm::StringRef, llvm::Any IR) {
+            if (!*Skips)
+              if (auto *M = llvm::any_cast<const llvm::Module *>(&IR))
+                *Skips = llvm::none_of(**M, [](const llvm::Function &F) {
+                  return F.isPresplitCoroutine();
+                });
+            return !Skips->value_or(false);
+          });
 }
 
 CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
@@ -45,12 +67,19 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
   if (Options.PrepareForLTO && !Options.PrepareForThinLTO && !Options.FatLTO &&
       Options.OptimizeSize > 0 && leavesPassesToLinker(Arguments) &&
       !needsPasses(Options, Clang->getLangOpts()))
-    Options.DisableLLVMPasses = true;
+    Options.PassBuilderCallbacks.push_back(skipOptionalPasses);
   const FrontendOptions &Frontend = Clang->getFrontendOpts();
-  if (registerVariantAdvisor && asksForVariants(Arguments) &&
-      Options.OptimizeSize > 0 && writesOneObject(*Clang)) {
-    Options.PassBuilderCallbacks.push_back(registerVariantAdvisor);
-    expectVariants(Frontend.OutputFile, /*IsProgram=*/false);
+  if (Frontend.ProgramAction == frontend::EmitObj &&
+      asksForVariants(Arguments)) {
+    if (!registerVariantAdvisor)
+      warnOfNoVariants("this clang has no inlining policy");
+    else if (Options.OptimizeSize == 0)
+      warnOfNoVariants("the level is not -Oz or -Os");
+    else if (!writesOneObject(*Clang))
+      warnOfNoVariants("the compile writes more than an object, or not to a "
+                       "file");
+    else if (expectVariants(Frontend.OutputFile, /*IsProgram=*/false))
+      Options.PassBuilderCallbacks.push_back(registerVariantAdvisor);
   }
   return Clang;
 }

@@ -5,6 +5,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Analysis/InlineAdvisor.h"
+#include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/Object/ELFObjectFile.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
@@ -55,7 +56,8 @@ struct Session {
   std::string Output;
   bool IsProgram = false;
   bool IsChild = false;
-  std::string Key; ///< In the choices file; empty before the fork.
+  bool HasForked = false;
+  std::string Name, Digest; ///< In the choices file.
   std::vector<Kept> Files;
 };
 } // namespace
@@ -75,21 +77,45 @@ static void warn(const Twine &Message) {
   WithColor::warning() << "-" << OptionName << ": " << Message << "\n";
 }
 
-void mlgo::expectVariants(std::string Output, bool IsProgram) {
+void mlgo::warnOfNoVariants(const Twine &Reason) {
+  warn("only one variant is compiled: " + Reason);
+}
+
+bool mlgo::expectVariants(std::string Output, bool IsProgram) {
+  struct stat Status;
+  if (Output == "-" ||
+      (lstat(Output.c_str(), &Status) == 0 && !S_ISREG(Status.st_mode))) {
+    warnOfNoVariants(Output + " is not a regular file");
+    return false;
+  }
   Current = Session{std::move(Output), IsProgram};
+  return true;
 }
 
 bool mlgo::asksForVariants(ArrayRef<std::string> Arguments) {
   return any_of(Arguments, [](StringRef Argument) {
     for (StringRef Prefix : {"-plugin-opt=", "--plugin-opt=", "-mllvm="})
       Argument.consume_front(Prefix);
-    return Argument.ltrim('-') == OptionName ||
-           Argument.ltrim('-') == (Twine(OptionName) + "=1").str();
+    auto [Name, Value] = Argument.ltrim('-').split('=');
+    return Name == OptionName &&
+           (Value.empty() || Value == "1" || Value.equals_insensitive("true"));
   });
 }
 
-/// Returns the variant that the choices file names for \p Key.
-static std::optional<size_t> chosenBefore(StringRef Key) {
+/// Returns a digest of \p M, by which choices are found: names of files repeat
+/// in a project.
+static std::string digestOf(const Module &M) {
+  SmallVector<char, 0> Bitcode;
+  raw_svector_ostream Stream(Bitcode);
+  WriteBitcodeToFile(M, Stream);
+  return MD5::hash(arrayRefFromStringRef({Bitcode.data(), Bitcode.size()}))
+      .digest()
+      .str()
+      .str();
+}
+
+/// Returns the variant that the choices file names for \p Digest.
+static std::optional<size_t> chosenBefore(StringRef Digest) {
   if (ChoicesFile.empty())
     return std::nullopt;
   auto File = MemoryBuffer::getFile(ChoicesFile);
@@ -103,7 +129,7 @@ static std::optional<size_t> chosenBefore(StringRef Key) {
       continue;
     }
     const json::Object *Choice = Parsed->getAsObject();
-    if (!Choice || Choice->getString("name") != Key)
+    if (!Choice || Choice->getString("digest") != Digest)
       continue;
     for (auto [I, V] : enumerate(Variants))
       if (Choice->getString("variant") == V.Name)
@@ -191,24 +217,25 @@ static bool runInChild(const Variant &V, size_t Index, std::string Aside) {
 }
 
 void mlgo::forkVariants(Module &M) {
-  if (!KeepSmaller || !Current || !Current->Key.empty() ||
-      !registerVariantAdvisor)
+  if (!KeepSmaller || !Current || Current->HasForked || !registerVariantAdvisor)
     return;
-  // In lld the module of full LTO; its threads would not exist in a child.
-  if (Current->IsProgram &&
-      (!isProgram(M) || parallel::strategy.ThreadsRequested != 1))
+  if (Current->IsProgram && !isProgram(M))
     return;
-  Current->Key = Current->IsProgram ? sys::path::filename(Current->Output).str()
-                                    : M.getSourceFileName();
-  if (auto Before = chosenBefore(Current->Key)) {
-    apply(Variants[*Before]);
-    return;
+  Current->HasForked = true;
+  // The threads of the linker would not exist in a child.
+  if (Current->IsProgram && parallel::strategy.ThreadsRequested != 1)
+    return warnOfNoVariants("the link runs on several threads");
+  Current->Name = Current->IsProgram ? Current->Output : M.getSourceFileName();
+  if (!ChoicesFile.empty()) {
+    Current->Digest = digestOf(M);
+    if (auto Before = chosenBefore(Current->Digest))
+      return apply(Variants[*Before]);
   }
   std::optional<std::pair<int, std::string>> Temporary;
   if (!Current->IsProgram) {
     Temporary = temporaryOf(Current->Output);
     if (!Temporary)
-      return apply(Variants[0]);
+      return warnOfNoVariants("clang's temporary file is not found");
   }
   for (size_t I = 1; I < std::size(Variants); ++I) {
     std::string Aside =
@@ -251,7 +278,10 @@ Expected<uint64_t> mlgo::loadedBytes(StringRef Path) {
       for (const object::SectionRef &R : Relocations[S.getIndex()])
         for (const object::RelocationRef &Relocation : R.relocations()) {
           OS << Relocation.getOffset() << ' ' << Relocation.getType() << ' ';
-          if (auto Addend = object::ELFRelocationRef(Relocation).getAddend())
+          if (!File.isELF())
+            ; // The addend is in the contents.
+          else if (auto Addend =
+                       object::ELFRelocationRef(Relocation).getAddend())
             OS << *Addend << ' ';
           else
             consumeError(Addend.takeError());
@@ -278,7 +308,8 @@ static void record(size_t Chosen, ArrayRef<std::pair<size_t, uint64_t>> Sizes) {
     Bytes[Variants[I].Name] = static_cast<int64_t>(Size);
   std::string Line;
   raw_string_ostream(Line) << json::Value(json::Object{
-                                  {"name", Current->Key},
+                                  {"name", Current->Name},
+                                  {"digest", Current->Digest},
                                   {"variant", Variants[Chosen].Name},
                                   {"bytes", std::move(Bytes)}})
                            << "\n";
@@ -299,6 +330,10 @@ bool mlgo::finishVariants(bool Success) {
     outs().flush();
     _exit(Success ? 0 : 1);
   }
+  if (Success && !Current->HasForked)
+    warnOfNoVariants(Current->IsProgram
+                         ? "no program of -Oz or -Os is linked by full LTO"
+                         : "no function is compiled for size");
   auto Files = std::move(Current->Files);
   if (Success && !Files.empty()) {
     size_t Chosen = 0;

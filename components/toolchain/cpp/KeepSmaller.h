@@ -19,7 +19,12 @@ namespace mlgo {
 
 /// Announces that this process writes \p Output, an object or, with
 /// \p IsProgram, a linked program. Without this call forkVariants does nothing.
-void expectVariants(std::string Output, bool IsProgram);
+/// Returns false, with a warning, if \p Output exists and is no regular file.
+bool expectVariants(std::string Output, bool IsProgram);
+
+/// Warns that variants were asked for and are not compiled, because of
+/// \p Reason.
+void warnOfNoVariants(const llvm::Twine &Reason);
 
 /// Returns whether \p Arguments, of clang -cc1 or of lld, ask for variants.
 bool asksForVariants(llvm::ArrayRef<std::string> Arguments);

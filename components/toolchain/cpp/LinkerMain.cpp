@@ -44,6 +44,11 @@ static void prepareVariants(llvm::SmallVectorImpl<const char *> &Arguments,
   if (!mlgo::asksForVariants(Texts))
     return;
   std::string Output = "a.out";
+  for (llvm::StringRef Argument : Texts)
+    for (llvm::StringRef Option :
+         {"lto-obj-path", "save-temps", "opt-remarks-filename", "obj-path="})
+      if (Argument.starts_with("-") && Argument.contains(Option))
+        return mlgo::warnOfNoVariants(Argument + " writes a file of one");
   for (auto [I, Text] : llvm::enumerate(Texts)) {
     llvm::StringRef Argument = Text;
     if (Argument == "-o" || Argument == "--output" || Argument == "-output") {
@@ -54,9 +59,9 @@ static void prepareVariants(llvm::SmallVectorImpl<const char *> &Arguments,
       Output = Argument.str();
     }
   }
-  mlgo::expectVariants(std::move(Output), /*IsProgram=*/true);
   // A child has only the thread that forks.
-  Arguments.push_back("--threads=1");
+  if (mlgo::expectVariants(std::move(Output), /*IsProgram=*/true))
+    Arguments.push_back("--threads=1");
 }
 
 int main(int Argc, char **Argv) {

@@ -29,7 +29,6 @@ using outliner::OutlinedFunction;
 
 OutlinedModule::OutlinedModule(const llvm::Module &M,
                                const MachineModuleInfo &MMI)
-    // The name that LLVM gives to the module of a full LTO link.
     : M(M), MMI(MMI), WholeProgram(isProgram(M)) {
   ProfileSummaryInfo Profile(M);
   for (const Function &F : M)

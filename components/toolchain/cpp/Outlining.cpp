@@ -105,12 +105,23 @@ struct SizeOutliner : MachineOutliner {
   }
 };
 
+/// Returns whether \p F is compiled with a mitigation whose passes run after
+/// the outliner and do not expect what it makes: LLVM 19 crashes on outlined
+/// functions in X86's pass of indirect thunks.
+static bool isHardened(const Function &F) {
+  StringRef Features = F.getFnAttribute("target-features").getValueAsString();
+  return any_of(ArrayRef<StringRef>{"+retpoline", "+lvi-", "+seses"},
+                [&](StringRef Feature) { return Features.contains(Feature); });
+}
+
 struct RequestOutliner : PassInfoMixin<RequestOutliner> {
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
     if (Outline && outlinesByDefault(Triple(M.getTargetTriple())) &&
-        any_of(M, [](const Function &F) {
-          return !F.isDeclaration() && F.hasMinSize();
-        })) {
+        any_of(M,
+               [](const Function &F) {
+                 return !F.isDeclaration() && F.hasMinSize();
+               }) &&
+        none_of(M, isHardened)) {
       const std::lock_guard<std::mutex> Guard(RequestLock);
       if (!isGiven(LLVMOption)) {
         Requested = true;

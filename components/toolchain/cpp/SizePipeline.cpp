@@ -152,7 +152,8 @@ static bool testsTypes(const Module &M) {
 ModulePassManager mlgo::operator|(ModulePassManager LLVMPipeline,
                                   const LinkedProgram &Program) {
   auto Level = sizeLevel(Program.M);
-  if (!WholeProgram || !Level || Program.HasProfile || testsTypes(Program.M) ||
+  if (!WholeProgram || !Level || Program.HasProfile ||
+      Program.M.getProfileSummary(/*IsCS=*/false) || testsTypes(Program.M) ||
       Program.Conf.OptLevel == 0)
     return LLVMPipeline;
   // As clang sets them for the level (BackendUtil.cpp), so that clang makes the

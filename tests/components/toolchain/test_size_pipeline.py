@@ -64,36 +64,131 @@ def test_training_clang_makes_the_linkers_object(toolchain: Path, training_toolc
     assert (sources / "compiled.o").read_bytes() == (sources / "linked.o").read_bytes()
 
 
-def test_type_tests_are_left_to_llvms_pipeline(toolchain: Path, sources: Path) -> None:
-    (sources / "shapes.cc").write_text(
+def test_type_tests_are_left_to_llvms_pipeline(toolchain: Path, tmp_path: Path) -> None:
+    """The C file has no type tests, but must be split like the others."""
+    (tmp_path / "shapes.cc").write_text(
         "#include <cstdio>\nstruct Shape { virtual int corners() const = 0; virtual ~Shape() {} };\n"
         "struct Square : Shape { int corners() const override { return 4; } };\n"
-        "struct Line : Shape { int corners() const override { return 2; } };\n"
+        'struct Line : Shape { int corners() const override { return 2; } };\nextern "C" int twice(int);\n'
         "__attribute__((noinline)) int count(const Shape *s) { return s->corners(); }\n"
         "int main(int argc, char **) { Square s; Line l;"
-        ' std::printf("%d %d", count(&s), count(argc > 5 ? (Shape *)&s : &l)); }\n'
+        ' std::printf("%d %d", twice(count(&s)), count(argc > 5 ? (Shape *)&s : &l)); }\n'
     )
-    clang = toolchain / "bin" / "clang++"
-    run(
-        clang,
-        "-Oz",
-        "-flto",
-        "-fvisibility=hidden",
-        "-fwhole-program-vtables",
-        "shapes.cc",
-        "-o",
-        "shapes",
-        directory=sources,
+    (tmp_path / "twice.c").write_text("int twice(int x) { return 2 * x; }\n")
+    compiler = toolchain / "bin" / "clang++"
+    flags = ["-Oz", "-flto", "-fvisibility=hidden"]
+    run(compiler, *flags, "-fwhole-program-vtables", "-c", "shapes.cc", directory=tmp_path)
+    run(toolchain / "bin" / "clang", *flags, "-c", "twice.c", directory=tmp_path)
+    run(compiler, *flags, "-fwhole-program-vtables", "shapes.o", "twice.o", "-o", "shapes", directory=tmp_path)
+    assert run("./shapes", directory=tmp_path) == "8 2"
+
+
+COROUTINE = """
+#include <coroutine>
+#include <cstdio>
+struct Numbers {
+  struct promise_type {
+    int value = 0;
+    Numbers get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    std::suspend_always yield_value(int v) { value = v; return {}; }
+    void return_void() {}
+    void unhandled_exception() {}
+  };
+  std::coroutine_handle<promise_type> handle;
+};
+Numbers squares(int n) { for (int i = 0; i < n; ++i) co_yield i * i; }
+int main() {
+  Numbers numbers = squares(4);
+  for (numbers.handle.resume(); !numbers.handle.done(); numbers.handle.resume())
+    std::printf("%d ", numbers.handle.promise().value);
+  numbers.handle.destroy();
+}
+"""
+
+
+@pytest.mark.parametrize("extra", [[], ["-Wl,-mllvm,-mlgo-whole-program=0"]])
+def test_coroutines_are_split_whichever_pipeline_links(toolchain: Path, tmp_path: Path, extra: list[str]) -> None:
+    (tmp_path / "numbers.cc").write_text(COROUTINE)
+    flags = ["-std=c++20", "-Oz", "-flto"]
+    run(toolchain / "bin" / "clang++", *flags, *extra, "numbers.cc", "-o", "numbers", directory=tmp_path)
+    assert run("./numbers", directory=tmp_path) == "0 1 4 9 "
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["-mretpoline"],
+        ["-mlvi-hardening"],
+        ["-mseses"],
+        ["-flto", "-fenable-matrix"],
+        ["-flto", "-fsanitize=undefined"],
+        ["-flto", "-g", "-fdebug-info-for-profiling"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_stock_clang_accepts_work(toolchain: Path, tmp_path: Path, flags: list[str]) -> None:
+    (tmp_path / "sum.c").write_text(
+        "#include <stdio.h>\n"
+        "static int sum(int n) { int all = 0; for (int i = 0; i < n; ++i) all += i * n; return all; }\n"
+        "int (*volatile add)(int) = sum;\n"
+        "#if defined(__clang__) && __has_extension(matrix_types)\n"
+        "typedef float m4 __attribute__((matrix_type(4, 4)));\nm4 a, b, c;\nvoid product(void) { c = a * b; }\n"
+        "#else\nvoid product(void) {}\n#endif\n"
+        'int main(int argc, char **argv) { product(); printf("%d", add(argc + 4)); return 0; }\n'
     )
-    assert run("./shapes", directory=sources) == "4 2"
+    linker = ["-fsanitize-trap=undefined"] if "-fsanitize=undefined" in flags else []
+    run(toolchain / "bin" / "clang", "-Oz", *flags, *linker, "sum.c", "-o", "sum", directory=tmp_path)
+    assert run("./sum", directory=tmp_path) == "50"
+
+
+def test_response_file_with_lto_needs_no_linker(toolchain: Path, sources: Path) -> None:
+    (sources / "arguments").write_text(" ".join(["-Oz", "-flto", *SOURCES, "-o", "program"]))
+    run(toolchain / "bin" / "clang++", "@arguments", directory=sources)
+    assert run("./program", directory=sources) != ""
+
+
+def test_output_that_is_no_file_is_not_renamed(toolchain: Path, sources: Path) -> None:
+    (sources / "real").write_text("")
+    (sources / "program").symlink_to("real")
+    command: list[str | Path] = [toolchain / "bin" / "clang++", "-Oz", "-flto", *KEEP_SMALLER, *SOURCES]
+    done = subprocess.run([*command, "-o", "program"], cwd=sources, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "only one variant is compiled: program is not a regular file" in done.stderr
+
+
+@pytest.mark.parametrize("flags", [["-O2"], ["-g", "-gsplit-dwarf"], ["--target=x86_64-pc-windows-msvc"]], ids=" ".join)
+def test_variants_that_are_not_compiled_are_named(toolchain: Path, tmp_path: Path, flags: list[str]) -> None:
+    (tmp_path / "f.c").write_text("int g(int); int f(int x) { return g(x) + g(x + 1); }\n")
+    command = [toolchain / "bin" / "clang", "-Oz", "-mllvm", "-mlgo-keep-smaller", *flags, "-c", "f.c"]
+    done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert ("only one variant is compiled" in done.stderr) == ("--target=x86_64-pc-windows-msvc" not in flags)
+
+
+def test_equal_source_names_are_chosen_apart(toolchain: Path, sources: Path) -> None:
+    """One choices file serves a build whose directories each have a main.cc."""
+    clang, choices = toolchain / "bin" / "clang++", ["-mllvm", "-mlgo-keep-smaller", "-mllvm", "-mlgo-choices=choices"]
+    run(clang, "-Oz", *choices, "-c", "main.cc", directory=sources)
+    (sources / "main.cc").write_text((sources / "table.cc").read_text())
+    run(clang, "-Oz", *choices, "-c", "main.cc", directory=sources)
+    first, second = map(json.loads, (sources / "choices").read_text().splitlines())
+    assert first["name"] == second["name"] and first["digest"] != second["digest"]
 
 
 def test_addresses_that_are_compared_stay_different(toolchain: Path, tmp_path: Path) -> None:
     (tmp_path / "equal.c").write_text(EQUAL_BODIES)
-    flags = ["-Oz", "-mllvm", "-mlgo-fold=1"]
-    for extra in ([], ["-flto", "-Wl,--icf=safe"]):
-        run(toolchain / "bin" / "clang", *flags, *extra, "equal.c", "-o", "equal", directory=tmp_path)
+    clang = toolchain / "bin" / "clang"
+    sizes = []
+    for fold in ("0", "1"):
+        run(clang, "-Oz", "-mllvm", f"-mlgo-fold={fold}", "equal.c", "-o", "equal", directory=tmp_path)
         run("./equal", directory=tmp_path)
+        run(clang, "-Oz", "-mllvm", f"-mlgo-fold={fold}", "-c", "equal.c", directory=tmp_path)
+        sizes.append(loaded((tmp_path / "equal.o").read_bytes()))
+    assert sizes[1] < sizes[0]  # one of them calls the other
+    run(clang, "-Oz", "-flto", "-Wl,--icf=safe", "equal.c", "-o", "equal", directory=tmp_path)
+    run("./equal", directory=tmp_path)
 
 
 def test_smaller_program_is_kept_and_chosen_again(toolchain: Path, sources: Path) -> None:
@@ -106,13 +201,13 @@ def test_smaller_program_is_kept_and_chosen_again(toolchain: Path, sources: Path
     kept = link(clang, sources, "program", *KEEP_SMALLER, *choices)
     (line,) = (sources / "choices").read_text().splitlines()
     choice = json.loads(line)
-    assert choice["name"] == "program" and set(choice["bytes"]) == set(variants)
+    assert choice["name"] == "program" and set(choice["bytes"]) == set(variants) and len(choice["digest"]) == 32
     assert kept == variants[choice["variant"]]
     assert choice["bytes"][choice["variant"]] == min(choice["bytes"].values())
     assert not list(sources.glob("*.mlgo-*"))
     # The recorded choice is taken, whatever is smaller.
     for name, program in variants.items():
-        (sources / "choices").write_text(json.dumps({"name": "program", "variant": name}) + "\n")
+        (sources / "choices").write_text(json.dumps({**choice, "variant": name}) + "\n")
         assert link(clang, sources, "program", *KEEP_SMALLER, *choices) == program
 
 
