@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.compiler.advisor import TRAINED_RANGES, Advisor
+from components.core.compiler.advisor import NO_OUTLINER, TRAINED_RANGES, Advisor
 from components.core.compiler.compile import Compiler
 from components.core.compiler.upstream import compiler_class
 from components.core.formats.toolchain import Toolchain
@@ -74,7 +74,7 @@ def plan_variants(
     if reference is not None:
         variants.append(loaded(REFERENCE, reference))
     if compiled_by(objective, release) == "release" and release is not None:
-        variants.append(Variant(POLICY, release.clang, Advisor("release")))
+        variants.append(Variant(POLICY, release.clang, Advisor("release"), _decisions_only(config, release)))
     else:
         variants.append(loaded(POLICY, config.policy))
     return (
@@ -84,6 +84,12 @@ def plan_variants(
             for threshold in (config.thresholds if objective.sweeps_thresholds else ())
         ),
     )
+
+
+def _decisions_only(config: EvaluationConfig, release: Toolchain) -> tuple[str, ...]:
+    """Return flags without which a release clang's code differs from the training clang's by more than decisions."""
+    ours = release.built.get("strategy") == "sdk" and "trained ranges" in release.capabilities
+    return NO_OUTLINER if ours and config.problem == "inlining" else ()
 
 
 def compiled_by(objective: Objective, release: Toolchain | None) -> CompiledBy:
