@@ -85,6 +85,9 @@ def upstream_clang(make_once: MakeOnce, training_toolchain: Path) -> Path:
             "CMAKE_PROJECT_mlgo-clang_INCLUDE": hook,
             "DEVELOPMENT_SOURCE": directory,
             "TENSORFLOW_LIBRARIES": Path(tensorflow.origin).parent,
+            # Those of the release clang that was last built in the tree: what embeds a policy is compiled otherwise.
+            "MLGO_POLICY_INLINING": "",
+            "MLGO_POLICY_REGALLOC": "",
         }
         with build_tree(cache, sdk, source, "native") as tree:
             try:

@@ -15,6 +15,7 @@ from components.core.formats.corpus import load_corpus
 from components.core.formats.toolchain import load_toolchain
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
+from components.corpus.own_options import PROGRAM_OPTIONS
 
 pytestmark = pytest.mark.toolchain
 
@@ -182,6 +183,7 @@ def test_training_clang_makes_the_same_object_of_a_program_as_the_linker(
     subprocess.run([toolchain / "bin" / "clang++", *flags, *build], cwd=sources, check=True)
     clang = (toolchain if policy else training_toolchain) / "bin" / "clang"
     more = ["-mllvm", "-enable-ml-inliner=release"] if policy else []
-    arguments = replay_arguments(module.arguments(), module.bitcode, tmp_path / "replayed.o", more)
+    replayed, allowed = tmp_path / "replayed.o", [" ".join(PROGRAM_OPTIONS).partition("=")[0]]
+    arguments = replay_arguments(module.arguments(), module.bitcode, replayed, more, allowed_options=allowed)
     subprocess.run([clang, *arguments], check=True)
     assert (tmp_path / "replayed.o").read_bytes() == (sources / "linked.o").read_bytes()
