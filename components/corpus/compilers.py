@@ -10,8 +10,8 @@ import click
 from components.core import problems
 from components.core.console import UserError, say
 from components.core.console.number_types import COUNT
-from components.core.projects.build import BINUTILS, clang_version, llvm_binutils
-from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_compilers, write_script
+from components.core.projects.build import clang_version, require_binutils
+from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_binutils, write_compilers, write_script
 from components.core.projects.link_recorder.recorder import (
     COMPILE_FLAGS,
     LINKER,
@@ -83,7 +83,7 @@ def compilers(clang: str, release: Path | None, problem: str, unit: Unit, memory
         if release
         else "install clang-19, or pass --clang with the path of another clang",
     )
-    binutils = {} if release else _all_binutils(c)
+    binutils = {} if release else require_binutils(c, "archives need that hold objects with bitcode")
     options = [word for option in wanted.llvm.release_options for word in ("-mllvm", option)] if release else _EMBED
     flags = [wanted.optimization, *options, *_EVERYWHERE]
     lld = find_lld(c) if unit == "program" else None
@@ -97,9 +97,7 @@ def compilers(clang: str, release: Path | None, problem: str, unit: Unit, memory
         # A build that assembles what it compiled with -S needs assembly, not LLVM's.
         assembly_flags = [wanted.optimization, *_EVERYWHERE] if lld else []
         write_compilers(directory, c, flags, assembly_flags=assembly_flags)
-        for name, program in binutils.items():
-            for alias in (name, f"llvm-{name}"):  # the second is what CMake prefers, there or in PATH
-                write_script(directory / alias, program)
+        write_binutils(directory, binutils)
     say(f"{output}: clang and clang++ that append {' '.join(flags).replace(SCRIPT_DIRECTORY, str(output))}")
 
 
@@ -109,14 +107,3 @@ def _program(clang: str, remedy: str) -> Path:
         raise UserError(f"there is no compiler {clang}", remedy)
     clang_version(found, remedy)
     return Path(found).absolute()
-
-
-def _all_binutils(clang: Path) -> dict[str, Path]:
-    """Return LLVM's binutils of a clang. UserError if one is missing."""
-    found = llvm_binutils(clang)
-    if missing := [f"llvm-{name}" for name in BINUTILS if name not in found]:
-        raise UserError(
-            f"{clang.resolve().parent} has no {', '.join(missing)}, which archives need that hold objects with bitcode",
-            "install the package llvm of the same version, such as llvm-19",
-        )
-    return found

@@ -68,6 +68,15 @@ class ExtractConfig:
     thinlto: ThinLto | None = None
 
 
+def compile_filter(cmd_filter: str | None) -> re.Pattern[str] | None:
+    """Return the pattern of a cmd_filter, None for None. UserError if it is not a regular expression."""
+    try:
+        return None if cmd_filter is None else re.compile(cmd_filter)
+    except re.error as error:
+        problem = f"--cmd-filter {cmd_filter!r} is not a regular expression: {error}"
+        raise UserError(problem, "see https://docs.python.org/3/library/re.html") from None
+
+
 def extract_objects(objects: list[ObjectFile], output: Path, config: ExtractConfig) -> list[Outcome]:
     """Write <name>.bc and <name>.cmd below `output` for every object that has them.
 
@@ -83,11 +92,7 @@ def extract_objects(objects: list[ObjectFile], output: Path, config: ExtractConf
     Raises:
         UserError: cmd_filter is not a regular expression.
     """
-    try:
-        pattern = None if config.cmd_filter is None else re.compile(config.cmd_filter)
-    except re.error as error:
-        problem = f"--cmd-filter {config.cmd_filter!r} is not a regular expression: {error}"
-        raise UserError(problem, "see https://docs.python.org/3/library/re.html") from None
+    pattern = compile_filter(config.cmd_filter)
     outcomes: list[list[Outcome]] = [[] for _ in objects]
     workers = max(1, min(config.num_workers or available_processors(), len(objects)))
 

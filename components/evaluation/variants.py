@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.compiler.advisor import NO_OUTLINER, TRAINED_RANGES, Advisor
+from components.core.compiler.advisor import NO_OUTLINER, OUTLINER_OPTION, TRAINED_RANGES, Advisor
 from components.core.compiler.compile import Compiler
+from components.core.compiler.probe import has_option
 from components.core.compiler.upstream import compiler_class
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives import Objective
@@ -88,8 +89,7 @@ def plan_variants(
 
 def _decisions_only(config: EvaluationConfig, release: Toolchain) -> tuple[str, ...]:
     """Return flags without which a release clang's code differs from the training clang's by more than decisions."""
-    ours = release.built.get("strategy") == "sdk" and "trained ranges" in release.capabilities
-    return NO_OUTLINER if ours and config.problem == "inlining" else ()
+    return NO_OUTLINER if config.problem == "inlining" and has_option(release.clang, OUTLINER_OPTION) else ()
 
 
 def compiled_by(objective: Objective, release: Toolchain | None) -> CompiledBy:

@@ -12,7 +12,8 @@ from components.core.formats.policy import OUTPUT_SPEC_JSON, TFLITE_MODEL
 Mode = Literal["default", "log", "heuristic", "policy", "release"]
 TRAINED_RANGES = ("-mllvm", "-mlgo-ranges=1")
 """Flags of a training clang with a policy for inlining that then decides as the release clang does by default."""
-NO_OUTLINER = ("-mllvm", "-mlgo-outline=0")
+OUTLINER_OPTION = "-mlgo-outline"
+NO_OUTLINER = ("-mllvm", f"{OUTLINER_OPTION}=0")
 """Flags of a release clang that then differs from the training clang in nothing but who decides."""
 POLICY_FILES = ("policy.so", OUTPUT_SPEC_JSON)
 """The files of a policy directory that a training clang reads."""

@@ -66,6 +66,16 @@ def check_release(clang: Path, problem: str) -> None:
         _compile(clang, problems.get(problem).llvm.probe, Advisor("release").flags(problem, None, None), Path(scratch))
 
 
+def has_option(clang: Path, option: str) -> bool:
+    """Return whether a clang has an option of LLVM, -mllvm OPTION=0."""
+    with tempfile.TemporaryDirectory(prefix="mlgo-probe-") as scratch:
+        try:
+            _compile(clang, _NO_DECISIONS_SOURCE, ["-mllvm", f"{option}=0"], Path(scratch))
+        except ProbeError:
+            return False
+    return True
+
+
 def _compile(clang: Path, text: str, flags: Sequence[str], scratch: Path) -> None:
     source = scratch / "probe.cpp"
     source.write_text(text)

@@ -184,6 +184,24 @@ def llvm_binutils(clang: Path) -> dict[str, Path]:
     return {name: path for name, path in found.items() if path.is_file()}
 
 
+def require_binutils(clang: Path, need: str) -> dict[str, Path]:
+    """Return all of `llvm_binutils`.
+
+    Args:
+        need: what needs them, for the error: "archives need that ...".
+
+    Raises:
+        UserError: one is missing.
+    """
+    found = llvm_binutils(clang)
+    if missing := [f"llvm-{name}" for name in BINUTILS if name not in found]:
+        raise UserError(
+            f"{clang.resolve().parent} has no {', '.join(missing)}, which {need}",
+            "install the package llvm of the same version, such as llvm-19",
+        )
+    return found
+
+
 def clang_version(clang: str | Path, remedy: str) -> tuple[int, ...]:
     """Return the version of a clang: major, minor, patch.
 

@@ -7,7 +7,7 @@ a target. These scripts append theirs last.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from components.core.projects.build import clangxx
@@ -65,6 +65,13 @@ def write_compilers(
     for names, program in ((C_NAMES, clang), (CXX_NAMES, clangxx(clang))):
         for name in names:
             write_script(directory / name, program, flags, link_flags, assembly_flags)
+
+
+def write_binutils(directory: Path, binutils: Mapping[str, Path]) -> None:
+    """Write scripts that run the programs of `build.llvm_binutils`, each also as llvm-NAME, which CMake prefers."""
+    for name, program in binutils.items():
+        for alias in (name, f"llvm-{name}"):
+            write_script(directory / alias, program)
 
 
 def write_script(

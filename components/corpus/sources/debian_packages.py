@@ -20,13 +20,7 @@ from typing import Literal
 from components.core.console import Progress, UserError, say
 from components.core.processes.build_tools import stop_running
 from components.core.projects.build import excluded
-from components.core.projects.debian_build.package import (
-    SOURCE,
-    WORK,
-    DebianBuild,
-    base_root,
-    build_package,
-)
+from components.core.projects.debian_build.package import SOURCE, WORK, DebianBuild, base_root, build_package
 from components.core.projects.link_recorder.recorder import read_links
 from components.core.projects.recipe import Recipe
 from components.core.storage.stale_directories import remove_stale

@@ -12,11 +12,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.console import UserError, say
+from components.core.console import say
 from components.core.formats.bitcode import MAGIC, WRAPPER, BitcodeError, bitcode_problem, producer_major, read_layout
 from components.core.formats.bitcode_symbols import read_symbols
 from components.core.projects.link_recorder.recorder import RecordedLink, input_files
 from components.core.storage.manifest import listed
+from components.corpus.extract import compile_filter
 from components.corpus.outcome import (
     EXTRACTED,
     FAILED,
@@ -90,11 +91,7 @@ def extract_programs(
     Raises:
         UserError: cmd_filter is not a regular expression.
     """
-    try:
-        pattern = None if config.cmd_filter is None else re.compile(config.cmd_filter)
-    except re.error as error:
-        problem = f"--cmd-filter {config.cmd_filter!r} is not a regular expression: {error}"
-        raise UserError(problem, "see https://docs.python.org/3/library/re.html") from None
+    pattern = compile_filter(config.cmd_filter)
     if config.only is not None:
         links = [link for link in links if link.status != 0 or os.path.realpath(link.output) in config.only]
     if base is None and links:

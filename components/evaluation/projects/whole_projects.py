@@ -16,7 +16,7 @@ from components.evaluation.config import EvaluationConfig
 from components.evaluation.flags_types import FlagsComparison
 from components.evaluation.metrics_types import BinariesComparison, WholeProjects
 from components.evaluation.projects.build_variants import build_variants, find_stock_clang
-from components.evaluation.projects.flags.builds import BuildPlace, of_recipe, require_binutils
+from components.evaluation.projects.flags.builds import BuildPlace, find_binutils, of_recipe
 from components.evaluation.projects.flags.compare import compare_flags
 from components.evaluation.projects.flags.rows import plan_rows
 from components.evaluation.projects.linked_binaries import compare_projects, summarize_binaries
@@ -29,7 +29,7 @@ def require_tools(
     stock = find_stock_clang(release, config.stock_clang)
     build_variants(stock, release, config.problem)
     if config.flag_rows:
-        require_binutils(stock)
+        find_binutils(stock)
         plan_rows(release, stock, _row_names(config))
     if config.max_slowdown_percent is not None and not any(recipe.benchmarks for recipe in recipes):
         raise UserError(
@@ -77,7 +77,7 @@ def _compare_flags(
     if not projects:
         say("no held-out project names a program, so none is built under rows of flags")
         return None
-    place = BuildPlace(work, cache, config.jobs, require_binutils(stock))
+    place = BuildPlace(work, cache, config.jobs, find_binutils(stock))
     return compare_flags(projects, plan_rows(release, stock, _row_names(config)), stock, release, place)
 
 

@@ -55,22 +55,20 @@ static void skipOptionalPasses(llvm::PassBuilder &Builder) {
 
 CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
   CodeGenOptions &Options = Clang->getCodeGenOpts();
-  const std::vector<std::string> &Arguments = Clang->getFrontendOpts().LLVMArgs;
-  const bool IsProgram = isProgram(Arguments);
-  Options.PassBuilderCallbacks.push_back(
-      [IsProgram](llvm::PassBuilder &Builder) {
-        registerSizePasses(Builder, IsProgram);
-        registerOutlining(Builder);
-        if (IsProgram)
-          setProgramOptions();
-      });
-  if (Options.PrepareForLTO && !Options.PrepareForThinLTO && !Options.FatLTO &&
-      Options.OptimizeSize > 0 && leavesPassesToLinker(Arguments) &&
-      !needsPasses(Options, Clang->getLangOpts()))
-    Options.PassBuilderCallbacks.push_back(skipOptionalPasses);
   const FrontendOptions &Frontend = Clang->getFrontendOpts();
+  const bool MayLeavePasses =
+      Options.PrepareForLTO && !Options.PrepareForThinLTO && !Options.FatLTO &&
+      Options.OptimizeSize > 0 && !needsPasses(Options, Clang->getLangOpts());
+  // LLVM's options are parsed by the time that these run.
+  Options.PassBuilderCallbacks.push_back(
+      [MayLeavePasses](llvm::PassBuilder &Builder) {
+        registerSizePasses(Builder);
+        registerOutlining(Builder);
+        if (MayLeavePasses && compilesWholePrograms())
+          skipOptionalPasses(Builder);
+      });
   if (Frontend.ProgramAction == frontend::EmitObj &&
-      asksForVariants(Arguments)) {
+      asksForVariants(Frontend.LLVMArgs)) {
     if (!registerVariantAdvisor)
       warnOfNoVariants("this clang has no inlining policy");
     else if (Options.OptimizeSize == 0)

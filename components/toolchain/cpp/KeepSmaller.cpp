@@ -56,7 +56,7 @@ struct Session {
   std::string Output;
   bool IsProgram = false;
   bool IsChild = false;
-  bool HasForked = false;
+  bool IsDecided = false;   ///< Forked, or compiled as one variant.
   std::string Name, Digest; ///< In the choices file.
   std::vector<Kept> Files;
 };
@@ -116,8 +116,6 @@ static std::string digestOf(const Module &M) {
 
 /// Returns the variant that the choices file names for \p Digest.
 static std::optional<size_t> chosenBefore(StringRef Digest) {
-  if (ChoicesFile.empty())
-    return std::nullopt;
   auto File = MemoryBuffer::getFile(ChoicesFile);
   if (!File)
     return std::nullopt;
@@ -217,11 +215,11 @@ static bool runInChild(const Variant &V, size_t Index, std::string Aside) {
 }
 
 void mlgo::forkVariants(Module &M) {
-  if (!KeepSmaller || !Current || Current->HasForked || !registerVariantAdvisor)
+  if (!KeepSmaller || !Current || Current->IsDecided || !registerVariantAdvisor)
     return;
   if (Current->IsProgram && !isProgram(M))
     return;
-  Current->HasForked = true;
+  Current->IsDecided = true;
   // The threads of the linker would not exist in a child.
   if (Current->IsProgram && parallel::strategy.ThreadsRequested != 1)
     return warnOfNoVariants("the link runs on several threads");
@@ -251,7 +249,10 @@ void mlgo::forkVariants(Module &M) {
   apply(Variants[0]);
 }
 
-Expected<uint64_t> mlgo::loadedBytes(StringRef Path) {
+/// Returns what the file at \p Path is worth: the bytes of the sections that
+/// are loaded, equal functions of an object once, as a linker with --icf keeps
+/// them.
+static Expected<uint64_t> loadedBytes(StringRef Path) {
   auto Binary = object::ObjectFile::createObjectFile(Path);
   if (!Binary)
     return Binary.takeError();
@@ -323,6 +324,30 @@ static void record(size_t Chosen, ArrayRef<std::pair<size_t, uint64_t>> Sizes) {
     close(File);
 }
 
+/// Moves the smallest of the output and \p Files to the output's place.
+static void keepSmallest(ArrayRef<Kept> Files) {
+  auto Size = loadedBytes(Current->Output);
+  if (!Size)
+    return consumeError(Size.takeError());
+  std::vector<std::pair<size_t, uint64_t>> Sizes{{0, *Size}};
+  uint64_t Smallest = *Size;
+  const Kept *Best = nullptr;
+  for (const Kept &File : Files) {
+    auto Other = loadedBytes(File.Path);
+    if (!Other) {
+      consumeError(Other.takeError());
+      continue;
+    }
+    Sizes.push_back({File.Variant, *Other});
+    if (*Other < Smallest) {
+      Smallest = *Other;
+      Best = &File;
+    }
+  }
+  const bool Moved = Best && !sys::fs::rename(Best->Path, Current->Output);
+  record(Moved ? Best->Variant : 0, Sizes);
+}
+
 bool mlgo::finishVariants(bool Success) {
   if (!Current)
     return Success;
@@ -330,38 +355,13 @@ bool mlgo::finishVariants(bool Success) {
     outs().flush();
     _exit(Success ? 0 : 1);
   }
-  if (Success && !Current->HasForked)
+  if (Success && !Current->IsDecided)
     warnOfNoVariants(Current->IsProgram
                          ? "no program of -Oz or -Os is linked by full LTO"
                          : "no function is compiled for size");
   auto Files = std::move(Current->Files);
-  if (Success && !Files.empty()) {
-    size_t Chosen = 0;
-    std::vector<std::pair<size_t, uint64_t>> Sizes;
-    auto Size = loadedBytes(Current->Output);
-    if (Size) {
-      uint64_t Smallest = *Size;
-      Sizes.push_back({0, *Size});
-      const Kept *Best = nullptr;
-      for (const Kept &File : Files) {
-        auto Other = loadedBytes(File.Path);
-        if (!Other) {
-          consumeError(Other.takeError());
-          continue;
-        }
-        Sizes.push_back({File.Variant, *Other});
-        if (*Other < Smallest) {
-          Smallest = *Other;
-          Best = &File;
-        }
-      }
-      if (Best && !sys::fs::rename(Best->Path, Current->Output))
-        Chosen = Best->Variant;
-      record(Chosen, Sizes);
-    } else {
-      consumeError(Size.takeError());
-    }
-  }
+  if (Success && !Files.empty())
+    keepSmallest(Files);
   for (const Kept &File : Files) {
     sys::fs::remove(File.Path);
     sys::DontRemoveFileOnSignal(File.Path);

@@ -13,7 +13,6 @@
 
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
-#include "llvm/Support/Error.h"
 
 namespace mlgo {
 
@@ -37,11 +36,6 @@ void forkVariants(llvm::Module &M);
 /// return in a child; in the process itself it moves the smallest file to its
 /// place and returns \p Success.
 bool finishVariants(bool Success);
-
-/// Returns what the file at \p Path is worth: the bytes of the sections that
-/// are loaded, equal functions of an object once, as a linker with --icf keeps
-/// them.
-llvm::Expected<uint64_t> loadedBytes(llvm::StringRef Path);
 
 /// Registers an advisor that decides by the variant. Only release toolchains
 /// have one (ReleaseDefaults.cpp).

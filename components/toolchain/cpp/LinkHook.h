@@ -9,7 +9,7 @@
 
 #define buildLTODefaultPipeline(Level, Summary)                                \
   buildLTODefaultPipeline(Level, Summary) | mlgo::LinkedProgram {              \
-    Mod, TM, Conf, PGOOpt.has_value(), &PIC, RegisterPassPlugins               \
+    Mod, TM, Conf, &PIC, RegisterPassPlugins                                   \
   }
 
 #endif

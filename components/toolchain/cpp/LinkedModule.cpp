@@ -15,7 +15,7 @@ using namespace llvm;
 /// that bitcode.
 Error lto::backend(const Config &C, AddStreamFn AddStream, unsigned Parallelism,
                    Module &M, ModuleSummaryIndex &Index) {
-  if (!mlgo::leavesPassesToLinker({}) || !mlgo::sizeLevel(M))
+  if (!mlgo::programLevel(M, C))
     return llvmBackend(C, std::move(AddStream), Parallelism, M, Index);
   SmallVector<char, 0> Bitcode;
   raw_svector_ostream Stream(Bitcode);

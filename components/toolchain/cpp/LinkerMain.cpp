@@ -1,6 +1,7 @@
 // The linker of the release toolchain: lld for ELF with the same advisors and
 // policies as the release clang, for ThinLTO and full LTO.
 #include "KeepSmaller.h"
+#include "LLVMOptions.h"
 #include "LLVMVersion.h"
 #include "Outlining.h"
 #include "SizePipeline.h"
@@ -8,9 +9,7 @@
 #include "lld/Common/ErrorHandler.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/StringSaver.h"
 
 LLD_HAS_DRIVER(elf)
 
@@ -20,27 +19,16 @@ LLD_HAS_DRIVER(elf)
 llvm::PassPluginLibraryInfo getMlgoPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "mlgo", LLVM_VERSION_STRING,
           [](llvm::PassBuilder &Builder) {
-            mlgo::registerSizePasses(Builder, /*IsProgram=*/false);
+            mlgo::registerSizePasses(Builder);
             if (mlgo::registerVariantAdvisor)
               mlgo::registerVariantAdvisor(Builder);
             mlgo::registerOutlining(Builder);
           }};
 }
 
-// Debian's LLVM was built with Polly as an extension; see main.cpp.
-llvm::PassPluginLibraryInfo getPollyPluginInfo() {
-  return {LLVM_PLUGIN_API_VERSION, "Polly (not linked)", LLVM_VERSION_STRING,
-          [](llvm::PassBuilder &) {}};
-}
-
 /// Prepares for -mlgo-keep-smaller, if \p Arguments have it.
-static void prepareVariants(llvm::SmallVectorImpl<const char *> &Arguments,
-                            llvm::StringSaver &Saver) {
-  llvm::SmallVector<const char *, 256> Expanded(Arguments.begin(),
-                                                Arguments.end());
-  llvm::cl::ExpandResponseFiles(Saver, llvm::cl::TokenizeGNUCommandLine,
-                                Expanded);
-  std::vector<std::string> Texts(Expanded.begin(), Expanded.end());
+static void prepareVariants(llvm::SmallVectorImpl<const char *> &Arguments) {
+  const std::vector<std::string> Texts = mlgo::expandResponseFiles(Arguments);
   if (!mlgo::asksForVariants(Texts))
     return;
   std::string Output = "a.out";
@@ -67,9 +55,7 @@ static void prepareVariants(llvm::SmallVectorImpl<const char *> &Arguments,
 int main(int Argc, char **Argv) {
   llvm::InitLLVM Init(Argc, Argv);
   llvm::SmallVector<const char *, 256> Arguments(Argv, Argv + Argc);
-  llvm::BumpPtrAllocator Allocator;
-  llvm::StringSaver Saver(Allocator);
-  prepareVariants(Arguments, Saver);
+  prepareVariants(Arguments);
   lld::Result Ended = lld::lldMain(Arguments, llvm::outs(), llvm::errs(),
                                    {{lld::Gnu, &lld::elf::link}});
   mlgo::finishVariants(Ended.retCode == 0);

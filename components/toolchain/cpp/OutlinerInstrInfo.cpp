@@ -185,12 +185,11 @@ namespace {
 /// each, and outlines no sequence with a call, an address relative to the
 /// instruction or the stack pointer, or the end of a frame. Here such sequences
 /// are outlined, too:
-/// - A call may end a sequence. The outlined function jumps to the callee,
-/// which
-///   returns to where the sequence was, as if it had been called from there;
-///   unwinding sees no difference.
-/// - The linker computes addresses relative to the instruction for the new
-/// place.
+/// - A call may end a sequence. The outlined function jumps to the callee. The
+///   callee returns to where the sequence was, as if it had been called from
+///   there; unwinding sees no difference.
+/// - Addresses relative to the instruction are computed by the linker, for the
+///   new place.
 /// - Addresses relative to the stack pointer grow by the return address.
 /// - The instructions that end a frame may be at the end of a function: the
 ///   outlined function is jumped to and returns in its place.
@@ -339,8 +338,9 @@ bool X86OutlinerInstrInfo::isMBBSafeToOutlineFrom(MachineBasicBlock &MBB,
 
 bool X86OutlinerInstrInfo::isFunctionSafeToOutlineFrom(
     MachineFunction &MF, bool OutlineFromLinkOnceODRs) const {
-  // Which registers a function returns nobody asks any more, but returns of
-  // different ones would be different instructions.
+  // Returns that name different registers would be different instructions. No
+  // pass that runs later reads these names: modules with the mitigations that
+  // would are not outlined from (Outlining.cpp).
   for (MachineBasicBlock &MBB : MF)
     for (MachineInstr &MI : MBB.terminators())
       if (MI.getOpcode() == Return)

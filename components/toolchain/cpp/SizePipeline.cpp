@@ -12,16 +12,13 @@
 using namespace llvm;
 using namespace mlgo;
 
-static constexpr char WholeProgramName[] = "mlgo-whole-program";
-static constexpr char ProgramName[] = "mlgo-program";
-
 static cl::opt<bool> WholeProgram(
-    WholeProgramName, cl::Hidden, cl::init(hasReleaseDefaults()),
+    "mlgo-whole-program", cl::Hidden, cl::init(hasReleaseDefaults()),
     cl::desc("Compile a program of -Oz or -Os that full LTO links as one "
              "module by the pipeline of this level; false: LLVM's pipelines"));
 
 static cl::opt<bool> Program(
-    ProgramName, cl::Hidden,
+    "mlgo-program", cl::Hidden,
     cl::desc("The module is a linked program: compile it as the linker does"));
 
 static cl::opt<cl::boolOrDefault>
@@ -42,29 +39,10 @@ std::optional<OptimizationLevel> mlgo::sizeLevel(const Module &M) {
   return 2 * Smallest > Small ? OptimizationLevel::Oz : OptimizationLevel::Os;
 }
 
-/// Returns the value of a boolean option in \p Arguments, as clang passes it on
-/// from -mllvm.
-static bool isOn(ArrayRef<std::string> Arguments, StringRef Name,
-                 bool Default) {
-  for (StringRef Argument : Arguments) {
-    auto [Option, Value] = Argument.ltrim('-').split('=');
-    if (Option == Name)
-      Default =
-          Value.empty() || Value == "1" || Value.equals_insensitive("true");
-  }
-  return Default;
-}
-
-bool mlgo::leavesPassesToLinker(ArrayRef<std::string> Arguments) {
-  return isOn(Arguments, WholeProgramName, WholeProgram);
-}
+bool mlgo::compilesWholePrograms() { return WholeProgram; }
 
 bool mlgo::isProgram(const Module &M) {
   return Program || M.getModuleIdentifier() == "ld-temp.o";
-}
-
-bool mlgo::isProgram(ArrayRef<std::string> Arguments) {
-  return isOn(Arguments, ProgramName, Program);
 }
 
 namespace {
@@ -97,8 +75,23 @@ private:
 /// Set while extensions register with the builder of a program's pipeline.
 static thread_local bool BuildsProgram = false;
 
-void mlgo::registerSizePasses(PassBuilder &Builder, bool IsProgram) {
-  IsProgram |= BuildsProgram;
+/// Sets LLVM's option if the user did not.
+static void setByDefault(StringRef Name, bool Value) {
+  if (!isGiven(Name))
+    llvmOption<bool>(Name).setValue(Value);
+}
+
+static void setProgramOptions() {
+  // These passes shorten loops and lengthen code: what they hoist or add to the
+  // loop takes registers, which are saved then.
+  setByDefault("disable-machine-licm", true);
+  setByDefault("disable-lsr", true);
+  setByDefault("enable-load-pre", false);
+  setByDefault("mlgo-outline", true);
+}
+
+void mlgo::registerSizePasses(PassBuilder &Builder) {
+  const bool IsProgram = Program || BuildsProgram;
   Builder.registerPipelineEarlySimplificationEPCallback(
       [IsProgram](ModulePassManager &Passes, OptimizationLevel) {
         Passes.addPass(
@@ -106,6 +99,7 @@ void mlgo::registerSizePasses(PassBuilder &Builder, bool IsProgram) {
       });
   if (!IsProgram)
     return;
+  setProgramOptions();
   // The second time the inliner meets the functions as they came out of the
   // first, and what only calls in the whole program show has been simplified.
   auto IsSecond = std::make_shared<bool>(false);
@@ -116,21 +110,6 @@ void mlgo::registerSizePasses(PassBuilder &Builder, bool IsProgram) {
         *IsSecond = true;
         Passes.addPass(Builder.buildPerModuleDefaultPipeline(Level));
       });
-}
-
-/// Sets LLVM's option if the user did not.
-static void setByDefault(StringRef Name, bool Value) {
-  if (!isGiven(Name))
-    llvmOption<bool>(Name).setValue(Value);
-}
-
-void mlgo::setProgramOptions() {
-  // These passes shorten loops and lengthen code: what they hoist or add to the
-  // loop takes registers, which are saved then.
-  setByDefault("disable-machine-licm", true);
-  setByDefault("disable-lsr", true);
-  setByDefault("enable-load-pre", false);
-  setByDefault("mlgo-outline", true);
 }
 
 /// Returns whether \p M has tests of types, which LLVM's pipelines of LTO
@@ -149,12 +128,24 @@ static bool testsTypes(const Module &M) {
   return false;
 }
 
+/// Returns whether LTOBackend.cpp gives its pipelines a profile.
+static bool hasProfile(const lto::Config &Conf) {
+  return !Conf.SampleProfile.empty() || Conf.RunCSIRInstr ||
+         !Conf.CSIRProfile.empty() || Conf.AddFSDiscriminator;
+}
+
+std::optional<OptimizationLevel> mlgo::programLevel(const Module &M,
+                                                    const lto::Config &Conf) {
+  if (!WholeProgram || Conf.OptLevel == 0 || !Conf.OptPipeline.empty() ||
+      hasProfile(Conf) || M.getProfileSummary(/*IsCS=*/false) || testsTypes(M))
+    return std::nullopt;
+  return sizeLevel(M);
+}
+
 ModulePassManager mlgo::operator|(ModulePassManager LLVMPipeline,
                                   const LinkedProgram &Program) {
-  auto Level = sizeLevel(Program.M);
-  if (!WholeProgram || !Level || Program.HasProfile ||
-      Program.M.getProfileSummary(/*IsCS=*/false) || testsTypes(Program.M) ||
-      Program.Conf.OptLevel == 0)
+  auto Level = programLevel(Program.M, Program.Conf);
+  if (!Level)
     return LLVMPipeline;
   // As clang sets them for the level (BackendUtil.cpp), so that clang makes the
   // same object of the same module.
@@ -164,6 +155,5 @@ ModulePassManager mlgo::operator|(ModulePassManager LLVMPipeline,
   PassBuilder Builder(Program.TM, Tuning, std::nullopt, Program.PIC);
   SaveAndRestore Builds(BuildsProgram, true);
   Program.RegisterPlugins(Program.Conf.PassPlugins, Builder);
-  setProgramOptions();
   return Builder.buildPerModuleDefaultPipeline(*Level);
 }

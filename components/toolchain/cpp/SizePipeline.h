@@ -28,27 +28,27 @@ namespace mlgo {
 /// carry their level as attributes: minsize for -Oz, optsize for -Os.
 std::optional<llvm::OptimizationLevel> sizeLevel(const llvm::Module &M);
 
-/// Returns whether the compile of a file leaves all passes to the link of full
-/// LTO. \p Arguments are LLVM's options, which are not parsed yet.
-bool leavesPassesToLinker(llvm::ArrayRef<std::string> Arguments);
+/// Returns whether -mlgo-whole-program is on: the compile of a file for full
+/// LTO leaves its passes to the link.
+bool compilesWholePrograms();
 
-/// Returns whether \p Arguments, LLVM's options, say that a module is a linked
-/// program: -mlgo-program, for a clang that compiles a program's bitcode to the
-/// object that our lld makes of it.
-bool isProgram(llvm::ArrayRef<std::string> Arguments);
+/// Returns the level by whose pipeline our lld compiles the linked module \p M;
+/// none if LLVM's pipeline of LTO compiles it: it was not compiled for size, or
+/// needs what ours lacks, a profile or type tests (-fwhole-program-vtables,
+/// -fsanitize=cfi).
+std::optional<llvm::OptimizationLevel>
+programLevel(const llvm::Module &M, const llvm::lto::Config &Conf);
 
 /// Returns whether \p M is a whole program: the module of full LTO in a linker,
-/// or what -mlgo-program says is one.
+/// or with -mlgo-program what a clang compiles, to the object that our lld
+/// makes of it.
 bool isProgram(const llvm::Module &M);
 
 /// Adds our passes to the pipelines that \p Builder builds: equal functions are
-/// folded after the first simplification and before the inliner, and a program
-/// goes through the passes of its level twice.
-void registerSizePasses(llvm::PassBuilder &Builder, bool IsProgram);
-
-/// Sets the options of code generation for a program, except those that the
-/// user gave.
-void setProgramOptions();
+/// folded after the first simplification and before the inliner. A program goes
+/// through the passes of its level twice, and has its own options of code
+/// generation, except those that the user gave.
+void registerSizePasses(llvm::PassBuilder &Builder);
 
 /// What LLVM's LTOBackend.cpp knows where it builds the pipeline of full LTO.
 /// LinkHook.h inserts it there.
@@ -56,14 +56,12 @@ struct LinkedProgram {
   llvm::Module &M;
   llvm::TargetMachine *TM;
   const llvm::lto::Config &Conf;
-  bool HasProfile;
   llvm::PassInstrumentationCallbacks *PIC;
   void (*RegisterPlugins)(llvm::ArrayRef<std::string>, llvm::PassBuilder &);
 };
 
-/// Returns the passes that compile a linked program: ours if it was compiled
-/// for size, else \p LLVMPipeline. Also LLVM's are used for what ours lacks: a
-/// profile, and type tests (-fwhole-program-vtables, -fsanitize=cfi).
+/// Returns the passes that compile a linked program: ours if it has a
+/// programLevel, else \p LLVMPipeline.
 llvm::ModulePassManager operator|(llvm::ModulePassManager LLVMPipeline,
                                   const LinkedProgram &Program);
 

@@ -1,28 +1,17 @@
 // The entry point that LLVM's build generates for clang; clang_main is defined
 // in clang/tools/driver/driver.cpp.
-#include "LLVMVersion.h"
+#include "LLVMOptions.h"
 #include "ReleaseDefaults.h"
 #include "llvm/ADT/ArrayRef.h"
-#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Config/llvm-config.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/LLVMDriver.h"
-#include "llvm/Support/StringSaver.h"
 #include "llvm/TargetParser/Triple.h"
 
 #include <cstdio>
 #include <cstring>
 #include <vector>
-
-// Debian's clang libraries were built with Polly as an extension and ask it for
-// its passes. The polyhedral optimizer is off by default and in a separate
-// package, so this stub registers no passes.
-llvm::PassPluginLibraryInfo getPollyPluginInfo() {
-  return {LLVM_PLUGIN_API_VERSION, "Polly (not linked)", LLVM_VERSION_STRING,
-          [](llvm::PassBuilder &) {}};
-}
 
 int clang_main(int Argc, char **Argv, const llvm::ToolContext &Context);
 
@@ -36,13 +25,12 @@ extern "C" __attribute__((weak)) const char mlgoDescription[];
 static std::vector<char *> withLinkerOfLTO(llvm::ArrayRef<char *> Arguments) {
   static char Start[] = "--start-no-unused-arguments",
               Linker[] = "-fuse-ld=lld", End[] = "--end-no-unused-arguments";
-  std::vector<char *> Result(Arguments.begin(), Arguments.end());
-  llvm::SmallVector<const char *, 256> Expanded(Arguments.begin(),
-                                                Arguments.end());
-  llvm::BumpPtrAllocator Allocator;
-  llvm::StringSaver Saver(Allocator);
-  llvm::cl::ExpandResponseFiles(Saver, llvm::cl::TokenizeGNUCommandLine,
-                                Expanded);
+  std::vector<char *> Result = Arguments.vec();
+  // Compiles, which the driver starts, have no linker.
+  if (Arguments.size() > 1 && llvm::StringRef(Arguments[1]).starts_with("-cc1"))
+    return Result;
+  const std::vector<std::string> Expanded =
+      mlgo::expandResponseFiles(Arguments);
   bool HasLTO = false;
   std::string Target = LLVM_DEFAULT_TARGET_TRIPLE;
   for (size_t I = 1; I < Expanded.size(); ++I) {

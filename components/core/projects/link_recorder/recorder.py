@@ -100,7 +100,7 @@ def find_lld(clang: Path) -> Path:
 
 
 def write_recorder(directory: Path, lld: str | Path, links: str | Path, level: str, memory_gib: int = 0) -> None:
-    """Write the script and its settings into `directory`, and make the directory of its records.
+    """Write the script and its settings into `directory`. The caller makes the directory of its records.
 
     Args:
         lld: path of the linker that the script runs.

@@ -15,14 +15,15 @@ from typing import Protocol
 from components.core.compiler.source_language import Language
 from components.core.console import UserError
 from components.core.processes.build_tools import log_tail, run_logged
-from components.core.projects.build import BINUTILS, llvm_binutils
-from components.core.projects.compiler_scripts import write_compilers, write_script
+from components.core.projects.build import require_binutils
+from components.core.projects.compiler_scripts import write_binutils, write_compilers
 from components.core.projects.recipe import Recipe
 from components.evaluation.flags_types import RowSizes
 from components.evaluation.projects.build_variants import BuildVariant, whole_build
 from components.evaluation.projects.link_variants import LINK_VARIANTS
 from components.evaluation.projects.section_sizes import measure
 
+MISSING = "the build does not make it"
 _LINKED_KINDS = ("EXE", "SHARED", "MODULE")
 _LLD = "-fuse-ld=lld"
 _STALE = ("*.o", "*.lo", "*.obj", "CMakeCache.txt", ".ninja_log")
@@ -205,23 +206,15 @@ def failure_of(error: UserError) -> str:
     return next((line for line in lines[1:] if _ERROR.search(line)), lines[0] if lines else "failed")
 
 
-def require_binutils(clang: Path) -> dict[str, Path]:
-    """Return LLVM's binutils of a clang; GNU's ar writes no index for objects of LTO. UserError if one is missing."""
-    found = llvm_binutils(clang)
-    if missing := [f"llvm-{name}" for name in BINUTILS if name not in found]:
-        raise UserError(
-            f"{clang.resolve().parent} has no {', '.join(missing)}, which builds with LTO and the measurement need",
-            "install the package llvm of the same version, such as llvm-19",
-        )
-    return found
+def find_binutils(stock_clang: Path) -> dict[str, Path]:
+    """Return LLVM's binutils; GNU's ar writes no index for objects of LTO. UserError if one is missing."""
+    return require_binutils(stock_clang, "builds with LTO and the measurement need")
 
 
 def _write_tools(directory: Path, variant: BuildVariant, place: BuildPlace) -> dict[str, str]:
     """Write compilers with the variant's flags, and LLVM's binutils, and return the environment that names them."""
     write_compilers(directory, variant.clang, [*variant.flags, "-Qunused-arguments"], variant.link_flags)
-    for name, program in place.binutils.items():
-        for alias in (name, f"llvm-{name}"):  # the second is what CMake prefers
-            write_script(directory / alias, program)
+    write_binutils(directory, place.binutils)
     return {
         "CC": str(directory / "clang"),
         "CXX": str(directory / "clang++"),
@@ -236,7 +229,7 @@ def _measure_all(found: dict[str, Path], strip: Path, expected: Sequence[str] = 
     """Measure the programs of a build; other files than programs are left out, or said to be none where expected."""
     measured: dict[str, MeasuredProgram | str] = {}
     for name in expected:
-        measured[name] = "the build does not make it"
+        measured[name] = MISSING
     for name, path in found.items():
         try:
             binary = measure(path)

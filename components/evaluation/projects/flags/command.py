@@ -120,7 +120,7 @@ def flags(
     from components.core.storage import publish
     from components.core.storage.cache import default_cache_dir
     from components.evaluation.projects.build_variants import find_stock_clang
-    from components.evaluation.projects.flags.builds import BuildPlace, require_binutils
+    from components.evaluation.projects.flags.builds import BuildPlace, find_binutils
     from components.evaluation.projects.flags.compare import compare_flags, flags_csv
     from components.evaluation.projects.flags.rows import plan_rows
     from components.evaluation.report.terminal_report import print_flags
@@ -129,7 +129,7 @@ def flags(
     release = load_toolchain(release_toolchain).require_mode("release")
     stock = find_stock_clang(release, stock_clang)
     planned = plan_rows(release, stock, rows, icf, allowed)
-    binutils = require_binutils(stock)
+    binutils = find_binutils(stock)
     with publish(output, "comparison of flags") as directory:
         place = BuildPlace(directory / "build", default_cache_dir(), jobs, binutils)
         try:

@@ -24,10 +24,9 @@ from components.evaluation.flags_types import (
     RowResult,
     RowSizes,
 )
-from components.evaluation.projects.flags.builds import BuildPlace, MeasuredProgram, Project, failure_of
+from components.evaluation.projects.flags.builds import MISSING, BuildPlace, MeasuredProgram, Project, failure_of
 from components.evaluation.projects.flags.rows import FlagRow
 
-MISSING = "the build does not make it"
 _COLUMNS = (
     "project",
     "program",
@@ -67,8 +66,8 @@ def compare_flags(
                     results[row.name, compiler] = project.build(variant, place)
                 except UserError as error:
                     failures.setdefault(project.name, error.problem)
-                    results[row.name, compiler] = failure_of(error)
-                    say(f"{project.name} with {variant.title} failed: {failure_of(error)}")
+                    results[row.name, compiler] = failure = failure_of(error)
+                    say(f"{project.name} with {variant.title} failed: {failure}")
         measured = list(_programs(project.name, results))
         programs += measured
         if measured:
@@ -83,11 +82,12 @@ def compare_flags(
         FlagRowEntry(
             name=row.name,
             gives=row.gives,
-            compile_flags=row.variant(row.compilers[0], stock_clang, release).flags,
-            link_flags=list(row.variant(row.compilers[0], stock_clang, release).link_flags),
+            compile_flags=variant.flags,
+            link_flags=list(variant.link_flags),
             assumes=list(row.assumes),
         )
         for row in rows
+        for variant in (row.variant(row.compilers[0], stock_clang, release),)
     ]
     return FlagsComparison(entries, programs, found, flags_totals(programs))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components.core import problems
+from components.core.compiler.advisor import OUTLINER_OPTION as _OUTLINE
+from components.core.compiler.probe import has_option
 from components.core.console import UserError
 from components.core.formats.toolchain import PLUGIN, Toolchain
 from components.evaluation.flags_types import CompilerOfRow
@@ -24,7 +25,7 @@ ALLOWED = {
 default; the rows that follow have their flags, too."""
 ICF_KINDS = ("safe", "all")
 _HIDDEN = LINK_VARIANTS["hidden"]
-_WHOLE_PROGRAM, _KEEP_SMALLER, _OUTLINE = "-mlgo-whole-program", "-mlgo-keep-smaller", "-mlgo-outline"
+_WHOLE_PROGRAM, _KEEP_SMALLER = "-mlgo-whole-program", "-mlgo-keep-smaller"
 _STOCK_OUTLINER = ("-enable-machine-outliner=always", "-outliner-benefit-threshold=16")
 """LLVM's outliner, off by default on x86-64, where it does not count the unwind entry of a new function: below 16 bytes
 it makes programs larger."""
@@ -135,12 +136,6 @@ def plan_rows(
             )
         raise UserError(f"there is no row {name!r}", f"choose among {', '.join(ROW_NAMES)}")
     return [row for row in rows.values() if not names or row.name in names]
-
-
-def has_option(clang: Path, option: str) -> bool:
-    """Return whether a clang has an option of LLVM, -mllvm OPTION=0."""
-    command: list[str | Path] = [clang, "-x", "c", "-c", "/dev/null", "-o", "/dev/null", "-mllvm", f"{option}=0"]
-    return subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
 
 
 def _rows(icf: str, allowed: Sequence[str], own: set[str]) -> list[FlagRow]:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from components.core.compiler.probe import has_option
 from components.core.compiler.source_language import Language
 from components.core.console import UserError
 from components.core.formats.toolchain import Toolchain
@@ -26,10 +27,10 @@ from components.evaluation.projects.flags.builds import (
     MeasuredProgram,
     OwnBuild,
     failure_of,
-    require_binutils,
+    find_binutils,
 )
 from components.evaluation.projects.flags.compare import compare_flags, flags_csv, flags_totals
-from components.evaluation.projects.flags.rows import NO_PIE, ROW_NAMES, FlagRow, has_option, plan_rows
+from components.evaluation.projects.flags.rows import NO_PIE, ROW_NAMES, FlagRow, plan_rows
 from components.evaluation.report import flags_tables
 from components.evaluation.report.terminal_report import read_metrics
 
@@ -83,7 +84,7 @@ def stock_only(tmp_path: Path) -> Toolchain:
 
 @pytest.fixture
 def place(tmp_path: Path) -> BuildPlace:
-    return BuildPlace(tmp_path / "work" / "build", tmp_path / "cache", 1, require_binutils(CLANG))
+    return BuildPlace(tmp_path / "work" / "build", tmp_path / "cache", 1, find_binutils(CLANG))
 
 
 @pytest.fixture
