@@ -14,6 +14,7 @@ from components.core.console import UserError, preset_option, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, FRACTION, JOBS, REDUCTION_PERCENT, SEED, TIMEOUT_S
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
+from components.core.projects.flags.rows import ROW_NAMES
 from components.core.projects.option import CORPUS, RECIPE
 from components.core.storage.options import ARTIFACT, LOOSE, OUTPUT, PROGRAM, ArtifactOr
 from components.core.workers.factory import HELP as WORKERS_HELP
@@ -26,8 +27,7 @@ from components.evaluation.projects.commands import (
     compare_builds,
     compare_programs,
 )
-from components.evaluation.projects.flags.command import flags
-from components.evaluation.projects.flags.rows import ROW_NAMES
+from components.evaluation.projects.flags_command import flags
 from components.evaluation.report import terminal_report
 from components.evaluation.report.policy_choice import release_notes
 

@@ -78,8 +78,3 @@ class Comparison:
     def _interval(self, seed: int) -> Interval | None:
         bounds = self.objective.interval(self.baseline, self.other, self.module, seed)
         return None if bounds is None else (bounds[0], bounds[1])
-
-
-def reduction_percent(baseline_bytes: int, other_bytes: int) -> float | None:
-    """Return 100 * (1 - other / baseline); None if the baseline is 0."""
-    return 100.0 * (1.0 - other_bytes / baseline_bytes) if baseline_bytes else None

@@ -9,7 +9,7 @@ from components.core import problems
 from components.core.console import UserError
 from components.core.objectives import OBJECTIVES
 from components.core.processes.cgroup import available_processors
-from components.evaluation.projects.link_variants import LINK_VARIANTS
+from components.core.projects.flags.link_variants import LINK_VARIANTS
 
 THRESHOLDS = (0, 5, 15, 30, 50)
 """-inline-threshold values of the sweep: values that a user without a policy would try."""

@@ -7,8 +7,8 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from components.core.compiler.source_language import LANGUAGES
+from components.core.objectives.size import reduction_percent
 from components.evaluation.benchmarks.program_rows import execute_more, headline_total
-from components.evaluation.comparison import reduction_percent
 from components.evaluation.measurements import (
     BASELINE,
     POLICY,

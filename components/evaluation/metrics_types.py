@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from components.core.compiler.source_language import Language
-from components.evaluation.flags_types import FlagsComparison
+from components.core.projects.flags.types import FlagsComparison, Kind, SectionSizes
 
 Interval = tuple[float, float]
 Verdict = Literal["better", "not better"]
@@ -25,7 +25,6 @@ CompiledBy = Literal["training", "release"]
 PolicyRole = Literal["trained", "start", "pretrained"]
 """A policy of a run: the one that it trained, the one that training started from, or a pretrained one."""
 G = TypeVar("G")
-Kind = Literal["program", "shared library", "static library", "object"]
 
 
 class SizeComparison(Struct, kw_only=True):
@@ -153,40 +152,6 @@ class Excluded:
     variant: str
     reason: str
     detail: str
-
-
-@dataclass(frozen=True)
-class SectionSizes:
-    """Bytes of one program or library in its allocated sections, which are loaded, without debug data and symbols.
-
-    Files of earlier versions do not have all groups of sections.
-
-    Attributes:
-        text: machine code (.text*).
-        rodata: constants.
-        eh_frame: unwind tables (.eh_frame, .eh_frame_hdr).
-        gcc_except_table: exception tables (LSDA): cleanups and catch clauses.
-        dynstr: names for the dynamic linker, including those of visible weak functions.
-        data: initialised writable data, including .data.rel.ro and .got.
-        other: every other allocated section with bytes in the file (dynamic symbols, relocations, .plt, .init, notes,
-            ...).
-        total: the sum of the above, about the size of the stripped file, without zero-initialised data (.bss).
-        llvm_size_text: text as llvm-size counts it: allocated, and executable or not writable.
-    """
-
-    text: int = 0
-    rodata: int = 0
-    eh_frame: int = 0
-    gcc_except_table: int = 0
-    dynstr: int = 0
-    data: int = 0
-    other: int = 0
-    total: int = 0
-    llvm_size_text: int = 0
-
-    def __add__(self, other: SectionSizes) -> SectionSizes:
-        mine, theirs = asdict(self), asdict(other)
-        return SectionSizes(**{name: mine[name] + theirs[name] for name in mine})
 
 
 class PlanSizes(Struct, kw_only=True):

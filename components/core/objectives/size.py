@@ -109,3 +109,8 @@ def linked_bytes(sample: Sample, objects: Mapping[str, int]) -> float:
 def bytes_kept(text_size_bytes: int, sizes: Mapping[str, int], objects: Mapping[str, int]) -> float:
     """Return the same from the sizes of at least the functions in `objects`."""
     return text_size_bytes - sum(size * (1 - 1 / objects[name]) for name, size in sizes.items() if name in objects)
+
+
+def reduction_percent(baseline_bytes: int, other_bytes: int) -> float | None:
+    """Return 100 * (1 - other / baseline); None if the baseline is 0."""
+    return 100.0 * (1.0 - other_bytes / baseline_bytes) if baseline_bytes else None

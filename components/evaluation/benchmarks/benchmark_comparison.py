@@ -10,11 +10,11 @@ from pathlib import Path
 
 from components.core.console import UserError, say
 from components.core.formats.toolchain import Toolchain
+from components.core.projects.flags.build_variants import BuildVariant, build_variants, whole_build
 from components.core.projects.recipe import Recipe
 from components.evaluation.benchmarks.benchmark_runner import BenchmarkRun, make_inputs, run_benchmarks
 from components.evaluation.benchmarks.counters import Counter, find_counter
 from components.evaluation.metrics_types import BenchmarkEntry, BenchmarkSummary, InstructionTotals, RunMetrics
-from components.evaluation.projects.build_variants import BuildVariant, build_variants, whole_build
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from components.core.compiler.elf import ET_REL
 from components.core.console import Progress, UserError, say
+from components.core.projects.flags import archive
+from components.core.projects.flags.section_sizes import measure
 from components.core.storage.input_files import open_regular
-from components.evaluation.projects import archive
 from components.evaluation.projects.linked_binaries import Binary
-from components.evaluation.projects.section_sizes import measure
 
 VARIANT = "as built"
 _TRIAL_DIRECTORIES = ("CMakeFiles", "conftest.dir")

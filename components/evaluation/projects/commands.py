@@ -16,11 +16,11 @@ from components.core import problems
 from components.core.console import UserError, say
 from components.core.console.number_types import JOBS, REDUCTION_PERCENT
 from components.core.processes.cgroup import available_processors
+from components.core.projects.flags.link_variants import LINK_VARIANTS
 from components.core.projects.option import RECIPE
 from components.core.storage.kinds import Kind
 from components.core.storage.options import ARTIFACT, OUTPUT, PROGRAM
 from components.evaluation.metrics_types import encode_json
-from components.evaluation.projects.link_variants import LINK_VARIANTS
 
 if TYPE_CHECKING:
     from components.core.projects.recipe import Recipe
@@ -218,9 +218,9 @@ def _compare_and_publish(
 ) -> Any:
     """Compare the projects, publish the result of `summarize` as `output`/`file_name`, and return it."""
     from components.core.formats.toolchain import load_toolchain
+    from components.core.projects.flags.build_variants import find_stock_clang
     from components.core.storage import publish
     from components.core.storage.cache import default_cache_dir
-    from components.evaluation.projects.build_variants import find_stock_clang
 
     release = load_toolchain(release_toolchain).require_mode("release")
     stock = find_stock_clang(release, stock_clang)

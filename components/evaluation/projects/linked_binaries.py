@@ -13,20 +13,13 @@ from components.core.compiler.inline_plan import plan_flags
 from components.core.compiler.source_language import Language
 from components.core.console import UserError, say
 from components.core.formats.toolchain import Toolchain
+from components.core.objectives.size import reduction_percent
+from components.core.projects.flags.build_variants import BuildVariant, build_variants, whole_build
+from components.core.projects.flags.link_variants import LINK_VARIANTS, LinkVariant
+from components.core.projects.flags.section_sizes import MeasuredBinary, measure
+from components.core.projects.flags.types import Kind, SectionSizes
 from components.core.projects.recipe import Recipe
-from components.evaluation.comparison import reduction_percent
-from components.evaluation.metrics_types import (
-    BinariesComparison,
-    BinaryEntry,
-    Kind,
-    LinkedTotal,
-    LinkedTotals,
-    PlanSizes,
-    SectionSizes,
-)
-from components.evaluation.projects.build_variants import BuildVariant, build_variants, whole_build
-from components.evaluation.projects.link_variants import LINK_VARIANTS, LinkVariant
-from components.evaluation.projects.section_sizes import MeasuredBinary, measure
+from components.evaluation.metrics_types import BinariesComparison, BinaryEntry, LinkedTotal, LinkedTotals, PlanSizes
 
 
 @dataclass(frozen=True)

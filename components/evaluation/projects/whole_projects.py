@@ -8,17 +8,17 @@ from pathlib import Path
 from components.core.console import UserError, say
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives import Objective
+from components.core.projects.flags.build_variants import build_variants, find_stock_clang
+from components.core.projects.flags.builds import BuildPlace, find_binutils, of_recipe
+from components.core.projects.flags.compare import compare_flags
+from components.core.projects.flags.rows import plan_rows
+from components.core.projects.flags.types import FlagsComparison
 from components.core.projects.recipe import Recipe
 from components.core.storage.cache import default_cache_dir
 from components.evaluation.benchmarks.benchmark_comparison import compare_programs, summarize_programs
 from components.evaluation.benchmarks.counters import find_counter
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.flags_types import FlagsComparison
 from components.evaluation.metrics_types import BinariesComparison, WholeProjects
-from components.evaluation.projects.build_variants import build_variants, find_stock_clang
-from components.evaluation.projects.flags.builds import BuildPlace, find_binutils, of_recipe
-from components.evaluation.projects.flags.compare import compare_flags
-from components.evaluation.projects.flags.rows import plan_rows
 from components.evaluation.projects.linked_binaries import compare_projects, summarize_binaries
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.evaluation.flags_types import CompilerOfRow, FlagsComparison, FlagsProgram, RowSizes
+from components.core.projects.flags.types import CompilerOfRow, FlagsComparison, FlagsProgram, RowSizes
 from components.evaluation.report.formatting import change
 
 COMPILERS: dict[CompilerOfRow, str] = {

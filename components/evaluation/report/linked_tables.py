@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from components.evaluation.metrics_types import BinaryEntry, LinkedTotals, SectionSizes
+from components.core.projects.flags.types import SectionSizes
+from components.evaluation.metrics_types import BinaryEntry, LinkedTotals
 from components.evaluation.report.formatting import change
 
 SECTIONS = {

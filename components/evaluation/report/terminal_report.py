@@ -17,10 +17,10 @@ from components.core.console import UserError
 from components.core.console.escape import markdown_text
 from components.core.console.tables import table_console
 from components.core.objectives import OBJECTIVES, Objective
+from components.core.projects.flags.types import FlagsComparison
 from components.core.storage.input_files import MissingFile, read_bytes
 from components.core.storage.uri import display_path
 from components.evaluation.benchmarks import program_rows
-from components.evaluation.flags_types import FlagsComparison
 from components.evaluation.metrics_types import (
     BenchmarkSummary,
     BinariesComparison,

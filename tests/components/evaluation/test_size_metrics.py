@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from components.core.projects.flags.types import SectionSizes
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import judge_whole_projects, refuse_without_gain_over_start, summarize
 from components.evaluation.metrics_types import (
@@ -16,7 +17,6 @@ from components.evaluation.metrics_types import (
     InstructionTotals,
     LinkedTotal,
     LinkedTotals,
-    SectionSizes,
     SizeMetrics,
 )
 

@@ -25,6 +25,7 @@ from components.core.launcher.notify import NOTIFY_VARIABLE
 from components.core.objectives import SCORE, SIZE
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
+from components.core.projects.flags.types import SectionSizes
 from components.core.storage import digest, publish
 from components.core.storage.manifest import write_manifest
 from components.evaluation.benchmarks.benchmark_comparison import BenchmarkComparison, summarize_programs
@@ -35,7 +36,6 @@ from components.evaluation.metrics_types import (
     Interval,
     Metrics,
     RunMetrics,
-    SectionSizes,
     Verdict,
     WholeProjects,
     encode_json,

@@ -19,9 +19,10 @@ from components.core.compiler.source_language import Language
 from components.core.console import UserError
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.build import BuiltProject
+from components.core.projects.flags.build_variants import BuildVariant, require_same_version
+from components.core.projects.flags.types import Kind, SectionSizes
 from components.core.projects.recipe import Recipe, Source
-from components.evaluation.metrics_types import Kind, SectionSizes, encode_json
-from components.evaluation.projects.build_variants import BuildVariant, require_same_version
+from components.evaluation.metrics_types import encode_json
 from components.evaluation.projects.linked_binaries import (
     Binary,
     compare_projects,
@@ -261,7 +262,7 @@ def fake_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built_with: lis
         return nullcontext((tmp_path, BuiltProject(tmp_path, tmp_path, binaries, (), tmp_path)))
 
     monkeypatch.setattr("components.evaluation.projects.linked_binaries.whole_build", whole_build)
-    monkeypatch.setattr("components.evaluation.projects.build_variants.require_same_version", lambda *_: None)
+    monkeypatch.setattr("components.core.projects.flags.build_variants.require_same_version", lambda *_: None)
     return Toolchain(tmp_path, "release", "19.1.7", "x86_64-pc-linux-gnu", {"inlining": ()}, {})
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from components.evaluation.flags_types import (
+from components.core.projects.flags.compare import flags_totals
+from components.core.projects.flags.types import (
     FlagRowEntry,
     FlagsComparison,
     FlagsProgram,
@@ -23,7 +24,6 @@ from components.evaluation.metrics_types import (
     decode_metrics,
     encode_json,
 )
-from components.evaluation.projects.flags.compare import flags_totals
 from components.evaluation.report import flags_tables, terminal_report
 from components.evaluation.report.html_report import write_page
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from components.core.projects.flags.types import SectionSizes
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import summarize
 from components.evaluation.metrics_types import (
@@ -19,7 +20,6 @@ from components.evaluation.metrics_types import (
     CompiledBy,
     Inputs,
     LinkedTotal,
-    SectionSizes,
     VariantDescription,
     WholeProjects,
 )

@@ -10,9 +10,10 @@ import pytest
 from components.core.compiler.source_language import Language
 from components.core.formats.corpus import load_corpus
 from components.core.launcher.executor import METRICS_JSON, headline, numbers
+from components.core.projects.flags.types import Kind, SectionSizes
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import judge_whole_projects, summarize
-from components.evaluation.metrics_types import Kind, SectionSizes, SizeMetrics, WholeProjects
+from components.evaluation.metrics_types import SizeMetrics, WholeProjects
 from components.evaluation.projects.linked_binaries import Binary, summarize_binaries
 from components.evaluation.report import linked_tables, terminal_report
 from components.evaluation.report.model_card import card_markdown, model_card

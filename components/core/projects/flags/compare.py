@@ -12,9 +12,11 @@ from pathlib import Path
 from components.core.compiler.source_language import Language
 from components.core.console import UserError, say
 from components.core.formats.toolchain import Toolchain
+from components.core.objectives.size import reduction_percent
 from components.core.projects.build import clangxx
-from components.evaluation.comparison import reduction_percent
-from components.evaluation.flags_types import (
+from components.core.projects.flags.builds import MISSING, BuildPlace, MeasuredProgram, Project, failure_of
+from components.core.projects.flags.rows import FlagRow
+from components.core.projects.flags.types import (
     CompilerOfRow,
     FlagRowEntry,
     FlagsComparison,
@@ -24,8 +26,6 @@ from components.evaluation.flags_types import (
     RowResult,
     RowSizes,
 )
-from components.evaluation.projects.flags.builds import MISSING, BuildPlace, MeasuredProgram, Project, failure_of
-from components.evaluation.projects.flags.rows import FlagRow
 
 _COLUMNS = (
     "project",

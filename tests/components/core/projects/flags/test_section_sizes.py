@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.core.console import UserError
-from components.evaluation.projects.section_sizes import measure, section_group
+from components.core.projects.flags.section_sizes import measure, section_group
 
 SOURCE = """
 #include <stdexcept>

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from components.core.projects.flags.link_variants import LINK_VARIANTS
 from components.core.projects.recipe import Recipe, Source
-from components.evaluation.projects.link_variants import LINK_VARIANTS
 
 DEFAULT, HIDDEN = LINK_VARIANTS["default"], LINK_VARIANTS["hidden"]
 

@@ -15,9 +15,9 @@ from components.core.console import Progress, UserError, say
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.build import BuiltProject, build_project, clang_version
 from components.core.projects.debian_build.shipped import shipped_binaries
+from components.core.projects.flags.link_variants import LINK_VARIANTS, LinkVariant
 from components.core.projects.recipe import Recipe
 from components.core.projects.source import fetch_recipe
-from components.evaluation.projects.link_variants import LINK_VARIANTS, LinkVariant
 
 
 @dataclass(frozen=True)

@@ -18,19 +18,19 @@ from components.core.compiler.probe import has_option
 from components.core.compiler.source_language import Language
 from components.core.console import UserError
 from components.core.formats.toolchain import Toolchain
-from components.evaluation.__main__ import main
-from components.evaluation.flags_types import CompilerOfRow, FlagsComparison, FlagsProgram, RowResult, RowSizes
-from components.evaluation.metrics_types import SizeMetrics, encode_json
-from components.evaluation.projects.build_variants import BuildVariant
-from components.evaluation.projects.flags.builds import (
+from components.core.projects.flags.build_variants import BuildVariant
+from components.core.projects.flags.builds import (
     BuildPlace,
     MeasuredProgram,
     OwnBuild,
     failure_of,
     find_binutils,
 )
-from components.evaluation.projects.flags.compare import compare_flags, flags_csv, flags_totals
-from components.evaluation.projects.flags.rows import NO_PIE, ROW_NAMES, FlagRow, plan_rows
+from components.core.projects.flags.compare import compare_flags, flags_csv, flags_totals
+from components.core.projects.flags.rows import NO_PIE, ROW_NAMES, FlagRow, plan_rows
+from components.core.projects.flags.types import CompilerOfRow, FlagsComparison, FlagsProgram, RowResult, RowSizes
+from components.evaluation.__main__ import main
+from components.evaluation.metrics_types import SizeMetrics, encode_json
 from components.evaluation.report import flags_tables
 from components.evaluation.report.terminal_report import read_metrics
 

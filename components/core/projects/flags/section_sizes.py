@@ -8,8 +8,8 @@ from pathlib import Path
 from components.core.compiler.elf import ET_DYN, ET_REL, Elf
 from components.core.compiler.source_language import Language
 from components.core.console import UserError
-from components.evaluation.metrics_types import Kind, SectionSizes
-from components.evaluation.projects import archive
+from components.core.projects.flags import archive
+from components.core.projects.flags.types import Kind, SectionSizes
 
 _CXX_LIBRARIES = (b"libstdc++.so", b"libc++.so")
 _GROUPS = (

@@ -1,12 +1,50 @@
-"""The types of flags.json, and of the part of metrics.json about rows of flags."""
+"""The types of linked files' sizes, of flags.json, and of its part in metrics.json. Imports nothing heavy."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from msgspec import Struct
 
 from components.core.compiler.source_language import Language
+
+Kind = Literal["program", "shared library", "static library", "object"]
+
+
+@dataclass(frozen=True)
+class SectionSizes:
+    """Bytes of one program or library in its allocated sections, which are loaded, without debug data and symbols.
+
+    Files of earlier versions do not have all groups of sections.
+
+    Attributes:
+        text: machine code (.text*).
+        rodata: constants.
+        eh_frame: unwind tables (.eh_frame, .eh_frame_hdr).
+        gcc_except_table: exception tables (LSDA): cleanups and catch clauses.
+        dynstr: names for the dynamic linker, including those of visible weak functions.
+        data: initialised writable data, including .data.rel.ro and .got.
+        other: every other allocated section with bytes in the file (dynamic symbols, relocations, .plt, .init, notes,
+            ...).
+        total: the sum of the above, about the size of the stripped file, without zero-initialised data (.bss).
+        llvm_size_text: text as llvm-size counts it: allocated, and executable or not writable.
+    """
+
+    text: int = 0
+    rodata: int = 0
+    eh_frame: int = 0
+    gcc_except_table: int = 0
+    dynstr: int = 0
+    data: int = 0
+    other: int = 0
+    total: int = 0
+    llvm_size_text: int = 0
+
+    def __add__(self, other: SectionSizes) -> SectionSizes:
+        mine, theirs = asdict(self), asdict(other)
+        return SectionSizes(**{name: mine[name] + theirs[name] for name in mine})
+
 
 CompilerOfRow = Literal["stock", "heuristic", "policy"]
 """Stock clang; the release clang without its policy; the release clang with its policy."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.console import UserError
-from components.evaluation.projects.archive import MAGIC, members
+from components.core.projects.flags.archive import MAGIC, members
 
 AR = "/usr/lib/llvm-19/bin/llvm-ar"
 

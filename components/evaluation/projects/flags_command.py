@@ -9,15 +9,15 @@ import click
 
 from components.core.console import UserError, say
 from components.core.console.number_types import JOBS
+from components.core.projects.flags.rows import ALLOWED, ICF_KINDS, ROW_NAMES
 from components.core.projects.option import RECIPE
 from components.core.storage.options import ARTIFACT, OUTPUT, PROGRAM
 from components.core.storage.uri import display_path
 from components.evaluation.metrics_types import encode_json
 from components.evaluation.projects.commands import PROCESSORS, select_recipes
-from components.evaluation.projects.flags.rows import ALLOWED, ICF_KINDS, ROW_NAMES
 
 if TYPE_CHECKING:
-    from components.evaluation.projects.flags.builds import Project
+    from components.core.projects.flags.builds import Project
 
 
 @click.command("flags")
@@ -117,12 +117,12 @@ def flags(
           --output runs/flags
     """
     from components.core.formats.toolchain import load_toolchain
+    from components.core.projects.flags.build_variants import find_stock_clang
+    from components.core.projects.flags.builds import BuildPlace, find_binutils
+    from components.core.projects.flags.compare import compare_flags, flags_csv
+    from components.core.projects.flags.rows import plan_rows
     from components.core.storage import publish
     from components.core.storage.cache import default_cache_dir
-    from components.evaluation.projects.build_variants import find_stock_clang
-    from components.evaluation.projects.flags.builds import BuildPlace, find_binutils
-    from components.evaluation.projects.flags.compare import compare_flags, flags_csv
-    from components.evaluation.projects.flags.rows import plan_rows
     from components.evaluation.report.terminal_report import print_flags
 
     to_build = _projects(recipe, projects, command, source, programs, excluded)
@@ -150,7 +150,7 @@ def _projects(
     programs: tuple[str, ...],
     excluded: tuple[str, ...],
 ) -> list[Project]:
-    from components.evaluation.projects.flags.builds import OwnBuild, of_recipe
+    from components.core.projects.flags.builds import OwnBuild, of_recipe
 
     if (recipe is None) == (command is None):
         raise UserError("exactly one of --recipe and --build names what is built", "see mlgo evaluation flags --help")
