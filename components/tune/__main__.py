@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -13,11 +13,15 @@ from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.console import run_step, say
 from components.core.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S
 from components.core.formats.policy import PRETRAINED, PRETRAINED_NAMES
+from components.core.projects.flags.options import program_options
 from components.core.projects.option import CORPUS
 from components.core.storage.options import ARTIFACT, OUTPUT, WORK_DIR, ArtifactOr
 from components.core.storage.uri import display_path, mirror, uri_of
 from components.core.workers.factory import HELP as WORKERS_HELP
 from components.tune.config import SizeOf, TuneConfig
+
+if TYPE_CHECKING:
+    from components.core.projects.flags.request import RowsRequest
 
 
 @click.command(
@@ -29,6 +33,9 @@ Examples:
   # starting from your own policy, verified with the release clang that embeds it
   mlgo tune --corpus runs/mine/corpus --toolchain runs/mine/training --policy runs/mine/policy \\
     --release-toolchain runs/mine/release --minutes 60 --output runs/mine/plan
+  # published only if the linked program is smaller than stock clang's, whichever of the rows it is built under
+  mlgo tune --corpus runs/mine/corpus --toolchain runs/mine/training --release-toolchain runs/mine/release \\
+    --build 'make -j$JOBS app' --source . --program app --row icf-all --row lto --output runs/mine/plan
   # use the plan
   runs/mine/release/bin/clang -Oz -mllvm -enable-ml-inliner=release \\
     -mllvm -mlgo-inline-plan=runs/mine/plan/inline.plan -c file.c
@@ -77,12 +84,16 @@ Examples:
     help="Stop if more than one module and more than this fraction of the modules fails.",
 )
 @ALLOW_CC1_OPTION
-def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any) -> None:
+@program_options
+def main(root_dir: Path | None, output: Path, policy: Path | str, request: RowsRequest | None, **options: Any) -> None:
     """Search for the inlining decisions that make a program's own modules smallest.
 
     Writes inline.plan for the release clang, and the results as tune.json, modules.csv and model-card.md. The search
     starts from the policy's decisions and applies measured flips. An interrupted search continues when the command runs
     again.
+
+    With --build or --recipe the programs are linked at the end, by stock clang under every row of `mlgo evaluation
+    flags` and by the release clang with the plan, which is published only if they are smaller, each under its best row.
     """
     # Imported here so that --help does not wait for NumPy.
     from components.core.compiler.advisor import Advisor
@@ -93,7 +104,9 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
 
     start = policy if isinstance(policy, Path) else pretrained_policy("inlining", name=policy)
     root = root_dir or _search_next_to(output)
-    figures = tune(TuneConfig(root_dir=root, output=output, policy=start, **options))
+    if request is not None:
+        request = replace(request, compilers=("stock", "plan"))
+    figures = tune(TuneConfig(root_dir=root, output=output, policy=start, link=request, **options))
     say(
         f"the plan lists {figures['modules']} of {figures['corpus_modules']} modules "
         f"({planned_percent(figures):.0f}% of the text), found in {figures['rounds']} rounds"
@@ -110,6 +123,10 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, **options: Any
             f"  the release clang reproduces the size of {figures['release_as_found']} of {figures['release_modules']} "
             f"modules of the plan, {figures['release_identical_twice']} with bit-identical objects in two compiles"
         )
+    if "linked" in figures:
+        _say_linked(figures["linked"]["programs"])
+    else:
+        say("no program was linked with the plan: link and compare before you use it, or pass --build or --recipe")
     flags = " ".join(Advisor("release").flags("inlining", None, None))
     plan = output / PLAN_FILE
     # Absolute, because a build compiles in many directories.
@@ -123,6 +140,19 @@ def _say_sizes(title: str, prefix: str, figures: Mapping[str, Any]) -> None:
         reduction = figures.get(f"{name}_{prefix}reduction_percent")
         change = "" if reduction is None else f"  {-reduction:+.2f}%"
         say(f"    {side:<18}{figures[f'{name}_{prefix}bytes']:>12,} bytes{change}")
+
+
+def _say_linked(programs: Sequence[Mapping[str, Any]]) -> None:
+    for program in programs:
+        planned = [result for result in program["results"] if result["compiler"] == "plan" and result["sizes"]]
+        stock = program["best_stock"]
+        if stock is not None and planned:
+            best = min(planned, key=lambda result: result["sizes"]["stripped"])
+            name = f"{program['project']}/{program['name']}"
+            say(
+                f"  {name}, stripped: {best['sizes']['stripped']:,} bytes with the plan "
+                f"({best['row']}), {stock['sizes']['stripped']:,} by stock clang ({stock['row']})"
+            )
 
 
 def _search_next_to(output: Path) -> Path:

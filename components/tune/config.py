@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from components.core.projects.flags.request import RowsRequest
 
 SizeOf = Literal["linked", "modules"]
 
@@ -25,6 +28,8 @@ class TuneConfig:
         minutes: wall time of the search, without earlier parts of a resumed search.
         flip_compiles: counterfactual compiles of a module per round.
         size_of: "linked" weights functions that several objects define by the share that the link keeps.
+        link: programs to link with the plan, which is refused if they are not smaller than by stock clang, each under
+            its best row; requires `release_toolchain`. None links nothing.
         workers: see components/core/workers/factory.py.
     """
 
@@ -38,6 +43,7 @@ class TuneConfig:
     flip_compiles: int = 12
     size_of: SizeOf = "linked"
     seed: int = 1
+    link: RowsRequest | None = None
     workers: str = "local"
     timeout_s: float = 120.0
     max_failed_fraction: float = 0.05

@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
+
 from components.core.compiler.advisor import POLICY_FILES, Advisor
 from components.core.compiler.command_line import require_replayable
 from components.core.compiler.compile import Compiler, Request
@@ -24,9 +26,13 @@ from components.core.formats.corpus import Module, load_corpus
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
 from components.core.formats.policy import check_features, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
+from components.core.objectives.size import reduction_percent
 from components.core.policy.agreement import require_one_policy
 from components.core.policy.dense import read_dense
 from components.core.policy.export import export_fast
+from components.core.projects.flags.compare import why_not_delivered
+from components.core.projects.flags.request import RowsRequest
+from components.core.projects.flags.types import FlagsComparison
 from components.core.storage import digest, publish
 from components.core.storage.directory import make_directory, removed_if_unused
 from components.core.storage.manifest import MANIFEST
@@ -52,6 +58,12 @@ def tune(config: TuneConfig) -> dict[str, Any]:
     toolchain = load_toolchain(config.toolchain).require_mode("training")
     toolchain.require_capability("forced decisions", "a search for a plan")
     release = _release(config, toolchain)
+    if config.link is not None:
+        if release is None:
+            raise UserError(
+                "programs are linked by a release clang with the plan, and none is given", "pass --release-toolchain"
+            )
+        config.link.check(release)
     corpus = load_corpus(config.corpus)
     require_replayable(corpus.modules, config.allowed_options)
     _check_policy(config.policy, toolchain)
@@ -85,6 +97,10 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         if release is not None:
             kept = [module for module in modules if module.name in planned]
             built = _verify(release, config, partial / PLAN_FILE, kept, states, pool, quarantine)
+        if config.link is not None:
+            assert release is not None
+            linked = _link(config.link, release, partial)
+            built |= {"linked": msgspec.to_builtins(linked)}
         figures = _figures(config, toolchain, len(corpus), states, planned, quarantine) | built
         (partial / METRICS).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         _write_csv(partial / BY_MODULE, states)
@@ -237,7 +253,7 @@ def _verify(
     states: Mapping[str, ModuleState],
     pool: WorkerPool,
     quarantine: Quarantine,
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """Compile with the plan; count the modules with the size that was found, and those with identical objects."""
     compiler = Compiler(release.clang, _PROBLEM, config.timeout_s, config.allowed_options)
     flags = tuple(plan_flags(plan))
@@ -251,6 +267,22 @@ def _verify(
             as_found += size == found
             identical += same
     return {"release_modules": len(modules), "release_as_found": as_found, "release_identical_twice": identical}
+
+
+def _link(request: RowsRequest, release: Toolchain, directory: Path) -> FlagsComparison:
+    """Link the programs with the plan in `directory`.
+
+    Raises:
+        UserError: they are not smaller than by stock clang, or cannot be built.
+    """
+    compared = request.compare(release, directory / "build", directory / PLAN_FILE)
+    if (reason := why_not_delivered(compared, "plan")) is not None:
+        raise UserError(
+            f"the plan is not published: {reason}",
+            "use stock clang's row, search longer (the search continues from where it is), or choose --row among those "
+            "that your build can use; mlgo evaluation flags shows all rows",
+        )
+    return compared
 
 
 def _figures(
@@ -290,14 +322,10 @@ def _reductions(prefix: str, sizes: Sequence[Sequence[float]]) -> dict[str, floa
         f"heuristic_{prefix}bytes": heuristic,
         f"policy_{prefix}bytes": policy,
         f"plan_{prefix}bytes": plan,
-        f"policy_{prefix}reduction_percent": _reduction_percent(heuristic, policy),
-        f"plan_{prefix}reduction_percent": _reduction_percent(heuristic, plan),
-        f"plan_over_policy_{prefix}percent": _reduction_percent(policy, plan),
+        f"policy_{prefix}reduction_percent": reduction_percent(heuristic, policy),
+        f"plan_{prefix}reduction_percent": reduction_percent(heuristic, plan),
+        f"plan_over_policy_{prefix}percent": reduction_percent(policy, plan),
     }
-
-
-def _reduction_percent(before: int, after: int) -> float | None:
-    return 100 * (1 - after / before) if before else None
 
 
 def _write_csv(path: Path, states: Mapping[str, ModuleState]) -> None:

@@ -15,8 +15,8 @@ import msgspec
 from components.core import problems
 from components.core.console import UserError, say
 from components.core.console.number_types import JOBS, REDUCTION_PERCENT
-from components.core.processes.cgroup import available_processors
 from components.core.projects.flags.link_variants import LINK_VARIANTS
+from components.core.projects.flags.options import PROCESSORS, select_recipes
 from components.core.projects.option import RECIPE
 from components.core.storage.kinds import Kind
 from components.core.storage.options import ARTIFACT, OUTPUT, PROGRAM
@@ -25,7 +25,6 @@ from components.evaluation.metrics_types import encode_json
 if TYPE_CHECKING:
     from components.core.projects.recipe import Recipe
 
-PROCESSORS = available_processors()
 EXIT_NOT_BETTER = 3
 _HIDDEN = LINK_VARIANTS["hidden"]
 
@@ -192,15 +191,6 @@ def compare_programs(recipe: Path, projects: tuple[str, ...], **options: Any) ->
     compare, summarize = benchmark_comparison.compare_programs, benchmark_comparison.summarize_programs
     kind: Kind = "comparison of programs"
     print_programs(_compare_and_publish(compare, summarize, recipes, "programs.json", kind, **options))
-
-
-def select_recipes(recipe: Path, projects: Sequence[str]) -> list[Recipe]:
-    """Return the named projects of a recipe, or those that it holds out, or all if it holds out none."""
-    from components.core.projects.recipe import load_recipes
-
-    recipes = load_recipes(recipe)
-    names = projects or recipes.split.get("heldout_projects") or [project.name for project in recipes.projects]
-    return [recipes.project(name) for name in names]
 
 
 def _compare_and_publish(

@@ -9,6 +9,7 @@ COMPILERS: dict[CompilerOfRow, str] = {
     "stock": "stock clang",
     "heuristic": "release clang, no policy",
     "policy": "release clang",
+    "plan": "release clang, plan",
 }
 LANGUAGES = {"all": "all programs", "c": "C", "c++": "C++"}
 PROGRAM_COLUMNS = ["program", "language", "best stock row", "bytes", ".text", "best of all", "bytes", ".text"]

@@ -86,6 +86,47 @@ def test_plan_is_smaller_than_policy(program: Path, training_toolchain: Path, re
     assert f"-mlgo-inline-plan={tmp_path / 'plan' / 'inline.plan'}" in done.stdout
 
 
+def test_plan_is_published_only_if_the_linked_program_is_smaller_than_stock_clangs(
+    make_corpus: Callable[..., Corpus], training_toolchain: Path, release: Path, tmp_path: Path
+) -> None:
+    sources = {f"m{i}.cpp": CPP.format(i=i) for i in range(4)}
+    corpus = make_corpus(tmp_path / "corpus", sources)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    calls = "".join(f"  add{i}(argv[0], argc); sum += sum{i}(argv[0]); clear{i}(argv[0]);\n" for i in range(4))
+    functions = "".join(
+        f"void add{i}(const std::string &, int); int sum{i}(const std::string &); void clear{i}(const std::string &);\n"
+        for i in range(4)
+    )
+    main = (
+        f"#include <string>\n{functions}int main(int argc, char **argv) {{\n  int sum = 0;\n{calls}  return !sum;\n}}\n"
+    )
+    for name, text in {**sources, "main.cpp": f"#include <string>\n{functions}{main}"}.items():
+        (tree / name).write_text(text)
+    inputs = ("--corpus", corpus.directory, "--toolchain", training_toolchain, "--release-toolchain", release)
+    program = ("--source", tree, "--program", "app", "--row", "layout", "--minutes", 0.3, "--output", tmp_path / "plan")
+    refused = tune(*inputs, *program, "--build", "clang++-19 -Oz *.cpp -o app; $CXX -c main.cpp -o unused.o")
+    assert refused.returncode == 1, refused.stdout
+    assert "the plan is not published: linked, tree/app has" in refused.stderr and "(layout)" in refused.stderr
+    assert not (tmp_path / "plan").exists() and (tmp_path / "plan-search").is_dir()
+    # What is not called stays in a program that exports its functions.
+    done = tune(
+        *inputs, *program, "--build", "for f in *.cpp; do $CXX -c $f; done; $CXX *.o -o app -Wl,--no-gc-sections"
+    )
+    assert done.returncode == 0, done.stderr
+    (linked,) = json.loads((tmp_path / "plan" / "tune.json").read_text())["linked"]["programs"]
+    sizes = {result["compiler"]: result["sizes"]["stripped"] for result in linked["results"]}
+    assert sizes["plan"] < sizes["stock"] and sizes.keys() == {"plan", "stock"}
+    assert f"{sizes['plan']:,} bytes with the plan (layout), {sizes['stock']:,} by stock clang" in done.stdout
+    assert "no program was linked" not in done.stdout and not (tmp_path / "plan" / "build").exists()
+
+
+def test_linking_needs_a_release_clang(program: Path, training_toolchain: Path, tmp_path: Path) -> None:
+    inputs = ("--corpus", program, "--toolchain", training_toolchain, "--output", tmp_path / "plan")
+    refused = tune(*inputs, "--build", "true", "--source", tmp_path, "--program", "app")
+    assert refused.returncode == 1 and "--release-toolchain" in refused.stderr
+
+
 def test_totals_are_those_of_the_program_if_the_time_limit_leaves_modules_out(
     make_corpus: Callable[..., Corpus], training_toolchain: Path, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
 from components.core.projects.build import clangxx
 from components.core.projects.flags.builds import MISSING, BuildPlace, MeasuredProgram, Project, failure_of
-from components.core.projects.flags.rows import FlagRow
+from components.core.projects.flags.rows import TITLES, FlagRow
 from components.core.projects.flags.types import (
     CompilerOfRow,
     FlagRowEntry,
@@ -118,6 +118,41 @@ def flags_totals(programs: Sequence[FlagsProgram]) -> dict[str, FlagsTotal]:
             median_reduction_percent=statistics.median(part for part in reductions if part is not None),
         )
     return totals
+
+
+def why_not_delivered(compared: FlagsComparison, compiler: CompilerOfRow) -> str | None:
+    """Return why what `compiler` builds is not worth delivering; None if the linked programs are smaller in sum than by
+    stock clang, each of them in its best row by either.
+
+    Programs that stock clang builds under no row do not count.
+    """
+    pairs: list[tuple[str, RowResult, RowResult]] = []
+    for program in compared.programs:
+        name = f"{program.project}/{program.name}"
+        own = [result for result in program.results if result.compiler == compiler]
+        if program.best_stock is None or not own:
+            continue
+        best = _smallest(own)
+        if best is None:
+            return f"{name} is built by {TITLES[compiler]} under no row: {own[0].failure}"
+        pairs.append((name, program.best_stock, best))
+    if not pairs:
+        return f"no program is built both by stock clang and by {TITLES[compiler]}"
+    before = sum(_stripped(stock) for _, stock, _ in pairs)
+    after = sum(_stripped(best) for _, _, best in pairs)
+    if after < before:
+        return None
+    name, stock, best = max(pairs, key=lambda pair: _stripped(pair[2]) - _stripped(pair[1]))
+    more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
+    return (
+        f"linked, {name}{more} has {after:,} bytes by {TITLES[compiler]} under the best row ({best.row}), and "
+        f"{before:,} by stock clang under its own ({stock.row})"
+    )
+
+
+def _stripped(result: RowResult) -> int:
+    assert result.sizes is not None
+    return result.sizes.stripped
 
 
 def flags_csv(compared: FlagsComparison) -> str:

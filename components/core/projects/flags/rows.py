@@ -8,6 +8,7 @@ from pathlib import Path
 
 from components.core import problems
 from components.core.compiler.advisor import OUTLINER_OPTION as _OUTLINE
+from components.core.compiler.inline_plan import plan_flags
 from components.core.compiler.probe import has_option
 from components.core.console import UserError
 from components.core.formats.toolchain import PLUGIN, Toolchain
@@ -25,6 +26,7 @@ ALLOWED = {
 default; the rows that follow have their flags, too."""
 ICF_KINDS = ("safe", "all")
 _HIDDEN = LINK_VARIANTS["hidden"]
+_WHOLE_PROGRAMS = ("program", "program-smallest")
 _WHOLE_PROGRAM, _KEEP_SMALLER = "-mlgo-whole-program", "-mlgo-keep-smaller"
 _STOCK_OUTLINER = ("-enable-machine-outliner=always", "-outliner-benefit-threshold=16")
 """LLVM's outliner, off by default on x86-64, where it does not count the unwind entry of a new function: below 16 bytes
@@ -48,6 +50,7 @@ class FlagRow:
         lto: whether code is generated at the link.
         compilers: the compilers that build the row.
         own_options: options that only the release clang has.
+        plan: file of the plan that the compiler "plan" takes.
     """
 
     name: str
@@ -59,6 +62,7 @@ class FlagRow:
     lto: bool = False
     compilers: tuple[CompilerOfRow, ...] = ("stock", "policy")
     own_options: tuple[str, ...] = ()
+    plan: Path | None = None
 
     def plus(
         self,
@@ -78,14 +82,21 @@ class FlagRow:
             assumes=(*self.assumes, assumption) if assumption else self.assumes,
         )
 
+    def by(self, compilers: Sequence[CompilerOfRow]) -> FlagRow:
+        """Return the row with those of its compilers that are among `compilers`."""
+        return replace(self, compilers=tuple(compiler for compiler in self.compilers if compiler in compilers))
+
     def variant(self, compiler: CompilerOfRow, stock_clang: Path, release: Toolchain) -> BuildVariant:
         """Return the build of this row by one of its compilers."""
         definition = problems.get(PROBLEM)
         options = [*self.options, *(self.own_options if compiler != "stock" else ())]
-        if compiler == "policy":
+        if compiler in ("policy", "plan"):
             options += definition.llvm.release_options
         flags = [definition.optimization, *self.compile_flags]
         flags += [word for option in options for word in ("-mllvm", option)]
+        if compiler == "plan":
+            assert self.plan is not None
+            flags += plan_flags(self.plan)
         at_link = tuple(f"-Wl,-mllvm,{option}" for option in options) if self.lto else ()
         plugin = release.directory / "lib" / PLUGIN
         if self.lto and compiler != "stock" and plugin.is_file():
@@ -99,11 +110,17 @@ TITLES: dict[CompilerOfRow, str] = {
     "stock": "stock clang",
     "heuristic": "the release clang without its policy",
     "policy": "the release clang",
+    "plan": "the release clang and the plan",
 }
 
 
 def plan_rows(
-    release: Toolchain, stock_clang: Path, names: Sequence[str] = (), icf: str = "all", allowed: Sequence[str] = ()
+    release: Toolchain,
+    stock_clang: Path,
+    names: Sequence[str] = (),
+    icf: str = "all",
+    allowed: Sequence[str] = (),
+    plan: Path | None = None,
 ) -> list[FlagRow]:
     """Return the rows to measure, in an order in which each of the objects adds to the one before.
 
@@ -111,6 +128,7 @@ def plan_rows(
         names: only these; () for all that are allowed and that the release clang has.
         icf: the kind of ICF of the rows that follow those of ICF, one of ICF_KINDS.
         allowed: keys of ALLOWED that the user allows.
+        plan: file of a plan: rows that the release clang compiles file by file are also built with it.
 
     Raises:
         UserError: a name is unknown, not allowed, or the release clang lacks its options; the release clang embeds no
@@ -124,6 +142,8 @@ def plan_rows(
     require_same_version(stock_clang, release)
     own = {option for option in (_WHOLE_PROGRAM, _KEEP_SMALLER, _OUTLINE) if has_option(release.clang, option)}
     rows = {row.name: row for row in _rows(icf, allowed, own)}
+    if plan is not None:
+        rows = {name: _with_plan(row, plan) for name, row in rows.items()}
     for name in names:
         if name in rows:
             continue
@@ -136,6 +156,13 @@ def plan_rows(
             )
         raise UserError(f"there is no row {name!r}", f"choose among {', '.join(ROW_NAMES)}")
     return [row for row in rows.values() if not names or row.name in names]
+
+
+def _with_plan(row: FlagRow, plan: Path) -> FlagRow:
+    """Add the compiler "plan", except where the program is one module: a plan has those of the files."""
+    if "policy" not in row.compilers or row.name in _WHOLE_PROGRAMS:
+        return row
+    return replace(row, compilers=(*row.compilers, "plan"), plan=plan)
 
 
 def _rows(icf: str, allowed: Sequence[str], own: set[str]) -> list[FlagRow]:

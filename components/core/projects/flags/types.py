@@ -46,8 +46,8 @@ class SectionSizes:
         return SectionSizes(**{name: mine[name] + theirs[name] for name in mine})
 
 
-CompilerOfRow = Literal["stock", "heuristic", "policy"]
-"""Stock clang; the release clang without its policy; the release clang with its policy."""
+CompilerOfRow = Literal["stock", "heuristic", "policy", "plan"]
+"""Stock clang; the release clang without its policy; with its policy; with its policy and a plan."""
 
 
 class FlagRowEntry(Struct, kw_only=True):

@@ -1,0 +1,182 @@
+"""Options of the commands that build programs under rows of flags."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from components.core.console import UserError, say
+from components.core.console.number_types import JOBS
+from components.core.processes.cgroup import available_processors
+from components.core.projects.flags.rows import ALLOWED, ICF_KINDS, ROW_NAMES
+from components.core.projects.option import RECIPE
+from components.core.storage.options import PROGRAM
+
+if TYPE_CHECKING:
+    from components.core.projects.flags.builds import Project
+    from components.core.projects.flags.request import RowsRequest
+    from components.core.projects.recipe import Recipe
+
+PROCESSORS = available_processors()
+_OPTIONS = (
+    click.option("--recipe", type=RECIPE, help="Recipe of one project or of a set, whose programs are built."),
+    click.option(
+        "--project", "projects", multiple=True, help="Only this project (repeatable).  [default: held-out ones]"
+    ),
+    click.option(
+        "--build",
+        "command",
+        metavar="COMMAND",
+        help="In place of --recipe, your build: a shell command that runs in a fresh copy of --source for every row. "
+        "Its compilers are CC and CXX, and first in PATH; JOBS is --jobs.",
+    ),
+    click.option(
+        "--source",
+        type=click.Path(path_type=Path),
+        help="Directory of the source tree, without files of an earlier build.",
+    ),
+    click.option(
+        "--program",
+        "programs",
+        multiple=True,
+        metavar="PATH",
+        help="Program of --build, relative to --source (repeatable).",
+    ),
+    click.option(
+        "--exclude",
+        "excluded",
+        multiple=True,
+        metavar="GLOB",
+        help="Files and directories of --source that are not copied (repeatable), such as an earlier build.",
+    ),
+    click.option("--stock-clang", type=PROGRAM, help="Clang of the baseline.  [default: the installed clang-N]"),
+    click.option(
+        "--row",
+        "rows",
+        multiple=True,
+        metavar="NAME",
+        help=f"Only this row (repeatable): {', '.join(ROW_NAMES)}.  [default: all that assume nothing that --allow "
+        "names]",
+    ),
+    click.option(
+        "--icf",
+        type=click.Choice(ICF_KINDS),
+        default="all",
+        show_default=True,
+        help="Identical code folding of the rows after icf-all. safe: functions whose addresses are taken stay apart.",
+    ),
+    click.option(
+        "--allow",
+        "allowed",
+        type=click.Choice(list(ALLOWED)),
+        multiple=True,
+        help=f"Measure such rows, too; those after them have their flags (repeatable). They assume: "
+        f"{'; '.join(f'{name}: {assumption}' for name, assumption in ALLOWED.items())}.",
+    ),
+    click.option(
+        "--jobs",
+        type=JOBS,
+        default=PROCESSORS,
+        show_default=False,
+        help="Parallel compiles of a build.  [default: processors]",
+    ),
+)
+
+
+def program_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name programs and rows to a command, which gets what they ask for as `request`: a
+    RowsRequest, or None if they name no programs."""
+
+    @functools.wraps(command)
+    def with_request(**options: Any) -> Any:
+        asked = {name: options.pop(name) for name in _PARAMETERS}
+        return command(**options, request=_rows_request(**asked))
+
+    decorated: Callable[..., Any] = with_request
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def _rows_request(
+    *,
+    recipe: Path | None,
+    projects: tuple[str, ...],
+    command: str | None,
+    source: Path | None,
+    programs: tuple[str, ...],
+    excluded: tuple[str, ...],
+    stock_clang: Path | None,
+    rows: tuple[str, ...],
+    icf: str,
+    allowed: tuple[str, ...],
+    jobs: int,
+) -> RowsRequest | None:
+    """Return what the options ask for; None if they name no programs.
+
+    Raises:
+        UserError: options that do not go together; a source tree that is missing or has files of a build.
+    """
+    from components.core.projects.flags.request import RowsRequest
+
+    if recipe is None and command is None:
+        if named := [name for name, value in (("--source", source), ("--program", programs)) if value]:
+            raise UserError(f"{named[0]} belongs to --build", "pass the command that builds the programs: --build")
+        return None
+    found = _projects(recipe, projects, command, source, programs, excluded)
+    return RowsRequest(tuple(found), jobs, stock_clang, rows, icf, allowed)
+
+
+_PARAMETERS = tuple(inspect.signature(_rows_request).parameters)
+
+
+def select_recipes(recipe: Path, projects: Sequence[str]) -> list[Recipe]:
+    """Return the named projects of a recipe, or those that it holds out, or all if it holds out none."""
+    from components.core.projects.recipe import load_recipes
+
+    recipes = load_recipes(recipe)
+    names = projects or recipes.split.get("heldout_projects") or [project.name for project in recipes.projects]
+    return [recipes.project(name) for name in names]
+
+
+def _projects(
+    recipe: Path | None,
+    names: tuple[str, ...],
+    command: str | None,
+    source: Path | None,
+    programs: tuple[str, ...],
+    excluded: tuple[str, ...],
+) -> list[Project]:
+    from components.core.projects.flags.builds import OwnBuild, of_recipe
+
+    if recipe is not None and command is not None:
+        raise UserError("exactly one of --recipe and --build names what is built", "see --help")
+    if recipe is not None:
+        if source or programs or excluded:
+            raise UserError("--source, --program and --exclude belong to --build", "leave them out, a recipe has them")
+        recipes = select_recipes(recipe, tuple(dict.fromkeys(names)))
+        found: list[Project] = []
+        for project in recipes:
+            if (programs_of := of_recipe(project)) is None:
+                say(f"{project.name}: its recipe names no program, so it is left out")
+            else:
+                found.append(programs_of)
+        if not found:
+            raise UserError(
+                f"no recipe of {', '.join(project.name for project in recipes)} names a program",
+                "list programs as `binaries` in the recipe; libraries alone have no rows",
+            )
+        return found
+    assert command is not None
+    if names:
+        raise UserError("--project belongs to --recipe", "leave it out")
+    if source is None or not programs:
+        raise UserError("--build needs --source and --program", "pass the source tree, and each program that it makes")
+    own = OwnBuild(source, command, programs, excluded)
+    own.check()
+    return [own]

@@ -1,0 +1,65 @@
+"""Which programs to build under which rows of flags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.core.formats.toolchain import Toolchain
+from components.core.projects.flags.build_variants import find_stock_clang
+from components.core.projects.flags.builds import BuildPlace, Project, find_binutils
+from components.core.projects.flags.compare import compare_flags
+from components.core.projects.flags.rows import FlagRow, plan_rows
+from components.core.projects.flags.types import CompilerOfRow, FlagsComparison
+from components.core.storage.cache import default_cache_dir
+
+
+@dataclass(frozen=True)
+class RowsRequest:
+    """Programs and the rows under which they are built.
+
+    Attributes:
+        projects: the programs.
+        jobs: parallel compiles.
+        stock_clang: clang of the baseline; None for the installed one of the release clang's version.
+        rows: names of rows; () for all.
+        icf, allowed: see `plan_rows`.
+        compilers: only these; () for all of each row.
+    """
+
+    projects: tuple[Project, ...]
+    jobs: int
+    stock_clang: Path | None = None
+    rows: tuple[str, ...] = ()
+    icf: str = "all"
+    allowed: tuple[str, ...] = ()
+    compilers: tuple[CompilerOfRow, ...] = ()
+
+    def check(self, release: Toolchain) -> None:
+        """Raise UserError if a row cannot be built or a tool is missing."""
+        stock = find_stock_clang(release, self.stock_clang)
+        self._rows(release, stock, None)
+        find_binutils(stock)
+
+    def compare(self, release: Toolchain, work: Path, plan: Path | None = None) -> FlagsComparison:
+        """Build the programs in `work`, which is empty afterwards, by the compilers of every row, and compare them.
+
+        Args:
+            plan: see `plan_rows`.
+
+        Raises:
+            UserError: see `check` and `compare_flags`.
+        """
+        stock = find_stock_clang(release, self.stock_clang)
+        rows = self._rows(release, stock, plan)
+        place = BuildPlace(work, default_cache_dir(), self.jobs, find_binutils(stock))
+        try:
+            return compare_flags(self.projects, rows, stock, release, place)
+        finally:
+            place.clear()
+
+    def _rows(self, release: Toolchain, stock: Path, plan: Path | None) -> list[FlagRow]:
+        rows = plan_rows(release, stock, self.rows, self.icf, self.allowed, plan)
+        if not self.compilers:
+            return rows
+        return [row for row in (each.by(self.compilers) for each in rows) if row.compilers]
