@@ -71,6 +71,7 @@ def release_and_promote(
     sdk: str,
     min_reduction_percent: str,
     max_slowdown_percent: str,
+    flag_rows: str,
     tune_minutes: str,
     retrain_state: str,
     promoted_by: str,
@@ -113,6 +114,7 @@ def release_and_promote(
                 workers=workers,
                 min_reduction_percent=min_reduction_percent,
                 max_slowdown_percent=max_slowdown_percent,
+                flag_rows=flag_rows,
             ),
             "4",
             "8G",
@@ -138,19 +140,22 @@ def release_and_promote(
             )
             promoted.set_caching_options(False)  # the state may have changed
         with dsl.If(tune_minutes != "", name="plan-wanted"):
-            sized(
+            planned = sized(
                 search_plan(
                     corpus=corpus,
                     training=training,
                     policy=chosen,
                     release=released.outputs["release"],
                     minutes=tune_minutes,
+                    recipe=recipe,
+                    flag_rows=flag_rows,
                     workers=workers,
                     seed=seed,
                 ),
                 "8",
                 "16G",
             )
+            planned.set_caching_options(False)  # as for the corpus
 
     with dsl.If(release_policy != "trained", name="not-trained"), dsl.If(retrain_state != "", name="refusal-wanted"):
         refused = sized(
@@ -193,6 +198,7 @@ def training_pipeline(
     seed: int = 1,
     min_reduction_percent: str = "",
     max_slowdown_percent: str = "",
+    flag_rows: str = "",
     release_if: str = "better",
     oversample_modules: str = "",
     extra_policy: str = "",
@@ -240,6 +246,9 @@ def training_pipeline(
             `better`, a number. Empty: the problem's default.
         max_slowdown_percent: For inlining with `recipe`: the verdict is not `better` if the recipe's benchmarks execute
             more than this percentage of additional instructions, a number. Empty: no limit.
+        flag_rows: For inlining with `recipe`: rows of `mlgo evaluation flags`, separated by commas, or `all`. Its
+            programs are also linked under these; the verdict is `better`, and there is a plan, only if they are smaller
+            than by stock clang, each under its best row. Empty: none.
         release_if: `better`: the release clang embeds the trained policy only if the verdict is `better`; otherwise the
             policy of `start_from`, or from `heuristic` a pretrained one, takes its place if the verdict on that is, and
             else none is built. `always`: it embeds the trained policy whatever the verdict, unless its start is better.
@@ -375,6 +384,7 @@ def training_pipeline(
             sdk=sdk,
             min_reduction_percent=min_reduction_percent,
             max_slowdown_percent=max_slowdown_percent,
+            flag_rows=flag_rows,
             tune_minutes=tune_minutes,
             retrain_state=retrain_state,
             promoted_by=promoted_by,

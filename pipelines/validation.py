@@ -49,6 +49,7 @@ from components.core.formats.strategy import (
     release_strategy,
 )
 from components.core.objectives import OBJECTIVES
+from components.core.projects.flags.options import RowNames
 from components.core.projects.option import CodeKind, require_code_kind
 from components.core.projects.recipe import load_recipes, recipe_place, recipe_words
 from components.core.rayjob.options import parse_settings, parse_spot
@@ -116,6 +117,7 @@ _KINDS: dict[str, tuple[click.ParamType, str]] = {
     "train_minutes": (POSITIVE_MINUTES, "60"),
     "min_reduction_percent": (REDUCTION_PERCENT, "0.5"),
     "max_slowdown_percent": (FiniteFloatRange(), "5"),
+    "flag_rows": (RowNames(), "layout,lto,program"),
     "tune_minutes": (POSITIVE_MINUTES, "15"),
 }
 """Type of a pipeline parameter, and an example value."""
@@ -222,6 +224,11 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
                 f"{spelled('max_slowdown_percent', limit)}: {why}",
                 f"leave {spelled('max_slowdown_percent', '')} out" + (", or name a recipe" if applicable else ""),
             )
+    if (rows := values.get("flag_rows")) and not (values["problem"] == "inlining" and values.get("recipe")):
+        raise UserError(
+            f"{spelled('flag_rows', rows)}: programs of a recipe are linked under rows of flags, for inlining",
+            f"leave {spelled('flag_rows', '')} out, or name a recipe",
+        )
     parse_gin_bindings(values.get("gin_bindings", ""))
     credit = values.get("credit_assignment")
     if credit and (only := ONLY_CREDIT.get(values.get("algorithm", ""), credit)) != credit:

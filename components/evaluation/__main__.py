@@ -14,7 +14,7 @@ from components.core.console import UserError, preset_option, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, FRACTION, JOBS, REDUCTION_PERCENT, SEED, TIMEOUT_S
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
-from components.core.projects.flags.rows import ROW_NAMES
+from components.core.projects.flags.options import RowNames
 from components.core.projects.option import CORPUS, RECIPE
 from components.core.storage.options import ARTIFACT, LOOSE, OUTPUT, PROGRAM, ArtifactOr
 from components.core.workers.factory import HELP as WORKERS_HELP
@@ -131,12 +131,13 @@ def main() -> None:
 @ALLOW_CC1_OPTION
 @LINK_VARIANT
 @click.option(
-    "--flag-row",
-    "flag_rows",
-    type=click.Choice(["all", *ROW_NAMES]),
-    multiple=True,
-    help="Also build the programs of --recipe under this row of flags (repeatable; all: every one), twice each, as "
-    "`flags` does.  [default: none]",
+    "--flag-rows",
+    type=RowNames(),
+    default="",
+    metavar="NAMES",
+    help="Also build the programs of --recipe under these rows of flags (separated by commas; all: every one), twice "
+    "each, as `flags` does; `not better` if they are not smaller than by stock clang, each under its best "
+    "row.  [default: none]",
 )
 @click.option("--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} on the verdict 'not better'.")
 @click.option("--quiet", is_flag=True, help="Do not print the table; `show` prints it later.")

@@ -148,6 +148,7 @@ def release_report(  # type: ignore[no-untyped-def]
     workers: str,
     min_reduction_percent: str,
     max_slowdown_percent: str,
+    flag_rows: str,
     release_report: dsl.Output[dsl.Artifact],
     release_metrics: dsl.Output[dsl.Metrics],
     page: dsl.Output[dsl.HTML],
@@ -168,6 +169,7 @@ def release_report(  # type: ignore[no-untyped-def]
             problem's default.
         max_slowdown_percent: Maximum increase, in percent, of the instructions that the recipe's benchmarks execute.
             Empty: no limit.
+        flag_rows: Rows of flags under which the programs are also built, separated by commas; `all`. Empty: none.
         release_report: Measurements, metrics, report and verdict.
         release_metrics: Headline metrics.
         page: HTML report.
@@ -197,6 +199,8 @@ def release_report(  # type: ignore[no-untyped-def]
             min_reduction_percent,
             "--max-slowdown-percent",
             max_slowdown_percent,
+            "--flag-rows",
+            flag_rows,
             "--quiet",
             "--output",
             release_report.uri,

@@ -113,8 +113,8 @@ class EvaluationConfig:
             self.recipe is None or OBJECTIVES[problems.get(self.problem).objective].recipe_field != "binaries"
         ):
             raise UserError(
-                "--flag-row requires --recipe and a size problem: it builds the recipe's programs for size",
-                "pass --recipe, or leave --flag-row out",
+                "--flag-rows requires --recipe and a size problem: it builds the recipe's programs for size",
+                "pass --recipe, or leave --flag-rows out",
             )
         if self.max_slowdown_percent is not None and self.recipe is None:
             raise UserError(

@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 
 from components.core.compiler.source_language import LANGUAGES
 from components.core.objectives.size import reduction_percent
+from components.core.projects.flags.compare import why_not_delivered
 from components.evaluation.benchmarks.program_rows import execute_more, headline_total
 from components.evaluation.measurements import (
     BASELINE,
@@ -115,7 +116,8 @@ def _summarize_scores(measured: Measurements, min_reduction_percent: float, seed
 
 
 def judge_whole_projects(metrics: SizeMetrics, max_slowdown_percent: float | None) -> None:
-    """Base the verdict on the linked binaries of whole projects, if known, and on the instructions of their programs.
+    """Base the verdict on whole projects: on the linked binaries, if known, on the programs under rows of flags, and on
+    the instructions that they execute.
 
     Args:
         metrics: result of `summarize`; modified. The link variant "default" counts or, without it, the
@@ -131,6 +133,9 @@ def judge_whole_projects(metrics: SizeMetrics, max_slowdown_percent: float | Non
         if not enough and metrics.verdict == "better":
             metrics.refused_because = f"linked programs and libraries are {change(reduction)}"
         metrics.verdict = "better" if enough and metrics.refused_because is None else "not better"
+    if metrics.flags is not UNSET and (reason := why_not_delivered(metrics.flags, "policy")) is not None:
+        metrics.verdict = "not better"
+        metrics.refused_because = metrics.refused_because or reason
     if programs is None or max_slowdown_percent is None:
         return
     slowdown = -programs.reduction_percent

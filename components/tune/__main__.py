@@ -84,7 +84,7 @@ Examples:
     help="Stop if more than one module and more than this fraction of the modules fails.",
 )
 @ALLOW_CC1_OPTION
-@program_options
+@program_options(recipe_alone=False)
 def main(root_dir: Path | None, output: Path, policy: Path | str, request: RowsRequest | None, **options: Any) -> None:
     """Search for the inlining decisions that make a program's own modules smallest.
 
@@ -92,8 +92,9 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, request: RowsR
     starts from the policy's decisions and applies measured flips. An interrupted search continues when the command runs
     again.
 
-    With --build or --recipe the programs are linked at the end, by stock clang under every row of `mlgo evaluation
-    flags` and by the release clang with the plan, which is published only if they are smaller, each under its best row.
+    With --build, or --recipe and --row, the programs are linked at the end: by stock clang under every row of
+    `mlgo evaluation flags`, and by the release clang with the plan, which is published only if they are smaller, each
+    under its best row.
     """
     # Imported here so that --help does not wait for NumPy.
     from components.core.compiler.advisor import Advisor

@@ -12,6 +12,8 @@ def tune(  # type: ignore[no-untyped-def]
     policy: dsl.Input[dsl.Model],
     release: dsl.Input[dsl.Artifact],
     minutes: str,
+    recipe: str,
+    flag_rows: str,
     workers: str,
     seed: int,
     search: dsl.Output[dsl.Artifact],
@@ -28,6 +30,9 @@ def tune(  # type: ignore[no-untyped-def]
         policy: Policy whose decisions the search starts from.
         release: Release clang with that policy.
         minutes: Minutes of search.
+        recipe: Recipe of the programs to link. Empty: none.
+        flag_rows: Rows of flags under which they are linked, separated by commas; `all`: there is a plan only if they
+            are smaller than by stock clang. Empty: nothing is linked.
         workers: Where modules are compiled, KIND[:N].
         seed: Random seed.
         search: State of the search.
@@ -48,6 +53,10 @@ def tune(  # type: ignore[no-untyped-def]
             release.uri,
             "--minutes",
             minutes,
+            "--recipe",
+            recipe,
+            "--row",
+            flag_rows,
             "--workers",
             workers,
             "--seed",

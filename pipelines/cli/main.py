@@ -14,6 +14,7 @@ from components.core.console import PRESETS, run_step, say
 from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, POSITIVE_MINUTES, REDUCTION_PERCENT, SEED
 from components.core.formats.policy import HEURISTIC, PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import FeatureSet, Strategy, Targets
+from components.core.projects.flags.options import RowNames
 from components.core.projects.option import COMPILE_COMMANDS, LOCAL_CORPUS, RECIPE
 from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
@@ -215,6 +216,14 @@ cli.add_command(storage_group)
     "  [default: no limit]",
 )
 @click.option(
+    "--flag-rows",
+    type=RowNames(),
+    default="",
+    metavar="NAMES",
+    help="For inlining with --recipe: also link its programs under these rows of `mlgo evaluation flags`, separated by "
+    "commas (all: every one). `better`, and a plan, only if they are smaller than by stock clang.",
+)
+@click.option(
     "--extra-policy",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
@@ -253,6 +262,7 @@ def run(
     seed: int,
     min_reduction_percent: float | None,
     max_slowdown_percent: float | None,
+    flag_rows: tuple[str, ...],
     extra_policy: Path | None,
     start_from: str,
     tune_minutes: float | None,
@@ -307,6 +317,7 @@ def run(
         seed=seed,
         min_reduction_percent=min_reduction_percent,
         max_slowdown_percent=max_slowdown_percent,
+        flag_rows=flag_rows,
         extra_policy=_absolute(extra_policy),
         start_from=place_words("start_from").absolute(start_from),
         tune_minutes=tune_minutes,

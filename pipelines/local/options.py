@@ -21,6 +21,7 @@ class RunOptions:
         features: a FeatureSet; None for "extended", or "llvm" with strategy "external", whose clang has no others.
         ir2vec_vocab: vocabulary of features "ir2vec": a file's path or URI, or "random"; else "".
         train_minutes: minutes of training, if set, instead of the preset's.
+        flag_rows: rows of flags under which the programs of the recipe are also linked.
         extra_policy: a policy for a problem other than `problem`.
         start_from: "heuristic", one of PRETRAINED_NAMES, or a policy's path or URI.
         tune_minutes: minutes of search for a plan; None for no search.
@@ -45,6 +46,7 @@ class RunOptions:
     seed: int = 1
     min_reduction_percent: float | None = None
     max_slowdown_percent: float | None = None
+    flag_rows: tuple[str, ...] = ()
     extra_policy: Path | None = None
     start_from: str = "heuristic"
     tune_minutes: float | None = None
@@ -80,6 +82,7 @@ class RunOptions:
             "seed": str(self.seed),
             "min_reduction_percent": "" if self.min_reduction_percent is None else f"{self.min_reduction_percent:g}",
             "max_slowdown_percent": "" if self.max_slowdown_percent is None else f"{self.max_slowdown_percent:g}",
+            "flag_rows": ",".join(self.flag_rows),
             "release_if": "always",
             "extra_policy": str(self.extra_policy or ""),
             "start_from": self.start_from,

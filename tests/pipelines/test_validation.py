@@ -40,6 +40,7 @@ EXTERNAL = {"strategy": "external", "clang": "/usr/bin/clang", "features": "llvm
         ({"model_registry": "http://"}, "neither vertex:PROJECT/REGION nor a URL"),
         ({"model_registry": "vertex:my project/r"}, "neither vertex:PROJECT/REGION nor a URL"),
         ({"tune_minutes": "-1"}, "--param tune_minutes=-1"),
+        ({"flag_rows": "icf"}, "--param flag_rows=icf: there is no row 'icf'; choose among default, "),
         ({"model_registry": "kubeflow"}, "'kubeflow' is neither vertex:PROJECT/REGION nor a URL"),
         ({"model_registry": "vertex:p/r"}, "nothing is promoted without a state"),
         (EXTERNAL | {"algorithm": "dqn"}, "--param algorithm=dqn for inlining needs a training clang with our"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("flags")
-@program_options
+@program_options()
 @click.option("--release-toolchain", type=ARTIFACT, required=True, help="Release clang that embeds the policy.")
 @click.option("--plan", type=ARTIFACT, help="Plan of `mlgo tune`: also build with the release clang and this plan.")
 @click.option("--output", type=OUTPUT, required=True, help="Directory for flags.csv and flags.json.")

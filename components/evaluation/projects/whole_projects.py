@@ -30,7 +30,7 @@ def require_tools(
     build_variants(stock, release, config.problem)
     if config.flag_rows:
         find_binutils(stock)
-        plan_rows(release, stock, _row_names(config))
+        plan_rows(release, stock, config.flag_rows)
     if config.max_slowdown_percent is not None and not any(recipe.benchmarks for recipe in recipes):
         raise UserError(
             "no held-out project has benchmarks, so the slowdown of its programs cannot be measured",
@@ -78,11 +78,7 @@ def _compare_flags(
         say("no held-out project names a program, so none is built under rows of flags")
         return None
     place = BuildPlace(work, cache, config.jobs, find_binutils(stock))
-    return compare_flags(projects, plan_rows(release, stock, _row_names(config)), stock, release, place)
-
-
-def _row_names(config: EvaluationConfig) -> tuple[str, ...]:
-    return () if "all" in config.flag_rows else config.flag_rows
+    return compare_flags(projects, plan_rows(release, stock, config.flag_rows), stock, release, place)
 
 
 def _needs_programs(objective: Objective, config: EvaluationConfig) -> bool:

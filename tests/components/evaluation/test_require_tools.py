@@ -84,7 +84,7 @@ def test_rows_of_flags_are_checked_before_the_first_compile(tmp_path: Path) -> N
     with pytest.raises(UserError, match="does not have the options of the row program"):
         require_tools(SIZE, replace(rows, flag_rows=("program",)), valid, ())
     for changed in ({"recipe": None}, {"problem": "regalloc"}):
-        with pytest.raises(UserError, match="--flag-row requires --recipe and a size problem"):
+        with pytest.raises(UserError, match="--flag-rows requires --recipe and a size problem"):
             replace(rows, **changed)  # type: ignore[arg-type]
 
 

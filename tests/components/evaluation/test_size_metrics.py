@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from components.core.projects.flags.types import SectionSizes
+from components.core.projects.flags.types import FlagsComparison, FlagsProgram, RowResult, RowSizes, SectionSizes
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import judge_whole_projects, refuse_without_gain_over_start, summarize
 from components.evaluation.metrics_types import (
@@ -101,6 +101,31 @@ def test_slowdown_of_programs_is_limited(measured: Measurements, limit: float | 
     assert metrics.verdict == verdict
     reason = None if verdict == "better" else "programs execute 3.00% more instructions; the limit is 2.9%"
     assert metrics.refused_because == reason
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(899, "better"), (900, "not better"), (None, "not better")])
+def test_programs_have_to_be_smaller_than_in_stock_clangs_best_row(
+    measured: Measurements, size: int | None, verdict: str
+) -> None:
+    metrics = summarize_sizes(measured, 0.3, seed=1)
+    results = [
+        RowResult(row="layout", compiler="stock", sizes=RowSizes(stripped=1000)),
+        RowResult(row="layout", compiler="heuristic", sizes=RowSizes(stripped=800)),
+        RowResult(row="layout", compiler="policy", sizes=RowSizes(stripped=size) if size else None, failure="error: x"),
+        RowResult(row="lto", compiler="stock", sizes=RowSizes(stripped=900)),
+    ]
+    program = FlagsProgram(
+        project="p", name="app", language="c", results=results, best_stock=results[3], best=results[1]
+    )
+    metrics.flags = FlagsComparison(programs=[program])
+    judge_whole_projects(metrics, None)
+    assert metrics.verdict == verdict
+    reason = (
+        "linked, p/app has 900 bytes by the release clang under the best row (layout), and 900 by stock clang under "
+        "its own (lto)"
+    )
+    failure = "p/app is built by the release clang under no row: error: x"
+    assert metrics.refused_because == (None if verdict == "better" else reason if size else failure)
 
 
 def test_sweep_and_best_threshold(measured: Measurements) -> None:

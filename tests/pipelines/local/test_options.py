@@ -49,6 +49,8 @@ def test_features_are_passed(tmp_path: Path) -> None:
             {"max_slowdown_percent": 2.0, "recipe": None, "corpus": Path("/")},
             "there are no benchmarks without a recipe",
         ),
+        ({"flag_rows": ("lto",), "problem": "regalloc"}, "--flag-rows lto: programs of a recipe"),
+        ({"flag_rows": ("lto",), "recipe": None, "corpus": Path("/")}, "--flag-rows lto: programs of a recipe"),
         ({"workers": "local:many"}, "--workers 'local:many'"),
         ({"features": "ir2vec"}, "--features ir2vec: IR2Vec's embeddings need LLVM 22"),
         ({"features": "ir2vec", "strategy": "plugin", "llvm_major": 22}, "embeddings need a vocabulary"),

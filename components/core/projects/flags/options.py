@@ -13,7 +13,7 @@ import click
 from components.core.console import UserError, say
 from components.core.console.number_types import JOBS
 from components.core.processes.cgroup import available_processors
-from components.core.projects.flags.rows import ALLOWED, ICF_KINDS, ROW_NAMES
+from components.core.projects.flags.rows import ALL_ROWS, ALLOWED, ICF_KINDS, ROW_NAMES
 from components.core.projects.option import RECIPE
 from components.core.storage.options import PROGRAM
 
@@ -23,6 +23,28 @@ if TYPE_CHECKING:
     from components.core.projects.recipe import Recipe
 
 PROCESSORS = available_processors()
+
+
+class RowNames(click.ParamType):
+    """Names of rows, separated by commas; "all" for every row. Its values are tuples of names."""
+
+    name = "names"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> tuple[str, ...]:
+        names = value if isinstance(value, tuple) else tuple(part for part in value.split(",") if part)
+        for name in names:
+            if name not in (ALL_ROWS, *ROW_NAMES):
+                known = ", ".join((*ROW_NAMES, ALL_ROWS))
+                self.fail(f"there is no row {name!r}; choose among {known}", parameter, context)
+        return names
+
+
+def _join_rows(
+    _context: click.Context, _parameter: click.Parameter, values: Sequence[Sequence[str]]
+) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for names in values for name in names))
+
+
 _OPTIONS = (
     click.option("--recipe", type=RECIPE, help="Recipe of one project or of a set, whose programs are built."),
     click.option(
@@ -58,10 +80,12 @@ _OPTIONS = (
     click.option(
         "--row",
         "rows",
+        type=RowNames(),
         multiple=True,
+        callback=_join_rows,
         metavar="NAME",
-        help=f"Only this row (repeatable): {', '.join(ROW_NAMES)}.  [default: all that assume nothing that --allow "
-        "names]",
+        help=f"Only this row (repeatable, or separated by commas): {', '.join(ROW_NAMES)}.  [default: all that assume "
+        "nothing that --allow names]",
     ),
     click.option(
         "--icf",
@@ -88,19 +112,28 @@ _OPTIONS = (
 )
 
 
-def program_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that name programs and rows to a command, which gets what they ask for as `request`: a
-    RowsRequest, or None if they name no programs."""
+def program_options(*, recipe_alone: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options which name programs and rows to a command.
 
-    @functools.wraps(command)
-    def with_request(**options: Any) -> Any:
-        asked = {name: options.pop(name) for name in _PARAMETERS}
-        return command(**options, request=_rows_request(**asked))
+    The command gets what they ask for as `request`: a RowsRequest, or None if they name no programs.
 
-    decorated: Callable[..., Any] = with_request
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    Args:
+        recipe_alone: --recipe without --row means all rows; otherwise nothing is built.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_request(**options: Any) -> Any:
+            asked = {name: options.pop(name) for name in _PARAMETERS}
+            needed = recipe_alone or asked["recipe"] is None or asked["rows"]
+            return command(**options, request=_rows_request(**asked) if needed else None)
+
+        decorated: Callable[..., Any] = with_request
+        for option in reversed(_OPTIONS):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
 
 
 def _rows_request(

@@ -24,6 +24,7 @@ ALLOWED = {
 }
 """Rows that change what a program can do -> what they assume. Only the user can know, so they are never measured by
 default; the rows that follow have their flags, too."""
+ALL_ROWS = "all"
 ICF_KINDS = ("safe", "all")
 _HIDDEN = LINK_VARIANTS["hidden"]
 _WHOLE_PROGRAMS = ("program", "program-smallest")
@@ -125,7 +126,7 @@ def plan_rows(
     """Return the rows to measure, in an order in which each of the objects adds to the one before.
 
     Args:
-        names: only these; () for all that are allowed and that the release clang has.
+        names: only these; () or ALL_ROWS for all that are allowed and that the release clang has.
         icf: the kind of ICF of the rows that follow those of ICF, one of ICF_KINDS.
         allowed: keys of ALLOWED that the user allows.
         plan: file of a plan: rows that the release clang compiles file by file are also built with it.
@@ -142,6 +143,7 @@ def plan_rows(
     require_same_version(stock_clang, release)
     own = {option for option in (_WHOLE_PROGRAM, _KEEP_SMALLER, _OUTLINE) if has_option(release.clang, option)}
     rows = {row.name: row for row in _rows(icf, allowed, own)}
+    names = () if ALL_ROWS in names else names
     if plan is not None:
         rows = {name: _with_plan(row, plan) for name, row in rows.items()}
     for name in names:

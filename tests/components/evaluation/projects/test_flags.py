@@ -410,7 +410,7 @@ def test_evaluation_reports_the_rows_that_it_is_asked_for(
         "-m",
         "components.evaluation",
         *words,
-        "--flag-row",
+        "--flag-rows",
         "layout",
         "--output",
         output,

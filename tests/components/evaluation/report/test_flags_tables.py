@@ -94,5 +94,5 @@ def test_reports_show_the_rows(
 def test_reports_say_where_nothing_was_measured(tmp_path: Path, measured: Measurements) -> None:
     metrics = summarize(measured, 0.3, 1)
     write_page(tmp_path / "report.html", metrics, measured, None)
-    assert "with --flag-row, an evaluation reports them here" in (tmp_path / "report.html").read_text()
+    assert "with --flag-rows, an evaluation reports them here" in (tmp_path / "report.html").read_text()
     assert "best stock row" not in terminal_report.markdown(metrics)

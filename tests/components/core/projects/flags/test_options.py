@@ -1,0 +1,40 @@
+"""Tests of the options that name programs and rows of flags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from components.core.projects.flags.options import RowNames, program_options
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rows"),
+    [
+        ([], None),
+        (["--recipe", "ninja"], None),
+        (["--recipe", "ninja", "--row", "lto,icf-all", "--row", "lto"], ("lto", "icf-all")),
+        (["--recipe", "ninja", "--row", "all"], ("all",)),
+    ],
+)
+def test_recipe_of_a_pipeline_is_built_only_under_rows(arguments: list[str], rows: tuple[str, ...] | None) -> None:
+    requests: list[Any] = []
+
+    @click.command
+    @program_options(recipe_alone=False)
+    def command(request: Any) -> None:
+        requests.append(request)
+
+    done = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    (request,) = requests
+    assert rows is None if request is None else request.rows == rows
+    assert request is None or request.projects[0].name == "ninja"
+
+
+def test_unknown_row_is_named_with_those_there_are() -> None:
+    with pytest.raises(click.BadParameter, match=r"there is no row 'icf'; choose among default, .*, all"):
+        RowNames().convert("lto,icf", None, None)
