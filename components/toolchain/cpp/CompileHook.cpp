@@ -67,8 +67,14 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
         if (MayLeavePasses && compilesWholePrograms())
           skipOptionalPasses(Builder);
       });
-  if (Frontend.ProgramAction == frontend::EmitObj &&
-      asksForVariants(Frontend.LLVMArgs)) {
+  auto Variants = requestedVariants(Frontend.LLVMArgs);
+  if (!Variants) {
+    DiagnosticsEngine &Diagnostics = Clang->getDiagnostics();
+    Diagnostics.Report(
+        Diagnostics.getCustomDiagID(DiagnosticsEngine::Error, "%0"))
+        << toString(Variants.takeError());
+  } else if (Frontend.ProgramAction == frontend::EmitObj &&
+             !Variants->empty()) {
     if (!registerVariantAdvisor)
       warnOfNoVariants("this clang has no inlining policy");
     else if (Options.OptimizeSize == 0)
@@ -76,7 +82,8 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
     else if (!writesOneObject(*Clang))
       warnOfNoVariants("the compile writes more than an object, or not to a "
                        "file");
-    else if (expectVariants(Frontend.OutputFile, /*IsProgram=*/false))
+    else if (expectVariants(Frontend.OutputFile, /*IsProgram=*/false,
+                            std::move(*Variants)))
       Options.PassBuilderCallbacks.push_back(registerVariantAdvisor);
   }
   return Clang;

@@ -44,12 +44,17 @@ public:
   /// Returns the decisions of the entry that matches \p M best, if any.
   Expected<std::optional<ForcedDecisions>> decisionsOf(const Module &M) const;
 
+  bool hasDecisions() const { return !Index.empty(); }
+
+  StringRef choices() const { return Choices; }
+
 private:
   Expected<DecisionRows> rows(const Entry &E) const;
 
   std::string Path;
   std::unique_ptr<MemoryBuffer> Buffer;
   std::vector<Entry> Index;
+  StringRef Choices; ///< In the buffer.
 };
 } // namespace
 
@@ -100,6 +105,15 @@ Expected<Plan> Plan::read(const std::string &Path) {
     for (size_t I = 0; I < EntryWords; ++I)
       Words[I] = support::endian::read64le(At + I * sizeof(uint64_t));
     Result.Index.push_back({Words[0], Words[1], Words[2], Words[3], Words[4]});
+  }
+  int64_t ChoicesCrc;
+  if (consumeNumber(Header, "choices", ChoicesCrc)) {
+    size_t Decisions = 0;
+    for (const Entry &E : Result.Index)
+      Decisions += E.Size;
+    Result.Choices = Rest.drop_front(Index.size()).substr(Decisions);
+    if (crcOf(Result.Choices) != ChoicesCrc)
+      return unusable(Path, "its choices are damaged");
   }
   return Result;
 }
@@ -167,7 +181,25 @@ Plan::decisionsOf(const Module &M) const {
   return std::move(*Decisions);
 }
 
-bool mlgo::hasInlinePlan() { return !PlanFile.empty(); }
+bool mlgo::hasPlannedChoices() { return !PlanFile.empty(); }
+
+bool mlgo::hasInlinePlan() {
+  if (PlanFile.empty())
+    return false;
+  Expected<Plan> Read = Plan::read(PlanFile);
+  if (Read)
+    return Read->hasDecisions() || Read->choices().empty();
+  consumeError(Read.takeError()); // Reported when the decisions are loaded.
+  return true;
+}
+
+std::string mlgo::loadPlannedChoices(Module &M) {
+  Expected<Plan> Read = Plan::read(PlanFile);
+  if (Read)
+    return Read->choices().str();
+  M.getContext().emitError(toString(Read.takeError()));
+  return "";
+}
 
 static void remark(Module &M, StringRef Name, const Twine &Said) {
   auto Defined = find_if(M, [](Function &F) { return !F.isDeclaration(); });

@@ -13,8 +13,16 @@
 
 namespace mlgo {
 
-/// Returns whether -mlgo-inline-plan is given.
+/// Returns whether -mlgo-inline-plan is given, unless the plan has choices and
+/// no decisions.
 bool hasInlinePlan();
+
+/// Returns whether -mlgo-inline-plan is given.
+bool hasPlannedChoices() __attribute__((weak));
+
+/// Returns the plan's choices among the variants of -mlgo-keep-smaller, as
+/// -mlgo-choices writes them. Emits an error if the plan cannot be read.
+std::string loadPlannedChoices(llvm::Module &M) __attribute__((weak));
 
 /// Returns the plan's decisions for \p M. Returns none if the plan has no entry
 /// for this module, and emits an error if it cannot be read.
@@ -24,7 +32,8 @@ bool hasInlinePlan();
 /// uint64[N][5] of the MD5 (low word) of the source file's name and of its last
 /// component, and of offset, size and CRC-32 of the module's decisions ("crc"
 /// is the CRC-32 of the index); the decisions, in the format of
-/// ForcedDecisions.h. Numbers are little-endian.
+/// ForcedDecisions.h. Numbers are little-endian. If the header ends with
+/// "choices", a CRC-32, what follows the decisions are choices.
 ///
 /// A module is found by the path of its source file. If no entry has this path,
 /// because the program is built elsewhere, an entry with the same file name is

@@ -62,7 +62,8 @@ mlgo::createInlineReleaseAdvisor(Module &M, ModuleAnalysisManager &MAM,
         M.getContext(), Features, DecisionName);
   }
   std::unique_ptr<InlineFeatureAdvisor> Advisor;
-  if (hasInlinePlan())
+  const bool IsPlanned = hasInlinePlan();
+  if (IsPlanned)
     Advisor = std::make_unique<PlannedInlineAdvisor>(
         M, MAM, std::move(Model), std::move(GetDefaultAdvice),
         mlgo::loadInlinePlan(M));
@@ -71,7 +72,7 @@ mlgo::createInlineReleaseAdvisor(Module &M, ModuleAnalysisManager &MAM,
         M, MAM, std::move(Model), std::move(GetDefaultAdvice));
   // A plan lists what differs from the policy's own decisions, and another
   // process knows best what it was trained on.
-  if (useTrainedRanges(/*Default=*/!hasInlinePlan()) && !isGiven(ChannelOption))
+  if (useTrainedRanges(/*Default=*/!IsPlanned) && !isGiven(ChannelOption))
     Advisor->setTrainedRanges(embeddedRanges());
   return Advisor;
 }

@@ -1,10 +1,9 @@
 #include "KeepSmaller.h"
 
-#include "LLVMOptions.h"
+#include "InlinePlan.h"
 #include "SizePipeline.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Analysis/InlineAdvisor.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/Object/ELFObjectFile.h"
 #include "llvm/Support/CommandLine.h"
@@ -29,11 +28,28 @@ using namespace llvm;
 using namespace mlgo;
 
 static constexpr char OptionName[] = "mlgo-keep-smaller";
+static constexpr char VariantsOption[] = "mlgo-variants";
+static constexpr char ExperimentalOption[] = "mlgo-experimental";
+static constexpr char DefaultVariants[] = "heuristic,policy";
 
+// These are read by requestedVariants, before LLVM parses its options.
 static cl::opt<bool>
     KeepSmaller(OptionName, cl::Hidden,
-                cl::desc("Compile with the heuristic and with the policy, and "
-                         "keep the smaller object or program"));
+                cl::desc("Compile several variants, by default with the "
+                         "heuristic and with the policy, and keep the smallest "
+                         "object or program"));
+
+static cl::opt<std::string> VariantList(
+    VariantsOption, cl::Hidden,
+    cl::desc("The variants of -mlgo-keep-smaller, which this option implies, "
+             "separated by commas or colons; each is heuristic or policy, and "
+             "more words with +: outline, no-outline, everywhere, fold, "
+             "no-fold, ipra, ir-outliner"));
+
+static cl::opt<bool> Experimental(
+    ExperimentalOption, cl::Hidden,
+    cl::desc("Allow variants with what LLVM has off in its own pipelines (ipra "
+             "and ir-outliner), for programs whose tests run afterwards"));
 
 static cl::opt<std::string> ChoicesFile(
     "mlgo-choices", cl::Hidden,
@@ -41,37 +57,24 @@ static cl::opt<std::string> ChoicesFile(
              "take the choices that it has without compiling again"));
 
 namespace {
-struct Variant {
-  StringRef Name;
-  InliningAdvisorMode Inliner;
-};
-
 /// A variant's file, moved away from the place of the output.
 struct Kept {
-  size_t Variant;
+  size_t Index; ///< Of the variant.
   std::string Path;
 };
 
 struct Session {
   std::string Output;
   bool IsProgram = false;
+  std::vector<Variant> Variants; ///< The first is this process.
   bool IsChild = false;
   bool IsDecided = false;   ///< Forked, or compiled as one variant.
-  std::string Name, Digest; ///< In the choices file.
+  std::string Name, Digest; ///< In a record of choices.
   std::vector<Kept> Files;
 };
 } // namespace
 
-/// The first is this process; a later one must be smaller to be kept.
-static constexpr Variant Variants[] = {
-    {"heuristic", InliningAdvisorMode::Default},
-    {"policy", InliningAdvisorMode::Release}};
-
 static std::optional<Session> Current;
-
-static void apply(const Variant &V) {
-  llvmOption<InliningAdvisorMode>("enable-ml-inliner").setValue(V.Inliner);
-}
 
 static void warn(const Twine &Message) {
   WithColor::warning() << "-" << OptionName << ": " << Message << "\n";
@@ -81,25 +84,48 @@ void mlgo::warnOfNoVariants(const Twine &Reason) {
   warn("only one variant is compiled: " + Reason);
 }
 
-bool mlgo::expectVariants(std::string Output, bool IsProgram) {
+bool mlgo::expectVariants(std::string Output, bool IsProgram,
+                          std::vector<Variant> Variants) {
   struct stat Status;
   if (Output == "-" ||
       (lstat(Output.c_str(), &Status) == 0 && !S_ISREG(Status.st_mode))) {
     warnOfNoVariants(Output + " is not a regular file");
     return false;
   }
-  Current = Session{std::move(Output), IsProgram};
+  Current = Session{std::move(Output), IsProgram, std::move(Variants)};
   return true;
 }
 
-bool mlgo::asksForVariants(ArrayRef<std::string> Arguments) {
-  return any_of(Arguments, [](StringRef Argument) {
+bool mlgo::expectsVariants() { return Current.has_value(); }
+
+Expected<std::vector<Variant>>
+mlgo::requestedVariants(ArrayRef<std::string> Arguments) {
+  std::optional<bool> IsAsked;
+  bool AllowsExperimental = false;
+  std::optional<StringRef> List;
+  for (StringRef Argument : Arguments) {
     for (StringRef Prefix : {"-plugin-opt=", "--plugin-opt=", "-mllvm="})
       Argument.consume_front(Prefix);
     auto [Name, Value] = Argument.ltrim('-').split('=');
-    return Name == OptionName &&
-           (Value.empty() || Value == "1" || Value.equals_insensitive("true"));
-  });
+    const bool IsOn =
+        Value.empty() || Value == "1" || Value.equals_insensitive("true");
+    if (!Argument.starts_with("-"))
+      continue;
+    if (Name == OptionName)
+      IsAsked = IsOn;
+    else if (Name == ExperimentalOption)
+      AllowsExperimental = IsOn;
+    else if (Name == VariantsOption)
+      List = Value;
+  }
+  std::vector<Variant> Variants;
+  if (List || IsAsked == true) {
+    auto Parsed =
+        parseVariants(List.value_or(DefaultVariants), AllowsExperimental);
+    if (!Parsed || IsAsked.value_or(true))
+      return Parsed;
+  }
+  return Variants;
 }
 
 /// Returns a digest of \p M, by which choices are found: names of files repeat
@@ -114,13 +140,12 @@ static std::string digestOf(const Module &M) {
       .str();
 }
 
-/// Returns the variant that the choices file names for \p Digest.
-static std::optional<size_t> chosenBefore(StringRef Digest) {
-  auto File = MemoryBuffer::getFile(ChoicesFile);
-  if (!File)
-    return std::nullopt;
-  std::optional<size_t> Result;
-  for (line_iterator Line(**File); !Line.is_at_end(); ++Line) {
+/// Returns the variant that \p Choices, lines of JSON, name last for
+/// \p Digest.
+static std::optional<Variant> chosenBefore(MemoryBufferRef Choices,
+                                           StringRef Digest) {
+  std::optional<Variant> Result;
+  for (line_iterator Line(Choices); !Line.is_at_end(); ++Line) {
     auto Parsed = json::parse(*Line);
     if (!Parsed) {
       consumeError(Parsed.takeError());
@@ -129,11 +154,31 @@ static std::optional<size_t> chosenBefore(StringRef Digest) {
     const json::Object *Choice = Parsed->getAsObject();
     if (!Choice || Choice->getString("digest") != Digest)
       continue;
-    for (auto [I, V] : enumerate(Variants))
-      if (Choice->getString("variant") == V.Name)
-        Result = I;
+    auto Name = Choice->getString("variant");
+    auto V = parseVariant(Name.value_or(""), Experimental);
+    if (V)
+      Result = std::move(*V);
+    else
+      warn("a recorded choice is not taken: " + toString(V.takeError()));
   }
   return Result;
+}
+
+/// Returns the variant that the choices file or, if that does not know \p M,
+/// the plan names for it.
+static std::optional<Variant> recordedChoice(Module &M) {
+  const bool HasPlan = hasPlannedChoices && hasPlannedChoices();
+  if (ChoicesFile.empty() && !HasPlan)
+    return std::nullopt;
+  Current->Digest = digestOf(M);
+  if (!ChoicesFile.empty())
+    if (auto File = MemoryBuffer::getFile(ChoicesFile))
+      if (auto Found = chosenBefore(**File, Current->Digest))
+        return Found;
+  if (!HasPlan)
+    return std::nullopt;
+  const std::string Choices = loadPlannedChoices(M);
+  return chosenBefore(MemoryBufferRef(Choices, "plan"), Current->Digest);
 }
 
 /// Returns the descriptor of the temporary file that clang renames to
@@ -193,7 +238,7 @@ static bool runInChild(const Variant &V, size_t Index, std::string Aside) {
         dup2(Null, STDOUT_FILENO) < 0)
       _exit(1);
     Current->IsChild = true;
-    apply(V);
+    applyVariant(V);
     return false;
   }
   int Status = 0;
@@ -214,31 +259,35 @@ static bool runInChild(const Variant &V, size_t Index, std::string Aside) {
   return true;
 }
 
-void mlgo::forkVariants(Module &M) {
-  if (!KeepSmaller || !Current || Current->IsDecided || !registerVariantAdvisor)
+void mlgo::forkVariants(Module &M, bool IsFolded) {
+  if (!Current || Current->IsDecided || !registerVariantAdvisor)
     return;
   if (Current->IsProgram && !isProgram(M))
     return;
+  const std::vector<Variant> &Variants = Current->Variants;
+  if (!IsFolded) {
+    Current->Name =
+        Current->IsProgram ? Current->Output : M.getSourceFileName();
+    if (auto Before = recordedChoice(M)) {
+      Current->IsDecided = true;
+      return applyVariant(std::move(*Before));
+    }
+    if (none_of(Variants, [](const Variant &V) { return V.Fold.has_value(); }))
+      return; // They share the folding.
+  }
   Current->IsDecided = true;
   // The threads of the linker would not exist in a child.
   if (Current->IsProgram && parallel::strategy.ThreadsRequested != 1)
     return warnOfNoVariants("the link runs on several threads");
-  Current->Name = Current->IsProgram ? Current->Output : M.getSourceFileName();
-  if (!ChoicesFile.empty()) {
-    Current->Digest = digestOf(M);
-    if (auto Before = chosenBefore(Current->Digest))
-      return apply(Variants[*Before]);
-  }
   std::optional<std::pair<int, std::string>> Temporary;
   if (!Current->IsProgram) {
     Temporary = temporaryOf(Current->Output);
     if (!Temporary)
       return warnOfNoVariants("clang's temporary file is not found");
   }
-  for (size_t I = 1; I < std::size(Variants); ++I) {
+  for (size_t I = 1; I < Variants.size(); ++I) {
     std::string Aside =
-        (Current->Output + ".mlgo-" + Variants[I].Name + "-" + Twine(getpid()))
-            .str();
+        (Current->Output + ".mlgo-" + Twine(I) + "-" + Twine(getpid())).str();
     if (!runInChild(Variants[I], I, std::move(Aside)))
       return;
     if (Temporary && !reopen(Temporary->first, Temporary->second))
@@ -246,7 +295,7 @@ void mlgo::forkVariants(Module &M) {
                              strerror(errno),
                          /*gen_crash_diag=*/false);
   }
-  apply(Variants[0]);
+  applyVariant(Variants[0]);
 }
 
 /// Returns what the file at \p Path is worth: the bytes of the sections that
@@ -306,12 +355,12 @@ static void record(size_t Chosen, ArrayRef<std::pair<size_t, uint64_t>> Sizes) {
     return;
   json::Object Bytes;
   for (auto [I, Size] : Sizes)
-    Bytes[Variants[I].Name] = static_cast<int64_t>(Size);
+    Bytes[Current->Variants[I].Name] = static_cast<int64_t>(Size);
   std::string Line;
   raw_string_ostream(Line) << json::Value(json::Object{
                                   {"name", Current->Name},
                                   {"digest", Current->Digest},
-                                  {"variant", Variants[Chosen].Name},
+                                  {"variant", Current->Variants[Chosen].Name},
                                   {"bytes", std::move(Bytes)}})
                            << "\n";
   // One write: compiles in parallel append to the same file.
@@ -338,14 +387,14 @@ static void keepSmallest(ArrayRef<Kept> Files) {
       consumeError(Other.takeError());
       continue;
     }
-    Sizes.push_back({File.Variant, *Other});
+    Sizes.push_back({File.Index, *Other});
     if (*Other < Smallest) {
       Smallest = *Other;
       Best = &File;
     }
   }
   const bool Moved = Best && !sys::fs::rename(Best->Path, Current->Output);
-  record(Moved ? Best->Variant : 0, Sizes);
+  record(Moved ? Best->Index : 0, Sizes);
 }
 
 bool mlgo::finishVariants(bool Success) {

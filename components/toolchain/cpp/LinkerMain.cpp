@@ -10,6 +10,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/WithColor.h"
 
 LLD_HAS_DRIVER(elf)
 
@@ -26,10 +27,17 @@ llvm::PassPluginLibraryInfo getMlgoPluginInfo() {
           }};
 }
 
-/// Prepares for -mlgo-keep-smaller, if \p Arguments have it.
+/// Prepares for -mlgo-keep-smaller, if \p Arguments have it. Exits if they ask
+/// for variants that there are not.
 static void prepareVariants(llvm::SmallVectorImpl<const char *> &Arguments) {
   const std::vector<std::string> Texts = mlgo::expandResponseFiles(Arguments);
-  if (!mlgo::asksForVariants(Texts))
+  auto Variants = mlgo::requestedVariants(Texts);
+  if (!Variants) {
+    llvm::WithColor::error(llvm::errs(), "ld.lld")
+        << llvm::toString(Variants.takeError()) << "\n";
+    exit(1);
+  }
+  if (Variants->empty())
     return;
   std::string Output = "a.out";
   for (llvm::StringRef Argument : Texts)
@@ -48,7 +56,8 @@ static void prepareVariants(llvm::SmallVectorImpl<const char *> &Arguments) {
     }
   }
   // A child has only the thread that forks.
-  if (mlgo::expectVariants(std::move(Output), /*IsProgram=*/true))
+  if (mlgo::expectVariants(std::move(Output), /*IsProgram=*/true,
+                           std::move(*Variants)))
     Arguments.push_back("--threads=1");
 }
 

@@ -7,6 +7,7 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/SaveAndRestore.h"
 #include "llvm/Transforms/IPO/GlobalDCE.h"
+#include "llvm/Transforms/IPO/IROutliner.h"
 #include "llvm/Transforms/IPO/MergeFunctions.h"
 
 using namespace llvm;
@@ -46,8 +47,8 @@ bool mlgo::isProgram(const Module &M) {
 }
 
 namespace {
-/// Folds equal functions of a module for size. Afterwards the variants of
-/// -mlgo-keep-smaller differ.
+/// Folds equal functions of a module for size. Here or afterwards the variants
+/// of -mlgo-keep-smaller begin to differ.
 class FoldPass : public PassInfoMixin<FoldPass> {
 public:
   FoldPass(bool Folds) : Folds(Folds) {}
@@ -57,18 +58,29 @@ public:
     if (!sizeLevel(M))
       return PreservedAnalyses::all();
     PreservedAnalyses Result = PreservedAnalyses::all();
-    if (Folds) {
+    forkVariants(M, /*IsFolded=*/false);
+    const Variant *V = appliedVariant();
+    if (V && V->Fold ? *V->Fold : Folds) {
       ModulePassManager Passes;
       Passes.addPass(MergeFunctionsPass());
       Passes.addPass(GlobalDCEPass());
       Result = Passes.run(M, MAM);
     }
-    forkVariants(M);
+    forkVariants(M, /*IsFolded=*/true);
     return Result;
   }
 
 private:
   bool Folds;
+};
+
+/// LLVM's outliner of IR, in the variants that have it.
+struct VariantIROutlinerPass : PassInfoMixin<VariantIROutlinerPass> {
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
+    const Variant *V = appliedVariant();
+    return V && V->IROutliner ? IROutlinerPass().run(M, MAM)
+                              : PreservedAnalyses::all();
+  }
 };
 } // namespace
 
@@ -97,18 +109,22 @@ void mlgo::registerSizePasses(PassBuilder &Builder) {
         Passes.addPass(
             FoldPass(Fold == cl::BOU_UNSET ? IsProgram : Fold == cl::BOU_TRUE));
       });
-  if (!IsProgram)
-    return;
-  setProgramOptions();
-  // The second time the inliner meets the functions as they came out of the
-  // first, and what only calls in the whole program show has been simplified.
+  if (IsProgram)
+    setProgramOptions();
   auto IsSecond = std::make_shared<bool>(false);
   Builder.registerOptimizerLastEPCallback(
-      [&Builder, IsSecond](ModulePassManager &Passes, OptimizationLevel Level) {
+      [&Builder, IsProgram, IsSecond](ModulePassManager &Passes,
+                                      OptimizationLevel Level) {
         if (*IsSecond)
           return;
+        // The second time the inliner meets the functions as they came out of
+        // the first, and what only calls in the whole program show has been
+        // simplified.
         *IsSecond = true;
-        Passes.addPass(Builder.buildPerModuleDefaultPipeline(Level));
+        if (IsProgram)
+          Passes.addPass(Builder.buildPerModuleDefaultPipeline(Level));
+        if (expectsVariants())
+          Passes.addPass(VariantIROutlinerPass());
       });
 }
 

@@ -1,0 +1,167 @@
+"""The release toolchain compiles the variants that a list names, each with what its words say, and keeps the smallest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.components.toolchain.test_linker import toolchain
+
+pytestmark = pytest.mark.toolchain
+__all__ = ["toolchain"]
+
+EXPLICIT = {
+    "heuristic": ["-enable-ml-inliner=default"],
+    "policy": ["-enable-ml-inliner=release"],
+    "heuristic+no-outline": ["-mlgo-outline=0"],
+    "heuristic+outline": ["-mlgo-outline=1"],
+    "heuristic+everywhere": ["-mlgo-outline-everywhere"],
+    "heuristic+fold": ["-mlgo-fold=1"],
+    "heuristic+no-fold": ["-mlgo-fold=0"],
+    "heuristic+ipra": ["-enable-ipra"],
+    "heuristic+ir-outliner": ["-ir-outliner"],
+}
+"""Variant -> the options that give the same object."""
+PROGRAM = """
+#include <stdio.h>
+int word(const char *, int);
+struct state { int a, b, c, d; long long sum; };
+__attribute__((noinline)) static void show(struct state *s, int x) {
+  printf("%d %d %d\\n", s->a + x, s->b * x, s->c); s->sum += s->a * 3 + s->b * 5 + s->c * 7 + s->d * 11;
+}
+__attribute__((noinline)) static void same(struct state *s, int x) {
+  printf("%d %d %d\\n", s->a + x, s->b * x, s->c); s->sum += s->a * 3 + s->b * 5 + s->c * 7 + s->d * 11;
+}
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A source in which each word of a variant makes a difference: equal functions, repeated code, loops, leaves."""
+    text = PROGRAM
+    for i in range(12):
+        text += (
+            f"__attribute__((noinline)) int f{i}(struct state *s, int n) {{\n"
+            f"  for (int i = 0; i < n; ++i) {{ s->a = word(\"x\", i + {i}); s->b = s->a * 7 + 3; s->c = s->b ^ s->a;"
+            f" s->d = s->c * s->b + s->a; s->sum += s->d; {'show' if i % 2 else 'same'}(s, {i}); }}\n"
+            f"  s->a = n; s->b = s->a * 9 + {i}; s->c = s->b ^ (s->a << 3); s->d = s->c * s->b - s->a;"
+            f" s->sum ^= s->d * s->c; return s->sum % {i + 2}; }}\n"
+        )
+    # Their addresses keep the functions as they are in a program, too.
+    text += "int (*volatile calls[])(struct state *, int) = {" + ", ".join(f"f{i}" for i in range(12)) + "};\n"
+    text += """
+__attribute__((noinline)) int word(const char *s, int n) { return s[0] + n; }
+__attribute__((noinline)) int leaf(int n) { return n * 1664525 + 1013904223; }
+__attribute__((noinline)) int three(int a, int b, int c) { return leaf(a) * b + leaf(c) * a - leaf(b) * c; }
+int main(int count, char **names) {
+  struct state s = {0};
+  int all = three(count, names[0][0], count * 3);
+  for (int i = 0; i < 12; ++i) all += calls[i](&s, i % 3);
+  printf("%d\\n", all);
+  return 0;
+}
+"""
+    (tmp_path / "program.c").write_text(text)
+    return tmp_path
+
+
+def words(*options: str, link: bool = False) -> list[str]:
+    before = ["-Xlinker", "-mllvm", "-Xlinker"] if link else ["-mllvm"]
+    return [word for option in options for word in (*before, option)]
+
+
+def built(toolchain: Path, directory: Path, link: bool, *options: str) -> bytes:
+    kind = ["-flto"] if link else ["-c"]
+    command = [toolchain / "bin" / "clang", "-Oz", *kind, *words(*options, link=link), "program.c", "-o", "out"]
+    done = subprocess.run([str(part) for part in command], cwd=directory, capture_output=True, text=True)
+    assert done.returncode == 0 and "warning" not in done.stderr, done.stderr
+    return (directory / "out").read_bytes()
+
+
+@pytest.mark.parametrize("link", [False, True], ids=["object", "program"])
+def test_each_word_of_a_variant_takes_effect(toolchain: Path, program: Path, link: bool) -> None:
+    """In the process itself, in the child of a fork, and as a recorded choice."""
+    alone: dict[str, bytes] = {}
+    for name, options in EXPLICIT.items():
+        alone[name] = built(toolchain, program, link, f"-mlgo-variants={name}", "-mlgo-experimental")
+        # LLVM's own option runs the IR outliner in both rounds of a program's pipeline.
+        if not (link and name == "heuristic+ir-outliner"):
+            assert alone[name] == built(toolchain, program, link, *options), name
+    default = "fold" if link else "no-fold"
+    same = {"heuristic+outline", f"heuristic+{default}", "policy"}
+    assert {name for name in EXPLICIT if name not in same and alone[name] == alone["heuristic"]} == {"heuristic"}
+
+    names = ":".join(EXPLICIT)
+    options = [f"-mlgo-variants={names}", "-mlgo-experimental", "-mlgo-choices=choices"]
+    kept = built(toolchain, program, link, *options)
+    (choice,) = map(json.loads, (program / "choices").read_text().splitlines())
+    assert set(choice["bytes"]) == set(EXPLICIT) and kept == alone[choice["variant"]]
+    assert choice["bytes"][choice["variant"]] == min(choice["bytes"].values())
+    bytes_of: dict[bytes, set[int]] = {}
+    for name, data in alone.items():
+        bytes_of.setdefault(data, set()).add(choice["bytes"][name])
+    assert all(len(sizes) == 1 for sizes in bytes_of.values())
+    assert len(set(choice["bytes"].values())) > 3
+    for name, data in alone.items():
+        (program / "choices").write_text(json.dumps({**choice, "variant": name}) + "\n")
+        taken = [option for option in options if not option.startswith("-mlgo-variants")]
+        assert built(toolchain, program, link, "-mlgo-keep-smaller", *taken) == data
+
+
+def test_first_of_equally_small_variants_is_kept(toolchain: Path, tmp_path: Path) -> None:
+    (tmp_path / "program.c").write_text("int main(void) { return 0; }\n")
+    for names in ("policy,heuristic", "heuristic,policy", "heuristic+no-fold,heuristic"):
+        (tmp_path / "choices").unlink(missing_ok=True)
+        built(toolchain, tmp_path, False, f"-mlgo-variants={names}", "-mlgo-choices=choices")
+        choice = json.loads((tmp_path / "choices").read_text())
+        assert choice["variant"] == names.split(",")[0]
+
+
+def test_recorded_choice_that_is_experimental_is_not_taken_without_the_option(toolchain: Path, program: Path) -> None:
+    plain = built(toolchain, program, False, "-mlgo-variants=heuristic", "-mlgo-choices=choices")
+    built(toolchain, program, False, "-mlgo-keep-smaller", "-mlgo-choices=choices")
+    choice = json.loads((program / "choices").read_text())
+    (program / "choices").write_text(json.dumps({**choice, "variant": "heuristic+ipra"}) + "\n")
+    command = [toolchain / "bin" / "clang", "-Oz", "-c", "program.c", "-o", "out"]
+    command += words("-mlgo-variants=heuristic", "-mlgo-choices=choices")
+    done = subprocess.run([str(part) for part in command], cwd=program, capture_output=True, text=True)
+    assert done.returncode == 0 and "a recorded choice is not taken: -mlgo-variants: 'ipra'" in done.stderr
+    assert (program / "out").read_bytes() == plain
+
+
+@pytest.mark.parametrize("kind", ["object", "bitcode", "program"])
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("heuristic,polcy", "there is no word 'polcy' for a variant; the words are heuristic, policy, outline, "),
+        ("policy+inline", "there is no word 'inline' for a variant"),
+        ("", "there is no word '' for a variant"),
+        ("heuristic+ipra", "'ipra' is off in LLVM's own pipelines; run the program's tests, and pass -mlgo-experimental"),
+        ("policy+ir-outliner", "'ir-outliner' is off in LLVM's own pipelines"),
+        ("policy+outline+no-outline", "'policy+outline+no-outline' has two words where one can be, such as no-outline"),
+        ("outline", "'outline' has to begin with heuristic or policy, once"),
+        ("policy+heuristic", "'policy+heuristic' has to begin with heuristic or policy, once"),
+        ("policy,heuristic,policy", "'policy' is there twice"),
+    ],
+)
+def test_invalid_variants_are_one_error_and_no_file(
+    toolchain: Path, tmp_path: Path, kind: str, names: str, message: str
+) -> None:
+    (tmp_path / "program.c").write_text("int main(void) { return 0; }\n")
+    flags = {"object": ["-c"], "bitcode": ["-c", "-flto"], "program": ["-flto"]}[kind]
+    command = [toolchain / "bin" / "clang", "-Oz", *flags, *words(f"-mlgo-variants={names}", link=kind == "program")]
+    command += ["program.c", "-o", "out"]
+    done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and f"error: -mlgo-variants: {message}" in done.stderr
+    assert len([line for line in done.stderr.splitlines() if "linker command failed" not in line]) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["program.c"]
+
+
+def test_option_turns_variants_off_again(toolchain: Path, program: Path) -> None:
+    plain = built(toolchain, program, False)
+    off = ["-mlgo-variants=policy+no-outline", "-mlgo-keep-smaller=0"]
+    assert built(toolchain, program, False, *off) == plain
+    assert built(toolchain, program, False, off[0]) != plain
