@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,13 @@ import click
 
 from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.console import run_step, say
-from components.core.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S
+from components.core.console.number_types import COUNT, FRACTION, LLVM_MAJOR, MINUTES, SEED, TIMEOUT_S
 from components.core.formats.policy import PRETRAINED, PRETRAINED_NAMES
 from components.core.projects.flags.options import program_options
 from components.core.projects.option import CORPUS
-from components.core.storage.options import ARTIFACT, OUTPUT, WORK_DIR, ArtifactOr
+from components.core.storage import publish
+from components.core.storage.manifest import MANIFEST
+from components.core.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR, ArtifactOr
 from components.core.storage.uri import display_path, mirror, uri_of
 from components.core.workers.factory import HELP as WORKERS_HELP
 from components.tune.config import SizeOf, TuneConfig
@@ -24,7 +27,9 @@ if TYPE_CHECKING:
     from components.core.projects.flags.request import RowsRequest
 
 
-@click.command(
+@click.group(
+    invoke_without_command=True,
+    subcommand_metavar="[add-choices ...]",
     context_settings={"show_default": True},
     epilog="""\b
 Examples:
@@ -39,10 +44,12 @@ Examples:
   # use the plan
   runs/mine/release/bin/clang -Oz -mllvm -enable-ml-inliner=release \\
     -mllvm -mlgo-inline-plan=runs/mine/plan/inline.plan -c file.c
+  # add what -mlgo-keep-smaller chose with this plan
+  mlgo tune add-choices --choices choices --plan runs/mine/plan --output runs/mine/plan-with-choices
 """,
 )
-@click.option("--corpus", type=CORPUS, required=True, help="The program's modules. The split is ignored.")
-@click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain.")
+@click.option("--corpus", type=CORPUS, help="The program's modules. The split is ignored.")
+@click.option("--toolchain", type=ARTIFACT, help="Training toolchain.")
 @click.option(
     "--policy",
     type=ArtifactOr(*PRETRAINED_NAMES),
@@ -54,7 +61,7 @@ Examples:
     type=ARTIFACT,
     help="Release toolchain with this policy; verify the plan by compiling every module with it twice.",
 )
-@click.option("--output", type=OUTPUT, required=True, help="Directory of the plan; created or replaced.")
+@click.option("--output", type=OUTPUT, help="Directory of the plan; created or replaced.")
 @click.option(
     "--root-dir",
     type=WORK_DIR,
@@ -85,7 +92,10 @@ Examples:
 )
 @ALLOW_CC1_OPTION
 @program_options(recipe_alone=False)
-def main(root_dir: Path | None, output: Path, policy: Path | str, request: RowsRequest | None, **options: Any) -> None:
+@click.pass_context
+def main(
+    context: click.Context, root_dir: Path | None, policy: Path | str, request: RowsRequest | None, **options: Any
+) -> None:
     """Search for the inlining decisions that make a program's own modules smallest.
 
     Writes inline.plan for the release clang, and the results as tune.json, modules.csv and model-card.md. The search
@@ -96,6 +106,12 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, request: RowsR
     `mlgo evaluation flags`, and by the release clang with the plan, which is published only if they are smaller, each
     under its best row.
     """
+    if context.invoked_subcommand is not None:
+        return
+    missing = [name for name in ("corpus", "toolchain", "output") if options[name] is None]
+    if missing:
+        raise click.UsageError(f"Missing option {', '.join('--' + name for name in missing)}.", context)
+    output: Path = options.pop("output")
     # Imported here so that --help does not wait for NumPy.
     from components.core.compiler.advisor import Advisor
     from components.core.compiler.inline_plan import PLAN_FILE
@@ -133,6 +149,35 @@ def main(root_dir: Path | None, output: Path, policy: Path | str, request: RowsR
     # Absolute, because a build compiles in many directories.
     shown = display_path(plan) if uri_of(plan) else plan.absolute()
     say(f"use it with: -Oz {flags} -mllvm -mlgo-inline-plan={shown}")
+
+
+@main.command("add-choices")
+@click.option("--choices", type=FILE, required=True, help="The file of -mlgo-choices, of a build with --plan, if any.")
+@click.option(
+    "--plan", type=ARTIFACT, help="Plan to add to: output of `mlgo tune`. Without it, a plan of choices only."
+)
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the plan; created or replaced.")
+@click.option(
+    "--llvm-major", type=LLVM_MAJOR, default=19, help="Without --plan: major version of the clang that chose."
+)
+def add(choices: Path, plan: Path | None, output: Path, llvm_major: int) -> None:
+    """Add the choices of -mlgo-keep-smaller to a plan.
+
+    With -mlgo-inline-plan and -mlgo-keep-smaller clang and lld take them without compiling several variants.
+    """
+    from components.core.compiler.inline_plan import PLAN_FILE, add_choices, read_choices, require_plan, write_plan
+
+    found = read_choices(choices)
+    with publish(output, "plan") as partial:
+        if plan:
+            count = add_choices(require_plan(plan), found, partial / PLAN_FILE)
+            for file in plan.iterdir():
+                if file.is_file() and file.name not in (PLAN_FILE, MANIFEST):
+                    shutil.copyfile(file, partial / file.name)
+        else:
+            write_plan(partial / PLAN_FILE, [], llvm_major)
+            count = add_choices(partial / PLAN_FILE, found, partial / PLAN_FILE)
+    say(f"{display_path(output / PLAN_FILE)}: {count} choices; use it with -mlgo-inline-plan and -mlgo-keep-smaller")
 
 
 def _say_sizes(title: str, prefix: str, figures: Mapping[str, Any]) -> None:

@@ -3,7 +3,9 @@
 The file that `-mllvm -mlgo-inline-plan` names (InlinePlan.h) is a line of JSON {"version": 1, "problem", "llvm_major",
 "modules": N, "crc"}; an index, uint64 [N, 5]: the MD5 (its first 8 bytes) of the source file's name and of its last
 path component, then offset, size and CRC-32 of the module's decisions; "crc" is the CRC-32 of the index. The decisions
-of each module follow in the format of forced_decisions.py. All little-endian.
+of each module follow in the format of forced_decisions.py. All little-endian. If the header has "choices", a CRC-32,
+the rest of the file are choices among the variants of -mlgo-keep-smaller, a line of JSON for each; readers that do not
+know them find the same decisions.
 
 A compile reads only the decisions of its own module, so a plan for thousands of modules costs no more than a small one.
 """
@@ -13,8 +15,9 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +34,7 @@ _VERSION = 1
 _PROBLEM = "inlining"
 _INDEX_WORDS = 5
 _HEADER_BYTES = 128
+_DIGEST = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,21 @@ class PlannedModule:
 
     source: str
     decisions: ForcedDecisions
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A variant that `-mlgo-keep-smaller` kept, as the file of `-mlgo-choices` has it.
+
+    Attributes:
+        digest: MD5 of the module's bitcode, in hexadecimal.
+        variant: name of the variant (Variants.h).
+        name: source file, or linked program.
+    """
+
+    digest: str
+    variant: str
+    name: str
 
 
 def plan_flags(plan: Path) -> list[str]:
@@ -58,6 +77,69 @@ def require_plan(directory: Path) -> Path:
             f"there is no {PLAN_FILE} in {display_path(directory)}", "pass the output directory of mlgo tune"
         )
     return path
+
+
+def read_choices(path: Path) -> list[Choice]:
+    """Return the choices in a file that `-mlgo-choices` named, the last one for each module.
+
+    Raises:
+        UserError: the file cannot be read, or a line is no choice.
+    """
+    try:
+        return _parse_choices(path.read_bytes(), display_path(path))
+    except OSError as error:
+        raise UserError(
+            f"cannot read {display_path(path)}: {error.strerror}", "pass the file of -mlgo-choices"
+        ) from None
+
+
+def add_choices(plan: Path, choices: Sequence[Choice], output: Path) -> int:
+    """Write a plan with choices added, in place of those that it has for the same modules; return how many it has then.
+
+    Raises:
+        UserError: the file is no plan.
+    """
+    data = plan.read_bytes()
+    line, _, rest = data.partition(b"\n")
+    try:
+        header = json.loads(line)
+        index_bytes = header["modules"] * _INDEX_WORDS * 8
+        index = np.frombuffer(rest[:index_bytes], "<u8").reshape(header["modules"], _INDEX_WORDS)
+        decided = len(line) + 1 + index_bytes + int(index[:, 3].sum())
+        intact = (
+            header["version"] == _VERSION and zlib.crc32(rest[:index_bytes]) == header["crc"] and decided <= len(data)
+        )
+        intact = intact and ("choices" not in header or zlib.crc32(data[decided:]) == header["choices"])
+    except (ValueError, KeyError, TypeError):
+        intact = False
+    if not intact:
+        raise UserError(f"{display_path(plan)} is not a plan, or it is damaged", "make it again with mlgo tune")
+    merged = {choice.digest: choice for choice in [*_parse_choices(data[decided:], display_path(plan)), *choices]}
+    section = _choices_section(merged.values())
+    output.write_bytes(
+        _header_line(header | {"choices": zlib.crc32(section)}) + data[len(line) + 1 : decided] + section
+    )
+    return len(merged)
+
+
+def _parse_choices(content: bytes, name: str) -> list[Choice]:
+    found: dict[str, Choice] = {}
+    for number, line in enumerate(content.splitlines(), 1):
+        try:
+            parsed = json.loads(line)
+            choice = Choice(*(parsed[field] for field in ("digest", "variant", "name")))
+        except (ValueError, KeyError, TypeError):
+            choice = Choice("", "", "")
+        if not (_DIGEST.fullmatch(str(choice.digest)) and choice.variant and isinstance(choice.variant, str)):
+            raise UserError(f"line {number} of {name} is not a choice of -mlgo-keep-smaller", "write the file again")
+        found[choice.digest] = choice
+    return list(found.values())
+
+
+def _choices_section(choices: Iterable[Choice]) -> bytes:
+    # ensure_ascii, because names of files may be of any encoding.
+    lines = [json.dumps({"digest": c.digest, "variant": c.variant, "name": c.name}) + "\n" for c in choices]
+    return "".join(sorted(lines)).encode()
 
 
 def write_plan(path: Path, modules: Sequence[PlannedModule], llvm_major: int) -> None:

@@ -1,4 +1,4 @@
-"""The release toolchain compiles the variants that a list names, each with what its words say, and keeps the smallest."""
+"""The release toolchain compiles the variants that a list names, and keeps the smallest."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.toolchain.test_linker import toolchain
+from components.core.compiler.forced_decisions import ForcedDecisions
+from components.core.compiler.inline_plan import Choice, PlannedModule, add_choices, read_choices, write_plan
+from tests.components.toolchain.test_linker import sources, toolchain
 
 pytestmark = pytest.mark.toolchain
-__all__ = ["toolchain"]
+__all__ = ["sources", "toolchain"]
 
 EXPLICIT = {
     "heuristic": ["-enable-ml-inliner=default"],
@@ -45,7 +47,7 @@ def program(tmp_path: Path) -> Path:
     for i in range(12):
         text += (
             f"__attribute__((noinline)) int f{i}(struct state *s, int n) {{\n"
-            f"  for (int i = 0; i < n; ++i) {{ s->a = word(\"x\", i + {i}); s->b = s->a * 7 + 3; s->c = s->b ^ s->a;"
+            f'  for (int i = 0; i < n; ++i) {{ s->a = word("x", i + {i}); s->b = s->a * 7 + 3; s->c = s->b ^ s->a;'
             f" s->d = s->c * s->b + s->a; s->sum += s->d; {'show' if i % 2 else 'same'}(s, {i}); }}\n"
             f"  s->a = n; s->b = s->a * 9 + {i}; s->c = s->b ^ (s->a << 3); s->d = s->c * s->b - s->a;"
             f" s->sum ^= s->d * s->c; return s->sum % {i + 2}; }}\n"
@@ -139,7 +141,10 @@ def test_recorded_choice_that_is_experimental_is_not_taken_without_the_option(to
         ("heuristic,polcy", "there is no word 'polcy' for a variant; the words are heuristic, policy, outline, "),
         ("policy+inline", "there is no word 'inline' for a variant"),
         ("", "there is no word '' for a variant"),
-        ("heuristic+ipra", "'ipra' is off in LLVM's own pipelines; run the program's tests, and pass -mlgo-experimental"),
+        (
+            "heuristic+ipra",
+            "'ipra' is off in LLVM's own pipelines; run the program's tests, and pass -mlgo-experimental",
+        ),
         ("policy+ir-outliner", "'ir-outliner' is off in LLVM's own pipelines"),
         ("policy+outline+no-outline", "'policy+outline+no-outline' has two words where one can be, such as no-outline"),
         ("outline", "'outline' has to begin with heuristic or policy, once"),
@@ -165,3 +170,55 @@ def test_option_turns_variants_off_again(toolchain: Path, program: Path) -> None
     off = ["-mlgo-variants=policy+no-outline", "-mlgo-keep-smaller=0"]
     assert built(toolchain, program, False, *off) == plain
     assert built(toolchain, program, False, off[0]) != plain
+
+
+@pytest.mark.parametrize("kind", ["choices", "plan", "plan with decisions"])
+def test_plan_holds_choices(toolchain: Path, program: Path, kind: str) -> None:
+    names, plan = ["heuristic", "policy", "heuristic+no-outline", "heuristic+no-fold"], program / "inline.plan"
+    options = ["-mlgo-keep-smaller"]
+    if kind == "plan with decisions":
+        write_plan(plan, [PlannedModule("program.c", ForcedDecisions.of({("three", "leaf", 0): 1}))], 19)
+        options.append(f"-mlgo-inline-plan={plan}")
+    alone = {name: built(toolchain, program, True, *options, f"-mlgo-variants={name}") for name in names}
+    built(toolchain, program, True, *options, "-mlgo-choices=choices")
+    choice = json.loads((program / "choices").read_text())
+    for name in names:
+        (program / "choices").write_text(json.dumps({**choice, "variant": name}) + "\n")
+        taken = "-mlgo-choices=choices"
+        if kind != "choices":
+            if kind == "plan":
+                write_plan(plan, [], 19)
+            assert add_choices(plan, read_choices(program / "choices"), plan) == 1
+            taken = f"-mlgo-inline-plan={plan}"
+        assert built(toolchain, program, True, "-mlgo-keep-smaller", taken) == alone[name]
+
+
+def test_policy_keeps_its_ranges_with_a_plan_of_choices(toolchain: Path, sources: Path) -> None:
+    """It was not trained where functions have no unwind tables."""
+
+    def compile_object(*options: str) -> bytes:
+        flags = ["-Oz", "-fno-exceptions", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables"]
+        command = [toolchain / "bin" / "clang++", *flags, *words(*options), "-c", "main.cc", "-o", "main.o"]
+        subprocess.run([str(part) for part in command], cwd=sources, check=True)
+        return (sources / "main.o").read_bytes()
+
+    compile_object("-mlgo-keep-smaller", "-mlgo-choices=choices")
+    choice = json.loads((sources / "choices").read_text())
+    (sources / "choices").write_text(json.dumps({**choice, "variant": "policy"}) + "\n")
+    write_plan(sources / "plan", [], 19)
+    add_choices(sources / "plan", read_choices(sources / "choices"), sources / "plan")
+    policy = compile_object("-mlgo-variants=policy")
+    assert compile_object("-mlgo-keep-smaller", "-mlgo-inline-plan=plan") == policy
+    assert compile_object("-mlgo-variants=policy", "-mlgo-ranges=0") != policy
+
+
+def test_damaged_choices_of_a_plan_fail_the_link(toolchain: Path, program: Path) -> None:
+    plan = program / "inline.plan"
+    write_plan(plan, [], 19)
+    add_choices(plan, [Choice("0" * 32, "policy", "out")], plan)
+    plan.write_bytes(plan.read_bytes()[:-4])
+    options = words("-mlgo-keep-smaller", f"-mlgo-inline-plan={plan}", link=True)
+    command = [toolchain / "bin" / "clang", "-Oz", "-flto", *options, "program.c", "-o", "out"]
+    done = subprocess.run([str(part) for part in command], cwd=program, capture_output=True, text=True)
+    assert done.returncode == 1 and not (program / "out").exists()
+    assert f"{plan} is not a plan for this clang: its choices are damaged" in done.stderr
