@@ -14,6 +14,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Parallel.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
 #include "llvm/Support/Signals.h"
 #include "llvm/Support/WithColor.h"
 
@@ -238,6 +239,13 @@ static bool runInChild(const Variant &V, size_t Index, std::string Aside) {
         dup2(Null, STDOUT_FILENO) < 0)
       _exit(1);
     Current->IsChild = true;
+    // The files of other variants are the parent's, and a variant that crashes
+    // ends here: clang would write a report of it.
+    for (const Kept &Other : Current->Files)
+      sys::DontRemoveFileOnSignal(Other.Path);
+    for (int Signal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP})
+      signal(Signal, SIG_DFL);
+    sys::Process::PreventCoreFiles();
     applyVariant(V);
     return false;
   }

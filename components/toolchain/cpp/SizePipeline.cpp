@@ -4,6 +4,7 @@
 #include "LLVMOptions.h"
 #include "ReleaseDefaults.h"
 #include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/SaveAndRestore.h"
 #include "llvm/Transforms/IPO/GlobalDCE.h"
@@ -78,8 +79,16 @@ private:
 struct VariantIROutlinerPass : PassInfoMixin<VariantIROutlinerPass> {
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
     const Variant *V = appliedVariant();
-    return V && V->IROutliner ? IROutlinerPass().run(M, MAM)
-                              : PreservedAnalyses::all();
+    if (!V || !V->IROutliner)
+      return PreservedAnalyses::all();
+    PreservedAnalyses Result = IROutlinerPass().run(M, MAM);
+    // LLVM 19's passes the addresses of thread-local variables on as arguments.
+    if (verifyModule(M))
+      report_fatal_error("LLVM's IR outliner makes invalid code of this "
+                         "module; leave out the variant " +
+                             Twine(V->Name),
+                         /*gen_crash_diag=*/false);
+    return Result;
   }
 };
 } // namespace

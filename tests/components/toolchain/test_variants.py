@@ -134,6 +134,39 @@ def test_recorded_choice_that_is_experimental_is_not_taken_without_the_option(to
     assert (program / "out").read_bytes() == plain
 
 
+THREAD_LOCAL = "#include <stdio.h>\n_Thread_local int v0, v1, v2, v3, v4, v5;\n" + "".join(
+    f"__attribute__((noinline)) void f{i}(int x) {{ v{i} = x * 3 + {i};"
+    f' printf("%d %d\\n", v{i} * x, x); v{i} ^= x + v{i} * {i + 5}; printf("%d\\n", v{i} - x); }}\n'
+    for i in range(6)
+)
+THREAD_LOCAL += """
+void (*volatile calls[])(int) = {f0, f1, f2, f3, f4, f5};
+int main(int count, char **names) { for (int i = 0; i < 6; ++i) calls[i](count); return v0 + v1 + v2 + v3 + v4 + v5; }
+"""
+
+
+@pytest.mark.parametrize("link", [False, True], ids=["object", "program"])
+def test_variant_that_does_not_compile_is_left_out(toolchain: Path, tmp_path: Path, link: bool) -> None:
+    """LLVM 19's IR outliner makes invalid code of thread-local variables."""
+    (tmp_path / "program.c").write_text(THREAD_LOCAL)
+    broken = "heuristic+ir-outliner"
+    names = f"-mlgo-variants=heuristic+no-outline:policy:{broken}"
+    built(toolchain, tmp_path, link, names, "-mlgo-experimental", "-mlgo-choices=choices")
+    choice = json.loads((tmp_path / "choices").read_text())
+    assert set(choice["bytes"]) == {"heuristic+no-outline", "policy"}
+    kind = ["-flto"] if link else ["-c"]
+    for path in set(tmp_path.iterdir()) - {tmp_path / "program.c"}:
+        path.unlink()
+    options = words(f"-mlgo-variants={broken}:policy", "-mlgo-experimental", link=link)
+    command = [toolchain / "bin" / "clang", "-Oz", *kind, *options, "program.c", "-o", "out"]
+    done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert (
+        done.stderr.count(f"LLVM's IR outliner makes invalid code of this module; leave out the variant {broken}") == 1
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["program.c"]
+
+
 @pytest.mark.parametrize("kind", ["object", "bitcode", "program"])
 @pytest.mark.parametrize(
     ("names", "message"),
