@@ -38,6 +38,7 @@ def flags(release_toolchain: Path, plan: Path | None, output: Path, request: Row
       thinlto, lto            link-time optimization by LLVM's pipelines, full LTO also with the outliner
       program                 full LTO by the release clang's own pipeline, where it has one
       smallest, program-smallest   the smallest of several variants, where it has -mlgo-keep-smaller
+      *-experimental          with --experimental: the smallest of more variants
 
     Sizes are those of the file after llvm-strip. A row that does not build is listed with the reason.
 

@@ -40,9 +40,8 @@ __attribute__((noinline)) static void same(struct state *s, int x) {
 """
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
-    """A source in which each word of a variant makes a difference: equal functions, repeated code, loops, leaves."""
+def varied_code() -> str:
+    """Return C in which each word of a variant makes a difference: equal functions, repeated code, loops, leaves."""
     text = PROGRAM
     for i in range(12):
         text += (
@@ -66,7 +65,12 @@ int main(int count, char **names) {
   return 0;
 }
 """
-    (tmp_path / "program.c").write_text(text)
+    return text
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (tmp_path / "program.c").write_text(varied_code())
     return tmp_path
 
 

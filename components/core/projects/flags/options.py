@@ -103,6 +103,11 @@ _OPTIONS = (
         f"{'; '.join(f'{name}: {assumption}' for name, assumption in ALLOWED.items())}.",
     ),
     click.option(
+        "--experimental",
+        is_flag=True,
+        help="Also the rows *-experimental: passes that LLVM has off in its own pipelines. Run the programs' tests.",
+    ),
+    click.option(
         "--jobs",
         type=JOBS,
         default=PROCESSORS,
@@ -148,6 +153,7 @@ def _rows_request(
     rows: tuple[str, ...],
     icf: str,
     allowed: tuple[str, ...],
+    experimental: bool,
     jobs: int,
 ) -> RowsRequest | None:
     """Return what the options ask for; None if they name no programs.
@@ -162,7 +168,7 @@ def _rows_request(
             raise UserError(f"{named[0]} belongs to --build", "pass the command that builds the programs: --build")
         return None
     found = _projects(recipe, projects, command, source, programs, excluded)
-    return RowsRequest(tuple(found), jobs, stock_clang, rows, icf, allowed)
+    return RowsRequest(tuple(found), jobs, stock_clang, rows, icf, allowed, experimental)
 
 
 _PARAMETERS = tuple(inspect.signature(_rows_request).parameters)

@@ -23,7 +23,7 @@ class RowsRequest:
         jobs: parallel compiles.
         stock_clang: clang of the baseline; None for the installed one of the release clang's version.
         rows: names of rows; () for all.
-        icf, allowed: see `plan_rows`.
+        icf, allowed, experimental: see `plan_rows`.
         compilers: only these; () for all of each row.
     """
 
@@ -33,6 +33,7 @@ class RowsRequest:
     rows: tuple[str, ...] = ()
     icf: str = "all"
     allowed: tuple[str, ...] = ()
+    experimental: bool = False
     compilers: tuple[CompilerOfRow, ...] = ()
 
     def check(self, release: Toolchain) -> None:
@@ -59,7 +60,7 @@ class RowsRequest:
             place.clear()
 
     def _rows(self, release: Toolchain, stock: Path, plan: Path | None) -> list[FlagRow]:
-        rows = plan_rows(release, stock, self.rows, self.icf, self.allowed, plan)
+        rows = plan_rows(release, stock, self.rows, self.icf, self.allowed, plan, self.experimental)
         if not self.compilers:
             return rows
         return [row for row in (each.by(self.compilers) for each in rows) if row.compilers]

@@ -27,8 +27,17 @@ default; the rows that follow have their flags, too."""
 ALL_ROWS = "all"
 ICF_KINDS = ("safe", "all")
 _HIDDEN = LINK_VARIANTS["hidden"]
-_WHOLE_PROGRAMS = ("program", "program-smallest")
+_WHOLE_PROGRAMS = ("program", "program-smallest", "program-smallest-experimental")
 _WHOLE_PROGRAM, _KEEP_SMALLER = "-mlgo-whole-program", "-mlgo-keep-smaller"
+_EXPERIMENTAL = "-mlgo-experimental"
+_EXPERIMENTAL_VARIANTS = (
+    "heuristic",
+    "policy",
+    "heuristic+everywhere+ipra",
+    "policy+everywhere+ipra",
+    "heuristic+everywhere+ipra+ir-outliner",
+)
+"""The smallest of more variants saves less than 0.1% more (docs/llvm.md, "Never larger")."""
 _STOCK_OUTLINER = ("-enable-machine-outliner=always", "-outliner-benefit-threshold=16")
 """LLVM's outliner, off by default on x86-64, where it does not count the unwind entry of a new function: below 16 bytes
 it makes programs larger."""
@@ -36,6 +45,7 @@ it makes programs larger."""
 _PLUGINS = "nothing looks up symbols of the program at run time: no plugins that use its functions"
 _ADDRESSES = "no two functions are told apart by their addresses"
 _GLIBC = "glibc 2.36 or newer where the program runs"
+_TESTED = "the program's own tests run afterwards: passes that LLVM has off in its own pipelines"
 
 
 @dataclass(frozen=True)
@@ -122,6 +132,7 @@ def plan_rows(
     icf: str = "all",
     allowed: Sequence[str] = (),
     plan: Path | None = None,
+    experimental: bool = False,
 ) -> list[FlagRow]:
     """Return the rows to measure, in an order in which each of the objects adds to the one before.
 
@@ -130,6 +141,7 @@ def plan_rows(
         icf: the kind of ICF of the rows that follow those of ICF, one of ICF_KINDS.
         allowed: keys of ALLOWED that the user allows.
         plan: file of a plan: rows that the release clang compiles file by file are also built with it.
+        experimental: also the rows with passes that LLVM has off in its own pipelines.
 
     Raises:
         UserError: a name is unknown, not allowed, or the release clang lacks its options; the release clang embeds no
@@ -141,8 +153,8 @@ def plan_rows(
             "build a release clang with such a policy: mlgo toolchain --mode release --policy pretrained",
         )
     require_same_version(stock_clang, release)
-    own = {option for option in (_WHOLE_PROGRAM, _KEEP_SMALLER, _OUTLINE) if has_option(release.clang, option)}
-    rows = {row.name: row for row in _rows(icf, allowed, own)}
+    own = {option for option in _OWN_OPTIONS if has_option(release.clang, option)}
+    rows = {row.name: row for row in _rows(icf, allowed, own, experimental)}
     names = () if ALL_ROWS in names else names
     if plan is not None:
         rows = {name: _with_plan(row, plan) for name, row in rows.items()}
@@ -151,6 +163,10 @@ def plan_rows(
             continue
         if name in ALLOWED:
             raise UserError(f"the row {name} assumes something: {ALLOWED[name]}", f"pass --allow {name} if that holds")
+        if name in _EXPERIMENTAL_ROWS and not experimental:
+            raise UserError(
+                f"the row {name} assumes something: {_TESTED}", "pass --experimental to mlgo evaluation flags"
+            )
         if name in ROW_NAMES:
             raise UserError(
                 f"the release clang in {release.directory} does not have the options of the row {name}",
@@ -167,8 +183,8 @@ def _with_plan(row: FlagRow, plan: Path) -> FlagRow:
     return replace(row, compilers=(*row.compilers, "plan"), plan=plan)
 
 
-def _rows(icf: str, allowed: Sequence[str], own: set[str]) -> list[FlagRow]:
-    """Return the rows; `own` are the options of the whole-program pipeline that the release clang has."""
+def _rows(icf: str, allowed: Sequence[str], own: set[str], experimental: bool) -> list[FlagRow]:
+    """Return the rows; `own` are the _OWN_OPTIONS that the release clang has."""
     hidden = FlagRow(
         "hidden", "unused functions are dropped", _HIDDEN.compile_flags, _HIDDEN.link_flags, (), (_PLUGINS,)
     )
@@ -208,14 +224,30 @@ def _rows(icf: str, allowed: Sequence[str], own: set[str]) -> list[FlagRow]:
     if _WHOLE_PROGRAM in own:
         rows.append(replace(full, name="program", gives=ours, compilers=("heuristic", "policy")))
     if _KEEP_SMALLER in own:
-        smallest = replace(base, compilers=("policy",), own_options=(_KEEP_SMALLER,))
-        rows.append(replace(smallest, name="smallest", gives="no LTO, the smallest of each object's variants"))
+        keep = replace(base, compilers=("policy",), own_options=(_KEEP_SMALLER,))
+        smallest = replace(keep, name="smallest", gives="no LTO, the smallest of each object's variants")
+        rows.append(smallest)
+        keep = replace(full, compilers=("policy",), own_options=(_KEEP_SMALLER,))
+        program = replace(keep, name="program-smallest", gives=f"{ours}, the smallest of its variants")
         if _WHOLE_PROGRAM in own:
-            gives = f"{ours}, the smallest of its variants"
-            program = replace(full, name="program-smallest", gives=gives, compilers=("policy",))
-            rows.append(replace(program, own_options=(_KEEP_SMALLER,)))
+            rows.append(program)
+        if experimental and _EXPERIMENTAL in own:
+            options = (_EXPERIMENTAL, f"-mlgo-variants={':'.join(_EXPERIMENTAL_VARIANTS)}")
+            rows += [
+                replace(
+                    row,
+                    name=f"{row.name}-experimental",
+                    gives=f"{row.gives}, more of them",
+                    own_options=options,
+                    assumes=(*row.assumes, _TESTED),
+                )
+                for row in (smallest, program)
+                if row in rows
+            ]
     return rows
 
 
-ROW_NAMES = tuple(row.name for row in _rows("all", list(ALLOWED), {_WHOLE_PROGRAM, _KEEP_SMALLER, _OUTLINE}))
+_OWN_OPTIONS = (_WHOLE_PROGRAM, _KEEP_SMALLER, _OUTLINE, _EXPERIMENTAL)
+ROW_NAMES = tuple(row.name for row in _rows("all", list(ALLOWED), set(_OWN_OPTIONS), experimental=True))
 """Names of all rows, in their order."""
+_EXPERIMENTAL_ROWS = tuple(name for name in ROW_NAMES if name.endswith("-experimental"))

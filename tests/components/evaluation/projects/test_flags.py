@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from components.core.compiler.probe import has_option
 from components.core.compiler.source_language import Language
 from components.core.console import UserError
-from components.core.formats.toolchain import Toolchain
+from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import (
     BuildPlace,
@@ -33,6 +33,10 @@ from components.evaluation.__main__ import main
 from components.evaluation.metrics_types import SizeMetrics, encode_json
 from components.evaluation.report import flags_tables
 from components.evaluation.report.terminal_report import read_metrics
+from tests.components.toolchain.test_linker import toolchain
+from tests.components.toolchain.test_variants import varied_code
+
+__all__ = ["toolchain"]
 
 CLANG = Path("/usr/bin/clang-19")
 MAIN = """
@@ -217,6 +221,31 @@ def test_rows_that_assume_something_need_permission(stock_only: Toolchain) -> No
     assert "-no-pie" not in allowed["layout"].link_flags
     with pytest.raises(UserError, match="embeds no policy for inlining"):
         plan_rows(replace(stock_only, features={}), CLANG)
+
+
+def test_experimental_rows_need_the_option(stock_only: Toolchain) -> None:
+    with pytest.raises(
+        UserError, match="program-smallest-experimental assumes something: the program's own tests"
+    ) as e:
+        plan_rows(stock_only, CLANG, ["program-smallest-experimental"])
+    assert e.value.remedy == "pass --experimental to mlgo evaluation flags"
+    with pytest.raises(UserError, match="does not have the options of the row smallest-experimental"):
+        plan_rows(stock_only, CLANG, ["smallest-experimental"], experimental=True)
+
+
+@pytest.mark.toolchain
+def test_experimental_rows_compile_more_variants(toolchain: Path, source: Path, place: BuildPlace) -> None:
+    (source / "app.c").write_text(varied_code())
+    release, own = load_toolchain(toolchain), OwnBuild(source, "$CC app.c -o app; ./app", ("app",))
+    names = ["smallest", "program-smallest"]
+    assert [row.name for row in plan_rows(release, CLANG) if "smallest" in row.name] == names
+    rows = [row for row in plan_rows(release, CLANG, experimental=True) if "smallest" in row.name]
+    assert [row.name for row in rows] == [*names, *(f"{name}-experimental" for name in names)]
+    (program,) = compare_flags([own], rows, CLANG, release, place).programs
+    assert [(result.row, result.failure) for result in program.results] == [(row.name, "") for row in rows]
+    sizes = {result.row: result.sizes for result in program.results if result.sizes}
+    for name in names:
+        assert sizes[f"{name}-experimental"].text < sizes[name].text
 
 
 def test_safe_folding_is_that_of_all_later_rows(stock_only: Toolchain) -> None:
