@@ -13,7 +13,7 @@ import click
 from components.core.console import UserError, say
 from components.core.console.number_types import JOBS
 from components.core.processes.cgroup import available_processors
-from components.core.projects.flags.rows import ALL_ROWS, ALLOWED, ICF_KINDS, ROW_NAMES
+from components.core.projects.flags.rows import ALL_ROWS, ALLOWED, ICF_KINDS, ROW_NAMES, UNCONDITIONAL_ROWS
 from components.core.projects.option import RECIPE
 from components.core.storage.options import PROGRAM
 
@@ -26,16 +26,24 @@ PROCESSORS = available_processors()
 
 
 class RowNames(click.ParamType):
-    """Names of rows, separated by commas; "all" for every row. Its values are tuples of names."""
+    """Names of rows, separated by commas; "all" for every row. Its values are tuples of names.
+
+    Args:
+        conditional: also rows that --allow or --experimental have to allow.
+    """
 
     name = "names"
+
+    def __init__(self, conditional: bool = False) -> None:
+        self._known = (*(ROW_NAMES if conditional else UNCONDITIONAL_ROWS), ALL_ROWS)
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> tuple[str, ...]:
         names = value if isinstance(value, tuple) else tuple(part for part in value.split(",") if part)
         for name in names:
-            if name not in (ALL_ROWS, *ROW_NAMES):
-                known = ", ".join((*ROW_NAMES, ALL_ROWS))
-                self.fail(f"there is no row {name!r}; choose among {known}", parameter, context)
+            if name not in self._known:
+                other = f"the row {name} is measured by `mlgo evaluation flags` only, because of what it assumes"
+                problem = other if name in ROW_NAMES else f"there is no row {name!r}"
+                self.fail(f"{problem}; choose among {', '.join(self._known)}", parameter, context)
         return names
 
 
@@ -80,7 +88,7 @@ _OPTIONS = (
     click.option(
         "--row",
         "rows",
-        type=RowNames(),
+        type=RowNames(conditional=True),
         multiple=True,
         callback=_join_rows,
         metavar="NAME",

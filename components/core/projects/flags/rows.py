@@ -250,4 +250,6 @@ def _rows(icf: str, allowed: Sequence[str], own: set[str], experimental: bool) -
 _OWN_OPTIONS = (_WHOLE_PROGRAM, _KEEP_SMALLER, _OUTLINE, _EXPERIMENTAL)
 ROW_NAMES = tuple(row.name for row in _rows("all", list(ALLOWED), set(_OWN_OPTIONS), experimental=True))
 """Names of all rows, in their order."""
+UNCONDITIONAL_ROWS = tuple(row.name for row in _rows("all", (), set(_OWN_OPTIONS), experimental=False))
+"""Those that need neither --allow nor --experimental."""
 _EXPERIMENTAL_ROWS = tuple(name for name in ROW_NAMES if name.endswith("-experimental"))

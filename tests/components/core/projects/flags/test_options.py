@@ -38,3 +38,12 @@ def test_recipe_of_a_pipeline_is_built_only_under_rows(arguments: list[str], row
 def test_unknown_row_is_named_with_those_there_are() -> None:
     with pytest.raises(click.BadParameter, match=r"there is no row 'icf'; choose among default, .*, all"):
         RowNames().convert("lto,icf", None, None)
+
+
+@pytest.mark.parametrize("name", ["no-pie", "smallest-experimental"])
+def test_row_that_assumes_something_is_no_row_of_a_pipeline(name: str) -> None:
+    """It would be refused when the policy is trained."""
+    assert RowNames(conditional=True).convert(name, None, None) == (name,)
+    with pytest.raises(click.BadParameter, match=f"the row {name} is measured by `mlgo evaluation flags` only") as e:
+        RowNames().convert(name, None, None)
+    assert name not in e.value.message.split("; choose among ")[1].split(", ")
