@@ -7,7 +7,7 @@ is embedded before they take effect; a replay chooses its own advisor.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
 from components.core import problems
@@ -16,9 +16,6 @@ from components.core.formats.toolchain import PLUGIN
 from components.corpus.whole_files import read, write
 
 _OWN_PREFIX = "mlgo-"
-PROGRAM_OPTIONS = ("-mllvm", "-mlgo-program=1")
-"""With it clang compiles a module by the passes by which the release toolchain's lld compiles a program. Modules of
-programs have it, so an import keeps it."""
 _PLUGIN_OPTIONS = ("-fpass-plugin=", "-fplugin=", "-load=")
 
 
@@ -43,19 +40,14 @@ def _name(option: str) -> str:
 
 
 _LLVM_NAMES = _llvm_names()
-_OF_PROGRAMS = frozenset(map(_name, PROGRAM_OPTIONS[1::2]))
 
 
-def strip_own_options(arguments: Sequence[str], kept_names: Collection[str] = ()) -> list[str]:
-    """Return a module's arguments, cc1's or the driver's, without this project's options and their values.
-
-    Args:
-        kept_names: names of options that are kept nevertheless.
-    """
+def strip_own_options(arguments: Sequence[str]) -> list[str]:
+    """Return a module's arguments, cc1's or the driver's, without this project's options and their values."""
     kept: list[str] = []
     at = 0
     while at < len(arguments):
-        length = _own_length(arguments[at : at + 4], kept_names)
+        length = _own_length(arguments[at : at + 4])
         kept += [] if length else arguments[at : at + 1]
         # A kept option with a separate value keeps it, whatever the value looks like.
         if not length and arguments[at] == "-mllvm":
@@ -65,13 +57,13 @@ def strip_own_options(arguments: Sequence[str], kept_names: Collection[str] = ()
     return kept
 
 
-def _own_length(arguments: Sequence[str], kept_names: Collection[str]) -> int:
+def _own_length(arguments: Sequence[str]) -> int:
     """Return how many of the first arguments are one option of ours with its value, 0 if the first one is none."""
     first, *rest = arguments
     if first == "-mllvm" and rest:
         name = _name(rest[0])
         own = name in _LLVM_NAMES or name.startswith(_OWN_PREFIX)
-        if not own or name in kept_names or not rest[0].startswith("-"):
+        if not own or not rest[0].startswith("-"):
             return 0
         # -mllvm -enable-ml-inliner -mllvm release
         separate = "=" not in rest[0] and len(rest) > 2 and rest[1] == "-mllvm" and not rest[2].startswith("-")
@@ -87,11 +79,11 @@ def strip_imported(corpus: Path, names: Iterable[str]) -> None:
     description = json.loads(path.read_text(encoding="utf-8"))
     override = description.get("global_command_override")
     if override is not None:
-        if (kept := strip_own_options(override, _OF_PROGRAMS)) != override:
+        if (kept := strip_own_options(override)) != override:
             path.write_text(json.dumps({**description, "global_command_override": kept}, indent=2), encoding="utf-8")
         return
     for name in names:
         cmd = str(corpus / f"{name}.cmd")
         arguments = read(cmd).decode("utf-8", "surrogateescape").split("\0")
-        if (kept := strip_own_options(arguments, _OF_PROGRAMS)) != arguments:
+        if (kept := strip_own_options(arguments)) != arguments:
             write(cmd, "\0".join(kept).encode("utf-8", "surrogateescape"))

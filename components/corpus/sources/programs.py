@@ -30,7 +30,7 @@ from components.corpus.outcome import (
     Outcome,
     newer_llvm,
 )
-from components.corpus.own_options import PROGRAM_OPTIONS, strip_own_options
+from components.corpus.own_options import strip_own_options
 from components.corpus.sources.archive import ArchiveError, is_archive, read_members
 from components.corpus.sources.objects import ObjectFile, object_at
 from components.corpus.whole_files import read, write
@@ -45,6 +45,11 @@ _RELOCATABLE = (b"\1\0", b"\0\1")
 
 _VECTORIZE = {"-Os": ("-vectorize-loops", "-vectorize-slp"), "-Oz": ("-vectorize-slp",)}
 """What clang's driver adds for a level."""
+
+
+_PROGRAM_OPTIONS = ("-main-file-name", "ld-temp.o")
+"""The name that lld gives a linked module. A clang of this project compiles bitcode of this name by the passes by which
+its lld compiles a program; other clangs compile it like any other."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +184,7 @@ def program_arguments(link: RecordedLink, triple: str) -> tuple[str, ...]:
     for option, value in itertools.pairwise(link.arguments):
         if option in ("-mllvm", "--mllvm"):
             arguments += ["-mllvm", value]
-    return (*strip_own_options(arguments), *PROGRAM_OPTIONS)
+    return (*strip_own_options(arguments), *_PROGRAM_OPTIONS)
 
 
 def native_inputs(link: RecordedLink) -> list[str]:

@@ -36,6 +36,15 @@ static bool writesOneObject(CompilerInstance &Clang) {
          Options.OptRecordFile.empty();
 }
 
+/// Returns whether the compile's input is a program's module, as corpora have
+/// it: bitcode under the name that lld gives such a module.
+static bool compilesProgram(const CompilerInvocation &Compile) {
+  const FrontendOptions &Frontend = Compile.getFrontendOpts();
+  return Compile.getCodeGenOpts().MainFileName == "ld-temp.o" &&
+         !Frontend.Inputs.empty() &&
+         Frontend.Inputs.front().getKind().getLanguage() == Language::LLVM_IR;
+}
+
 /// Lets a module that \p Builder's pipeline gets run no passes but the required
 /// ones. A module with coroutines runs all: only the pipelines before the link
 /// split them.
@@ -61,7 +70,10 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
       Options.OptimizeSize > 0 && !needsPasses(Options, Clang->getLangOpts());
   // LLVM's options are parsed by the time that these run.
   Options.PassBuilderCallbacks.push_back(
-      [MayLeavePasses](llvm::PassBuilder &Builder) {
+      [MayLeavePasses, IsProgram = compilesProgram(Clang->getInvocation())](
+          llvm::PassBuilder &Builder) {
+        if (IsProgram)
+          compileAsProgram();
         registerSizePasses(Builder);
         registerOutlining(Builder);
         if (MayLeavePasses && compilesWholePrograms())

@@ -102,6 +102,8 @@ static void setByDefault(StringRef Name, bool Value) {
     llvmOption<bool>(Name).setValue(Value);
 }
 
+void mlgo::compileAsProgram() { setByDefault("mlgo-program", true); }
+
 static void setProgramOptions() {
   // These passes shorten loops and lengthen code: what they hoist or add to the
   // loop takes registers, which are saved then.

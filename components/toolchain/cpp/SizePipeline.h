@@ -40,9 +40,12 @@ std::optional<llvm::OptimizationLevel>
 programLevel(const llvm::Module &M, const llvm::lto::Config &Conf);
 
 /// Returns whether \p M is a whole program: the module of full LTO in a linker,
-/// or with -mlgo-program what a clang compiles, to the object that our lld
-/// makes of it.
+/// or what a clang compiles with -mlgo-program or under the name of such a
+/// module, to the object that our lld makes of it.
 bool isProgram(const llvm::Module &M);
+
+/// Makes this process compile a whole program, unless -mlgo-program is given.
+void compileAsProgram();
 
 /// Adds our passes to the pipelines that \p Builder builds: equal functions are
 /// folded after the first simplification and before the inliner. A program goes

@@ -12,7 +12,7 @@ import pytest
 from components.core import problems
 from components.core.compiler.command_line import replay_arguments
 from components.core.formats.corpus import load_corpus
-from components.corpus.own_options import PROGRAM_OPTIONS, strip_imported, strip_own_options
+from components.corpus.own_options import strip_own_options
 
 EMBED = ["-Xclang", "-fembed-bitcode=all"]
 OWN = [
@@ -106,12 +106,3 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("toolchain") / "release"
     step("toolchain", "--mode", "release", "--policy", "pretrained", "--output", output)
     return output
-
-
-def test_an_import_keeps_what_a_program_is_compiled_with(tmp_path: Path) -> None:
-    arguments = ["-cc1", "-Oz", "-mllvm", "-mlgo-inline-plan=plan", *PROGRAM_OPTIONS]
-    (tmp_path / "corpus_description.json").write_text('{"has_thinlto": false, "modules": ["program"]}')
-    (tmp_path / "program.cmd").write_text("\0".join(arguments))
-    strip_imported(tmp_path, ["program"])
-    assert (tmp_path / "program.cmd").read_text().split("\0") == ["-cc1", "-Oz", *PROGRAM_OPTIONS]
-    assert strip_own_options(arguments) == ["-cc1", "-Oz"]
