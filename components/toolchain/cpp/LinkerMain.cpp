@@ -9,8 +9,13 @@
 #include "lld/Common/ErrorHandler.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/WithColor.h"
+#include "llvm/Support/xxhash.h"
 
 LLD_HAS_DRIVER(elf)
 
@@ -61,10 +66,35 @@ static void prepareVariants(llvm::SmallVectorImpl<const char *> &Arguments) {
     Arguments.push_back("--threads=1");
 }
 
+/// LLVM's keys of ThinLTO's cache have its version and its options, among them
+/// this one.
+static llvm::cl::opt<std::string>
+    LinkerDigest("mlgo-linker-digest", llvm::cl::Hidden,
+                 llvm::cl::desc("Keeps apart what linkers with other policies "
+                                "and passes put into ThinLTO's cache"));
+
+/// Gives lld the digest of this program, if \p Arguments have a cache.
+static void digestLinker(llvm::SmallVectorImpl<const char *> &Arguments) {
+  if (llvm::none_of(mlgo::expandResponseFiles(Arguments),
+                    [](llvm::StringRef Argument) {
+                      return Argument.contains("thinlto-cache-dir");
+                    }))
+    return;
+  auto Linker = llvm::MemoryBuffer::getFile(llvm::sys::fs::getMainExecutable(
+      Arguments.front(), reinterpret_cast<void *>(digestLinker)));
+  if (!Linker)
+    return;
+  static const std::string Option =
+      "-mlgo-linker-digest=" +
+      llvm::utohexstr(llvm::xxh3_64bits((*Linker)->getBuffer()));
+  Arguments.append({"-mllvm", Option.c_str()});
+}
+
 int main(int Argc, char **Argv) {
   llvm::InitLLVM Init(Argc, Argv);
   llvm::SmallVector<const char *, 256> Arguments(Argv, Argv + Argc);
   prepareVariants(Arguments);
+  digestLinker(Arguments);
   lld::Result Ended = lld::lldMain(Arguments, llvm::outs(), llvm::errs(),
                                    {{lld::Gnu, &lld::elf::link}});
   mlgo::finishVariants(Ended.retCode == 0);

@@ -197,3 +197,17 @@ def test_link_that_fails_says_what_stock_tools_say(toolchain: Path, tmp_path: Pa
     assert said[0] == said[1] == said[2]
     left = [{path.name for path in (tmp_path / name).iterdir()} for name in ("stock", "ours", "smaller")]
     assert left[0] == left[1] == left[2] and program.name not in left[0]
+
+
+def test_linkers_share_no_objects_in_the_cache_of_thinlto(toolchain: Path, tmp_path: Path) -> None:
+    """Their policies and passes differ, LLVM's version and the options do not."""
+    (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
+    linker, other = toolchain / "bin" / "ld.lld", tmp_path / "ld.lld"
+    other.write_bytes(linker.read_bytes() + b"other")
+    other.chmod(0o755)
+    flags = ["-Oz", "-flto=thin", "-Wl,--thinlto-cache-dir=cache", "main.c", "-o", "main"]
+    objects = []
+    for path in (STOCK / "ld.lld", linker, linker, other):
+        run(STOCK / "clang", f"--ld-path={path}", *flags, directory=tmp_path)
+        objects.append(len(list((tmp_path / "cache").glob("llvmcache-*"))))
+    assert objects == [1, 2, 2, 3]
