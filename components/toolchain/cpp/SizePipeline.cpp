@@ -141,24 +141,28 @@ static void setByDefault(StringRef Name, bool Value) {
 
 void mlgo::compileAsProgram() { setByDefault("mlgo-program", true); }
 
-static void setProgramOptions() {
+/// Sets the options of a program's code generation. Called before its passes are
+/// made, which read them.
+static void setProgramOptions(OptimizationLevel Level) {
+  setByDefault("mlgo-outline", true);
+  if (Level != OptimizationLevel::Oz)
+    return;
   // These passes shorten loops and lengthen code: what they hoist or add to the
   // loop takes registers, which are saved then.
   setByDefault("disable-machine-licm", true);
   setByDefault("disable-lsr", true);
   setByDefault("enable-load-pre", false);
-  setByDefault("mlgo-outline", true);
 }
 
 void mlgo::registerSizePasses(PassBuilder &Builder) {
   const bool IsProgram = Program || BuildsProgram;
   Builder.registerPipelineEarlySimplificationEPCallback(
-      [IsProgram](ModulePassManager &Passes, OptimizationLevel) {
+      [IsProgram](ModulePassManager &Passes, OptimizationLevel Level) {
+        if (IsProgram)
+          setProgramOptions(Level);
         Passes.addPass(
             FoldPass(Fold == cl::BOU_UNSET ? IsProgram : Fold == cl::BOU_TRUE));
       });
-  if (IsProgram)
-    setProgramOptions();
   auto IsSecond = std::make_shared<bool>(false);
   Builder.registerOptimizerLastEPCallback(
       [&Builder, IsProgram, IsSecond](ModulePassManager &Passes,

@@ -55,6 +55,22 @@ def test_programs_of_other_levels_are_those_of_stock_tools(toolchain: Path, sour
     assert link(toolchain / "bin" / "clang++", sources, "ours", *flags) == link(STOCK, sources, "stock", *flags)
 
 
+@pytest.mark.parametrize(("level", "same"), [("-Os", True), ("-Oz", False)])
+def test_programs_of_os_keep_the_passes_that_make_loops_fast(
+    toolchain: Path, tmp_path: Path, level: str, same: bool
+) -> None:
+    (tmp_path / "sum.c").write_text(
+        "extern int n, a[], b[], k;\nint n = 100, a[100], b[300], k;\n"
+        "__attribute__((noinline)) void fill(void) {\n"
+        "  for (int i = 0; i < n; ++i) { a[i] = b[3 * i] + k * i; b[2 * i] = a[i] ^ 12345678; }\n}\n"
+        "int main(void) { fill(); return a[1]; }\n"
+    )
+    fast = ["-Wl,-mllvm,-disable-lsr=0", "-Wl,-mllvm,-disable-machine-licm=0", "-Wl,-mllvm,-enable-load-pre=1"]
+    for name, flags in (("default", []), ("fast", fast)):
+        run(toolchain / "bin" / "clang", level, "-flto", "sum.c", "-o", name, *flags, directory=tmp_path)
+    assert ((tmp_path / "default").read_bytes() == (tmp_path / "fast").read_bytes()) is same
+
+
 def test_training_clang_makes_the_linkers_object(toolchain: Path, training_toolchain: Path, sources: Path) -> None:
     link(toolchain / "bin" / "clang++", sources, "ours", "-Wl,--save-temps=internalize", "-Wl,--lto-obj-path=linked.o")
     module = sources / "ours.0.2.internalize.bc"
