@@ -20,6 +20,7 @@ FIGURES = {
     "credit": {"credit_r2_unseen_modules", "credit_error_percent"},
     "policy": {"emitted_policy_us_per_decision"},
     "ppo": {"ppo_overhead"},
+    "program": {"program_over_stock_lto", "program_smallest_over_stock_lto"},
     "ray": {"ray_overhead_ms_per_module", "ray_slots_busy_512", "ray_over_local_iteration"},
     "ray_training": {"ray_training_busy_512"},
     "release": {"release_compile_overhead_percent"},
