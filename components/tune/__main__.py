@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from components.core.compiler.options import ALLOW_CC1_OPTION
-from components.core.console import run_step, say
+from components.core.console import UserError, run_step, say
 from components.core.console.number_types import COUNT, FRACTION, LLVM_MAJOR, MINUTES, SEED, TIMEOUT_S
 from components.core.formats.policy import PRETRAINED, PRETRAINED_NAMES
 from components.core.projects.flags.options import program_options
@@ -143,7 +143,10 @@ def main(
     if "linked" in figures:
         _say_linked(figures["linked"]["programs"])
     else:
-        say("no program was linked with the plan: link and compare before you use it, or pass --build or --recipe")
+        say(
+            "no program was linked with the plan: link and compare before you use it, or pass --build, or --recipe and "
+            "--row"
+        )
     flags = " ".join(Advisor("release").flags("inlining", None, None))
     plan = output / PLAN_FILE
     # Absolute, because a build compiles in many directories.
@@ -168,6 +171,11 @@ def add(choices: Path, plan: Path | None, output: Path, llvm_major: int) -> None
     from components.core.compiler.inline_plan import PLAN_FILE, add_choices, read_choices, require_plan, write_plan
 
     found = read_choices(choices)
+    if not found:
+        raise UserError(
+            f"{display_path(choices)} has no choices",
+            "build with -mlgo-keep-smaller and -mlgo-choices, and pass the file of the latter",
+        )
     with publish(output, "plan") as partial:
         if plan:
             count = add_choices(require_plan(plan), found, partial / PLAN_FILE)

@@ -50,10 +50,11 @@ def test_plan_may_have_choices_only(tmp_path: Path) -> None:
     assert header["modules"] == 0 and header["llvm_major"] == 22 and "choices" in header
 
 
-def test_refused_choices_publish_nothing(tmp_path: Path) -> None:
-    (tmp_path / "choices").write_text("{}\n")
+@pytest.mark.parametrize(("content", "problem"), [("{}\n", "line 1 of "), ("", "choices has no choices")])
+def test_refused_choices_publish_nothing(tmp_path: Path, content: str, problem: str) -> None:
+    (tmp_path / "choices").write_text(content)
     done = run("add-choices", "--choices", tmp_path / "choices", "--output", tmp_path / "plan")
-    assert isinstance(done.exception, UserError) and "line 1 of " in done.exception.problem
+    assert isinstance(done.exception, UserError) and problem in done.exception.problem
     assert [path.name for path in tmp_path.iterdir()] == ["choices"]
 
 
