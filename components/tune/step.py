@@ -63,7 +63,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
             raise UserError(
                 "programs are linked by a release clang with the plan, and none is given", "pass --release-toolchain"
             )
-        config.link.check(release)
+        config.link.check(release, ("stock", "plan"))
     corpus = load_corpus(config.corpus)
     require_replayable(corpus.modules, config.allowed_options)
     _check_policy(config.policy, toolchain)
@@ -99,7 +99,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
             built = _verify(release, config, partial / PLAN_FILE, kept, states, pool, quarantine)
         if config.link is not None:
             assert release is not None
-            linked = _link(config.link, release, partial)
+            linked = _link(config.link, release, partial, config.output)
             built |= {"linked": msgspec.to_builtins(linked)}
         figures = _figures(config, toolchain, len(corpus), states, planned, quarantine) | built
         (partial / METRICS).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
@@ -269,8 +269,8 @@ def _verify(
     return {"release_modules": len(modules), "release_as_found": as_found, "release_identical_twice": identical}
 
 
-def _link(request: RowsRequest, release: Toolchain, directory: Path) -> FlagsComparison:
-    """Link the programs with the plan in `directory`.
+def _link(request: RowsRequest, release: Toolchain, directory: Path, output: Path) -> FlagsComparison:
+    """Link the programs with the plan in `directory`, which is published as `output`.
 
     Raises:
         UserError: they are not smaller than by stock clang, or cannot be built.
@@ -282,6 +282,9 @@ def _link(request: RowsRequest, release: Toolchain, directory: Path) -> FlagsCom
             "use stock clang's row, search longer (the search continues from where it is), or choose --row among those "
             "that your build can use; mlgo evaluation flags shows all rows",
         )
+    unpublished, published = (str((place / PLAN_FILE).absolute()) for place in (directory, output))
+    for project in compared.projects:
+        project.build = project.build.replace(unpublished, published)
     return compared
 
 

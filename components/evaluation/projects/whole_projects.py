@@ -9,10 +9,8 @@ from components.core.console import UserError, say
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives import Objective
 from components.core.projects.flags.build_variants import build_variants, find_stock_clang
-from components.core.projects.flags.builds import BuildPlace, find_binutils, of_recipe
-from components.core.projects.flags.compare import compare_flags
-from components.core.projects.flags.rows import plan_rows
-from components.core.projects.flags.types import FlagsComparison
+from components.core.projects.flags.builds import of_recipe
+from components.core.projects.flags.request import RowsRequest
 from components.core.projects.recipe import Recipe
 from components.core.storage.cache import default_cache_dir
 from components.evaluation.benchmarks.benchmark_comparison import compare_programs, summarize_programs
@@ -29,8 +27,7 @@ def require_tools(
     stock = find_stock_clang(release, config.stock_clang)
     build_variants(stock, release, config.problem)
     if config.flag_rows:
-        find_binutils(stock)
-        plan_rows(release, stock, config.flag_rows)
+        _rows_request(config, recipes).check(release, ("stock", "policy"))
     if config.max_slowdown_percent is not None and not any(recipe.benchmarks for recipe in recipes):
         raise UserError(
             "no held-out project has benchmarks, so the slowdown of its programs cannot be measured",
@@ -65,20 +62,23 @@ def compare_whole_projects(
         # The verdict does not need programs: a failing benchmark must not discard a training and its measurements.
         say(f"executed instructions are not measured: {error.problem}")
         programs = []
-    flags = _compare_flags(config, recipes, stock, release, work, cache) if config.flag_rows else None
+    flags = _rows_request(config, recipes).compare(release, work / "flags") if config.flag_rows else None
     return WholeProjects(binaries, summarize_programs(programs), flags)
 
 
-def _compare_flags(
-    config: EvaluationConfig, recipes: Sequence[Recipe], stock: Path, release: Toolchain, work: Path, cache: Path
-) -> FlagsComparison | None:
-    """Return the programs under the rows of flags that the configuration names; None if no recipe names a program."""
-    projects = [project for recipe in recipes if (project := of_recipe(recipe)) is not None]
+def _rows_request(config: EvaluationConfig, recipes: Sequence[Recipe]) -> RowsRequest:
+    """Return the programs of the recipes under the rows of flags that the configuration names.
+
+    Raises:
+        UserError: no recipe names a program, so the verdict cannot depend on one.
+    """
+    projects = tuple(project for recipe in recipes if (project := of_recipe(recipe)) is not None)
     if not projects:
-        say("no held-out project names a program, so none is built under rows of flags")
-        return None
-    place = BuildPlace(work, cache, config.jobs, find_binutils(stock))
-    return compare_flags(projects, plan_rows(release, stock, config.flag_rows), stock, release, place)
+        raise UserError(
+            "no held-out project names a program, so none can be built under rows of flags",
+            "list programs as `binaries` in the recipe of one, or leave --flag-rows out",
+        )
+    return RowsRequest(projects, config.jobs, config.stock_clang, config.flag_rows)
 
 
 def _needs_programs(objective: Objective, config: EvaluationConfig) -> bool:

@@ -77,12 +77,15 @@ def test_rows_of_flags_are_checked_before_the_first_compile(tmp_path: Path) -> N
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "clang").symlink_to(CLANG)
     valid, rows = release(tmp_path, "inlining"), replace(config(tmp_path, "inlining", CLANG), flag_rows=("lto",))
-    require_tools(SIZE, rows, valid, ())
-    require_tools(SIZE, replace(rows, flag_rows=("all",)), valid, ())
+    lz4 = load_recipes(PACKAGED / "lz4.yaml").projects
+    require_tools(SIZE, rows, valid, lz4)
+    require_tools(SIZE, replace(rows, flag_rows=("all",)), valid, lz4)
     with pytest.raises(UserError, match="the row no-pie assumes something"):
-        require_tools(SIZE, replace(rows, flag_rows=("no-pie",)), valid, ())
+        require_tools(SIZE, replace(rows, flag_rows=("no-pie",)), valid, lz4)
     with pytest.raises(UserError, match="does not have the options of the row program"):
-        require_tools(SIZE, replace(rows, flag_rows=("program",)), valid, ())
+        require_tools(SIZE, replace(rows, flag_rows=("program",)), valid, lz4)
+    with pytest.raises(UserError, match="no held-out project names a program"):
+        require_tools(SIZE, rows, valid, [replace(lz4[0], binaries=())])
     for changed in ({"recipe": None}, {"problem": "regalloc"}):
         with pytest.raises(UserError, match="--flag-rows requires --recipe and a size problem"):
             replace(rows, **changed)  # type: ignore[arg-type]

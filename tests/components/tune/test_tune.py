@@ -114,7 +114,9 @@ def test_plan_is_published_only_if_the_linked_program_is_smaller_than_stock_clan
         *inputs, *program, "--build", "for f in *.cpp; do $CXX -c $f; done; $CXX *.o -o app -Wl,--no-gc-sections"
     )
     assert done.returncode == 0, done.stderr
-    (linked,) = json.loads((tmp_path / "plan" / "tune.json").read_text())["linked"]["programs"]
+    compared = json.loads((tmp_path / "plan" / "tune.json").read_text())["linked"]
+    (linked,), (project,) = compared["programs"], compared["projects"]
+    assert f"-mlgo-inline-plan={tmp_path / 'plan' / 'inline.plan'}" in project["build"]
     sizes = {result["compiler"]: result["sizes"]["stripped"] for result in linked["results"]}
     assert sizes["plan"] < sizes["stock"] and sizes.keys() == {"plan", "stock"}
     assert f"{sizes['plan']:,} bytes with the plan (layout), {sizes['stock']:,} by stock clang" in done.stdout
@@ -125,6 +127,18 @@ def test_linking_needs_a_release_clang(program: Path, training_toolchain: Path, 
     inputs = ("--corpus", program, "--toolchain", training_toolchain, "--output", tmp_path / "plan")
     refused = tune(*inputs, "--build", "true", "--source", tmp_path, "--program", "app")
     assert refused.returncode == 1 and "--release-toolchain" in refused.stderr
+
+
+def test_rows_that_cannot_be_compared_are_refused_before_the_search(
+    program: Path, training_toolchain: Path, release: Path, tmp_path: Path
+) -> None:
+    """A program that is compiled as one module takes no plan."""
+    inputs = ("--corpus", program, "--toolchain", training_toolchain, "--release-toolchain", release)
+    row = ("--build", "true", "--source", tmp_path, "--program", "app", "--row", "lto-outliner,program")
+    refused = tune(*inputs, *row, "--output", tmp_path / "plan")
+    assert refused.returncode == 1
+    assert "none of the rows lto-outliner, program is built by the release clang and the plan, so" in refused.stderr
+    assert not (tmp_path / "plan-search").exists()
 
 
 def test_totals_are_those_of_the_program_if_the_time_limit_leaves_modules_out(

@@ -13,7 +13,14 @@ import click
 from components.core.console import UserError, say
 from components.core.console.number_types import JOBS
 from components.core.processes.cgroup import available_processors
-from components.core.projects.flags.rows import ALL_ROWS, ALLOWED, ICF_KINDS, ROW_NAMES, UNCONDITIONAL_ROWS
+from components.core.projects.flags.rows import (
+    ALL_ROWS,
+    ALLOWED,
+    ICF_KINDS,
+    ROW_NAMES,
+    UNCONDITIONAL_ROWS,
+    require_compilers,
+)
 from components.core.projects.option import RECIPE
 from components.core.storage.options import PROGRAM
 
@@ -29,12 +36,14 @@ class RowNames(click.ParamType):
     """Names of rows, separated by commas; "all" for every row. Its values are tuples of names.
 
     Args:
-        conditional: also rows that --allow or --experimental have to allow.
+        conditional: also rows that --allow or --experimental have to allow, and rows that cannot be compared. Without
+            it a verdict depends on the rows, so stock clang and the release clang have to build one each.
     """
 
     name = "names"
 
     def __init__(self, conditional: bool = False) -> None:
+        self._compared = not conditional
         self._known = (*(ROW_NAMES if conditional else UNCONDITIONAL_ROWS), ALL_ROWS)
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> tuple[str, ...]:
@@ -44,6 +53,11 @@ class RowNames(click.ParamType):
                 other = f"the row {name} is measured by `mlgo evaluation flags` only, because of what it assumes"
                 problem = other if name in ROW_NAMES else f"there is no row {name!r}"
                 self.fail(f"{problem}; choose among {', '.join(self._known)}", parameter, context)
+        if self._compared and names and ALL_ROWS not in names:
+            try:
+                require_compilers([UNCONDITIONAL_ROWS[name] for name in names], ("stock", "policy"))
+            except UserError as error:
+                self.fail(f"{error.problem}; {error.remedy}", parameter, context)
         return names
 
 
@@ -174,6 +188,18 @@ def _rows_request(
     if recipe is None and command is None:
         if named := [name for name, value in (("--source", source), ("--program", programs)) if value]:
             raise UserError(f"{named[0]} belongs to --build", "pass the command that builds the programs: --build")
+        of_programs = {
+            "--project": projects,
+            "--exclude": excluded,
+            "--stock-clang": stock_clang,
+            "--row": rows,
+            "--allow": allowed,
+            "--experimental": experimental,
+        }
+        if named := [name for name, value in of_programs.items() if value]:
+            raise UserError(
+                f"{named[0]} is given, but no program to build", "pass --recipe or --build, or leave it out"
+            )
         return None
     found = _projects(recipe, projects, command, source, programs, excluded)
     return RowsRequest(tuple(found), jobs, stock_clang, rows, icf, allowed, experimental)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.compiler.inline_plan import PLAN_FILE
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.flags.build_variants import find_stock_clang
 from components.core.projects.flags.builds import BuildPlace, Project, find_binutils
 from components.core.projects.flags.compare import compare_flags
-from components.core.projects.flags.rows import FlagRow, plan_rows
+from components.core.projects.flags.rows import FlagRow, plan_rows, require_compilers
 from components.core.projects.flags.types import CompilerOfRow, FlagsComparison
 from components.core.storage.cache import default_cache_dir
 
@@ -36,10 +38,13 @@ class RowsRequest:
     experimental: bool = False
     compilers: tuple[CompilerOfRow, ...] = ()
 
-    def check(self, release: Toolchain) -> None:
-        """Raise UserError if a row cannot be built or a tool is missing."""
+    def check(self, release: Toolchain, compared: Sequence[CompilerOfRow] = ()) -> None:
+        """Raise UserError if a row cannot be built, a tool is missing, or one of `compared` builds no row."""
         stock = find_stock_clang(release, self.stock_clang)
-        self._rows(release, stock, None)
+        plan = Path(PLAN_FILE) if "plan" in compared else None
+        require_compilers(
+            plan_rows(release, stock, self.rows, self.icf, self.allowed, plan, self.experimental), compared
+        )
         find_binutils(stock)
 
     def compare(self, release: Toolchain, work: Path, plan: Path | None = None) -> FlagsComparison:

@@ -176,6 +176,17 @@ def plan_rows(
     return [row for row in rows.values() if not names or row.name in names]
 
 
+def require_compilers(rows: Sequence[FlagRow], compilers: Sequence[CompilerOfRow]) -> None:
+    """Raise UserError if one of `compilers`, whose programs are to be compared, builds none of the rows."""
+    for compiler in compilers:
+        if not any(compiler in row.compilers for row in rows):
+            raise UserError(
+                f"none of the rows {', '.join(row.name for row in rows)} is built by {TITLES[compiler]}, so nothing "
+                "can be compared",
+                "add a row that all compilers build, such as layout or lto",
+            )
+
+
 def _with_plan(row: FlagRow, plan: Path) -> FlagRow:
     """Add the compiler "plan", except where the program is one module: a plan has those of the files."""
     if "policy" not in row.compilers or row.name in _WHOLE_PROGRAMS:
@@ -250,6 +261,6 @@ def _rows(icf: str, allowed: Sequence[str], own: set[str], experimental: bool) -
 _OWN_OPTIONS = (_WHOLE_PROGRAM, _KEEP_SMALLER, _OUTLINE, _EXPERIMENTAL)
 ROW_NAMES = tuple(row.name for row in _rows("all", list(ALLOWED), set(_OWN_OPTIONS), experimental=True))
 """Names of all rows, in their order."""
-UNCONDITIONAL_ROWS = tuple(row.name for row in _rows("all", (), set(_OWN_OPTIONS), experimental=False))
-"""Those that need neither --allow nor --experimental."""
+UNCONDITIONAL_ROWS = {row.name: row for row in _rows("all", (), set(_OWN_OPTIONS), experimental=False)}
+"""Those that need neither --allow nor --experimental, by name."""
 _EXPERIMENTAL_ROWS = tuple(name for name in ROW_NAMES if name.endswith("-experimental"))

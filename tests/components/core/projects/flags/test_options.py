@@ -8,6 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from components.core.console import UserError
 from components.core.projects.flags.options import RowNames, program_options
 
 
@@ -47,3 +48,28 @@ def test_row_that_assumes_something_is_no_row_of_a_pipeline(name: str) -> None:
     with pytest.raises(click.BadParameter, match=f"the row {name} is measured by `mlgo evaluation flags` only") as e:
         RowNames().convert(name, None, None)
     assert name not in e.value.message.split("; choose among ")[1].split(", ")
+
+
+@pytest.mark.parametrize(
+    ("rows", "missing"),
+    [("program", "stock clang"), ("smallest,program-smallest", "stock clang"), ("outliner", "the release clang")],
+)
+def test_rows_on_which_a_verdict_depends_have_to_be_built_by_both_compilers(rows: str, missing: str) -> None:
+    assert RowNames(conditional=True).convert(rows, None, None) == tuple(rows.split(","))
+    assert RowNames().convert(f"{rows},lto", None, None) and RowNames().convert(f"{rows},all", None, None)
+    with pytest.raises(
+        click.BadParameter, match=f"none of the rows {rows.replace(',', ', ')} is built by {missing}, so"
+    ):
+        RowNames().convert(rows, None, None)
+
+
+@pytest.mark.parametrize("option", ["--row lto", "--project ninja", "--exclude build", "--allow no-pie"])
+def test_option_of_programs_is_refused_without_programs(option: str) -> None:
+    @click.command
+    @program_options(recipe_alone=False)
+    def command(request: Any) -> None:
+        raise AssertionError
+
+    done = CliRunner().invoke(command, option.split())
+    assert isinstance(done.exception, UserError)
+    assert done.exception.problem == f"{option.split()[0]} is given, but no program to build"
