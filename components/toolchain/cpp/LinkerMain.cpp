@@ -25,7 +25,7 @@ LLD_HAS_DRIVER(elf)
 llvm::PassPluginLibraryInfo getMlgoPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "mlgo", LLVM_VERSION_STRING,
           [](llvm::PassBuilder &Builder) {
-            mlgo::registerSizePasses(Builder);
+            mlgo::registerSizePasses(Builder, /*InLinker=*/true);
             if (mlgo::registerVariantAdvisor)
               mlgo::registerVariantAdvisor(Builder);
             mlgo::registerOutlining(Builder);

@@ -27,7 +27,8 @@ static cl::opt<bool> Program(
 static cl::opt<cl::boolOrDefault>
     Fold("mlgo-fold", cl::Hidden,
          cl::desc("Fold equal functions before the inliner at -Oz and -Os; by "
-                  "default in programs that are compiled as one module"));
+                  "default in programs that are compiled as one module "
+                  "and in our linker's backends of ThinLTO"));
 
 std::optional<OptimizationLevel> mlgo::sizeLevel(const Module &M) {
   size_t Defined = 0, Small = 0, Smallest = 0;
@@ -141,8 +142,8 @@ static void setByDefault(StringRef Name, bool Value) {
 
 void mlgo::compileAsProgram() { setByDefault("mlgo-program", true); }
 
-/// Sets the options of a program's code generation. Called before its passes are
-/// made, which read them.
+/// Sets the options of a program's code generation. Called before its passes
+/// are made, which read them.
 static void setProgramOptions(OptimizationLevel Level) {
   setByDefault("mlgo-outline", true);
   if (Level != OptimizationLevel::Oz)
@@ -154,14 +155,15 @@ static void setProgramOptions(OptimizationLevel Level) {
   setByDefault("enable-load-pre", false);
 }
 
-void mlgo::registerSizePasses(PassBuilder &Builder) {
+void mlgo::registerSizePasses(PassBuilder &Builder, bool InLinker) {
   const bool IsProgram = Program || BuildsProgram;
+  const bool FoldsByDefault = IsProgram || (InLinker && WholeProgram);
   Builder.registerPipelineEarlySimplificationEPCallback(
-      [IsProgram](ModulePassManager &Passes, OptimizationLevel Level) {
+      [=](ModulePassManager &Passes, OptimizationLevel Level) {
         if (IsProgram)
           setProgramOptions(Level);
-        Passes.addPass(
-            FoldPass(Fold == cl::BOU_UNSET ? IsProgram : Fold == cl::BOU_TRUE));
+        Passes.addPass(FoldPass(Fold == cl::BOU_UNSET ? FoldsByDefault
+                                                      : Fold == cl::BOU_TRUE));
       });
   auto IsSecond = std::make_shared<bool>(false);
   Builder.registerOptimizerLastEPCallback(

@@ -48,10 +48,11 @@ bool isProgram(const llvm::Module &M);
 void compileAsProgram();
 
 /// Adds our passes to the pipelines that \p Builder builds: equal functions are
-/// folded after the first simplification and before the inliner. A program goes
+/// folded after the first simplification and before the inliner, by default in
+/// programs and, \p InLinker, in the backends of ThinLTO. A program goes
 /// through the passes of its level twice, and has its own options of code
 /// generation, except those that the user gave.
-void registerSizePasses(llvm::PassBuilder &Builder);
+void registerSizePasses(llvm::PassBuilder &Builder, bool InLinker = false);
 
 /// What LLVM's LTOBackend.cpp knows where it builds the pipeline of full LTO.
 /// LinkHook.h inserts it there.

@@ -71,6 +71,18 @@ def test_programs_of_os_keep_the_passes_that_make_loops_fast(
     assert ((tmp_path / "default").read_bytes() == (tmp_path / "fast").read_bytes()) is same
 
 
+def test_backends_of_thinlto_fold_equal_functions(toolchain: Path, sources: Path) -> None:
+    clang = toolchain / "bin" / "clang++"
+    default, folded, not_folded, llvms = (
+        link(clang, sources, f"program{number}", "-flto=thin", *flags)
+        for number, flags in enumerate(
+            ([], ["-Wl,-mllvm,-mlgo-fold=1"], ["-Wl,-mllvm,-mlgo-fold=0"], ["-Wl,-mllvm,-mlgo-whole-program=0"])
+        )
+    )
+    assert default == folded != not_folded == llvms
+    assert loaded(default) <= loaded(not_folded)
+
+
 def test_training_clang_makes_the_linkers_object(toolchain: Path, training_toolchain: Path, sources: Path) -> None:
     link(toolchain / "bin" / "clang++", sources, "ours", "-Wl,--save-temps=internalize", "-Wl,--lto-obj-path=linked.o")
     module = sources / "ours.0.2.internalize.bc"
