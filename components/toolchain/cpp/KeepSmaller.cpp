@@ -173,7 +173,11 @@ static std::optional<Variant> recordedChoice(Module &M) {
     return std::nullopt;
   Current->Digest = digestOf(M);
   if (!ChoicesFile.empty())
-    if (auto File = MemoryBuffer::getFile(ChoicesFile))
+    // Read, not mapped: other compiles append to it, and behind the end of a
+    // mapped file that grows there is no null character.
+    if (auto File = MemoryBuffer::getFile(ChoicesFile, /*IsText=*/false,
+                                          /*RequiresNullTerminator=*/true,
+                                          /*IsVolatile=*/true))
       if (auto Found = chosenBefore(**File, Current->Digest))
         return Found;
   if (!HasPlan)

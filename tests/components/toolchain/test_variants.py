@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,27 @@ def test_recorded_choice_that_is_experimental_is_not_taken_without_the_option(to
     done = subprocess.run([str(part) for part in command], cwd=program, capture_output=True, text=True)
     assert done.returncode == 0 and "a recorded choice is not taken: -mlgo-variants: 'ipra'" in done.stderr
     assert (program / "out").read_bytes() == plain
+
+
+def test_choices_are_read_while_other_compiles_append_to_them(toolchain: Path, tmp_path: Path) -> None:
+    (tmp_path / "program.c").write_text("int main(void) { return 0; }\n")
+    line = json.dumps({"name": "other.c", "digest": "0" * 32, "variant": "policy", "bytes": {"heuristic": 100}}) + "\n"
+    (tmp_path / "choices").write_text(line * 20_000)  # large enough to be mapped, and slow to parse
+    done = threading.Event()
+
+    def append() -> None:
+        with open(tmp_path / "choices", "a", buffering=1) as stream:
+            while not done.wait(1e-4):
+                stream.write(line)
+
+    other = threading.Thread(target=append)
+    other.start()
+    try:
+        for _ in range(20):
+            built(toolchain, tmp_path, False, "-mlgo-variants=heuristic", "-mlgo-choices=choices")
+    finally:
+        done.set()
+        other.join()
 
 
 THREAD_LOCAL = "#include <stdio.h>\n_Thread_local int v0, v1, v2, v3, v4, v5;\n" + "".join(
