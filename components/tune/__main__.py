@@ -103,8 +103,8 @@ def main(
     again.
 
     With --build, or --recipe and --row, the programs are linked at the end: by stock clang under every row of
-    `mlgo evaluation flags`, and by the release clang with the plan, which is published only if they are smaller, each
-    under its best row.
+    `mlgo evaluation flags`, by the release clang, and with the plan, which is published only if they are smaller than
+    by both, each under its best row.
     """
     if context.invoked_subcommand is not None:
         return
@@ -122,7 +122,7 @@ def main(
     start = policy if isinstance(policy, Path) else pretrained_policy("inlining", name=policy)
     root = root_dir or _search_next_to(output)
     if request is not None:
-        request = replace(request, compilers=("stock", "plan"))
+        request = replace(request, compilers=("stock", "policy", "plan"))
     figures = tune(TuneConfig(root_dir=root, output=output, policy=start, link=request, **options))
     say(
         f"the plan lists {figures['modules']} of {figures['corpus_modules']} modules "

@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 
-from components.core.compiler.advisor import POLICY_FILES, Advisor
+from components.core.compiler.advisor import NO_OUTLINER, OUTLINER_OPTION, POLICY_FILES, Advisor
 from components.core.compiler.command_line import require_replayable
 from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.inline_plan import PLAN_FILE, PlannedModule, plan_flags, write_plan
+from components.core.compiler.probe import has_option
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.console import Progress, UserError, say
 from components.core.console.escape import csv_text
@@ -32,7 +33,7 @@ from components.core.policy.dense import read_dense
 from components.core.policy.export import export_fast
 from components.core.projects.flags.compare import why_not_delivered
 from components.core.projects.flags.request import RowsRequest
-from components.core.projects.flags.types import FlagsComparison
+from components.core.projects.flags.types import CompilerOfRow, FlagsComparison
 from components.core.storage import digest, publish
 from components.core.storage.directory import make_directory, removed_if_unused
 from components.core.storage.manifest import MANIFEST
@@ -254,9 +255,14 @@ def _verify(
     pool: WorkerPool,
     quarantine: Quarantine,
 ) -> dict[str, Any]:
-    """Compile with the plan; count the modules with the size that was found, and those with identical objects."""
+    """Compile with the plan; count the modules with the size that was found, and those with identical objects.
+
+    The search compiles without the outliner, which the release clang has.
+    """
     compiler = Compiler(release.clang, _PROBLEM, config.timeout_s, config.allowed_options)
     flags = tuple(plan_flags(plan))
+    if has_option(release.clang, OUTLINER_OPTION):
+        flags += NO_OUTLINER
     requests = [Request(module, Advisor("release"), extra_flags=flags, want_digest=True) for module in modules]
     as_found = identical = 0
     with Progress("compiling with the release clang and the plan", len(requests)) as progress:
@@ -273,15 +279,17 @@ def _link(request: RowsRequest, release: Toolchain, directory: Path, output: Pat
     """Link the programs with the plan in `directory`, which is published as `output`.
 
     Raises:
-        UserError: they are not smaller than by stock clang, or cannot be built.
+        UserError: they are not smaller than by stock clang and than by the policy alone, or cannot be built.
     """
     compared = request.compare(release, directory / "build", directory / PLAN_FILE)
-    if (reason := why_not_delivered(compared, "plan")) is not None:
-        raise UserError(
-            f"the plan is not published: {reason}",
-            "use stock clang's row, search longer (the search continues from where it is), or choose --row among those "
-            "that your build can use; mlgo evaluation flags shows all rows",
-        )
+    baselines: tuple[CompilerOfRow, ...] = ("stock", "policy")
+    for against in baselines:
+        if (reason := why_not_delivered(compared, "plan", against)) is not None:
+            raise UserError(
+                f"the plan is not published: {reason}",
+                "use that row, search longer (the search continues from where it is), or choose --row among those that "
+                "your build can use; mlgo evaluation flags shows all rows",
+            )
     unpublished, published = (str((place / PLAN_FILE).absolute()) for place in (directory, output))
     for project in compared.projects:
         project.build = project.build.replace(unpublished, published)

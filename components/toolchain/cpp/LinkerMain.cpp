@@ -73,20 +73,27 @@ static llvm::cl::opt<std::string>
                  llvm::cl::desc("Keeps apart what linkers with other policies "
                                 "and passes put into ThinLTO's cache"));
 
-/// Gives lld the digest of this program, if \p Arguments have a cache.
+/// Gives lld the digest of this program and of the plan, of which LLVM's key
+/// has the path only, if \p Arguments have a cache.
 static void digestLinker(llvm::SmallVectorImpl<const char *> &Arguments) {
-  if (llvm::none_of(mlgo::expandResponseFiles(Arguments),
-                    [](llvm::StringRef Argument) {
-                      return Argument.contains("thinlto-cache-dir");
-                    }))
+  const std::vector<std::string> Texts = mlgo::expandResponseFiles(Arguments);
+  if (llvm::none_of(Texts, [](llvm::StringRef Argument) {
+        return Argument.contains("thinlto-cache-dir");
+      }))
     return;
+  uint64_t Plan = 0;
+  for (llvm::StringRef Argument : Texts)
+    if (auto [Name, Path] = Argument.split("mlgo-inline-plan="); !Path.empty())
+      if (auto File = llvm::MemoryBuffer::getFile(Path))
+        Plan = llvm::xxh3_64bits((*File)->getBuffer());
   auto Linker = llvm::MemoryBuffer::getFile(llvm::sys::fs::getMainExecutable(
       Arguments.front(), reinterpret_cast<void *>(digestLinker)));
   if (!Linker)
     return;
   static const std::string Option =
       "-mlgo-linker-digest=" +
-      llvm::utohexstr(llvm::xxh3_64bits((*Linker)->getBuffer()));
+      llvm::utohexstr(llvm::xxh3_64bits((*Linker)->getBuffer())) +
+      llvm::utohexstr(Plan);
   Arguments.append({"-mllvm", Option.c_str()});
 }
 

@@ -432,14 +432,23 @@ bool X86OutlinerInstrInfo::isEpilogue(const MachineInstr &MI) const {
   return false;
 }
 
+/// Returns the number of instructions of \p MF, which is the same with and
+/// without debug data.
+static size_t instructionsOf(const MachineFunction &MF) {
+  size_t Result = 0;
+  for (const MachineBasicBlock &MBB : MF)
+    Result += count_if(
+        MBB, [](const MachineInstr &MI) { return !MI.isDebugOrPseudoInstr(); });
+  return Result;
+}
+
 InstrType X86OutlinerInstrInfo::outliningType(InstrType Type,
                                               const MachineInstr &MI) const {
   if (Type != InstrType::Illegal || MI.getPreInstrSymbol() ||
       MI.getPostInstrSymbol() || MI.isBundled())
     return Type;
   if ((MI.isCFIInstruction() || poppedBytes(MI) > 0) && isEpilogue(MI) &&
-      (Everywhere ||
-       MI.getMF()->getInstructionCount() >= MinInstructionsOfFrame))
+      (Everywhere || instructionsOf(*MI.getMF()) >= MinInstructionsOfFrame))
     // The outlined function gets directives of its own.
     return MI.isCFIInstruction() ? InstrType::Invisible : InstrType::Legal;
   if (MI.isCFIInstruction() || !isMovable(MI))

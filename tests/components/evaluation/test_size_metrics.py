@@ -121,8 +121,8 @@ def test_programs_have_to_be_smaller_than_in_stock_clangs_best_row(
     judge_whole_projects(metrics, None)
     assert metrics.verdict == verdict
     reason = (
-        "linked, p/app has 900 bytes by the release clang under the best row (layout), and 900 by stock clang under "
-        "its own (lto)"
+        "linked, p/app has 900 bytes by the release clang (layout), and 900 by stock clang (lto), each under its best "
+        "row"
     )
     failure = "p/app is built by the release clang under no row: error: x"
     assert metrics.refused_because == (None if verdict == "better" else reason if size else failure)

@@ -198,6 +198,19 @@ def test_loops_are_outlined_from_on_request_only(clang: Path, tmp_path: Path) ->
     assert outlined(everywhere) > 0
 
 
+def test_debug_data_does_not_change_the_code(clang: Path, tmp_path: Path) -> None:
+    functions = [
+        f"int f{count}(int a, int b, int c, int d, int e) {{\n"
+        + "".join(f"  int v{i} = g(a + {i}, b); b ^= v{i} * c;\n" for i in range(count))
+        + f"  return a + b + c + d + e + {count};\n}}\n"
+        for count in range(6, 30)
+    ]
+    source = "int g(int, int);\n" + "".join(functions)
+    plain = compile_object(clang, source, tmp_path / "plain.o")
+    debug = compile_object(clang, source, tmp_path / "debug.o", "-g")
+    assert Elf(plain.read_bytes()).section(".text") == Elf(debug.read_bytes()).section(".text")
+
+
 def test_hot_functions_and_named_sections_are_not_outlined(clang: Path, tmp_path: Path) -> None:
     for attribute in ("hot", 'section(".text.mine")'):
         source = WORK.replace("noinline", f"noinline, {attribute}")

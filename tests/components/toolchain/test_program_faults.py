@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from components.core.compiler.forced_decisions import ForcedDecisions
+from components.core.compiler.inline_plan import PlannedModule, write_plan
 from tests.components.toolchain.linked_programs import PROGRAMS, Program, run
 from tests.components.toolchain.test_linker import toolchain
 
@@ -211,3 +213,10 @@ def test_linkers_share_no_objects_in_the_cache_of_thinlto(toolchain: Path, tmp_p
         run(STOCK / "clang", f"--ld-path={path}", *flags, directory=tmp_path)
         objects.append(len(list((tmp_path / "cache").glob("llvmcache-*"))))
     assert objects == [1, 2, 2, 3]
+    # LLVM's key has the path of a plan, and not what is in it.
+    for decisions in ([], [PlannedModule("main.c", ForcedDecisions.of({}))]):
+        write_plan(tmp_path / "inline.plan", decisions, 19)
+        plan = "-Wl,-mllvm,-mlgo-inline-plan=inline.plan"
+        run(STOCK / "clang", f"--ld-path={linker}", *flags, plan, directory=tmp_path)
+        objects.append(len(list((tmp_path / "cache").glob("llvmcache-*"))))
+    assert objects[-2:] == [4, 5]

@@ -120,34 +120,38 @@ def flags_totals(programs: Sequence[FlagsProgram]) -> dict[str, FlagsTotal]:
     return totals
 
 
-def why_not_delivered(compared: FlagsComparison, compiler: CompilerOfRow) -> str | None:
+def why_not_delivered(
+    compared: FlagsComparison, compiler: CompilerOfRow, against: CompilerOfRow = "stock"
+) -> str | None:
     """Return why what `compiler` builds is not worth delivering; None if the linked programs are smaller in sum than by
-    stock clang, each of them in its best row by either.
+    `against`, each of them in its best row by either.
 
-    Programs that stock clang builds under no row do not count.
+    Programs that `against` builds under no row do not count.
     """
     pairs: list[tuple[str, RowResult, RowResult]] = []
     for program in compared.programs:
         name = f"{program.project}/{program.name}"
         own = [result for result in program.results if result.compiler == compiler]
-        if program.best_stock is None or not own:
+        other = _smallest([result for result in program.results if result.compiler == against])
+        if other is None or not own:
             continue
         best = _smallest(own)
         if best is None:
             return f"{name} is built by {TITLES[compiler]} under no row: {own[0].failure}"
-        pairs.append((name, program.best_stock, best))
+        pairs.append((name, other, best))
     if not pairs:
-        return f"no program is built both by stock clang and by {TITLES[compiler]}"
-    before = sum(_stripped(stock) for _, stock, _ in pairs)
+        return f"no program is built both by {TITLES[against]} and by {TITLES[compiler]}"
+    before = sum(_stripped(other) for _, other, _ in pairs)
     after = sum(_stripped(best) for _, _, best in pairs)
     if after < before:
         return None
-    name, stock, best = max(pairs, key=lambda pair: _stripped(pair[2]) - _stripped(pair[1]))
-    more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
-    return (
-        f"linked, {name}{more} has {after:,} bytes by {TITLES[compiler]} under the best row ({best.row}), and "
-        f"{before:,} by stock clang under its own ({stock.row})"
-    )
+    name, other, best = max(pairs, key=lambda pair: _stripped(pair[2]) - _stripped(pair[1]))
+    mine, theirs = f"{after:,} bytes by {TITLES[compiler]}", f"{before:,} by {TITLES[against]}"
+    if len(pairs) == 1:
+        return f"linked, {name} has {mine} ({best.row}), and {theirs} ({other.row}), each under its best row"
+    growth = _stripped(best) - _stripped(other)
+    worst = f"; {name} grows most, by {growth:,} bytes" if growth > 0 else ""
+    return f"linked, {len(pairs)} programs have {mine}, and {theirs}, each under its best row{worst}"
 
 
 def _stripped(result: RowResult) -> int:
