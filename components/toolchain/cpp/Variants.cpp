@@ -44,8 +44,8 @@ Expected<Variant> mlgo::parseVariant(StringRef Name, bool Experimental) {
   Name.split(Texts, '+');
   SmallDenseSet<int> Groups;
   for (StringRef Text : Texts) {
-    const Word *Known = find_if(
-        knownWords(), [&](const Word &W) { return W.Text == Text; });
+    const Word *Known =
+        find_if(knownWords(), [&](const Word &W) { return W.Text == Text; });
     if (Known == knownWords().end())
       return invalid("there is no word '" + Text + "' for a variant; " +
                      "the words are " +
