@@ -26,7 +26,7 @@ from components.core.projects.flags.builds import (
     failure_of,
     find_binutils,
 )
-from components.core.projects.flags.compare import compare_flags, flags_csv, flags_totals
+from components.core.projects.flags.compare import compare_flags, flags_csv, flags_totals, why_not_delivered
 from components.core.projects.flags.rows import NO_PIE, ROW_NAMES, FlagRow, plan_rows
 from components.core.projects.flags.types import CompilerOfRow, FlagsComparison, FlagsProgram, RowResult, RowSizes
 from components.evaluation.__main__ import main
@@ -314,6 +314,28 @@ def test_totals_compare_the_best_with_the_best_row_of_stock_clang() -> None:
     assert totals["all"].programs == 3
     lines = flags_tables.total_lines(FlagsComparison(programs=programs, totals=totals))
     assert "stripped files 4.00% smaller (4,000 to 3,840 bytes, median 6.00% smaller), .text same" in lines[2]
+
+
+def test_what_is_not_smaller_in_sum_is_not_delivered() -> None:
+    def program(name: str, stock: int, policy: int, plan: int | None) -> FlagsProgram:
+        results = [row_result("lto", "stock", stock, 0), row_result("icf-all", "policy", policy, 0)]
+        results.append(RowResult(row="icf-all", compiler="plan", failure="error: x"))
+        if plan is not None:
+            results.append(row_result("lto", "plan", plan, 0))
+        return FlagsProgram(project="p", name=name, language="c", results=results, best_stock=None, best=results[0])
+
+    both = FlagsComparison(programs=[program("a", 1000, 900, 950), program("b", 2000, 2100, 1990)])
+    assert why_not_delivered(both, "plan") is None
+    assert why_not_delivered(both, "plan", against="policy") is None
+    assert why_not_delivered(both, "policy") == (
+        "linked, 2 programs have 3,000 bytes by the release clang, and 3,000 by stock clang, each under its best row; "
+        "p/b grows most, by 100 bytes"
+    )
+    assert why_not_delivered(both, "heuristic") == (
+        "no program is built both by stock clang and by the release clang without its policy"
+    )
+    failed = FlagsComparison(programs=[program("a", 1000, 900, None)])
+    assert why_not_delivered(failed, "plan") == "p/a is built by the release clang and the plan under no row: error: x"
 
 
 class Prepared:
