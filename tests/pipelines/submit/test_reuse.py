@@ -148,7 +148,7 @@ def test_launcher_takes_the_digest_and_runs_the_same_step() -> None:
     spec, _reasons = reuse_by_content(SPEC, given(recipe="demo"))
     executors = spec["deploymentSpec"]["executors"]
     changed = {name for name, before in SPEC["deploymentSpec"]["executors"].items() if executors[name] != before}
-    assert changed == {"exec-corpus", "exec-release-report"}, "the only steps that read the recipe"
+    assert changed == {"exec-corpus", "exec-release-report", "exec-tune"}, "the only steps that read the recipe"
     for name in changed:
         contexts = [
             main.make_context(
