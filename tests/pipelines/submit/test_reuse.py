@@ -157,4 +157,4 @@ def test_launcher_takes_the_digest_and_runs_the_same_step() -> None:
             for pipeline in (SPEC, spec)
         ]
         assert len(contexts[1].pop("content")) == 64 and contexts[0].pop("content") == ""
-        assert contexts[0] == contexts[1] and contexts[0]["step"] in ("corpus", "evaluation")
+        assert contexts[0] == contexts[1] and contexts[0]["step"] in ("corpus", "evaluation", "tune")
