@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.compiler.advisor import NO_OUTLINER, OUTLINER_OPTION, TRAINED_RANGES, Advisor
+from components.core.compiler.advisor import TRAINED_RANGES, Advisor
 from components.core.compiler.compile import Compiler
-from components.core.compiler.probe import has_option
+from components.core.compiler.probe import without_outliner
 from components.core.compiler.upstream import compiler_class
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives import Objective
@@ -89,7 +89,7 @@ def plan_variants(
 
 def _decisions_only(config: EvaluationConfig, release: Toolchain) -> tuple[str, ...]:
     """Return flags without which a release clang's code differs from the training clang's by more than decisions."""
-    return NO_OUTLINER if config.problem == "inlining" and has_option(release.clang, OUTLINER_OPTION) else ()
+    return without_outliner(release.clang) if config.problem == "inlining" else ()
 
 
 def compiled_by(objective: Objective, release: Toolchain | None) -> CompiledBy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -121,8 +121,6 @@ def main(
 
     start = policy if isinstance(policy, Path) else pretrained_policy("inlining", name=policy)
     root = root_dir or _search_next_to(output)
-    if request is not None:
-        request = replace(request, compilers=("stock", "policy", "plan"))
     figures = tune(TuneConfig(root_dir=root, output=output, policy=start, link=request, **options))
     say(
         f"the plan lists {figures['modules']} of {figures['corpus_modules']} modules "
@@ -141,7 +139,7 @@ def main(
             f"modules of the plan, {figures['release_identical_twice']} with bit-identical objects in two compiles"
         )
     if "linked" in figures:
-        _say_linked(figures["linked"]["programs"])
+        _say_linked(figures["linked"])
     else:
         say(
             "no program was linked with the plan: link and compare before you use it, or pass --build, or --recipe and "
@@ -196,16 +194,18 @@ def _say_sizes(title: str, prefix: str, figures: Mapping[str, Any]) -> None:
         say(f"    {side:<18}{figures[f'{name}_{prefix}bytes']:>12,} bytes{change}")
 
 
-def _say_linked(programs: Sequence[Mapping[str, Any]]) -> None:
-    for program in programs:
-        planned = [result for result in program["results"] if result["compiler"] == "plan" and result["sizes"]]
-        stock = program["best_stock"]
-        if stock is not None and planned:
-            best = min(planned, key=lambda result: result["sizes"]["stripped"])
-            name = f"{program['project']}/{program['name']}"
+def _say_linked(linked: Mapping[str, Any]) -> None:
+    import msgspec
+
+    from components.core.projects.flags.compare import smallest_by
+    from components.core.projects.flags.types import FlagsComparison
+
+    for program in msgspec.convert(linked, FlagsComparison).programs:
+        stock, planned = program.best_stock, smallest_by(program.results, "plan")
+        if stock and stock.sizes and planned and planned.sizes:
             say(
-                f"  {name}, stripped: {best['sizes']['stripped']:,} bytes with the plan "
-                f"({best['row']}), {stock['sizes']['stripped']:,} by stock clang ({stock['row']})"
+                f"  {program.project}/{program.name}, stripped: {planned.sizes.stripped:,} bytes with the plan "
+                f"({planned.row}), {stock.sizes.stripped:,} by stock clang ({stock.row})"
             )
 
 

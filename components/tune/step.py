@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from components.core.compiler.advisor import NO_OUTLINER, OUTLINER_OPTION, POLICY_FILES, Advisor
+from components.core.compiler.advisor import POLICY_FILES, Advisor
 from components.core.compiler.command_line import require_replayable
 from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.inline_plan import PLAN_FILE, PlannedModule, plan_flags, write_plan
-from components.core.compiler.probe import has_option
+from components.core.compiler.probe import without_outliner
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.console import Progress, UserError, say
 from components.core.console.escape import csv_text
@@ -260,9 +260,7 @@ def _verify(
     The search compiles without the outliner, which the release clang has.
     """
     compiler = Compiler(release.clang, _PROBLEM, config.timeout_s, config.allowed_options)
-    flags = tuple(plan_flags(plan))
-    if has_option(release.clang, OUTLINER_OPTION):
-        flags += NO_OUTLINER
+    flags = (*plan_flags(plan), *without_outliner(release.clang))
     requests = [Request(module, Advisor("release"), extra_flags=flags, want_digest=True) for module in modules]
     as_found = identical = 0
     with Progress("compiling with the release clang and the plan", len(requests)) as progress:
@@ -281,8 +279,8 @@ def _link(request: RowsRequest, release: Toolchain, directory: Path, output: Pat
     Raises:
         UserError: they are not smaller than by stock clang and than by the policy alone, or cannot be built.
     """
-    compared = request.compare(release, directory / "build", directory / PLAN_FILE)
     baselines: tuple[CompilerOfRow, ...] = ("stock", "policy")
+    compared = request.compare(release, directory / "build", directory / PLAN_FILE, (*baselines, "plan"))
     for against in baselines:
         if (reason := why_not_delivered(compared, "plan", against)) is not None:
             raise UserError(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from components.core import problems
-from components.core.compiler.advisor import Advisor
+from components.core.compiler.advisor import NO_OUTLINER, OUTLINER_OPTION, Advisor
 from components.core.compiler.training_log import LogError, read_log
 from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
@@ -104,3 +104,8 @@ def _features(clang: Path, problem: str, log: Path, decisions_expected: bool) ->
     if decisions_expected and content.decisions == 0:
         raise UserError(f"{clang} logged no decision for a probe that has some", "rebuild the toolchain")
     return tuple(spec for spec in content.features if spec.name not in definition.policy.decisions)
+
+
+def without_outliner(clang: Path) -> tuple[str, ...]:
+    """Return flags without which a release clang's code differs from the training clang's by more than decisions."""
+    return NO_OUTLINER if has_option(clang, OUTLINER_OPTION) else ()

@@ -132,7 +132,7 @@ def why_not_delivered(
     for program in compared.programs:
         name = f"{program.project}/{program.name}"
         own = [result for result in program.results if result.compiler == compiler]
-        other = _smallest([result for result in program.results if result.compiler == against])
+        other = smallest_by(program.results, against)
         if other is None or not own:
             continue
         best = _smallest(own)
@@ -197,9 +197,14 @@ def _programs(
             name=name,
             language=languages[0],
             results=entries,
-            best_stock=_smallest([entry for entry in entries if entry.compiler == "stock"]),
+            best_stock=smallest_by(entries, "stock"),
             best=best,
         )
+
+
+def smallest_by(results: Sequence[RowResult], compiler: CompilerOfRow) -> RowResult | None:
+    """Return the smallest of the results of a compiler; None if it built none."""
+    return _smallest([result for result in results if result.compiler == compiler])
 
 
 def _smallest(results: Sequence[RowResult]) -> RowResult | None:

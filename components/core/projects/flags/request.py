@@ -26,7 +26,6 @@ class RowsRequest:
         stock_clang: clang of the baseline; None for the installed one of the release clang's version.
         rows: names of rows; () for all.
         icf, allowed, experimental: see `plan_rows`.
-        compilers: only these; () for all of each row.
     """
 
     projects: tuple[Project, ...]
@@ -36,28 +35,30 @@ class RowsRequest:
     icf: str = "all"
     allowed: tuple[str, ...] = ()
     experimental: bool = False
-    compilers: tuple[CompilerOfRow, ...] = ()
 
     def check(self, release: Toolchain, compared: Sequence[CompilerOfRow] = ()) -> None:
         """Raise UserError if a row cannot be built, a tool is missing, or one of `compared` builds no row."""
         stock = find_stock_clang(release, self.stock_clang)
         plan = Path(PLAN_FILE) if "plan" in compared else None
-        require_compilers(
-            plan_rows(release, stock, self.rows, self.icf, self.allowed, plan, self.experimental), compared
-        )
+        require_compilers(self._rows(release, stock, plan), compared)
         find_binutils(stock)
 
-    def compare(self, release: Toolchain, work: Path, plan: Path | None = None) -> FlagsComparison:
+    def compare(
+        self, release: Toolchain, work: Path, plan: Path | None = None, compilers: Sequence[CompilerOfRow] = ()
+    ) -> FlagsComparison:
         """Build the programs in `work`, which is empty afterwards, by the compilers of every row, and compare them.
 
         Args:
             plan: see `plan_rows`.
+            compilers: only these; () for all of each row.
 
         Raises:
             UserError: see `check` and `compare_flags`.
         """
         stock = find_stock_clang(release, self.stock_clang)
         rows = self._rows(release, stock, plan)
+        if compilers:
+            rows = [row for row in (each.by(compilers) for each in rows) if row.compilers]
         place = BuildPlace(work, default_cache_dir(), self.jobs, find_binutils(stock))
         try:
             return compare_flags(self.projects, rows, stock, release, place)
@@ -65,7 +66,4 @@ class RowsRequest:
             place.clear()
 
     def _rows(self, release: Toolchain, stock: Path, plan: Path | None) -> list[FlagRow]:
-        rows = plan_rows(release, stock, self.rows, self.icf, self.allowed, plan, self.experimental)
-        if not self.compilers:
-            return rows
-        return [row for row in (each.by(self.compilers) for each in rows) if row.compilers]
+        return plan_rows(release, stock, self.rows, self.icf, self.allowed, plan, self.experimental)
