@@ -37,7 +37,7 @@ _EXPERIMENTAL_VARIANTS = (
     "policy+everywhere+ipra",
     "heuristic+everywhere+ipra+ir-outliner",
 )
-"""The smallest of more variants saves less than 0.1% more (docs/llvm.md, "Never larger")."""
+"""The smallest of more variants saves less than 0.1% more (docs/whole-programs.md, "Never larger")."""
 _STOCK_OUTLINER = ("-enable-machine-outliner=always", "-outliner-benefit-threshold=16")
 """LLVM's outliner, off by default on x86-64, where it does not count the unwind entry of a new function: below 16 bytes
 it makes programs larger."""

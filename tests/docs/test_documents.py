@@ -1,0 +1,88 @@
+"""Tests that the documents agree with the tree: links, sections that code names, goals, the index."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.bench.goals import GOALS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md"), *ROOT.glob("components/**/*.md")])
+_CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", _CODE_BLOCK.sub("", page.read_text()), re.MULTILINE)
+    texts = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-") for text in texts}
+
+
+def links(page: Path) -> list[str]:
+    return ["".join(groups) for groups in _LINK.findall(_CODE_BLOCK.sub("", page.read_text()))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    broken = []
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if re.match(r"[a-z]+:", link):
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_index_and_readme_lead_to_every_page() -> None:
+    linked = {link.partition("#")[0] for link in links(DOCS / "index.md")}
+    assert {page.name for page in DOCS.glob("*.md")} - {"index.md"} <= linked
+    assert "docs/index.md" in links(ROOT / "README.md")
+
+
+def test_readme_has_at_most_900_words() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 900
+
+
+def named_sections() -> list[tuple[str, str]]:
+    """Return the pages and sections that code and model cards name: docs/PAGE.md, "SECTION"."""
+    named = set()
+    for folder in ("components", "pipelines", "tests", "docker", "k8s"):
+        for file in (ROOT / folder).rglob("*"):
+            if file.suffix in (".py", ".md", ".gin", ".cpp", ".h", ".yaml") and file != Path(__file__):
+                text = re.sub(r"\s*\n\s*(#|//)?\s*", " ", file.read_text())
+                named |= set(re.findall(r"docs/([\w-]+\.md), \"([^\"]+)\"", text))
+    return sorted(named)
+
+
+@pytest.mark.parametrize(("page", "section"), named_sections())
+def test_sections_that_code_names_exist(page: str, section: str) -> None:
+    text = (DOCS / page).read_text()
+    assert re.search(rf"^#+ {re.escape(section)}$|\*\*{re.escape(section)}\.?\*\*", text, re.MULTILINE)
+
+
+def test_pages_that_code_names_exist() -> None:
+    named = set()
+    for folder in ("components", "pipelines", "tests", "docker", "k8s", ".ci", ".github"):
+        for file in (ROOT / folder).rglob("*"):
+            if file.is_file() and file.suffix not in (".npz", ".pyc", ".so"):
+                named |= set(re.findall(r"docs/[\w-]+\.md", file.read_text(errors="replace")))
+    named.discard("docs/PAGE.md")  # of this file
+    assert {page for page in named if not (ROOT / page).exists()} == set()
+
+
+def test_results_have_every_goal_and_mark_what_misses_it() -> None:
+    figure, bound = r"([\d.,]+)(?: (\*\*missed\*\*))?", r"(<=|>=) ([\d.]+)"
+    row = re.compile(rf"^\| `(\w+)` \|[^|]+\| {figure} \| {bound} \| (.+) \|$", re.MULTILINE)
+    rows = {key: rest for key, *rest in row.findall((DOCS / "results.md").read_text())}
+    assert sorted(rows) == sorted(goal.key for goal in GOALS)
+    for goal in GOALS:
+        measured, missed, sign, value, elsewhere = rows[goal.key]
+        assert (sign, float(value), elsewhere) == (goal.sign, goal.value, goal.elsewhere), goal.key
+        assert bool(missed) == (not goal.met(float(measured.replace(",", "")))), goal.key
