@@ -42,12 +42,13 @@ test: lint ## run all tests, including the whole pipeline with the preset tiny
 test-fast: setup-test ## run the tests that take only seconds
 	@$(BIN)/python -m pytest -m unit -n $(TESTERS) --dist loadgroup --no-loadscope-reorder
 
+.PHONY: check
+check: setup-test ## check what differs from main: style, types, and the changed files' unit tests (a minute)
+	@.ci/check
+
 .PHONY: lint
-lint: setup-test ## check style and types: ruff, clang-format, mypy
-	@$(BIN)/ruff check components pipelines tests docs
-	@$(BIN)/ruff format --check -q components pipelines tests docs
-	@$(BIN)/clang-format --dry-run --Werror components/toolchain/cpp/*
-	@$(BIN)/mypy components pipelines tests
+lint: setup-test ## check style and types of all files, with the tools of .pre-commit-config.yaml
+	@$(BIN)/pre-commit run --all-files
 
 .PHONY: bench
 bench: setup-test ## run the benchmarks; writes build/bench.json
