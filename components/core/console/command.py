@@ -22,6 +22,8 @@ from components.core.console.process_environment import prepare_process
 from components.core.console.progress import say_error
 
 EXIT_USER_ERROR = 1
+DISTRIBUTION = "mlgo-pipeline"
+"""Name of the installed package, whose metadata have pyproject.toml's version."""
 INTERRUPTED = "interrupted; no partial output is left\n  remedy: run the same command again to continue"
 
 _CLICK_SETTINGS: dict[str, Any] = {
@@ -35,10 +37,13 @@ def run_step(command: Callable[..., Any]) -> NoReturn:
 
     SIGTERM and SIGHUP are handled like Ctrl-C, so that `finally` blocks run: partial artifacts are removed and children
     are killed, regardless of whether a user, a job runner, a container engine or a lost connection stops the step.
+    Every click command has the option --version.
     """
     if problem := prepare_process():
         sys.exit(_fail(problem))
     raise_on_signals()
+    if isinstance(command, click.Command):
+        click.version_option(package_name=DISTRIBUTION, message=f"{DISTRIBUTION} %(version)s")(command)
     sys.exit(_status_of(command))
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,13 @@ def test_both_help_flags_print_help(flag: str) -> None:
     process = start("raise ValueError('run')", flag)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "") and "-h, --help" in out
+
+
+def test_every_command_prints_the_version_of_the_project() -> None:
+    process = start("pass", "--version")
+    project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
+    assert process.communicate(timeout=60) == (f"{project['name']} {project['version']}\n", "")
+    assert process.returncode == 0
 
 
 def test_missing_package_is_named() -> None:
