@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -35,7 +36,18 @@ VALUES = {
     "vars.MLGO_RUNS": f"gs://{BUCKET}/runs",
     "vars.MLGO_SERVER": "",
 }
-CHECKED = {"apt-get", "git", "make", ".ci/run", ".venv/bin/mlgo", "echo", "docker", "docker/requirements/pin-images"}
+CHECKED = {
+    ".ci/release-notes",
+    ".ci/run",
+    ".venv/bin/mlgo",
+    "apt-get",
+    "docker",
+    "docker/requirements/pin-images",
+    "echo",
+    "gh",
+    "git",
+    "make",
+}
 """The programs of the workflows. Before a new one is added here, a test parent must check its arguments."""
 
 
@@ -162,11 +174,49 @@ def test_server_is_tried_before_a_retraining_is_submitted(server: str) -> None:
     assert context.params["vertex" if "vertex" in server else "host"] == server.partition("=")[2]
 
 
-def test_image_has_valid_name_and_time_of_its_commit(tmp_path: Path) -> None:
+def write_release(directory: Path, version: str) -> None:
+    """Write what a release is made of: the version and its section in a changelog."""
+    shutil.copytree(ROOT / ".ci", directory / ".ci")
+    (directory / "pyproject.toml").write_text(f'[project]\nname = "p"\nversion = "{version}"\n')
+    (directory / "docs").mkdir()
+    sections = (
+        "## [Unreleased]\n\n- C\n\n## [1.2.0] - 2026-01-01\n\n### Added\n\n- B\n\n## [1.1.0] - 2025-01-01\n\n- A\n"
+    )
+    (directory / "docs" / "CHANGELOG.md").write_text(f"# Changelog\n\n{sections}")
+
+
+def test_release_tags_the_commit_and_publishes_the_version_s_section(tmp_path: Path) -> None:
+    """gh is a stand-in that records its arguments: no server of GitHub's runs here."""
+    write_release(tmp_path, "1.2.0")
+    (tmp_path / "gh").write_text('#!/bin/sh\nprintf "%s|" "$@" >>calls; echo >>calls\n')
+    (tmp_path / "gh").chmod(0o755)
+    github = {"GITHUB_REPOSITORY": "o/r", "GITHUB_SHA": "abc", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    values = {"github.token": "t"}
+    for step in steps(load(FOLDER / "release.yml")):
+        if step.script:
+            _said, outputs = Runner(tmp_path, values, github).run(step)
+            values |= {f"steps.{step.content.get('id')}.outputs.{name}": text for name, text in outputs.items()}
+            (tmp_path / ".venv").unlink()
+    assert (tmp_path / "notes.md").read_text().split() == ["###", "Added", "-", "B"]
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        "api|repos/o/r/git/refs|-f|ref=refs/tags/v1.2.0|-f|sha=abc|",
+        "release|create|v1.2.0|--repo|o/r|--verify-tag|--title|v1.2.0|--notes-file|notes.md|",
+        "workflow|run|images.yml|--repo|o/r|--ref|v1.2.0|",
+    ]
+
+
+def test_version_without_a_dated_section_is_not_released(tmp_path: Path) -> None:
+    write_release(tmp_path, "1.3.0")
+    done = subprocess.run([tmp_path / ".ci" / "release-notes"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "") and "1.3.0" in done.stderr and "remedy: " in done.stderr
+
+
+def test_image_has_valid_name_version_and_time_of_its_commit(tmp_path: Path) -> None:
+    write_release(tmp_path, "1.2.0")
     step = step_that_says("images.yml", "GITHUB_REPOSITORY_OWNER")
     given = {"GITHUB_REPOSITORY_OWNER": "Some-Owner", "GIT_DIR": git_directory()}
     _said, found = Runner(tmp_path, {}, given).run(step)
-    assert found["prefix"] == "ghcr.io/some-owner/mlgo-"
+    assert found["prefix"] == "ghcr.io/some-owner/mlgo-" and found["version"] == "1.2.0"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", found["created"])
     assert int(found["epoch"]) == datetime.fromisoformat(found["created"]).timestamp()
 
