@@ -133,3 +133,20 @@ def test_cloud_build_file_is_valid(tmp_path: Path) -> None:
 def test_dependabot_file_is_valid() -> None:
     path = ROOT / ".github" / "dependabot.yml"
     assert by_schema("dependabot", path) == "" and by_zizmor(path) == ""
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").iterdir()), ids=lambda path: path.name)
+def test_issue_template_is_valid(path: Path, tmp_path: Path) -> None:
+    schema = "github-issue-config" if path.name == "config.yml" else "github-issue-forms"
+    assert by_schema(schema, path) == ""
+    copy = tmp_path / path.name
+    copy.write_text(
+        path.read_text().replace("blank_issues_enabled", "blank_isues").replace("type: textarea", "type: text")
+    )
+    assert by_schema(schema, copy) != ""
+
+
+def test_links_of_the_security_policy_exist() -> None:
+    path = ROOT / ".github" / "SECURITY.md"
+    links = re.findall(r"\]\(([^)]+)\)", path.read_text())
+    assert links and all((path.parent / link).is_file() for link in links)
