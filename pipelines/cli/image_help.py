@@ -132,7 +132,8 @@ Environment (-e NAME=VALUE; -e NAME passes on your own):
                                   Credentials for s3://.
   AWS_REGION                      Region of the bucket, on Amazon S3.
   AWS_ENDPOINT_URL_S3             http://HOST:PORT of another server for s3://, such as MinIO or SeaweedFS.
-  MLGO_COMPILE_SANDBOX            landlock, bubblewrap or none.  [default: the first that works in the container]"""
+  MLGO_COMPILE_SANDBOX            landlock, bubblewrap or none.  [default: the first that works in the container]
+  MLGO_LOG_FORMAT                 timestamps: begin lines with their time and level.  [default: plain]"""
 
 
 def current_image() -> str:

@@ -9,6 +9,7 @@ import traceback
 from types import TracebackType
 
 from components.core.console.escape import escape_line
+from components.core.console.progress import LOG_FORMAT_VARIABLE, LOG_FORMATS
 
 _LOCALE_REMEDY = "set LC_ALL=C.UTF-8 or PYTHONUTF8=1"
 
@@ -32,6 +33,10 @@ def prepare_process() -> str:
         directory = os.getcwd()
     except OSError:
         return "error: the working directory does not exist anymore\n  remedy: change to a directory that exists (cd)"
+    log_format = os.environ.get(LOG_FORMAT_VARIABLE, LOG_FORMATS[0])
+    if log_format not in LOG_FORMATS:
+        choices = " or ".join(LOG_FORMATS)
+        return f"error: {LOG_FORMAT_VARIABLE} is {log_format!r}\n  remedy: set it to {choices}, or unset it"
     for what, text in (("the working directory", directory), *(("the argument", text) for text in sys.argv[1:])):
         if found := encoding_problem(text):
             return f"error: {what} {text!r} {found[0]}\n  remedy: {found[1]}"

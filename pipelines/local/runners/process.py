@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from components.core.console import UserError
+from components.core.console.progress import LOG_FORMAT_VARIABLE
 from components.core.launcher.images import IMAGES
 from components.core.launcher.kfp_places import DIRECT_VARIABLE
 from components.core.launcher.notify import NOTIFY_VARIABLE
@@ -94,7 +95,9 @@ def _environment(step: Step) -> dict[str, str]:
     """Return this process' environment; only the step that notifies gets the webhook's URL, which is a secret."""
     here = {name: value for name, value in os.environ.items() if step.always or name != NOTIFY_VARIABLE}
     defaults = {"TF_CPP_MIN_LOG_LEVEL": "1"}  # no messages about CPU features
-    return defaults | here | {"PYTHONUNBUFFERED": "1", DIRECT_VARIABLE: "1"} | dict(step.environment)
+    # This process stamps the lines that it passes on.
+    fixed = {"PYTHONUNBUFFERED": "1", DIRECT_VARIABLE: "1", LOG_FORMAT_VARIABLE: "plain"}
+    return defaults | here | fixed | dict(step.environment)
 
 
 def _signal_group(running: RunningStep, number: int) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from components.core.console import UserError
 from components.core.console.command import INTERRUPTED
+from components.core.console.progress import LOG_FORMAT_VARIABLE
 from components.core.launcher.notify import NOTIFY_VARIABLE
 from components.core.storage import publish
 from pipelines.local.runners.process import ProcessRunner
@@ -301,6 +302,16 @@ def test_only_exit_handler_gets_webhook_url(toys: Toys, monkeypatch: pytest.Monk
     logs = toys.directory / "logs"
     assert "webhook: https://hooks." in (logs / "finish.log").read_text()
     assert "webhook: unknown" in (logs / "compile.log").read_text()
+
+
+def test_lines_of_steps_have_one_timestamp(
+    toys: Toys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(LOG_FORMAT_VARIABLE, "timestamps")
+    code = "from components.core.console import say; say('warning: x')"
+    last = Step("finish", "mlgo-toolchain", "components.toy", ("python", "-c", code), (), "", always=True)
+    toys.run(last, replace(last, name="compile", always=False))
+    assert re.search(r"^\d\S+Z WARNING \[compile\] warning: x$", capsys.readouterr().out, re.MULTILINE)
 
 
 FAILS = ("python", "-c", "import sys; sys.exit(3)")

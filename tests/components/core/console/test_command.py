@@ -65,6 +65,12 @@ def test_both_help_flags_print_help(flag: str) -> None:
     assert (process.returncode, err) == (0, "") and "-h, --help" in out
 
 
+def test_unknown_log_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_LOG_FORMAT", "json")
+    remedy = "set it to plain or timestamps, or unset it"
+    assert run("pass") == (1, f"error: MLGO_LOG_FORMAT is 'json'\n  remedy: {remedy}\n")
+
+
 def test_every_command_prints_the_version_of_the_project() -> None:
     process = start("pass", "--version")
     project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import logging.handlers
 import os
 import pty
+import queue
+import re
 import subprocess
 import sys
 import threading
@@ -57,6 +61,61 @@ def test_advance_is_thread_safe(capsys: pytest.CaptureFixture[str]) -> None:
             thread.join()
     assert bar.done == 4000
     assert capsys.readouterr().out.startswith("compiling: 4000, ")
+
+
+STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("compiled", "INFO"),
+        ("warning: no heartbeat", "WARNING"),
+        ("[ppo] warning: no heartbeat", "WARNING"),
+        ("[ppo] error: no space", "ERROR"),
+        ("an error: no space", "INFO"),
+    ],
+)
+def test_lines_have_time_and_level_where_the_variable_asks_for_them(
+    text: str, level: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress.say(text)
+    assert capsys.readouterr().out == f"{text}\n"
+    monkeypatch.setenv(progress.LOG_FORMAT_VARIABLE, "timestamps")
+    progress.say(text)
+    assert re.fullmatch(f"{STAMP} {level} {re.escape(text)}\n", capsys.readouterr().out)
+
+
+def test_lines_of_progress_have_timestamps(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(progress.LOG_FORMAT_VARIABLE, "timestamps")
+    with Progress("compiling", total=1) as bar:
+        bar.advance()
+    assert re.match(f"{STAMP} INFO compiling: 1/1, ", capsys.readouterr().out)
+
+
+def test_lines_reach_handlers_of_others_but_no_library_prints_them_again(capsys: pytest.CaptureFixture[str]) -> None:
+    records: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+    logging.getLogger("mlgo").addHandler(handler := logging.handlers.QueueHandler(records))
+    logging.getLogger().addHandler(root := logging.StreamHandler(sys.stdout))
+    try:
+        progress.say("100% compiled")
+    finally:
+        logging.getLogger("mlgo").removeHandler(handler)
+        logging.getLogger().removeHandler(root)
+    record = records.get_nowait()
+    assert (record.levelname, record.getMessage()) == ("INFO", "100% compiled") and records.empty()
+    assert capsys.readouterr().out == "100% compiled\n"
+
+
+def test_no_timestamps_on_a_terminal() -> None:
+    code = "from components.core.console import say\nsay('compiled')\n"
+    parent, child = pty.openpty()
+    variables = os.environ | {progress.LOG_FORMAT_VARIABLE: "timestamps"}
+    subprocess.run([sys.executable, "-c", code], stdout=child, env=variables, check=True)
+    os.close(child)
+    shown = os.read(parent, 4096)
+    os.close(parent)
+    assert shown == b"compiled\r\n"
 
 
 def test_bar_on_a_terminal() -> None:
