@@ -59,6 +59,10 @@ pipeline: setup-pipelines ## recompile the pipelines: pipelines/compiled/
 	@for name in training sdk smoke; do \
 	  $(BIN)/mlgo pipeline compile --pipeline $$name --output pipelines/compiled/$$name.yaml || exit; done
 
+.PHONY: reference
+reference: $(VENV)/.steps ## write docs/reference.md from the commands' options and the pipelines' parameters
+	@$(BIN)/python docs/generate_reference.py
+
 .PHONY: images
 images: setup ## build the container images of the steps; writes build/images.json
 	@$(BIN)/mlgo images build

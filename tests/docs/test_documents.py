@@ -40,6 +40,18 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
+def test_paths_in_documents_exist() -> None:
+    """Paths begin at the root or below components/; names in capitals and x stand for others."""
+    missing = []
+    for page in PAGES:
+        for name in re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", page.read_text()):
+            first = name.partition("/")[0]
+            roots = [root for root in (ROOT, ROOT / "components") if (root / first).is_dir()]
+            if roots and not re.search(r"[A-Z]{4}|/x/", name) and not any((root / name).exists() for root in roots):
+                missing.append(f"{page.name}: {name}")
+    assert missing == []
+
+
 def test_index_and_readme_lead_to_every_page() -> None:
     linked = {link.partition("#")[0] for link in links(DOCS / "index.md")}
     assert {page.name for page in DOCS.glob("*.md")} - {"index.md"} <= linked
