@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -98,3 +99,24 @@ def test_results_have_every_goal_and_mark_what_misses_it() -> None:
         measured, missed, sign, value, elsewhere = rows[goal.key]
         assert (sign, float(value), elsewhere) == (goal.sign, goal.value, goal.elsewhere), goal.key
         assert bool(missed) == (not goal.met(float(measured.replace(",", "")))), goal.key
+
+
+def literals() -> set[str]:
+    """Return the texts in the Python code of the steps and pipelines, with … for each value in them."""
+    texts = set()
+    for folder in ("components", "pipelines"):
+        for file in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.JoinedStr):
+                    parts = (part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+                    texts.add("".join(map(str, parts)))
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    texts.add(node.value)
+    return texts
+
+
+def test_messages_of_troubleshooting_occur_in_the_code() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \| .+ \|$", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
+    texts = literals()
+    assert len(rows) >= 30
+    assert [message for message in rows if not any(text.startswith(message) for text in texts)] == []
