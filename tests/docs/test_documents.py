@@ -12,7 +12,9 @@ from tests.bench.goals import GOALS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md"), *ROOT.glob("components/**/*.md")])
+PAGES = sorted(
+    [ROOT / "README.md", *DOCS.glob("*.md"), *ROOT.glob("components/**/*.md"), *ROOT.glob(".github/**/*.md")]
+)
 _CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$", re.MULTILINE)
 
