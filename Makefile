@@ -32,7 +32,7 @@ clang: $(VENV)/.steps ## build a clang with the pretrained policies, without tra
 
 .PHONY: demo
 demo: setup ## train a policy on nine Debian packages and build a clang that embeds it (20 minutes)
-	@$(BIN)/mlgo run --recipe components/corpus/recipes/demo.yaml --preset demo --output runs/demo
+	@$(BIN)/mlgo run --recipe components/core/projects/recipes/demo.yaml --preset demo --output runs/demo
 
 .PHONY: test
 test: lint ## run all tests, including the whole pipeline with the preset tiny

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from components.core.storage.directory import make_directory
+from components.platform.storage.directory import make_directory
 from pipelines.images import Image
 from pipelines.submit.prepare import ready_spec
 

@@ -25,11 +25,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from components.core.console import UserError, say
-from components.core.launcher.images import CLUSTER, STEPS
-from components.core.storage.directory import make_directory
-from components.core.storage.input_files import MissingFile, read_json, typed
-from components.core.storage.output_files import replace_text
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.launcher.images import CLUSTER, STEPS
+from components.platform.storage.directory import make_directory
+from components.platform.storage.input_files import MissingFile, read_json, typed
+from components.platform.storage.output_files import replace_text
 from pipelines.local.source_digests import ROOT
 
 IMAGES_JSON = Path("build/images.json")

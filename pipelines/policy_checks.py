@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import HEURISTIC, PRETRAINED_NAMES, load_policy_info
-from components.core.storage.fetch import fetch
-from components.core.storage.uri import ObjectUri, parse_place
+from components.platform.errors import UserError
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.uri import ObjectUri, parse_place
 from pipelines.local.cache_inputs import identify_toolchain
 
 CPP_SOURCE = "policy.cpp"
@@ -77,7 +77,7 @@ def check_external_clang(clang: str, llvm_major: int, problem: str, start_from: 
             policy; or its version is not that of the release clang.
     """
     # Only a run with an external clang needs this module.
-    from components.core.compiler.external_clang import inspect_clang
+    from components.core.compiler.development_mode.external_clang import inspect_clang
 
     found = inspect_clang(clang, llvm_major, problem)
     if start_from != HEURISTIC:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from components.core.console import UserError
-from components.core.console.number_types import finite_float
 from components.core.formats.policy import IMAGE_VARIABLE
-from components.core.launcher.images import CLUSTER_VARIABLE, IMAGES
-from components.core.storage.input_files import MissingFile, expect_shape, parse_yaml, read_text
+from components.platform.console.number_types import finite_float
+from components.platform.errors import UserError
+from components.platform.launcher.images import CLUSTER_VARIABLE, IMAGES
+from components.platform.storage.input_files import MissingFile, expect_shape, parse_yaml, read_text
 from pipelines.local.unsupported import ON_KFP
 
 _COMPILED = Path(__file__).parent / "compiled"

@@ -13,11 +13,11 @@ Imports kfp, so it runs only in the environment `pipelines`.
 
 from kfp import dsl
 
-from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from components.corpus.component import corpus as make_corpus
 from components.evaluation.component import evaluation as evaluate
 from components.evaluation.component import release_report as report_release
 from components.evaluation.component import select_policy
+from components.platform.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from components.ppo.component import ppo as train
 from components.toolchain.component import toolchain_release, toolchain_training
 from components.trace.component import trace as collect_trace

@@ -16,15 +16,6 @@ from typing import Any, get_args
 import click
 
 from components.core import problems
-from components.core.console import PRESETS, UserError, say
-from components.core.console.number_types import (
-    JOBS,
-    LLVM_MAJOR,
-    POSITIVE_MINUTES,
-    REDUCTION_PERCENT,
-    SEED,
-    FiniteFloatRange,
-)
 from components.core.formats.gin_bindings import parse_gin_bindings
 from components.core.formats.ir2vec_vocabulary import RANDOM
 from components.core.formats.policy import (
@@ -52,8 +43,19 @@ from components.core.objectives import OBJECTIVES
 from components.core.projects.flags.options import RowNames
 from components.core.projects.option import CodeKind, require_code_kind
 from components.core.projects.recipe import load_recipes, recipe_place, recipe_words
-from components.core.rayjob.options import parse_settings, parse_spot
-from components.core.storage.uri import (
+from components.evaluation.config import RELEASE_IF
+from components.platform.console import PRESETS, say
+from components.platform.console.number_types import (
+    JOBS,
+    LLVM_MAJOR,
+    POSITIVE_MINUTES,
+    REDUCTION_PERCENT,
+    SEED,
+    FiniteFloatRange,
+)
+from components.platform.errors import UserError
+from components.platform.rayjob.options import parse_settings, parse_spot
+from components.platform.storage.uri import (
     GS,
     KFP_LOCAL,
     NO_WORDS,
@@ -64,8 +66,7 @@ from components.core.storage.uri import (
     in_object_storage,
     parse_place,
 )
-from components.core.workers.factory import check_workers, rayjob_workers
-from components.evaluation.config import RELEASE_IF
+from components.platform.workers.factory import check_workers, rayjob_workers
 from components.ppo.config import (
     ONLY_CREDIT,
     Algorithm,
@@ -390,7 +391,8 @@ def check_bucket_exists(root: str, option: str = "--pipeline-root") -> None:
     Raises:
         UserError: there is no such bucket.
     """
-    from components.core.storage.object_store import StorageError, store_of
+    from components.platform.storage.object_storage.object_store import StorageError
+    from components.platform.storage.object_storage.stores import store_of
 
     place = parse_place(root)
     assert isinstance(place, ObjectUri)
@@ -500,7 +502,7 @@ def check_recipe_in_images(values: Mapping[str, Any]) -> None:
     try:
         place = recipe_place(recipe)
         if isinstance(place, ObjectUri):
-            from components.core.storage.fetch import fetch_file
+            from components.platform.storage.object_storage.fetch import fetch_file
 
             place = fetch_file(place)
         projects = load_recipes(place).projects

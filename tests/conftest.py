@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.buckets", "tests.shared", "tests.skips"]
+pytest_plugins = ["tests.support.buckets", "tests.support.shared", "tests.support.skips"]
 
 KINDS = ("unit", "e2e", "docker", "ray", "tf", "toolchain")
 """Markers of pyproject.toml, one per test, in the order in which they run: fast tests first, so that their failures are

@@ -1,1 +1,1 @@
-"""Concepts that the steps share."""
+"""The domain that the steps share: problems, objectives, formats, policies, compilers, flips, projects."""

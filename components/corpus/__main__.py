@@ -12,28 +12,30 @@ from typing import Any
 import click
 
 from components.core import problems
-from components.core.console import UserError, run_step, say
-from components.core.console.number_types import COUNT, JOBS, LLVM_MAJOR, TIMEOUT_S
 from components.core.formats.corpus import Part, load_corpus, project_of
 from components.core.formats.splits import FILE as SPLITS_FILE
 from components.core.formats.splits import read_splits, write_splits
 from components.core.formats.strategy import DEFAULT_LLVM_MAJOR
-from components.core.processes.cgroup import available_processors
 from components.core.projects.debian_build.package import DISK_GIB, DebianBuild
 from components.core.projects.debian_build.package import TIMEOUT_S as TIMEOUT_OF_PACKAGE_S
 from components.core.projects.option import ANY_CORPUS, COMPILE_COMMANDS, RECIPE
 from components.core.projects.recipe import load_recipes
-from components.core.storage import publish
-from components.core.storage.manifest import listed
-from components.core.storage.options import WHOLE_TREE
 from components.corpus.command_edits import edit_options, parse_edits
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
+from components.corpus.extraction.outcome import newer_llvm
 from components.corpus.options import PATH, UNIT, Unit, output_option, require_size_level, split_options
-from components.corpus.outcome import newer_llvm
 from components.corpus.report import DAMAGED, Report, Skipped
 from components.corpus.split import MIN_SOURCES, split_modules
 from components.corpus.write_split_and_report import announce, describe, split_config, write_split_and_report
+from components.platform.command import run_step
+from components.platform.console import say
+from components.platform.console.number_types import COUNT, JOBS, LLVM_MAJOR, TIMEOUT_S
+from components.platform.errors import UserError
+from components.platform.processes.cgroup import available_processors
+from components.platform.storage import publish
+from components.platform.storage.manifest import listed
+from components.platform.storage.options import WHOLE_TREE
 
 _PROBLEM = click.option(
     "--problem",
@@ -129,11 +131,11 @@ def build(
 
     \b
     Example: the corpus of the demo
-      mlgo corpus build --recipe components/corpus/recipes/demo.yaml --output corpus
+      mlgo corpus build --recipe components/core/projects/recipes/demo.yaml --output corpus
     """
-    from components.core.projects.build import clang_version
-    from components.core.storage.cache import default_cache_dir
+    from components.core.compiler.clang_programs import clang_version
     from components.corpus.sources.recipe_projects import BuildConfig, build_corpus
+    from components.platform.storage.cache import default_cache_dir
 
     if unit == "program":
         require_size_level(problems.get(problem))

@@ -16,11 +16,11 @@ from typing import Any
 
 import click
 
-from components.core.compiler.profiles import parse_profile_option
-from components.core.compiler.replay_options import MissingValue, group_options
-from components.core.console import UserError
+from components.core.compiler.replay.replay_options import MissingValue, group_options
 from components.core.formats.corpus import DESCRIPTION, UNSPECIFIED_OVERRIDE
-from components.corpus.whole_files import read, write
+from components.core.formats.profiles import parse_profile_option
+from components.corpus.extraction.whole_files import read, write
+from components.platform.errors import UserError
 
 
 @dataclass(frozen=True)

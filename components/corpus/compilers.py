@@ -8,9 +8,7 @@ from pathlib import Path
 import click
 
 from components.core import problems
-from components.core.console import UserError, say
-from components.core.console.number_types import COUNT
-from components.core.projects.build import clang_version, require_binutils
+from components.core.compiler.clang_programs import clang_version, require_binutils
 from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_binutils, write_compilers, write_script
 from components.core.projects.link_recorder.recorder import (
     COMPILE_FLAGS,
@@ -20,9 +18,12 @@ from components.core.projects.link_recorder.recorder import (
     link_flags,
     write_recorder,
 )
-from components.core.storage import publish
-from components.core.storage.options import OUTPUT, TREE
 from components.corpus.options import UNIT, Unit, require_size_level
+from components.platform.console import say
+from components.platform.console.number_types import COUNT
+from components.platform.errors import UserError
+from components.platform.storage import publish
+from components.platform.storage.options import OUTPUT, TREE
 
 # Objects of LTO are bitcode as a whole, compiled at the link. Links have no use for the other flags.
 _EVERYWHERE = ("-fno-lto", "-Qunused-arguments")

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 
 _FUNCTION = re.compile(r"^Function (.*) Hash: ([0-9a-f]+)$", re.MULTILINE)
 _TIMEOUT_S = 120.0

@@ -11,20 +11,14 @@ from typing import Any
 import click
 
 from components.core import problems
-from components.core.console import UserError, say
-from components.core.console.number_types import JOBS, LLVM_MAJOR
 from components.core.formats.corpus import write_description
 from components.core.formats.strategy import DEFAULT_LLVM_MAJOR
 from components.core.projects.compile_commands import DATABASE
 from components.core.projects.link_recorder.recorder import read_links
 from components.core.projects.option import COMPILE_COMMANDS
-from components.core.storage import publish
-from components.core.storage.manifest import listed
-from components.core.storage.options import FILE, TREE
 from components.corpus.command_edits import CommandEdits, edit_commands, edit_options, parse_edits
-from components.corpus.extract import ExtractConfig, extract_objects
-from components.corpus.options import PATH, UNIT, Unit, output_option, split_options
-from components.corpus.outcome import (
+from components.corpus.extraction.extract import ExtractConfig, extract_objects
+from components.corpus.extraction.outcome import (
     ASSEMBLY,
     EXTRACTED,
     FILTERED,
@@ -37,6 +31,7 @@ from components.corpus.outcome import (
     Outcome,
     newer_llvm,
 )
+from components.corpus.options import PATH, UNIT, Unit, output_option, split_options
 from components.corpus.profiles import copy_profiles
 from components.corpus.report import Report, make_report
 from components.corpus.sources.inputs import INPUT_TYPES, InputType, read_input
@@ -45,6 +40,12 @@ from components.corpus.sources.programs import ProgramConfig, announce_programs,
 from components.corpus.sources.thinlto import BUILDS, MISSING_INDEX_WARNING, ThinLto
 from components.corpus.split import SplitConfig
 from components.corpus.write_split_and_report import announce, split_config, write_split_and_report
+from components.platform.console import say
+from components.platform.console.number_types import JOBS, LLVM_MAJOR
+from components.platform.errors import UserError
+from components.platform.storage import publish
+from components.platform.storage.manifest import listed
+from components.platform.storage.options import FILE, TREE
 
 _EMBED_REMEDY = {
     None: "build the project with the compilers that mlgo corpus compilers writes, or with clang and "

@@ -7,11 +7,11 @@ from typing import Any, Literal, get_args
 
 import click
 
-from components.core.console import UserError
-from components.core.console.number_types import FRACTION_BELOW_1, SEED
 from components.core.problems.problem import Problem
-from components.core.storage.options import OUTPUT
 from components.corpus.split import SplitConfig
+from components.platform.console.number_types import FRACTION_BELOW_1, SEED
+from components.platform.errors import UserError
+from components.platform.storage.options import OUTPUT
 
 PATH = click.Path(path_type=Path)
 Unit = Literal["object", "program"]

@@ -1,4 +1,4 @@
-"""Copies the profiles that modules are compiled with into their corpus, see components/core/compiler/profiles.py."""
+"""Copies the profiles that modules are compiled with into their corpus, see components/core/formats/profiles.py."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from components.core.compiler.profiles import PROFILE_OPTIONS, parse_profile_option
-from components.core.console import UserError, say
-from components.core.storage.input_files import open_regular, path_errors
-from components.corpus.whole_files import read, write
+from components.core.formats.profiles import PROFILE_OPTIONS, parse_profile_option
+from components.corpus.extraction.whole_files import read, write
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.input_files import open_regular, path_errors
 
 FOLDER = "profiles"
 _OPTION_PREFIXES = tuple(f"{option}=".encode() for option in PROFILE_OPTIONS)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.core.formats.corpus import REPORT
-from components.core.storage.manifest import listed
-from components.corpus.outcome import (
+from components.corpus.extraction.outcome import (
     DUPLICATE,
     EXTRACTED,
     FAILED,
@@ -27,6 +26,7 @@ from components.corpus.outcome import (
     Outcome,
 )
 from components.corpus.sources.objects import NO_OUTPUT, NOT_A_COMPILE, OUTSIDE
+from components.platform.storage.manifest import listed
 
 NOT_AN_OBJECT = "not_an_object"
 COMPILE_FAILED = "compile_failed"

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from components.core.console import UserError
 from components.core.formats.corpus import DESCRIPTION, REPORT, load_corpus
 from components.core.formats.splits import FILE as SPLITS
-from components.core.storage.kinds import described
-from components.core.storage.manifest import MANIFEST, read_manifest, require_whole, scan_directory, write_manifest
 from components.corpus.profiles import FOLDER as PROFILES
+from components.platform.errors import UserError
+from components.platform.storage.kinds import described
+from components.platform.storage.manifest import MANIFEST, read_manifest, require_whole, scan_directory, write_manifest
 
 
 @contextmanager

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.core.console import UserError
 from components.core.formats.corpus import Module
 from components.core.formats.splits import Splits
 from components.corpus.source_groups import group_by_source
+from components.platform.errors import UserError
 
 MIN_SOURCES = 3
 """Number of sources from which on each part of a split has one."""

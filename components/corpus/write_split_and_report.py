@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from components.core.console import say
 from components.core.formats.corpus import REPORT, load_corpus
 from components.core.formats.splits import Splits, write_splits
 from components.core.projects.recipe_document import Text, convert
-from components.core.storage.uri import display_path
 from components.corpus.report import Report
 from components.corpus.split import SplitConfig, split_modules
+from components.platform.console import say
+from components.platform.storage.uri import display_path
 
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 

@@ -10,14 +10,10 @@ from click.core import ParameterSource
 
 from components.core import problems
 from components.core.compiler.options import ALLOW_CC1_OPTION
-from components.core.console import UserError, preset_option, run_step, say
-from components.core.console.number_types import FINITE_FLOAT, FRACTION, JOBS, REDUCTION_PERCENT, SEED, TIMEOUT_S
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
 from components.core.projects.flags.options import RowNames
 from components.core.projects.option import CORPUS, RECIPE
-from components.core.storage.options import ARTIFACT, LOOSE, OUTPUT, PROGRAM, ArtifactOr
-from components.core.workers.factory import HELP as WORKERS_HELP
 from components.evaluation.config import MATCHING, RELEASE_IF, THRESHOLDS, EvaluationConfig
 from components.evaluation.projects.commands import (
     EXIT_NOT_BETTER,
@@ -30,6 +26,12 @@ from components.evaluation.projects.commands import (
 from components.evaluation.projects.flags_command import flags
 from components.evaluation.report import terminal_report
 from components.evaluation.report.policy_choice import release_notes
+from components.platform.command import run_step
+from components.platform.console import preset_option, say
+from components.platform.console.number_types import FINITE_FLOAT, FRACTION, JOBS, REDUCTION_PERCENT, SEED, TIMEOUT_S
+from components.platform.errors import UserError
+from components.platform.storage.options import ARTIFACT, LOOSE, OUTPUT, PROGRAM, ArtifactOr
+from components.platform.workers.factory import HELP as WORKERS_HELP
 
 
 class _DefaultCommand(click.Group):

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.core import problems
-from components.core.console import UserError
 from components.core.objectives import OBJECTIVES
-from components.core.processes.cgroup import available_processors
 from components.core.projects.flags.link_variants import LINK_VARIANTS
+from components.platform.errors import UserError
+from components.platform.processes.cgroup import available_processors
 
 THRESHOLDS = (0, 5, 15, 30, 50)
 """-inline-threshold values of the sweep: values that a user without a policy would try."""
@@ -50,7 +50,7 @@ class EvaluationConfig:
         max_slowdown_percent: for size problems: the verdict is "not better" if the benchmarks of the projects of
             `recipe` execute in sum more additional instructions than this percentage; None for no limit.
         problem: name of the optimization problem.
-        workers: where compiles run, as `components.core.workers.factory` reads it.
+        workers: where compiles run, as `components.platform.workers.factory` reads it.
         timeout_s: time limit of one compile.
         max_failed_fraction: the evaluation stops if more than this fraction of the modules fails.
         thresholds: the sweep, for size problems.

@@ -16,8 +16,6 @@ from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.objectives import OBJECTIVES, Objective
 from components.core.policy.pretrained import pretrained_projects
 from components.core.projects.recipe import Recipe
-from components.core.storage import digest, publish
-from components.core.workers.factory import make_pool
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.inputs import (
     ReferencePolicy,
@@ -50,6 +48,8 @@ from components.evaluation.report.regressions import worst_cases
 from components.evaluation.report.report_csv import write_report_csv
 from components.evaluation.report.training_curve import read_curve
 from components.evaluation.variants import Variant, compiled_by, plan_variants
+from components.platform.storage import digest, publish
+from components.platform.workers.factory import make_pool
 
 
 def evaluate(config: EvaluationConfig) -> Metrics:

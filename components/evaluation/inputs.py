@@ -11,8 +11,7 @@ import numpy as np
 from msgspec import UNSET
 
 from components.core import problems
-from components.core.compiler.upstream import UpstreamCompiler, compiler_class, require_model
-from components.core.console import UserError, say
+from components.core.compiler.development_mode.upstream import UpstreamCompiler, compiler_class, require_model
 from components.core.formats.corpus import Corpus, Module
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
 from components.core.formats.policy import (
@@ -27,15 +26,17 @@ from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.objectives import OBJECTIVES, Objective
 from components.core.policy.agreement import require_one_policy
 from components.core.policy.dense import WEIGHTS_FILE, read_dense
+from components.core.policy.generated.shared_object import SHARED_OBJECT
 from components.core.policy.pretrained import pretrained_policy, pretrained_problems
-from components.core.policy.shared_object import SHARED_OBJECT
 from components.core.projects.recipe import Recipe, load_recipes
-from components.core.storage import digest, require_artifact
 from components.evaluation.config import MATCHING, EvaluationConfig
 from components.evaluation.measurements import Measurements, read_measurements
 from components.evaluation.metrics_types import Metrics, PolicyRole
 from components.evaluation.release_policy import in_place_of_trained, role_of
 from components.evaluation.report import terminal_report
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage import digest, require_artifact
 
 
 def heldout_modules(corpus: Corpus) -> tuple[Module, ...]:

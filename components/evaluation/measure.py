@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from components.core.compiler.command_line import require_replayable
 from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.quarantine import Quarantine, compile_all
+from components.core.compiler.replay.command_line import require_replayable
 from components.core.compiler.source_language import source_language
-from components.core.console import Progress, UserError
 from components.core.formats.corpus import Module
 from components.core.objectives import Objective
-from components.core.workers.pool import WorkerPool
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.measurements import BASELINE, POLICY, SECTIONS, Measurements
 from components.evaluation.metrics_types import Excluded
 from components.evaluation.variants import Variant
+from components.platform.console import Progress
+from components.platform.errors import UserError
+from components.platform.workers.pool import WorkerPool
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 
 from components.core.compiler.source_language import source_language
-from components.core.console import UserError
 from components.core.objectives import OBJECTIVES, SIZE, Objective
-from components.core.storage.input_files import MissingFile, expect_shape, read_json
 from components.evaluation.comparison import Comparison
 from components.evaluation.metrics_types import Excluded, ScoreComparison, SizeComparison
+from components.platform.errors import UserError
+from components.platform.storage.input_files import MissingFile, expect_shape, read_json
 
 FILE = "measurements.json"
 BASELINE = "baseline"

@@ -21,16 +21,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from components.core.console import UserError
 from components.core.formats.policy import PRETRAINED_NAMES
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy.pretrained import pretrained_policy
-from components.core.storage import digest, publish, require_artifact
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.measurements import POLICY, REFERENCE, WARMSTART, Measurements
 from components.evaluation.metrics import summarize
 from components.evaluation.metrics_types import Inputs, Metrics, PolicyRole, VariantDescription
 from components.evaluation.report import terminal_report
+from components.platform.errors import UserError
+from components.platform.storage import digest, publish, require_artifact
 
 T = TypeVar("T")
 ReleasePolicy = PolicyRole | Literal["none"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from components.core.compiler.advisor import TRAINED_RANGES, Advisor
 from components.core.compiler.compile import Compiler
+from components.core.compiler.development_mode.upstream import compiler_class
 from components.core.compiler.probe import without_outliner
-from components.core.compiler.upstream import compiler_class
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives import Objective
 from components.evaluation.config import EvaluationConfig

@@ -10,17 +10,18 @@ from click.core import ParameterSource
 
 from components.core import problems
 from components.core.compiler.options import ALLOW_CC1_OPTION
-from components.core.console import preset_option, run_step
-from components.core.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S, FiniteFloatRange
 from components.core.formats.gin_bindings import parse_gin_bindings
 from components.core.formats.policy import REGRESSED_JSON
 from components.core.formats.toolchain import load_toolchain
 from components.core.projects.option import CORPUS
-from components.core.rayjob.options import RAYJOB_OPTIONS, choose_workers
-from components.core.rayjob.step_lease import watch_step_lease
-from components.core.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
-from components.core.workers.factory import HELP as WORKERS_HELP
-from components.core.workers.factory import rayjob_workers
+from components.platform.command import run_step
+from components.platform.console import preset_option
+from components.platform.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S, FiniteFloatRange
+from components.platform.rayjob.options import RAYJOB_OPTIONS, choose_workers
+from components.platform.rayjob.step_lease import watch_step_lease
+from components.platform.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
+from components.platform.workers.factory import HELP as WORKERS_HELP
+from components.platform.workers.factory import rayjob_workers
 from components.ppo.config import (
     LIMITS,
     PRESETS,

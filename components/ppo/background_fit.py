@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from components.core.policy import networks
 from components.core.policy.dense import DensePolicy
+from components.core.policy.tf import networks
 from components.ppo.experience import flip_returns
 from components.ppo.learners.dqn import DqnLearner
 from components.ppo.learners.replay import Flips, ReplayBuffer

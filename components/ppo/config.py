@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from components.core import problems
-from components.core.console import UserError, say
 from components.core.formats.policy import POLICY_JSON, REGRESSED_JSON, load_policy_info
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives import OBJECTIVES
+from components.platform.console import say
+from components.platform.errors import UserError
 
 CreditAssignment = Literal["counterfactual", "function", "module"]
 Algorithm = Literal["ppo", "dqn", "es"]

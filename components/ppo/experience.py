@@ -9,7 +9,7 @@ from components.core import problems
 from components.core.objectives.size_credit import normalize_advantages
 from components.core.policy.dense import DensePolicy
 from components.core.policy.feature_encoding import invert_magnitudes
-from components.core.policy.observation import logits
+from components.core.policy.tf.observation import logits
 from components.ppo.learners.dqn import DqnParameters, margins
 from components.ppo.learners.ppo import Experience
 from components.ppo.learners.replay import Flips

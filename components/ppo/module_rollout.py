@@ -24,7 +24,7 @@ from components.core.formats.features import FeatureSpec
 from components.core.objectives import OBJECTIVES
 from components.core.objectives.objective import Outcome
 from components.core.objectives.size import MODULE, linked_bytes
-from components.core.policy.observation import finite_logits, observation_shape, observations
+from components.core.policy.tf.observation import finite_logits, observation_shape, observations
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from components.core.storage.input_files import read_json, typed
+from components.platform.storage.input_files import read_json, typed
 
 
 class _State(Struct):

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
-from components.core.policy.observation import logits as logits_of
-from components.core.policy.saved_model import write_saved_model
+from components.core.policy.tf.observation import logits as logits_of
+from components.core.policy.tf.saved_model import write_saved_model
 
 MAX_TEMPERATURE = 1000.0
 BISECTIONS = 40

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.quarantine import Quarantine, compile_all
-from components.core.console import say
 from components.core.formats.corpus import Module
 from components.core.objectives import OBJECTIVES, Objective
 from components.core.objectives.objective import Outcome
 from components.core.objectives.outcomes import outcome_reduction
 from components.core.policy.dense import DensePolicy
-from components.core.policy.observation import observation_shape
+from components.core.policy.tf.observation import observation_shape
 from components.core.problems import Problem
-from components.core.workers import WorkerPool
+from components.platform.console import say
+from components.platform.workers import WorkerPool
 from components.ppo.credit.measured_flips import FlipRequest, FlipShare, MeasureModule, merge
 from components.ppo.learners.replay import Flips
 from components.ppo.module_rollout import ModuleRollout, OutcomeOf, SampleModule

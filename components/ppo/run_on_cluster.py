@@ -1,7 +1,7 @@
 """Runs the PPO step as a RayJob: the trainer runs on a Ray cluster's head with the same options; this step follows it.
 
-This step downloads only the finished policy, because the launcher (components.core.launcher) reports its metrics. All
-other artifacts that the options name stay in object storage.
+This step downloads only the finished policy, because the launcher reports its metrics. All other
+artifacts that the options name stay in object storage.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import Any
 
 import click
 
-from components.core.console import UserError
 from components.core.formats.policy import IMAGE_VARIABLE
-from components.core.launcher.images import CLUSTER_VARIABLE
 from components.core.projects.option import type_of_place
-from components.core.rayjob.kubernetes import ApiServer
-from components.core.rayjob.manifest import job_name
-from components.core.rayjob.options import parse_settings, parse_spot
-from components.core.rayjob.spec import NAMESPACE, ON_HEAD, TRAINER, RayJobSpec
-from components.core.rayjob.step_lease import LEASE_VARIABLE, RUN_VARIABLE, StepLease
-from components.core.rayjob.submit import run_rayjob
-from components.core.storage.fetch import fetch
-from components.core.storage.gcs import EMULATOR_VARIABLE
-from components.core.storage.manifest import MANIFEST, manifest_digest
-from components.core.storage.object_store import store_of
-from components.core.storage.options import ARTIFACT, FILE
-from components.core.storage.remote import read_remote_manifest
-from components.core.storage.s3 import ENDPOINT_VARIABLES, REGION_VARIABLES
-from components.core.storage.uri import ObjectUri, uri_of
-from components.core.workers.factory import rayjob_workers
-from components.core.workers.settings import CACHE_GB
+from components.platform.errors import UserError
+from components.platform.launcher.images import CLUSTER_VARIABLE
+from components.platform.rayjob.kubernetes import ApiServer
+from components.platform.rayjob.manifest import job_name
+from components.platform.rayjob.options import parse_settings, parse_spot
+from components.platform.rayjob.spec import NAMESPACE, ON_HEAD, TRAINER, RayJobSpec
+from components.platform.rayjob.step_lease import LEASE_VARIABLE, RUN_VARIABLE, StepLease
+from components.platform.rayjob.submit import run_rayjob
+from components.platform.storage.manifest import MANIFEST, manifest_digest
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.object_storage.gcs import EMULATOR_VARIABLE
+from components.platform.storage.object_storage.remote import read_remote_manifest
+from components.platform.storage.object_storage.s3 import ENDPOINT_VARIABLES, REGION_VARIABLES
+from components.platform.storage.object_storage.stores import store_of
+from components.platform.storage.options import ARTIFACT, FILE
+from components.platform.storage.uri import ObjectUri, uri_of
+from components.platform.workers.factory import rayjob_workers
+from components.platform.workers.settings import CACHE_GB
 from components.ppo.config import PpoConfig
 
 PASSED_ON = (EMULATOR_VARIABLE, "GOOGLE_CLOUD_PROJECT", *ENDPOINT_VARIABLES, *REGION_VARIABLES, CACHE_GB)
@@ -50,7 +50,7 @@ def run_as_rayjob(
     Args:
         context: of the command `mlgo ppo`.
         config: the parsed options.
-        image, spot_node_label, ray_cluster_options: the options of these names (core/rayjob/options.py).
+        image, spot_node_label, ray_cluster_options: the options of these names (platform/rayjob/options.py).
 
     Raises:
         UserError: no image is given, an input does not exist, `run_rayjob` fails, or the RayJob left no policy.

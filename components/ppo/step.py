@@ -12,18 +12,19 @@ from pathlib import Path
 import gin
 import tensorflow as tf
 
-from components.core.console import UserError, say
-from components.core.console.shutdown_deadline import shutdown_deadline
 from components.core.formats.corpus import Module
 from components.core.formats.policy import PolicyInfo
 from components.core.policy.export import export_policy
-from components.core.policy.tf_errors import explain_resource_exhausted
-from components.core.processes.cgroup import available_processors
-from components.core.storage import publish
-from components.core.storage.directory import make_directory, removed_if_unused
-from components.core.storage.publish import require_publishable
-from components.core.storage.root_lease import LeaseLost, RootLease
-from components.core.storage.uri import display_path
+from components.core.policy.tf.tf_errors import explain_resource_exhausted
+from components.platform.console import say
+from components.platform.console.shutdown_deadline import shutdown_deadline
+from components.platform.errors import UserError
+from components.platform.processes.cgroup import available_processors
+from components.platform.storage import publish
+from components.platform.storage.directory import make_directory, removed_if_unused
+from components.platform.storage.publish import require_publishable
+from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
+from components.platform.storage.uri import display_path
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import folder_of, training_fingerprint
 from components.ppo.config import PpoConfig

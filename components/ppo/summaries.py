@@ -18,8 +18,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from components.core.storage.uri import display_path
-from components.core.storage.workdir import listing, pull_file, push_file, remove_file
+from components.platform.storage.shared_state.workdir import listing, pull_file, push_file, remove_file
+from components.platform.storage.uri import display_path
 
 PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
 MAX_FILE_BYTES = 1 << 16

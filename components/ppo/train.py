@@ -41,15 +41,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.core import problems
+from components.core.compiler.development_mode.upstream import UpstreamCompiler, compiler_for
 from components.core.compiler.quarantine import Quarantine
-from components.core.compiler.upstream import UpstreamCompiler, compiler_for
-from components.core.console import Progress, say
 from components.core.formats.corpus import Module
 from components.core.objectives.objective import Outcome
 from components.core.objectives.outcomes import outcome_interval, outcome_reduction
-from components.core.policy import networks
 from components.core.policy.dense import DensePolicy
-from components.core.workers import make_pool
+from components.core.policy.tf import networks
+from components.platform.console import Progress, say
+from components.platform.workers import make_pool
 from components.ppo.background_fit import BackgroundFit
 from components.ppo.checkpointing.background_saver import BackgroundSaver
 from components.ppo.checkpointing.checkpoint import Checkpoint

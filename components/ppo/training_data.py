@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.core import problems
-from components.core.compiler.command_line import require_replayable
+from components.core.compiler.replay.command_line import require_replayable
 from components.core.compiler.source_language import source_language
-from components.core.console import UserError
 from components.core.formats.corpus import Module, load_corpus
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
 from components.core.formats.policy import POLICY_JSON, check_features, load_policy_info
@@ -24,7 +23,8 @@ from components.core.formats.trace import load_trace, read_columns, read_modules
 from components.core.objectives import OBJECTIVES, Objective
 from components.core.objectives.objective import Outcome
 from components.core.policy.dense import DensePolicy, read_dense
-from components.core.policy.observation import observations
+from components.core.policy.tf.observation import observations
+from components.platform.errors import UserError
 from components.ppo.config import PpoConfig
 from components.ppo.module_sampler import sampling_weights
 from components.ppo.oversampling import oversampled, read_oversampling

@@ -9,8 +9,6 @@ from typing import Any, cast, get_args
 import click
 
 from components.core import problems
-from components.core.console import UserError, run_step
-from components.core.console.number_types import JOBS, LLVM_MAJOR
 from components.core.formats.ir2vec_vocabulary import RANDOM
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import (
@@ -22,7 +20,10 @@ from components.core.formats.strategy import (
     release_strategy,
 )
 from components.core.formats.toolchain import Mode
-from components.core.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
+from components.platform.command import run_step
+from components.platform.console.number_types import JOBS, LLVM_MAJOR
+from components.platform.errors import UserError
+from components.platform.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
 from components.toolchain.config import SdkConfig, ToolchainConfig
 from components.toolchain.make import make_toolchain
 from components.toolchain.option_types import CmakeDefinition, CmakeDefinitions, CodeGenerators, ProjectNames

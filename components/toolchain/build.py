@@ -10,11 +10,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from components.core import problems
-from components.core.console import Progress, UserError, say
 from components.core.formats.strategy import Targets
-from components.core.processes.build_tools import log_tail, run_logged
-from components.core.storage import MANIFEST, digest
-from components.core.storage.file_lock import exclusive_lock
+from components.platform.console import Progress, say
+from components.platform.errors import UserError
+from components.platform.processes.build_tools import log_tail, run_logged
+from components.platform.storage import MANIFEST, digest
+from components.platform.storage.shared_state.file_lock import exclusive_lock
 from components.toolchain.config import Embed
 from components.toolchain.sdk import SYSTEM_LIBRARIES, Sdk, apt_line
 

@@ -2,7 +2,7 @@
 
 from kfp import dsl
 
-from components.core.launcher.declare import step
+from components.platform.launcher.declare import step
 
 
 def _build(mode, strategy, targets, llvm_major, llvm_source, sdk, output, more=()):  # type: ignore[no-untyped-def]

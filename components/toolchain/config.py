@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from components.core.console import UserError
 from components.core.formats.strategy import (
     DEBIAN_SOURCE_MAJORS,
     EXTERNAL,
@@ -20,8 +19,9 @@ from components.core.formats.strategy import (
     release_strategy,
 )
 from components.core.formats.toolchain import Mode
-from components.core.processes.cgroup import available_processors
-from components.core.storage.cache import default_cache_dir
+from components.platform.errors import UserError
+from components.platform.processes.cgroup import available_processors
+from components.platform.storage.cache import default_cache_dir
 
 Embed = Literal["cpp", "tf-aot"]
 

@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from components.core.console import UserError
 from components.core.formats.ir2vec_vocabulary import Vocabulary, random_vocabulary, read_vocabulary
-from components.core.storage.output_files import replace_text
+from components.platform.errors import UserError
+from components.platform.storage.output_files import replace_text
 from components.toolchain.sdk import Sdk, apt_line
 
 HEADER = "IR2VecVocabulary.h"

@@ -13,16 +13,17 @@ from typing import Any
 from components.core import problems
 from components.core.compiler import probe
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.external_clang import inspect_clang
-from components.core.console import UserError, say
+from components.core.compiler.development_mode.external_clang import inspect_clang
 from components.core.formats.features import FeatureSpec
 from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, Vocabulary, read_vocabulary, uses_embeddings
 from components.core.formats.policy import IMPORTED, PolicyInfo, check_features, load_policy_info
 from components.core.formats.strategy import EXTERNAL, MIN_IR2VEC_MAJOR, PLUGIN_PROBLEMS
 from components.core.formats.toolchain import FILE_NAME, PLUGIN, Toolchain, digest_of_clang, load_toolchain
 from components.core.policy.agreement import require_one_policy
-from components.core.storage import digest, publish, require_artifact
-from components.core.storage.uri import display_path
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage import digest, publish, require_artifact
+from components.platform.storage.uri import display_path
 from components.toolchain.build import allocator, build, build_plugin, build_tree
 from components.toolchain.config import Embed, ToolchainConfig
 from components.toolchain.install import LINKER, install, install_plugin, install_wrapper

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.console import UserError
 from components.core.formats.strategy import Strategy
+from components.platform.errors import UserError
 
 _LLVM_CONFIG = Path("lib/cmake/llvm/LLVMConfig.cmake")
 _PACKAGES = {

@@ -13,11 +13,12 @@ import os
 import shutil
 from pathlib import Path
 
-from components.core.console import UserError, say
-from components.core.processes.cgroup import available_memory
-from components.core.storage import publish
-from components.core.storage.file_lock import exclusive_lock
-from components.core.storage.uri import display_path
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.processes.cgroup import available_memory
+from components.platform.storage import publish
+from components.platform.storage.shared_state.file_lock import exclusive_lock
+from components.platform.storage.uri import display_path
 from components.toolchain.build import run_build_tool
 from components.toolchain.config import ENABLE_PROJECTS, FIXED_DEFINITIONS, SdkConfig
 from components.toolchain.sdk import apt_line, find_sdk, missing_build_tools

@@ -9,12 +9,13 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from components.core.console import UserError, say
-from components.core.storage import MANIFEST, publish
-from components.core.storage.debsource import download_deb_source
-from components.core.storage.fetch import fetch_tree
-from components.core.storage.git import require_git, run_git
-from components.core.storage.uri import ObjectUri, parse_place
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage import MANIFEST, publish
+from components.platform.storage.downloads.debsource import download_deb_source
+from components.platform.storage.downloads.git import require_git, run_git
+from components.platform.storage.object_storage.fetch import fetch_tree
+from components.platform.storage.uri import ObjectUri, parse_place
 from components.toolchain.sdk import Sdk
 
 VERSION_FILE = "cmake/Modules/LLVMVersion.cmake"

@@ -8,12 +8,13 @@ from typing import get_args
 import click
 
 from components.core.compiler.options import ALLOW_CC1_OPTION
-from components.core.console import run_step, say
-from components.core.console.number_types import FRACTION, TIMEOUT_S
 from components.core.projects.option import CORPUS
-from components.core.storage.options import ARTIFACT, OUTPUT
-from components.core.storage.uri import display_path
-from components.core.workers.factory import HELP as WORKERS_HELP
+from components.platform.command import run_step
+from components.platform.console import say
+from components.platform.console.number_types import FRACTION, TIMEOUT_S
+from components.platform.storage.options import ARTIFACT, OUTPUT
+from components.platform.storage.uri import display_path
+from components.platform.workers.factory import HELP as WORKERS_HELP
 from components.trace.config import TFRECORD_FILE, Part, TraceConfig
 
 

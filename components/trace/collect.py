@@ -19,20 +19,21 @@ import numpy.typing as npt
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.command_line import require_replayable
 from components.core.compiler.compile import Compiler, Request, Result
+from components.core.compiler.development_mode.upstream import compiler_for
 from components.core.compiler.quarantine import Quarantine, compile_all
-from components.core.compiler.upstream import compiler_for
-from components.core.console import Progress, UserError
+from components.core.compiler.replay.command_line import require_replayable
 from components.core.formats.corpus import Corpus, Module, load_corpus
 from components.core.formats.features import FeatureSpec
 from components.core.formats.splits import FILE as SPLITS_FILE
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.formats.trace import REPORT, ModuleTrace, TraceWriter
 from components.core.objectives import OBJECTIVES
-from components.core.storage.manifest import MANIFEST, digest
-from components.core.storage.publish import publish
-from components.core.workers import WorkerPool, make_pool
+from components.platform.console import Progress
+from components.platform.errors import UserError
+from components.platform.storage.manifest import MANIFEST, digest
+from components.platform.storage.publish import publish
+from components.platform.workers import WorkerPool, make_pool
 from components.trace.config import Part, TraceConfig
 
 Array = npt.NDArray[Any]

@@ -2,7 +2,7 @@
 
 from kfp import dsl
 
-from components.core.launcher.declare import step
+from components.platform.launcher.declare import step
 
 
 @dsl.container_component

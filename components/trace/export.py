@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from components.core import problems
-from components.core.console import Progress
 from components.core.formats.trace import load_trace, read_columns
-from components.core.storage.publish import publish
+from components.platform.console import Progress
+from components.platform.storage.publish import publish
 from components.trace.config import TFRECORD_FILE
 from components.trace.tfrecord import sequence_example, write_record
 

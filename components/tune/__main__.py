@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from components.core.compiler.options import ALLOW_CC1_OPTION
-from components.core.console import UserError, run_step, say
-from components.core.console.number_types import COUNT, FRACTION, LLVM_MAJOR, MINUTES, SEED, TIMEOUT_S
 from components.core.formats.policy import PRETRAINED, PRETRAINED_NAMES
 from components.core.projects.flags.options import program_options
 from components.core.projects.option import CORPUS
-from components.core.storage import publish
-from components.core.storage.manifest import MANIFEST
-from components.core.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR, ArtifactOr
-from components.core.storage.uri import display_path, mirror, uri_of
-from components.core.workers.factory import HELP as WORKERS_HELP
+from components.platform.command import run_step
+from components.platform.console import say
+from components.platform.console.number_types import COUNT, FRACTION, LLVM_MAJOR, MINUTES, SEED, TIMEOUT_S
+from components.platform.errors import UserError
+from components.platform.storage import publish
+from components.platform.storage.manifest import MANIFEST
+from components.platform.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR, ArtifactOr
+from components.platform.storage.uri import display_path, mirror, uri_of
+from components.platform.workers.factory import HELP as WORKERS_HELP
 from components.tune.config import SizeOf, TuneConfig
 
 if TYPE_CHECKING:

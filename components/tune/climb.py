@@ -26,7 +26,7 @@ from components.core.counterfactual.flip_sets import uncertainty
 from components.core.counterfactual.influence import Flip
 from components.core.counterfactual.inlining import MeasuredFlips, force_flips, measure_flips, plan_flips
 from components.core.objectives.size import linked_bytes
-from components.core.policy.observation import finite_logits
+from components.core.policy.tf.observation import finite_logits
 
 SHARES = (1.0, 0.5, 0.25)
 """Shares of the flips that pay, the best first, that the last compiles of a round combine."""

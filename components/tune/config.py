@@ -30,7 +30,7 @@ class TuneConfig:
         size_of: "linked" weights functions that several objects define by the share that the link keeps.
         link: programs to link with the plan, which is refused if they are not smaller than by stock clang, each under
             its best row; requires `release_toolchain`. None links nothing.
-        workers: see components/core/workers/factory.py.
+        workers: see components/platform/workers/factory.py.
     """
 
     corpus: Path

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.compiler.inline_plan import PLAN_FILE
-from components.core.console.escape import markdown_code, markdown_text
+from components.platform.console.escape import markdown_code, markdown_text
 from components.tune.config import TuneConfig
 
 MARKDOWN = "model-card.md"

@@ -13,10 +13,11 @@ from pathlib import Path
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.quarantine import Quarantine, compile_all
-from components.core.console import Progress, UserError
 from components.core.formats.corpus import Module, project_of
 from components.core.objectives.size import bytes_kept, linked_bytes
-from components.core.workers import WorkerPool
+from components.platform.console import Progress
+from components.platform.errors import UserError
+from components.platform.workers import WorkerPool
 from components.tune.climb import Climb, ClimbRequest, Round
 from components.tune.config import TuneConfig
 from components.tune.state import ModuleState, SearchDirectory

@@ -2,7 +2,7 @@
 
     ROOT/<fingerprint>/search.json         version and inputs
     ROOT/<fingerprint>/modules/<id>.json   the state of a module, written after each of its rounds
-    ROOT/<fingerprint>/latest.json         lease of the search (components/core/storage/root_lease.py)
+    ROOT/<fingerprint>/latest.json         lease of the search (components/platform/storage/shared_state/root_lease.py)
     ROOT/<fingerprint>/state/              in object storage: search.json and modules/, published as one artifact
 
 The artifact is replaced as a whole, at most every PUBLISH_EVERY_S and at the end, also after an interrupt. So a machine
@@ -20,18 +20,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.core.compiler.forced_decisions import Key
-from components.core.console import UserError, say
-from components.core.storage import publish
-from components.core.storage.digests import json_digest
-from components.core.storage.directory import make_directory
-from components.core.storage.fetch import fetch
-from components.core.storage.input_files import read_json, typed
-from components.core.storage.inputs import require_unchanged_inputs
-from components.core.storage.object_store import StorageError
-from components.core.storage.output_files import replace_text
-from components.core.storage.remote import read_remote_manifest
-from components.core.storage.root_lease import RootLease
-from components.core.storage.uri import ObjectUri, display_path, uri_of
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage import publish
+from components.platform.storage.digests import json_digest
+from components.platform.storage.directory import make_directory
+from components.platform.storage.input_files import read_json, typed
+from components.platform.storage.inputs import require_unchanged_inputs
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.object_storage.object_store import StorageError
+from components.platform.storage.object_storage.remote import read_remote_manifest
+from components.platform.storage.output_files import replace_text
+from components.platform.storage.shared_state.root_lease import RootLease
+from components.platform.storage.uri import ObjectUri, display_path, uri_of
 
 PUBLISH_EVERY_S = 60.0
 """Least time between two publications; longer if publishing would take more than _MAX_PUBLISHING_SHARE of the time."""

@@ -14,15 +14,12 @@ from typing import Any
 import msgspec
 
 from components.core.compiler.advisor import POLICY_FILES, Advisor
-from components.core.compiler.command_line import require_replayable
 from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.inline_plan import PLAN_FILE, PlannedModule, plan_flags, write_plan
 from components.core.compiler.probe import without_outliner
 from components.core.compiler.quarantine import Quarantine, compile_all
-from components.core.console import Progress, UserError, say
-from components.core.console.escape import csv_text
-from components.core.console.shutdown_deadline import shutdown_deadline
+from components.core.compiler.replay.command_line import require_replayable
 from components.core.formats.corpus import Module, load_corpus
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
 from components.core.formats.policy import check_features, load_policy_info
@@ -34,12 +31,16 @@ from components.core.policy.export import export_fast
 from components.core.projects.flags.compare import why_not_delivered
 from components.core.projects.flags.request import RowsRequest
 from components.core.projects.flags.types import CompilerOfRow, FlagsComparison
-from components.core.storage import digest, publish
-from components.core.storage.directory import make_directory, removed_if_unused
-from components.core.storage.manifest import MANIFEST
-from components.core.storage.root_lease import LeaseLost, RootLease
-from components.core.storage.uri import display_path
-from components.core.workers import WorkerPool, make_pool
+from components.platform.console import Progress, say
+from components.platform.console.escape import csv_text
+from components.platform.console.shutdown_deadline import shutdown_deadline
+from components.platform.errors import UserError
+from components.platform.storage import digest, publish
+from components.platform.storage.directory import make_directory, removed_if_unused
+from components.platform.storage.manifest import MANIFEST
+from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
+from components.platform.storage.uri import display_path
+from components.platform.workers import WorkerPool, make_pool
 from components.tune.climb import all_decisions
 from components.tune.config import TuneConfig
 from components.tune.model_card import MARKDOWN, write_card

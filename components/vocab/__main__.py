@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from components.core.console import run_step, say
 from components.core.formats.vocab import QUANTILES
-from components.core.storage.options import ARTIFACT, OUTPUT
-from components.core.storage.uri import display_path
+from components.platform.command import run_step
+from components.platform.console import say
+from components.platform.storage.options import ARTIFACT, OUTPUT
+from components.platform.storage.uri import display_path
 from components.vocab.config import VocabConfig
 
 

@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from components.core import problems
-from components.core.console import Progress, UserError
 from components.core.formats.trace import load_trace, read_columns
 from components.core.formats.vocab import QUANTILES, write_vocab
-from components.core.policy.observation import vocab_features
-from components.core.storage.manifest import digest
-from components.core.storage.publish import publish
+from components.core.policy.tf.observation import vocab_features
+from components.platform.console import Progress
+from components.platform.errors import UserError
+from components.platform.storage.manifest import digest
+from components.platform.storage.publish import publish
 from components.vocab.config import VocabConfig
 
 

@@ -8,14 +8,15 @@ from typing import Any, get_args
 
 import click
 
-from components.core.console import preset_option, run_step, say
-from components.core.console.number_types import COUNT, SEED, FiniteFloatRange
 from components.core.formats.deployment import Deployment, read_deployment
 from components.core.formats.gin_bindings import network_bindings, parse_gin_bindings
 from components.core.formats.policy import HEURISTIC, PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import FeatureSet
-from components.core.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
-from components.core.storage.uri import display_path
+from components.platform.command import run_step
+from components.platform.console import preset_option, say
+from components.platform.console.number_types import COUNT, SEED, FiniteFloatRange
+from components.platform.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
+from components.platform.storage.uri import display_path
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.deployed import deployed_start
 

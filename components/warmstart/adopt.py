@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.core import problems
-from components.core.console import UserError, say
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
 from components.core.formats.policy import PRETRAINED_NAMES, load_policy_info, write_regressed
 from components.core.formats.toolchain import Toolchain
@@ -20,8 +19,10 @@ from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_policy
 from components.core.policy.optional_features import fit_to_compiler
 from components.core.policy.pretrained import pretrained_policy
-from components.core.storage import digest, publish
-from components.core.storage.uri import display_path
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage import digest, publish
+from components.platform.storage.uri import display_path
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.report import REPORT, Report, confusion
 

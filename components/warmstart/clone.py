@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from tf_agents.networks import network
 
 from components.core import problems
-from components.core.console import UserError
-from components.core.policy import networks
 from components.core.policy.dense import DensePolicy
 from components.core.policy.feature_encoding import inputs_per_feature, num_elements, tensor_features
-from components.core.policy.observation import logits
+from components.core.policy.tf import networks
+from components.core.policy.tf.observation import logits
 from components.core.problems import Problem
+from components.platform.errors import UserError
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.data import Decisions
 

@@ -30,7 +30,7 @@ class WarmstartConfig:
             LLVM, "ir2vec" for all of the trace.
         regressed: names of modules that training is to oversample, because the deployed policy regressed them.
         seed: seed of the initial weights, the held-out modules and the order of decisions.
-        gin_files, gin_bindings: network hyperparameters, applied after those of components/core/policy/gin.
+        gin_files, gin_bindings: network hyperparameters, applied after those of components/core/policy/tf/gin.
     """
 
     trace: Path

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.core import problems
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import Trace, load_trace, read_columns
 from components.core.formats.vocab import load_vocab
-from components.core.policy.observation import network_features, observations, vocab_features
+from components.core.policy.tf.observation import network_features, observations, vocab_features
 from components.core.policy.trained_limits import trained_limits, trained_ranges
+from components.platform.errors import UserError
 
 
 @dataclass(frozen=True)

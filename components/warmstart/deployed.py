@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.core.console import UserError, say
 from components.core.formats.deployment import Deployment
 from components.core.formats.policy import HEURISTIC
 from components.core.formats.toolchain import load_toolchain
-from components.core.storage import digest
-from components.core.storage.fetch import fetch
-from components.core.storage.uri import ObjectUri, parse_place
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage import digest
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.uri import ObjectUri, parse_place
 
 
 def deployed_start(deployment: Deployment, toolchain: Path) -> str:

@@ -9,17 +9,18 @@ import numpy as np
 import tensorflow as tf
 
 from components.core import problems
-from components.core.console import Progress, UserError, say
 from components.core.formats.ir2vec_vocabulary import EMBEDDINGS
 from components.core.formats.policy import PolicyInfo, check_features, write_regressed
 from components.core.formats.strategy import MIN_IR2VEC_MAJOR, FeatureSet
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.formats.trace import Trace, load_trace
-from components.core.policy import networks
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_policy
-from components.core.policy.tf_errors import explain_resource_exhausted
-from components.core.storage import digest, publish, require_artifact
+from components.core.policy.tf import networks
+from components.core.policy.tf.tf_errors import explain_resource_exhausted
+from components.platform.console import Progress, say
+from components.platform.errors import UserError
+from components.platform.storage import digest, publish, require_artifact
 from components.warmstart.adopt import adopt_policy
 from components.warmstart.clone import SAMPLE_DECISIONS, agreement, clone, decide
 from components.warmstart.config import HEURISTIC, WarmstartConfig

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from components.core.console import UserError, say
-from components.core.launcher.images import CLUSTER
-from components.core.rayjob.options import parse_settings
-from components.core.rayjob.spec import NAMESPACE, RayJobSpec
-from components.core.storage.uri import USAGE
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.launcher.images import CLUSTER
+from components.platform.rayjob.options import parse_settings
+from components.platform.rayjob.spec import NAMESPACE, RayJobSpec
+from components.platform.storage.uri import USAGE
 from pipelines.cli.flags import IMAGES
 from pipelines.spec import COMPILED, load_spec, used_images
 from pipelines.validation import MINIO

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from components.core.console import UserError
-from components.core.storage.uri import USAGE, in_object_storage, parse_place
+from components.platform.errors import UserError
+from components.platform.storage.uri import USAGE, in_object_storage, parse_place
 
 
 class RunDirectory(click.ParamType):

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from components.core.console import UserError
-from components.core.launcher.images import IMAGES
+from components.platform.errors import UserError
+from components.platform.launcher.images import IMAGES
 
 _TRAINING_STEPS = ("trace", "vocab", "warmstart", "ppo", "policy")
 

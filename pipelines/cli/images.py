@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from components.core.console import say
-from components.core.launcher.images import STEPS
+from components.platform.console import say
+from components.platform.launcher.images import STEPS
 from pipelines import images
 
 _NAMES = click.Choice(sorted(images.BASES))

@@ -10,12 +10,13 @@ from typing import NoReturn, get_args
 import click
 
 from components.core import problems
-from components.core.console import PRESETS, run_step, say
-from components.core.console.number_types import FINITE_FLOAT, LLVM_MAJOR, POSITIVE_MINUTES, REDUCTION_PERCENT, SEED
 from components.core.formats.policy import HEURISTIC, PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import FeatureSet, Strategy, Targets
 from components.core.projects.flags.options import RowNames
 from components.core.projects.option import COMPILE_COMMANDS, LOCAL_CORPUS, RECIPE
+from components.platform.command import run_step
+from components.platform.console import PRESETS, say
+from components.platform.console.number_types import FINITE_FLOAT, LLVM_MAJOR, POSITIVE_MINUTES, REDUCTION_PERCENT, SEED
 from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.image_help import IMAGE_HELP, current_image, image_help, image_usage, not_in_image
@@ -37,9 +38,6 @@ STEPS = {
     "tune": "Search for the inlining decisions that make one program smallest: a plan for the release clang.",
 }
 """Subcommands that run a step (`mlgo vocab ...`), with their short help."""
-
-MODULES = {"policy": "components.core.policy"}
-"""Modules of the STEPS that are not in components/<name>."""
 
 
 class StepGroup(click.Group):
@@ -85,7 +83,7 @@ class StepGroup(click.Group):
 def _become(step: str, arguments: tuple[str, ...]) -> NoReturn:
     sys.stdout.flush()
     # -P: do not import a folder of the working directory that has the name of one of our modules.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", MODULES.get(step, f"components.{step}"), *arguments])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", f"components.{step}", *arguments])
 
 
 @click.group(cls=StepGroup, context_settings={"max_content_width": 110})

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import click
 
-from components.core.console import UserError, say
 from components.core.projects.option import database_in
-from components.core.storage.fetch import fetch
-from components.core.storage.replaceable import require_apart
-from components.core.storage.uri import USAGE, ObjectUri, in_object_storage, parse_place
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.replaceable import require_apart
+from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage, parse_place
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.local.locations import artifact_digest, artifact_root
 from pipelines.local.runners.runner import Runner

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from components.core.console import UserError, say
-from components.core.storage.uri import USAGE
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.uri import USAGE
 from pipelines.cli.server import option, options
 from pipelines.retrain.registry import parse_registry
 from pipelines.retrain.registry.entry import ALIAS, ModelRegistry, registry_entry

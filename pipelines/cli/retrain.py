@@ -13,15 +13,16 @@ from typing import Any
 import click
 
 from components.core import problems
-from components.core.console import UserError, say
-from components.core.console.number_types import FRACTION, LLVM_MAJOR, SEED, FiniteFloatRange
-from components.core.launcher.notify import notify
 from components.core.objectives import OBJECTIVES
-from components.core.storage import publish
-from components.core.storage.options import ARTIFACT
-from components.core.storage.options import OUTPUT as ARTIFACT_OUTPUT
-from components.core.storage.uri import USAGE
-from components.core.workers.factory import rayjob_workers
+from components.platform.console import say
+from components.platform.console.number_types import FRACTION, LLVM_MAJOR, SEED, FiniteFloatRange
+from components.platform.errors import UserError
+from components.platform.launcher.notify import notify
+from components.platform.storage import publish
+from components.platform.storage.options import ARTIFACT
+from components.platform.storage.options import OUTPUT as ARTIFACT_OUTPUT
+from components.platform.storage.uri import USAGE
+from components.platform.workers.factory import rayjob_workers
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.cli.image_help import current_image, not_in_image
 from pipelines.cli.pipeline import local_parameters, make_runner, parameters

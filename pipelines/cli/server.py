@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
-from components.core.console import UserError, say
-from components.core.storage.http_download import is_http_url
-from components.core.storage.uri import GS
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.downloads.http_download import is_http_url
+from components.platform.storage.uri import GS
 from pipelines.cli.flags import IMAGES, PARAMS
 from pipelines.cli.pipeline import PIPELINE, in_pipelines_environment, parameters
 from pipelines.images import given_images

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from components.core.console import UserError, say
-from components.core.storage.uri import USAGE, ObjectUri, in_object_storage, parse_place
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage, parse_place
 
 
 class BucketOrPlace(click.ParamType):
@@ -55,7 +56,7 @@ def download_command(source: ObjectUri, directory: Path) -> None:
     Example:
       mlgo storage download gs://my-bucket/runs/7/release clang
     """
-    from components.core.storage.fetch import fetch
+    from components.platform.storage.object_storage.fetch import fetch
 
     fetch(source, directory.absolute())
 
@@ -83,7 +84,7 @@ def sweep_command(place: ObjectUri, dry_run: bool, older_than_hours: int) -> Non
       mlgo storage sweep gs://my-bucket --dry-run
       mlgo storage sweep s3://my-bucket/runs --older-than-hours 168
     """
-    from components.core.storage.sweep import sweep
+    from components.platform.storage.object_storage.sweep import sweep
 
     verb = "would remove" if dry_run else "removed"
     folders = objects = size_bytes = 0

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from components.core.console import UserError, say
-from components.core.rayjob.manifest import RUN_LABEL
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.rayjob.manifest import RUN_LABEL
 from pipelines.cli.server import (
     PACKAGE_OPTIONS,
     RUN_OPTIONS,

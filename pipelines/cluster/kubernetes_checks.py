@@ -22,11 +22,11 @@ from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
 from kubernetes.utils.quantity import parse_quantity
 from urllib3.exceptions import HTTPError
 
-from components.core.console import UserError
-from components.core.rayjob.kubernetes import is_header_error, role_binding, status_message
-from components.core.rayjob.manifest import API_VERSION, rayjob
-from components.core.rayjob.ray_cluster import SERVICE_ACCOUNT
-from components.core.rayjob.spec import S3_VARIABLES, RayJobSpec
+from components.platform.errors import UserError
+from components.platform.rayjob.kubernetes import is_header_error, role_binding, status_message
+from components.platform.rayjob.manifest import API_VERSION, rayjob
+from components.platform.rayjob.ray_cluster import SERVICE_ACCOUNT
+from components.platform.rayjob.spec import S3_VARIABLES, RayJobSpec
 from pipelines.cluster.findings import Finding, missing, ok, unknown
 
 TIMEOUT_S = (5.0, 30.0)  # to connect; between two bytes of an answer

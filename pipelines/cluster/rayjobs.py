@@ -5,9 +5,9 @@ from __future__ import annotations
 from kubernetes.client import ApiException, V1DeleteOptions
 from urllib3.exceptions import HTTPError
 
-from components.core.rayjob.kubernetes import is_header_error, status_message
-from components.core.rayjob.manifest import API_VERSION, RUN_LABEL
-from components.core.rayjob.spec import NAMESPACE
+from components.platform.rayjob.kubernetes import is_header_error, status_message
+from components.platform.rayjob.manifest import API_VERSION, RUN_LABEL
+from components.platform.rayjob.spec import NAMESPACE
 from pipelines.cluster.kubernetes_checks import TIMEOUT_S, Cluster
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components.core.console import UserError
-from components.core.rayjob.spec import NAMESPACE
-from components.core.storage import discard, publish
-from components.core.storage.uri import USAGE, mirror, parse_place
+from components.platform.errors import UserError
+from components.platform.rayjob.spec import NAMESPACE
+from components.platform.storage import discard, publish
+from components.platform.storage.uri import USAGE, mirror, parse_place
 from pipelines.cluster.findings import Finding, missing, ok, unknown
 from pipelines.cluster.registry import check_registry
 from pipelines.images import Image, docker_client
@@ -29,7 +29,7 @@ def check_bucket(pipeline_root: str) -> Finding:
     Raises:
         UserError: `pipeline_root` is not a place in object storage.
     """
-    from components.core.storage.fetch import fetch
+    from components.platform.storage.object_storage.fetch import fetch
 
     if pipeline_root.startswith(f"{MINIO}://"):
         check_cloud_root(pipeline_root, vertex=False)

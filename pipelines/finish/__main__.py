@@ -14,10 +14,12 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from components.core.console import UserError, run_step, say
-from components.core.console.number_types import environment_number
-from components.core.launcher.notify import NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE, notify
-from components.core.storage.input_files import parse_json, typed
+from components.platform.command import run_step
+from components.platform.console import say
+from components.platform.console.number_types import environment_number
+from components.platform.errors import UserError
+from components.platform.launcher.notify import NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE, notify
+from components.platform.storage.input_files import parse_json, typed
 from pipelines.submit.kfp_rest import KfpRest, check_run_id, server_of_pod
 from pipelines.submit.kfp_tasks import Task, tasks_of
 

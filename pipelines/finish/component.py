@@ -2,7 +2,7 @@
 
 from kfp import dsl
 
-from components.core.launcher.images import IMAGES
+from components.platform.launcher.images import IMAGES
 
 
 # Without KFP's PipelineTaskFinalStatus: KFP passes the state RUNNING for most runs that succeeded, and no error; it

@@ -8,15 +8,15 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from components.core.console import UserError
 from components.core.formats.toolchain import digest_of_clang
 from components.core.projects.compile_commands import objects_in
 from components.core.projects.recipe import load_recipes
-from components.core.storage.digests import file_digest
-from components.core.storage.input_files import read_bytes
-from components.core.storage.manifest import manifest_digest
-from components.core.storage.object_store import store_of
-from components.core.storage.uri import ObjectUri
+from components.platform.errors import UserError
+from components.platform.storage.digests import file_digest
+from components.platform.storage.input_files import read_bytes
+from components.platform.storage.manifest import manifest_digest
+from components.platform.storage.object_storage.stores import store_of
+from components.platform.storage.uri import ObjectUri
 
 
 def identify_toolchain(llvm_major: int) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def identify_remote(uri: ObjectUri) -> tuple[str, ...]:
     Raises:
         UserError: nothing is at the URI, access is denied, or the service does not answer.
     """
-    from components.core.storage.remote import read_remote_manifest
+    from components.platform.storage.object_storage.remote import read_remote_manifest
 
     artifact = read_remote_manifest(uri)
     if artifact.version:

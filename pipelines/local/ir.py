@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.local.step import SINGLE_FILE_TYPES, Condition, Step
 from pipelines.local.unsupported import ON_KFP, require_supported
 
@@ -131,7 +131,7 @@ def _step(
     return Step(
         name=name,
         image=container["image"],
-        module=f"components.{step}" if step else "components.core.launcher",
+        module=f"components.{step}" if step else "components.platform.launcher",
         command=tuple(container.get("command", ())),
         arguments=tuple(arguments),
         output=made[0] if made else "",

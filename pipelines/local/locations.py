@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.core.console import UserError
-from components.core.storage import require_artifact
-from components.core.storage.manifest import NotAManifest, manifest_digest
-from components.core.storage.uri import ObjectUri, parse_place
+from components.platform.errors import UserError
+from components.platform.storage import require_artifact
+from components.platform.storage.manifest import NotAManifest, manifest_digest
+from components.platform.storage.uri import ObjectUri, parse_place
 
 
 def artifact_digest(place: str, verify_content: bool = False) -> str:
@@ -19,7 +19,7 @@ def artifact_digest(place: str, verify_content: bool = False) -> str:
     where = parse_place(place)
     try:
         if isinstance(where, ObjectUri):
-            from components.core.storage.remote import read_verified_manifest
+            from components.platform.storage.object_storage.remote import read_verified_manifest
 
             remote = read_verified_manifest(where)
             return manifest_digest(remote.files) if remote.version else ""

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from components.core.console import UserError, say
-from components.core.storage.directory import make_directory
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.directory import make_directory
 
 ORPHANS_WAIT_S = 30.0
 

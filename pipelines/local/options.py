@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.console import UserError
 from components.core.formats.strategy import EXTERNAL
+from components.platform.errors import UserError
 from pipelines.validation import as_option, check_values
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from components.core.console import UserError
 from components.core.formats.deployment import read_deployment
 from components.core.projects.recipe import recipe_place
-from components.core.storage.fetch import fetch_file
-from components.core.storage.uri import ObjectUri, parse_place
+from components.platform.errors import UserError
+from components.platform.storage.object_storage.fetch import fetch_file
+from components.platform.storage.uri import ObjectUri, parse_place
 from pipelines.local.cache_inputs import identify_build, identify_clang, identify_path, identify_recipe, identify_remote
 from pipelines.local.ir import steps_of
 from pipelines.local.locations import artifact_root

@@ -9,9 +9,10 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-from components.core.console import UserError, say
-from components.core.launcher.notify import OUTCOME_VARIABLE
-from components.core.storage.directory import make_directory
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.launcher.notify import OUTCOME_VARIABLE
+from components.platform.storage.directory import make_directory
 from pipelines.local.ir import STATUS
 from pipelines.local.locations import artifact_digest
 from pipelines.local.lock import run_lock

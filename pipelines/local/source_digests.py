@@ -11,10 +11,10 @@ import components
 ROOT = Path(components.__file__).parent.parent
 """The directory that holds the package `components`."""
 
-CORE = "components.core"
-"""The package of the concepts that steps share."""
+FLOORS = ("components.core", "components.platform")
+"""The packages of what steps share; their subpackages are digested one by one."""
 
-IGNORED_FOLDERS = frozenset({"core/console"})
+IGNORED_FOLDERS = frozenset({"platform/console"})
 """Concepts that cannot change the content of an artifact, only the output on the terminal."""
 
 
@@ -73,7 +73,7 @@ class SourceDigests:
 
 
 def _imported_folders(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in ("components", CORE):
+    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in ("components", *FLOORS):
         return [_folder(f"{node.module}.{alias.name}") for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("components."):
         return [_folder(str(node.module))]
@@ -84,5 +84,5 @@ def _imported_folders(node: ast.AST) -> list[str]:
 
 def _folder(module: str) -> str:
     """Return the folder of a module's step or concept, relative to `components`."""
-    depth = 2 if module.startswith(f"{CORE}.") else 1
+    depth = 2 if module.startswith(tuple(f"{floor}." for floor in FLOORS)) else 1
     return "/".join(module.split(".")[1 : 1 + depth])

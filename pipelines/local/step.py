@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 
 SINGLE_FILE_TYPES = frozenset({"system.Metrics", "system.ClassificationMetrics", "system.HTML", "system.Markdown"})
 """Artifact types that are one file for KFP's UI; all others are a directory or a folder in object storage."""
@@ -54,7 +54,7 @@ class Step:
 
     Attributes:
         name: name for the user; also the name of the log and of the step's state.
-        image: name of the image that it runs in (a value of components.core.launcher.images.IMAGES).
+        image: name of the image that it runs in (a value of components.platform.launcher.images.IMAGES).
         module: package with the step's code, "components.vocab".
         command: the program, without placeholders.
         arguments: its arguments. KFP's placeholders for parameters are filled in; those for artifacts are not, so that

@@ -12,8 +12,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.storage.digests import json_digest
-from components.core.storage.output_files import replace_text
+from components.platform.storage.digests import json_digest
+from components.platform.storage.output_files import replace_text
 from pipelines.local.locations import artifact_digest, local_directory
 from pipelines.local.step import RunLocations, Step
 

@@ -9,12 +9,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from components.core.console import UserError
-from components.core.storage.kinds import Kind
-from components.core.storage.manifest import listed
-from components.core.storage.publish import require_publishable
-from components.core.storage.replaceable import enclosing_artifact, require_replaceable
-from components.core.storage.uri import ObjectUri, mirror, parse_place
+from components.platform.errors import UserError
+from components.platform.storage.kinds import Kind
+from components.platform.storage.manifest import listed
+from components.platform.storage.publish import require_publishable
+from components.platform.storage.replaceable import enclosing_artifact, require_replaceable
+from components.platform.storage.uri import ObjectUri, mirror, parse_place
 from pipelines.local.locations import local_directory
 from pipelines.local.step import RunLocations, Step
 from pipelines.local.step_cache import StepRecords

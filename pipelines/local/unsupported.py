@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.core.console import UserError
-from components.core.launcher.images import CLUSTER_VARIABLE
+from components.platform.errors import UserError
+from components.platform.launcher.images import CLUSTER_VARIABLE
 
 ON_KFP = "submit it to KFP, which runs every pipeline"
 _STRATEGIES = (None, "TRIGGER_STRATEGY_UNSPECIFIED", "ALL_UPSTREAM_TASKS_SUCCEEDED", "ALL_UPSTREAM_TASKS_COMPLETED")

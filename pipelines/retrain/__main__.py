@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.core.console import run_step
+from components.platform.command import run_step
 from pipelines.cli.retrain import promote
 
 if __name__ == "__main__":

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from components.core import problems
-from components.core.console import UserError
 from components.core.formats.policy import PolicyInfo, check_features, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.agreement import require_agreement
-from components.core.storage import require_artifact
-from components.core.storage.fetch import fetch
-from components.core.storage.kinds import Kind, described
-from components.core.storage.manifest import ManifestEntry
-from components.core.storage.uri import ObjectUri, parse_place
 from components.evaluation.measurements import read_measurements
 from components.evaluation.metrics_types import Metrics
 from components.evaluation.report.terminal_report import read_metrics
+from components.platform.errors import UserError
+from components.platform.storage import require_artifact
+from components.platform.storage.kinds import Kind, described
+from components.platform.storage.manifest import ManifestEntry
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.uri import ObjectUri, parse_place
 
 _BITCODE, _INDEX = ".bc", ".thinlto.bc"
 
@@ -123,7 +123,7 @@ def _files(place: str, kind: Kind, verify_content: bool = False) -> tuple[Manife
     """
     where = parse_place(place)
     if isinstance(where, ObjectUri):
-        from components.core.storage.remote import read_remote_manifest
+        from components.platform.storage.object_storage.remote import read_remote_manifest
 
         remote = read_remote_manifest(where)
         if not remote.version:

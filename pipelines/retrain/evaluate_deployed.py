@@ -8,8 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from components.core.console import UserError
 from components.core.formats.policy import load_policy_info
+from components.platform.errors import UserError
 from pipelines.retrain.artifacts import local
 
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from components.core.console import UserError, say
 from components.core.formats.policy import load_policy_info
-from components.core.storage import digest
-from components.core.storage.versioned_json import Conflict
 from components.evaluation.measurements import Measurements, read_measurements
 from components.evaluation.metrics_types import Metrics, SizeMetrics
 from components.evaluation.report.terminal_report import read_metrics, verdict
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage import digest
+from components.platform.storage.shared_state.versioned_json import Conflict
 from pipelines.local.locations import artifact_digest
 from pipelines.retrain.artifacts import local, module_checksums
 from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of, widened

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from components.core.console import say
 from components.core.formats.policy import HEURISTIC
-from components.core.launcher.images import COMMAND, IMAGES
-from components.core.storage.uri import in_object_storage
+from components.platform.console import say
+from components.platform.launcher.images import COMMAND, IMAGES
+from components.platform.storage.uri import in_object_storage
 from pipelines.local.locations import absolute_place, artifact_digest, artifact_root
 from pipelines.local.run_locally import run_locally
 from pipelines.local.runners.runner import Runner

@@ -11,10 +11,11 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from components.core.console import UserError
-from components.core.storage import MANIFEST
-from components.core.storage.object_store import StoredObject, store_of
-from components.core.storage.uri import ObjectUri, parse_place
+from components.platform.errors import UserError
+from components.platform.storage import MANIFEST
+from components.platform.storage.object_storage.object_store import StoredObject
+from components.platform.storage.object_storage.stores import store_of
+from components.platform.storage.uri import ObjectUri, parse_place
 from pipelines.submit.artifact_root import artifact_root_of
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest, check_run_id, run_state

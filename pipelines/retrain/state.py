@@ -18,10 +18,10 @@ from typing import Annotated, Literal
 import msgspec
 
 from components.core import problems
-from components.core.console import UserError
-from components.core.console.number_types import finite_float
-from components.core.storage.input_files import typed
-from components.core.storage.versioned_json import VersionedJson, read_versioned, write_versioned
+from components.platform.console.number_types import finite_float
+from components.platform.errors import UserError
+from components.platform.storage.input_files import typed
+from components.platform.storage.shared_state.versioned_json import VersionedJson, read_versioned, write_versioned
 
 VERSION = 3
 KEPT = 20

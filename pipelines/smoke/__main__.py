@@ -10,12 +10,14 @@ from pathlib import Path
 import click
 import msgspec
 
-from components.core.console import UserError, run_step, say
-from components.core.launcher.images import STEPS
-from components.core.storage import publish
-from components.core.storage.input_files import read_json, typed
-from components.core.storage.options import ARTIFACT, OUTPUT
-from components.core.storage.uri import display_path
+from components.platform.command import run_step
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.launcher.images import STEPS
+from components.platform.storage import publish
+from components.platform.storage.input_files import read_json, typed
+from components.platform.storage.options import ARTIFACT, OUTPUT
+from components.platform.storage.uri import display_path
 from pipelines.smoke import checks
 from pipelines.smoke.rows import CHECKS_JSON, FAIL_ONCE, Checks, FailedOnPurpose, StepChecks, perform, process_start_s
 from pipelines.smoke.table import time_between_steps, write_table

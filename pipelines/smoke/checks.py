@@ -14,14 +14,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from components.core.console import UserError
-from components.core.launcher.images import IMAGES
-from components.core.processes.cgroup import available_memory, available_processors
-from components.core.processes.reaper import MEMORY_BYTES, MEMORY_FILE_SYSTEM
-from components.core.storage import require_artifact
-from components.core.storage.fetch import fetch
-from components.core.storage.object_store import NO_VERSION, StorageError, VersionConflict, store_of
-from components.core.storage.uri import REMOTE_SCHEMES, ObjectUri, display_path, parse_place
+from components.platform.errors import UserError
+from components.platform.launcher.images import IMAGES
+from components.platform.processes.cgroup import available_memory, available_processors
+from components.platform.processes.reaper import MEMORY_BYTES, MEMORY_FILE_SYSTEM
+from components.platform.storage import require_artifact
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.object_storage.object_store import NO_VERSION, StorageError, VersionConflict
+from components.platform.storage.object_storage.stores import store_of
+from components.platform.storage.uri import REMOTE_SCHEMES, ObjectUri, display_path, parse_place
 from pipelines.smoke.rows import FailedOnPurpose, NotTried
 from pipelines.submit.kfp_client import KfpServer, server_version, version_numbers
 from pipelines.submit.kfp_rest import HOST_VARIABLE, KfpRest

@@ -10,8 +10,8 @@ everything. Only a step that cannot start, or cannot write its artifact, ends it
 
 from kfp import dsl
 
-from components.core.launcher.declare import step
-from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
+from components.platform.launcher.declare import step
+from components.platform.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from pipelines.training import notification, sized
 
 _MODULE = "pipelines.smoke"

@@ -9,14 +9,14 @@ from typing import Any
 
 from kubernetes.client import ApiException
 
-from components.core.console import UserError
-from components.core.launcher.images import CLUSTER_VARIABLE
-from components.core.rayjob.kubernetes import ApiServer, refused
-from components.core.rayjob.manifest import API_VERSION, job_name
-from components.core.rayjob.options import parse_settings
-from components.core.rayjob.spec import NAMESPACE, RayJobSpec
-from components.core.rayjob.step_lease import RUN_VARIABLE
-from components.core.rayjob.submit import POLL_S, end_rayjob, run_rayjob
+from components.platform.errors import UserError
+from components.platform.launcher.images import CLUSTER_VARIABLE
+from components.platform.rayjob.kubernetes import ApiServer, refused
+from components.platform.rayjob.manifest import API_VERSION, job_name
+from components.platform.rayjob.options import parse_settings
+from components.platform.rayjob.spec import NAMESPACE, RayJobSpec
+from components.platform.rayjob.step_lease import RUN_VARIABLE
+from components.platform.rayjob.submit import POLL_S, end_rayjob, run_rayjob
 from pipelines.smoke.rows import NotTried
 
 _PATIENCE_S = 60.0

@@ -10,8 +10,9 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from components.core.console import UserError, say
-from components.core.processes.process_identity import ProcessIdentity
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.shared_state.process_identity import ProcessIdentity
 
 CHECKS_JSON = "checks.json"
 FAIL_ONCE = ("auto", "yes", "no")

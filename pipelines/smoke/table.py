@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jinja2
 
-from components.core.console.escape import escape_line, markdown_text
+from components.platform.console.escape import escape_line, markdown_text
 from pipelines.smoke.rows import STATUSES, TABLE_HEADING, Row, StepChecks
 
 _IN_PARALLEL = "ray"

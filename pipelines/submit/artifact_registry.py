@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from components.core.console import UserError
-from components.core.storage.retry import may_recover
+from components.platform.errors import UserError
+from components.platform.storage.downloads.retry import may_recover
 from pipelines.submit.polling import TIMEOUT_S, NoAnswer
 from pipelines.submit.vertex import VertexServer, authorized_session
 

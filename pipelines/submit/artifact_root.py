@@ -1,6 +1,6 @@
 """The artifact root of a run on KFP: where steps read and write artifacts themselves, whatever KFP copies.
 
-It is an option of the launcher in the command of each step (components.core.launcher.kfp_places), so a stored pipeline
+It is an option of the launcher in the command of each step (platform/launcher/kfp_places.py), so a stored pipeline
 and a schedule keep it, and KFP does not reuse the result of a run with another one.
 """
 
@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from components.core.console import UserError
-from components.core.launcher.images import COMMAND
-from components.core.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, parse_place
+from components.platform.errors import UserError
+from components.platform.launcher.images import COMMAND
+from components.platform.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, parse_place
 from pipelines.spec import containers, expect_pipeline
 
 OPTION = "--artifact-root"

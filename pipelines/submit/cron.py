@@ -11,7 +11,7 @@ import re
 import zoneinfo
 from dataclasses import dataclass
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")

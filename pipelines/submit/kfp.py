@@ -14,7 +14,8 @@ from typing import Any
 
 import yaml
 
-from components.core.console import UserError, say
+from components.platform.console import say
+from components.platform.errors import UserError
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.kfp_client import KfpServer, connect, version_numbers
 from pipelines.submit.prepare import RunRequest, known_settings

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.core.console import UserError
-from components.core.storage.input_files import read_text
-from components.core.storage.retry import may_recover
+from components.platform.errors import UserError
+from components.platform.storage.downloads.retry import may_recover
+from components.platform.storage.input_files import read_text
 from pipelines.submit.polling import TIMEOUT_S, NoAnswer, NotFound
 
 TOKEN_VARIABLE = "KFP_TOKEN"

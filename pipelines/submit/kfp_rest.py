@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.submit.artifact_root import artifact_root_of
 from pipelines.submit.kfp_client import (
     CERTIFICATES_VARIABLE,

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from components.core.console import UserError, say
-from components.core.console.number_types import environment_number
-from components.core.rayjob.pending_pods import pending_reason
+from components.platform.console import say
+from components.platform.console.number_types import environment_number
+from components.platform.errors import UserError
+from components.platform.rayjob.pending_pods import pending_reason
 from pipelines.smoke.rows import TABLE_HEADING, TABLE_STEP
 from pipelines.spec import starts_ray_itself
 from pipelines.submit.kfp_client import KfpServer

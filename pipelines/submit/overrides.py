@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from components.core.console import UserError, say
+from components.platform.console import say
+from components.platform.errors import UserError
 from pipelines.spec import containers, expect_pipeline
 from pipelines.submit.overrides_document import (
     DEFAULT,

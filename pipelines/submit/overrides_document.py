@@ -27,11 +27,16 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from components.core.console import UserError
 from components.core.formats.policy import IMAGE_VARIABLE
-from components.core.launcher.images import CLUSTER_VARIABLE
-from components.core.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE
-from components.core.storage.input_files import parse_yaml, read_text
+from components.platform.errors import UserError
+from components.platform.launcher.images import CLUSTER_VARIABLE
+from components.platform.launcher.notify import (
+    NOTIFY_SECRET_VARIABLE,
+    NOTIFY_VARIABLE,
+    OUTCOME_VARIABLE,
+    PAGES_VARIABLE,
+)
+from components.platform.storage.input_files import parse_yaml, read_text
 
 DEFAULT = "default"
 _REMEDY = "docs/pipeline.md describes the file"

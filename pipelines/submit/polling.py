@@ -8,10 +8,11 @@ from typing import NoReturn, TypeVar
 
 import click
 
-from components.core.console import UserError, say, say_error
-from components.core.console.interrupts import interrupted_status
-from components.core.console.number_types import environment_number
-from components.core.storage.retry import GaveUp, retry
+from components.platform.console import say, say_error
+from components.platform.console.interrupts import interrupted_status
+from components.platform.console.number_types import environment_number
+from components.platform.errors import UserError
+from components.platform.storage.downloads.retry import GaveUp, retry
 
 PATIENCE_S = environment_number("MLGO_POLL_PATIENCE_S", 300)
 """How long requests may keep failing."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.core.console import UserError
-from components.core.launcher.images import CLUSTER, IMAGES
-from components.core.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, PAGES_VARIABLE
-from components.core.rayjob.manifest import RUN_LABEL
-from components.core.rayjob.step_lease import RUN_VARIABLE
+from components.platform.errors import UserError
+from components.platform.launcher.images import CLUSTER, IMAGES
+from components.platform.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, PAGES_VARIABLE
+from components.platform.rayjob.manifest import RUN_LABEL
+from components.platform.rayjob.step_lease import RUN_VARIABLE
 from pipelines.images import Image
 from pipelines.spec import (
     containers,

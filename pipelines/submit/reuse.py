@@ -13,10 +13,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from components.core.console import UserError
 from components.core.projects.recipe import load_recipes, recipe_place
-from components.core.storage.digests import json_digest
-from components.core.storage.uri import ObjectUri, in_object_storage, parse_place
+from components.platform.errors import UserError
+from components.platform.storage.digests import json_digest
+from components.platform.storage.uri import ObjectUri, in_object_storage, parse_place
 from pipelines.local.cache_inputs import identify_recipe, identify_remote
 from pipelines.spec import expect_pipeline
 from pipelines.submit.prepare import dags
@@ -100,7 +100,7 @@ def _recipe(value: str) -> tuple[str, ...]:
         raise _UnknownContent(f"is {value}, a path that only the steps see")
     place = recipe_place(value)
     if isinstance(place, ObjectUri):
-        from components.core.storage.fetch import fetch_file
+        from components.platform.storage.object_storage.fetch import fetch_file
 
         place = fetch_file(place)
     projects = load_recipes(place).projects

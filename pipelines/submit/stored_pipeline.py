@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from components.core.console import UserError, say
+from components.platform.console import say
+from components.platform.errors import UserError
 from pipelines.submit.artifact_root import OPTION, artifact_root_of
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest

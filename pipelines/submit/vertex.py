@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.core.console import UserError, say
-from components.core.storage.retry import may_recover
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.downloads.retry import may_recover
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.polling import (
     PATIENCE_S,

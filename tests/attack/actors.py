@@ -13,11 +13,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from components.core.console import UserError
-from components.core.storage import gcs, publish, verify
-from components.core.storage.fetch import fetch
-from components.core.storage.manifest import MANIFEST
-from components.core.storage.uri import ObjectUri, mirror
+from components.platform.errors import UserError
+from components.platform.storage import publish, verify
+from components.platform.storage.manifest import MANIFEST
+from components.platform.storage.object_storage import gcs
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.uri import ObjectUri, mirror
 
 FILES = 80
 """Files of an artifact: enough for a pack."""

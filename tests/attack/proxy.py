@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-from tests.http_server import serving
+from tests.servers.http_server import serving
 
 FAULTS = ("refused", "dropped", "error", "lost", "cut", "slow")
 _HOP_BY_HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}

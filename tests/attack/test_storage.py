@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from components.core.storage import gcs
-from components.core.storage import sweep as sweep_module
-from components.core.storage.object_store import server_time
-from components.core.storage.remote import ABANDONED_AFTER_S, read_remote_manifest
-from components.core.storage.sweep import sweep
-from components.core.storage.uri import ObjectUri
+from components.platform.storage.object_storage import gcs
+from components.platform.storage.object_storage import sweep as sweep_module
+from components.platform.storage.object_storage.remote import ABANDONED_AFTER_S, read_remote_manifest
+from components.platform.storage.object_storage.stores import server_time
+from components.platform.storage.object_storage.sweep import sweep
+from components.platform.storage.uri import ObjectUri
 from tests.attack.actors import Actor, Counts, read, start, write
 from tests.attack.proxy import Spoiling, spoiling_proxy
-from tests.components.core.storage.test_hostile_manifest import DATA, HOSTILE, OTHERS, file
+from tests.components.platform.storage.test_hostile_manifest import DATA, HOSTILE, OTHERS, file
 
 pytestmark = pytest.mark.attack
 

@@ -21,25 +21,15 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from components.core.console import UserError, run_step, say
+from components.platform.command import run_step
+from components.platform.console import say
+from components.platform.errors import UserError
 from tests.bench.context import BenchContext
 from tests.bench.goals import GOALS
 from tests.bench.isolated import measure_alone
 
 ROOT = Path(__file__).parents[2]
-HELPERS = {
-    "context",
-    "goals",
-    "isolated",
-    "memory",
-    "ray_scaling",
-    "simulation",
-    "sleeping_compile",
-    "training",
-    "workload",
-    "plain_compile",
-}
-OWN = {"__main__", "__init__"} | HELPERS
+PARTS = Path(__file__).with_name("parts")
 
 
 @click.command(context_settings={"show_default": True})
@@ -96,8 +86,8 @@ def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeat
 
 
 def part_names() -> list[str]:
-    """Return the names of the modules in this folder that are benchmarks."""
-    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in OWN)
+    """Return the names of the benchmarks."""
+    return sorted(path.stem for path in PARTS.glob("*.py"))
 
 
 def _finished(run: Path) -> Path:
@@ -109,7 +99,7 @@ def _finished(run: Path) -> Path:
 def _demo() -> Path:
     """Run the demo, or bring it up to date (`mlgo run` reuses unchanged steps), so that figures are of current code."""
     run = ROOT / "runs" / "demo"
-    recipe = ROOT / "components" / "corpus" / "recipes" / "demo.yaml"
+    recipe = ROOT / "components" / "core" / "projects" / "recipes" / "demo.yaml"
     command = [sys.executable, "-m", "pipelines", "run", "--recipe", str(recipe), "--output", str(run)]
     if subprocess.run(command, check=False, cwd=ROOT).returncode != 0:
         raise UserError("the run of the demo failed", "see its message above")

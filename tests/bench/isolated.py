@@ -10,12 +10,12 @@ from tests.bench.context import BenchContext
 
 
 def measure_alone(name: str, context: BenchContext) -> dict[str, float]:
-    """Return the figures of tests/bench/<name>.py."""
+    """Return the figures of tests/bench/parts/<name>.py."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         return process.submit(_measure, name, context).result()
 
 
 def _measure(name: str, context: BenchContext) -> dict[str, float]:
     # Not in __main__.py, which a spawned process does not import.
-    figures: dict[str, float] = importlib.import_module(f"tests.bench.{name}").measure(context)
+    figures: dict[str, float] = importlib.import_module(f"tests.bench.parts.{name}").measure(context)
     return figures

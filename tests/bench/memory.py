@@ -10,9 +10,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from components.core.compiler.command_line import replay_arguments
-from components.core.console import Progress, UserError
+from components.core.compiler.replay.command_line import replay_arguments
 from components.core.formats.corpus import Module
+from components.platform.console import Progress
+from components.platform.errors import UserError
 
 Compiler = tuple[Path, Sequence[str]]
 """A clang, and flags to append to its command line."""

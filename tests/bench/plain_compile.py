@@ -9,7 +9,7 @@ from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.formats.corpus import Module
-from components.core.workers.pool import WorkerPool
+from components.platform.workers.pool import WorkerPool
 
 
 def time_plain_compiles(pool: WorkerPool, compiler: Compiler, modules: Sequence[Module]) -> float:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from components.core.console import run_step, say
+from components.platform.command import run_step
+from components.platform.console import say
 from tests.bench.simulation import Measured, measure_slots
 from tests.bench.workload import read_workload
 

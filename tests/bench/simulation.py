@@ -20,8 +20,8 @@ from pathlib import Path
 
 from components.core.compiler.advisor import POLICY_FILES
 from components.core.compiler.quarantine import Quarantine, compile_all
-from components.core.workers.ray_pool import RayPool
-from components.core.workers.settings import NODE_SETTINGS
+from components.platform.workers.ray_pool import RayPool
+from components.platform.workers.settings import NODE_SETTINGS
 from components.ppo.credit.measured_flips import FlipRequest, FlipShare, merge
 from components.ppo.policy_weights import compiled_policy
 from components.ppo.rollout import end_s

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from components.core.compiler.compile import Request
-from components.core.workers import WorkerPool
+from components.platform.workers import WorkerPool
 from components.ppo.credit.measured_flips import FlipRequest, FlipShare
 
 COPY = "~"

@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 
 import tensorflow as tf
 
-from components.core.storage.directory import make_directory
-from components.core.storage.root_lease import RootLease
+from components.platform.storage.directory import make_directory
+from components.platform.storage.shared_state.root_lease import RootLease
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import training_fingerprint
 from components.ppo.config import PpoConfig

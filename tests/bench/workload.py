@@ -17,7 +17,7 @@ from components.core.formats.corpus import Module, load_corpus
 from components.core.formats.toolchain import load_toolchain
 from components.core.formats.trace import read_columns, read_modules, read_object_counts
 from components.core.policy.dense import DensePolicy, read_dense
-from components.core.policy.observation import logits, observations
+from components.core.policy.tf.observation import logits, observations
 from components.ppo.credit.measured_flips import FlipRequest, FlipShare, MeasureModule
 from components.ppo.learners.replay import Flips
 from components.ppo.module_sampler import ModuleSampler, sampling_weights

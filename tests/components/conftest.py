@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from components.core.compiler.elf import Elf
+from components.core.compiler.objects.elf import Elf
 from components.core.formats.corpus import Corpus, load_corpus, write_description
-from components.core.storage.manifest import write_manifest
+from components.platform.storage.manifest import write_manifest
 
 SOURCES = {
     "app/leaf.c": "int leaf(int x) { return x * 3 + 1; }\n",

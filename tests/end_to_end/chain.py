@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-RECIPES = Path(__file__).parents[2] / "components" / "corpus" / "recipes"
+RECIPES = Path(__file__).parents[2] / "components" / "core" / "projects" / "recipes"
 
 
 TINY = RECIPES / "tiny.yaml"

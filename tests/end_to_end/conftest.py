@@ -10,7 +10,7 @@ import pytest
 
 from tests.end_to_end.chain import mlgo_run
 from tests.end_to_end.containers import USER, build_images
-from tests.shared import MakeOnce
+from tests.support.shared import MakeOnce
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from components.core.formats.toolchain import load_toolchain
-from components.core.storage import digest, verify
+from components.platform.storage import digest, verify
 from tests.end_to_end.chain import command, mlgo_run, reused
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]

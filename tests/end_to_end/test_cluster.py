@@ -1,7 +1,8 @@
 """From the PPO step to a Ray cluster: what the step's RayJob describes is started, as containers, and trains.
 
-KubeRay's operator and Kubernetes are not here. A stand-in takes the RayJob (tests/kubernetes_server.py), and `Nodes`
-does with it what the operator does: the pods' images, users, limits and variables, their `ray start`, the submission.
+KubeRay's operator and Kubernetes are not here. A stand-in (tests/servers/kubernetes_server.py) takes the RayJob, and
+`Nodes` does with it what the operator does: the pods' images, users, limits and variables, their `ray start`,
+the submission.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from typing import Any
 
 import pytest
 
-from components.core.storage import gcs, publish
-from components.core.storage.fetch import fetch
-from components.core.storage.kinds import Kind
-from components.core.storage.uri import ObjectUri, mirror
+from components.platform.storage import publish
+from components.platform.storage.kinds import Kind
+from components.platform.storage.object_storage import gcs
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.uri import ObjectUri, mirror
 from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, build_images, docker, reference
-from tests.kubernetes_server import Cluster, kubernetes_server, make_certificate
-from tests.storage_server import storage_server
+from tests.servers.kubernetes_server import Cluster, kubernetes_server, make_certificate
+from tests.servers.storage_server import storage_server
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
@@ -39,8 +41,8 @@ STEP = """
 import sys
 from functools import partial
 from pathlib import Path
-from components.core.console import run_step
-from components.core.rayjob import kubernetes
+from components.platform.command import run_step
+from components.platform.rayjob import kubernetes
 from components.ppo import run_on_cluster
 from components.ppo.__main__ import main
 run_on_cluster.ApiServer = partial(kubernetes.ApiServer, Path(sys.argv.pop(1)))
@@ -177,7 +179,7 @@ import ray, numpy, sys
 print(ray.__version__, numpy.__version__, *sys.version_info[:3])
 END
 python /tmp/versions.py && /opt/mlgo/bin/python /tmp/versions.py
-python -c 'import components.core.workers.ray_worker, aiohttp, pydantic; assert int(pydantic.VERSION[0]) == 2'
+python -c 'import components.platform.workers.ray_worker, aiohttp, pydantic; assert int(pydantic.VERSION[0]) == 2'
 ! python -c 'import tensorflow' 2> /dev/null
 """
     output = docker("run", "--rm", *CAUTIOUS, "--entrypoint", "/bin/bash", image, "-c", script).splitlines()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.launcher.images import STEPS
+from components.platform.launcher.images import STEPS
 from tests.end_to_end.containers import ROOT, docker, reference
 
 COMPOSE = ROOT / "docker" / "compose" / "compose.yaml"

@@ -16,17 +16,17 @@ import pytest
 import yaml
 
 from components.core.formats.toolchain import load_toolchain
-from components.core.launcher.images import IMAGES, STEPS
-from components.core.storage.fetch import fetch
-from components.core.storage.kfp_local import KFP_LOCAL, ROOT_VARIABLE
-from components.core.storage.uri import ObjectUri
+from components.platform.launcher.images import IMAGES, STEPS
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.object_storage.kfp_local import KFP_LOCAL, ROOT_VARIABLE
+from components.platform.storage.uri import ObjectUri
 from components.toolchain.sdk import find_sdk
 from components.toolchain.sdk_build import DESCRIPTION
 from pipelines.spec import COMPILED, load_spec, with_images
 from tests.end_to_end.chain import reused
 from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, reference
-from tests.llvm_project import write_llvm_project
-from tests.storage_server import storage_server
+from tests.servers.storage_server import storage_server
+from tests.support.llvm_project import write_llvm_project
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(3600)]
 
@@ -291,7 +291,8 @@ def test_killed_run_resumes_and_builds_release_clang(finished: tuple[Path, str],
     assert "[finish] the pipeline ended: SUCCEEDED" in output
     code = (
         "import sys\n"
-        "from components.core.storage.fetch import fetch\nfrom components.core.storage.uri import parse_place\n"
+        "from components.platform.storage.object_storage.fetch import fetch\n"
+        "from components.platform.storage.uri import parse_place\n"
         "print(fetch(parse_place(sys.argv[1])))\n"
     )
     environment = os.environ | {"STORAGE_EMULATOR_HOST": storage, "MLGO_CACHE_DIR": str(run.parent / "here")}
@@ -354,7 +355,7 @@ def test_kfp_local_runner_runs_compiled_pipeline(
 ) -> None:
     """Keeps artifacts on MinIO, as KFP does by default.
 
-    Checks the artifacts of the last steps, because that runner's status is unreliable (see tests/kfp_local.py).
+    Checks the artifacts of the last steps, because that runner's status is unreliable (see tests/servers/kfp_local.py).
     """
     python = ROOT / ".venv-pipelines" / "bin" / "python"
     built = json.loads(images.read_text())
@@ -368,7 +369,7 @@ def test_kfp_local_runner_runs_compiled_pipeline(
     command: list[str | Path] = [
         python,
         "-m",
-        "tests.kfp_local",
+        "tests.servers.kfp_local",
         tmp_path / "pipeline.yaml",
         root,
         container_cache / "containers",

@@ -18,7 +18,7 @@ import pytest
 from pipelines.smoke.rows import TABLE_HEADING
 from pipelines.submit.kfp_client import version_numbers
 from pipelines.submit.kfp_rest import KfpRest, KfpServer
-from tests.schemas import PIPELINES_PYTHON
+from tests.support.schemas import PIPELINES_PYTHON
 
 ROOT = Path(__file__).parents[2]
 HOST = os.environ.get("MLGO_TEST_KFP_HOST", "")

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from components.core.storage import require_artifact
-from components.core.storage.fetch import fetch
-from components.core.storage.uri import parse_place
+from components.platform.storage import require_artifact
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.uri import parse_place
 from pipelines.local.ir import steps_of
 from pipelines.local.step import RunLocations, Step
 from pipelines.spec import load_spec
 from pipelines.validation import checked_values
-from tests.buckets import use_s3
-from tests.kfp_launcher import ROOT, KfpLauncher
-from tests.s3_server import s3_server
+from tests.servers.kfp_launcher import ROOT, KfpLauncher
+from tests.servers.s3_server import s3_server
+from tests.support.buckets import use_s3
 
 COMPILED = ROOT / "pipelines" / "compiled" / "training.yaml"
 BUCKET = "mlpipeline"
@@ -91,10 +91,10 @@ def publish_toolchain(launcher: KfpLauncher, places: RunLocations, toolchain: Pa
     """Publish a finished training clang as the step that builds it does."""
     code = (
         "import os, shutil, sys\n"
-        "from components.core.launcher.kfp_places import resolve_places\n"
-        "from components.core.launcher.executor import parse_executor_input\n"
-        "from components.core.storage import publish\n"
-        "from components.core.storage.uri import mirror, parse_place\n"
+        "from components.platform.launcher.kfp_places import resolve_places\n"
+        "from components.platform.launcher.executor import parse_executor_input\n"
+        "from components.platform.storage import publish\n"
+        "from components.platform.storage.uri import mirror, parse_place\n"
         "_flag, document, output, source = sys.argv[1:]\n"
         "(output,) = resolve_places([output], parse_executor_input(document), '')\n"
         "with publish(mirror(parse_place(output)), 'trace') as directory:\n"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from components.core.formats.toolchain import load_toolchain
-from components.core.storage import digest
-from tests.workflows import ROOT
+from components.platform.storage import digest
+from tests.support.workflows import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.core.compiler.elf import Elf
+from components.core.compiler.objects.elf import Elf
 from components.core.formats.corpus import load_corpus
 from components.core.formats.policy import load_policy_info
 from components.core.formats.toolchain import load_toolchain

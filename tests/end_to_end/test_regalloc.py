@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from components.core.formats.toolchain import load_toolchain
-from components.core.storage import digest
+from components.platform.storage import digest
 from tests.end_to_end.chain import RECIPES, mlgo_run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]

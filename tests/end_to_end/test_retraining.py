@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from components.core.storage import gcs
-from components.core.storage.cache import default_cache_dir
-from tests.storage_server import storage_server
-from tests.workflows import FOLDER, ROOT, Runner, load, steps
+from components.platform.storage.cache import default_cache_dir
+from components.platform.storage.object_storage import gcs
+from tests.servers.storage_server import storage_server
+from tests.support.workflows import FOLDER, ROOT, Runner, load, steps
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 

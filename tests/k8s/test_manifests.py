@@ -12,9 +12,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from components.core.launcher.notify import NOTIFY_VARIABLE
+from components.platform.launcher.notify import NOTIFY_VARIABLE
 from pipelines.submit.prepare import NOTIFY_KEY
-from tests.crd import FILES, check, needs_schemas
+from tests.support.crd import FILES, check, needs_schemas
 
 ROOT = Path(__file__).parents[2]
 K8S = ROOT / "k8s"
@@ -98,7 +98,7 @@ def test_no_container_runs_as_root_or_without_limits() -> None:
 
 def test_commands_in_manifests_exist() -> None:
     """The commands themselves parse the arguments of the CronJob and the RayJob."""
-    from components.core.rayjob.spec import ON_HEAD, TRAINER
+    from components.platform.rayjob.spec import ON_HEAD, TRAINER
     from components.ppo.__main__ import main
     from pipelines.cli.retrain import check
 

@@ -18,14 +18,14 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from components.core.rayjob.manifest import rayjob
-from components.core.rayjob.ray_cluster import SERVICE_ACCOUNT
-from components.core.rayjob.spec import GKE_SPOT, RayJobSpec
-from components.core.rayjob.submit import _collection
+from components.platform.rayjob.manifest import rayjob
+from components.platform.rayjob.ray_cluster import SERVICE_ACCOUNT
+from components.platform.rayjob.spec import GKE_SPOT, RayJobSpec
+from components.platform.rayjob.submit import _collection
 from pipelines.cli.retrain import check as check_command
 from pipelines.cli.retrain import submit as submit_command
-from tests.crd import FILES, check, needs_schemas
-from tests.programs import program
+from tests.support.crd import FILES, check, needs_schemas
+from tests.support.programs import program
 
 K8S = Path(__file__).parents[2] / "k8s"
 KUBECTL = program("kubectl")

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 import components
-from tests.schemas import PIPELINES_PYTHON, ROOT, PublishedClients, published_clients
+from tests.support.schemas import PIPELINES_PYTHON, ROOT, PublishedClients, published_clients
 
 COPY = '''
 """Writes the sum of the numbers in its inputs plus --add; says so; counts its runs in --count."""
 import sys, time
 from pathlib import Path
-from components.core.console import UserError, run_step
-from components.core.storage import publish
+from components.platform.errors import UserError
+from components.platform.command import run_step
+from components.platform.storage import publish
 
 def main():
     flags = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
@@ -53,12 +54,11 @@ run_step(main)
 
 @pytest.fixture
 def toy_root(tmp_path: Path) -> Path:
-    """Return a directory with a package `components` that has the real console and storage, and the step `toy`."""
+    """Return a directory with a package `components` that has the real platform, and the step `toy`."""
     root = tmp_path / "root"
     real = Path(components.__file__).parent
     (root / "components" / "toy").mkdir(parents=True)
-    (root / "components" / "core").mkdir()
-    for name in ("core/console", "core/storage", "core/__init__.py", "__init__.py"):
+    for name in ("platform", "__init__.py"):
         (root / "components" / name).symlink_to(real / name)
     (root / "components" / "toy" / "__init__.py").write_text("")
     (root / "components" / "toy" / "__main__.py").write_text(COPY)
@@ -74,8 +74,8 @@ def published() -> Iterator[PublishedClients]:
 
 @pytest.fixture(scope="session")
 def host() -> Iterator[str]:
-    """Start tests/kfp_server.py; yield its URL."""
-    command = [str(PIPELINES_PYTHON), "-m", "tests.kfp_server"]
+    """Start tests/servers/kfp_server.py; yield its URL."""
+    command = [str(PIPELINES_PYTHON), "-m", "tests.servers.kfp_server"]
     server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     yield f"http://127.0.0.1:{server.stdout.readline().strip()}"

@@ -13,14 +13,19 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from components.core.console import UserError
-from components.core.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE
+from components.platform.errors import UserError
+from components.platform.launcher.notify import (
+    NOTIFY_SECRET_VARIABLE,
+    NOTIFY_VARIABLE,
+    OUTCOME_VARIABLE,
+    PAGES_VARIABLE,
+)
 from pipelines.finish.__main__ import main
 from pipelines.spec import COMPILED_PIPELINES, load_spec
 from pipelines.submit.kfp_rest import HOST_VARIABLE, POD_TOKEN_VARIABLE
 from pipelines.submit.prepare import dags, with_run_pages
-from tests.argo_nodes import Workflow
-from tests.http_server import JsonHandler, serving
+from tests.servers.argo_nodes import Workflow
+from tests.servers.http_server import JsonHandler, serving
 
 SPEC = load_spec(COMPILED_PIPELINES["training"])
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
+from components.platform.errors import UserError
 from pipelines.policy_checks import check_external_clang, check_extra_policy, check_start_features
 
 

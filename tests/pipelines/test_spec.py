@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.console import UserError
-from components.core.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
+from components.platform.errors import UserError
+from components.platform.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from pipelines.local.ir import steps_of
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec, parameter_values, used_images, with_images
 from pipelines.validation import checked_values

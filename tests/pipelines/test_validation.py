@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
 from pipelines.validation import (
     IMAGE_LLVM_MAJOR,

@@ -11,20 +11,19 @@ from typing import ClassVar, Literal
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.callsites import callsites_path, read_callsites
-from components.core.compiler.command_line import replay_arguments
-from components.core.compiler.elf import Elf, ElfError
 from components.core.compiler.forced_decisions import ForcedDecisions, read_unreached
-from components.core.compiler.function_scores import read_flip_scores, read_function_scores
-from components.core.compiler.function_sizes import FunctionSizes, read_function_sizes
+from components.core.compiler.logs.callsites import callsites_path, read_callsites
+from components.core.compiler.logs.function_scores import read_flip_scores, read_function_scores
+from components.core.compiler.logs.training_log import LogError, TrainingLog, read_log
+from components.core.compiler.objects.elf import Elf, ElfError
+from components.core.compiler.objects.function_sizes import FunctionSizes, read_function_sizes
+from components.core.compiler.replay.command_line import replay_arguments
 from components.core.compiler.sample import NO_ROWS, Sample
-from components.core.compiler.training_log import LogError, TrainingLog, read_log
-from components.core.console import UserError
 from components.core.formats.corpus import Module
-from components.core.objectives import OBJECTIVES, Objective
-from components.core.processes import supervision
-from components.core.processes.reaper import REAPER
-from components.core.storage.digests import file_digest
+from components.platform.errors import UserError
+from components.platform.processes import supervision
+from components.platform.processes.reaper import REAPER
+from components.platform.storage.digests import file_digest
 
 Reason = Literal["failed", "timeout", "log"]
 
@@ -179,11 +178,11 @@ class Compiler:
         return flags
 
     @property
-    def _objective(self) -> Objective:
-        return OBJECTIVES[problems.get(self.problem).objective]
+    def _logs_scores(self) -> bool:
+        return problems.get(self.problem).llvm.logs_scores
 
     def _makes_object(self, advisor: Advisor) -> bool:
-        return not (self._objective.needs_log and (advisor.logs or advisor.samples))
+        return not (self._logs_scores and (advisor.logs or advisor.samples))
 
     def _read_log(self, path: Path) -> TrainingLog:
         return read_log(path)
@@ -199,7 +198,7 @@ class Compiler:
             unreached = read_unreached(report, forced)
         if not request.advisor.logs:
             scores, flip_scores = None, None
-            if request.advisor.samples and self._objective.needs_log:
+            if request.advisor.samples and self._logs_scores:
                 scores = read_function_scores(Path(f"{stem}.scores"))
             if request.flips is not None:
                 flip_scores = read_flip_scores(stem.with_name("flips.scores"), len(request.flips))
@@ -214,7 +213,7 @@ class Compiler:
             if len(callsites.caller) != log.decisions:
                 what = f"{len(callsites.caller)} callsites for {log.decisions} logged decisions"
                 raise LogError(calls_path, 0, what)
-        scores = read_scores(log_path, log) if self._objective.needs_log else None
+        scores = read_scores(log_path, log) if self._logs_scores else None
         return Sample(text_size_bytes, log, callsites, function_sizes, scores, unreached)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compiler.training_log import LogError
+from components.core.compiler.logs.training_log import LogError
 
 Key = tuple[str, str, int]
 """First name, second name or "", ordinal."""

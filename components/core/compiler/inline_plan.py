@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 
 from components.core.compiler.forced_decisions import ForcedDecisions
-from components.core.console import UserError
-from components.core.storage.uri import display_path
+from components.platform.errors import UserError
+from components.platform.storage.uri import display_path
 
 PLAN_FILE = "inline.plan"
 """Name of the plan in the artifact of the tune step."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from components.core import problems
 from components.core.compiler.advisor import NO_OUTLINER, OUTLINER_OPTION, Advisor
-from components.core.compiler.training_log import LogError, read_log
-from components.core.console import UserError
+from components.core.compiler.logs.training_log import LogError, read_log
 from components.core.formats.features import FeatureSpec
-from components.core.processes import supervision
+from components.platform.errors import UserError
+from components.platform.processes import supervision
 
 _NO_DECISIONS_SOURCE = "int next(int x) { return x + 1; }\n"
 _TIMEOUT_S = 120.0

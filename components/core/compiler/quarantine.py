@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from components.core.compiler.advisor import shared_files
 from components.core.compiler.compile import CompileError, Request
-from components.core.console import Progress, UserError
-from components.core.workers.pool import WorkerPool
+from components.platform.console import Progress
+from components.platform.errors import UserError
+from components.platform.workers.pool import WorkerPool
 
 Q = TypeVar("Q", bound=Request)
 R = TypeVar("R")

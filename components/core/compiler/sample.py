@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compiler.callsites import Callsites
-from components.core.compiler.function_sizes import FunctionSizes
-from components.core.compiler.training_log import TrainingLog
+from components.core.compiler.logs.callsites import Callsites
+from components.core.compiler.logs.training_log import TrainingLog
+from components.core.compiler.objects.function_sizes import FunctionSizes
 from components.core.formats.names import replace_invalid_utf8
 
 NO_ROWS = np.empty(0, np.intp)

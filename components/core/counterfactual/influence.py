@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compiler.callsites import Callsites
+from components.core.compiler.logs.callsites import Callsites
 
 MAX_INFLUENCED = 40
 """A decision is not measured if its caller was inlined into more functions: it would exclude most other flips."""

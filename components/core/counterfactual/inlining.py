@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compiler.callsites import Callsites
 from components.core.compiler.forced_decisions import ForcedDecisions, ordinals
+from components.core.compiler.logs.callsites import Callsites
 from components.core.compiler.sample import Sample
 from components.core.counterfactual.flip_sets import choose_flip_sets
 from components.core.counterfactual.influence import FEW_CALLS, Flip, InlinedInto, callee_flips, single_flips

@@ -23,10 +23,10 @@ import numpy.typing as npt
 
 from components.core.compiler.compile import CompileError
 from components.core.compiler.forced_decisions import ForcedDecisions
+from components.core.compiler.logs.training_log import Context, TrainingLog
 from components.core.compiler.sample import Sample
-from components.core.compiler.training_log import Context, TrainingLog
 from components.core.objectives.geometric_mean import log_scores
-from components.core.policy.observation import finite_logits
+from components.core.policy.tf.observation import finite_logits
 from components.core.problems.regalloc import REGALLOC
 
 UNIFORM_SHARE = 0.2

@@ -23,11 +23,13 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from components.core.console import UserError
 from components.core.formats.bitcode import BitcodeError, bitcode_problem, producer_major, read_layout
 from components.core.formats.names import is_utf8
+from components.core.formats.profiles import named_profiles
 from components.core.formats.splits import SPLITS, Splits, read_splits
-from components.core.storage.input_files import MissingFile, open_regular, read_bytes, read_json
+from components.platform.errors import UserError
+from components.platform.storage.input_files import MissingFile, open_regular, read_bytes, read_json
+from components.platform.workers.serialization import FileSet
 
 DESCRIPTION = "corpus_description.json"
 REPORT = "report.json"
@@ -39,7 +41,7 @@ _MAX_LISTED = 5
 
 
 @dataclass(frozen=True)
-class Module:
+class Module(FileSet):
     """One module of a corpus.
 
     Attributes:
@@ -65,6 +67,17 @@ class Module:
     @property
     def thinlto_index(self) -> Path | None:
         return self.directory / f"{self.name}.thinlto.bc" if self.thinlto else None
+
+    def profiles(self) -> list[Path]:
+        """Return the paths of the corpus's profiles that the arguments name."""
+        if self.command_override is not None:
+            return []
+        return named_profiles(self.arguments(), self.cmd.parent, self.directory)
+
+    def files(self) -> list[Path]:
+        command = [] if self.command_override is not None else [self.cmd]
+        index = [self.thinlto_index] if self.thinlto_index else []
+        return [self.bitcode, *command, *index, *self.profiles()]
 
     @property
     def project(self) -> str:

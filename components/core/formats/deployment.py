@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from components.core.storage.input_files import typed
-from components.core.storage.versioned_json import read_versioned
+from components.platform.storage.input_files import typed
+from components.platform.storage.shared_state.versioned_json import read_versioned
 
 
 class DeployedPolicy(Struct, frozen=True):

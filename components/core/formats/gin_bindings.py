@@ -9,7 +9,7 @@ import ast
 import re
 from difflib import get_close_matches
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 
 NETWORK = "actor_network"
 CONFIGURABLES = {

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo
 from components.core.formats.toolchain import Toolchain
-from components.core.storage.input_files import MissingFile, parse_json, read_bytes, typed
+from components.platform.errors import UserError
+from components.platform.storage.input_files import MissingFile, parse_json, read_bytes, typed
 
 RANDOM = "random"
 """Given instead of a file: random vectors."""

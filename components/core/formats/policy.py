@@ -32,9 +32,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict as fields_of
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec, TensorSpec
-from components.core.storage.input_files import MissingFile, expect_shape, read_document
+from components.platform.errors import UserError
+from components.platform.storage.input_files import MissingFile, expect_shape, read_document
 
 POLICY_JSON = "policy.json"
 OUTPUT_SPEC_JSON = "output_spec.json"
@@ -62,7 +62,7 @@ PRETRAINED_HELP = f"{PRETRAINED_LLVM}: of LLVM's own features; {PRETRAINED_THUMB
 """What the names mean, for the help of options that take them."""
 IMPORTED = "import"
 """`trained_by` of an imported policy, which has a SavedModel and aot/, but neither weights nor native source
-(components/core/policy/import_saved_model.py)."""
+(components/core/policy/tf/import_saved_model.py)."""
 IMAGE_VARIABLE = "MLGO_IMAGE_REFERENCE"
 """Environment variable with the digest of the container's image, for policy.json and the model card."""
 

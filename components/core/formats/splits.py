@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from components.core.console import UserError
-from components.core.storage.input_files import MissingFile, read_document
-from components.core.storage.output_files import replace_text
+from components.platform.errors import UserError
+from components.platform.storage.input_files import MissingFile, read_document
+from components.platform.storage.output_files import replace_text
 
 FILE = "splits.json"
 SPLITS = ("train", "validation", "heldout")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from components.core.console import UserError
-from components.core.storage.uri import Words
+from components.platform.errors import UserError
+from components.platform.storage.uri import Words
 
 Strategy = Literal["sdk", "plugin", "external"]
 """How a compiler gets our advisors: "sdk" links a clang of its own from the installed static libraries, "plugin" builds

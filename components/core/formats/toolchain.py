@@ -11,10 +11,10 @@ from typing import Any, Literal, get_args
 
 from msgspec import UNSET, Struct, UnsetType
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec, TensorSpec
 from components.core.formats.strategy import EXTERNAL
-from components.core.storage.input_files import MissingFile, read_document, typed
+from components.platform.errors import UserError
+from components.platform.storage.input_files import MissingFile, read_document, typed
 
 FILE_NAME = "toolchain.json"
 PLUGIN = "mlgo-inliner.so"

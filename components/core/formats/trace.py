@@ -36,12 +36,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from components.core.console import UserError
 from components.core.formats.corpus import project_of
 from components.core.formats.features import FeatureSpec, TensorSpec
 from components.core.formats.names import replace_invalid_utf8
-from components.core.storage.input_files import MACHINE_ERRORS, MissingFile, read_document
-from components.core.storage.manifest import require_artifact
+from components.platform.errors import UserError
+from components.platform.storage.input_files import MACHINE_ERRORS, MissingFile, read_document
+from components.platform.storage.manifest import require_artifact
 
 Array = npt.NDArray[Any]
 

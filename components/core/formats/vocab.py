@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from components.core.console import UserError
-from components.core.storage.input_files import MissingFile, expect_shape, read_bytes, read_document
-from components.core.storage.manifest import require_artifact
+from components.platform.errors import UserError
+from components.platform.storage.input_files import MissingFile, expect_shape, read_bytes, read_document
+from components.platform.storage.manifest import require_artifact
 
 DESCRIPTION = "vocab.json"
 SUFFIX = ".buckets"

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from components.core.compiler.callsites import Callsites
+from components.core.compiler.logs.callsites import Callsites
 from components.core.compiler.sample import Sample
 
 MAX_INLINED_INTO = 32

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import POLICY_JSON, load_policy_info
 from components.core.policy.dense import WEIGHTS_FILE, DensePolicy, read_dense
 from components.core.policy.feature_encoding import num_elements
 from components.core.policy.forms import FORM_FILES, Form, run_form
-from components.core.policy.shared_object import SHARED_OBJECT
+from components.core.policy.generated.shared_object import SHARED_OBJECT
+from components.platform.errors import UserError
 
 FORM_TITLES: Mapping[Form, str] = {
     "native": "generated C++",

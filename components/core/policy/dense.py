@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.core import problems
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import IMPORTED, POLICY_JSON, load_policy_info
 from components.core.policy.feature_encoding import (
@@ -35,7 +34,8 @@ from components.core.policy.feature_encoding import (
     tensor_features,
 )
 from components.core.policy.trained_limits import beyond_limits, can_be_limited, heuristic_logits
-from components.core.storage.input_files import open_regular, parse_json
+from components.platform.errors import UserError
+from components.platform.storage.input_files import open_regular, parse_json
 
 WEIGHTS_FILE = "weights.npz"
 _VERSION = 2

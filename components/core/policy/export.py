@@ -12,10 +12,10 @@ from components.core import problems
 from components.core.formats.ir2vec_vocabulary import copy_vocabulary
 from components.core.formats.policy import IMAGE_VARIABLE, PolicyInfo, write_output_spec, write_policy_info
 from components.core.formats.vocab import write_vocab
-from components.core.policy.codegen import Training, generate
 from components.core.policy.dense import DensePolicy
 from components.core.policy.fixed_point import round_weights
-from components.core.policy.shared_object import build_shared_object
+from components.core.policy.generated.codegen import Training, generate
+from components.core.policy.generated.shared_object import build_shared_object
 
 VOCAB = "vocab"
 
@@ -81,7 +81,7 @@ def export_policy(
         the contents of policy.json.
     """
     # TensorFlow takes seconds to import, and export_fast does not need it.
-    from components.core.policy.saved_model import write_saved_model
+    from components.core.policy.tf.saved_model import write_saved_model
 
     dense = round_weights(dense)
     origin = info or PolicyInfo(dense.problem, dense.features, dense.num_actions, trained_by="")

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
+from components.platform.errors import UserError
 
 Float32 = NDArray[np.float32]
 

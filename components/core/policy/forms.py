@@ -2,7 +2,7 @@
 
 Policies come from elsewhere, too. The shared object's constructors run when it is loaded, a SavedModel's operations can
 read and write files, and a damaged file can end the process that maps it. The child can write only to a scratch
-directory and has no network (components/core/processes/sandbox.py); its end by a signal is an error like any other.
+directory and has no network (components/platform/processes/sandbox.py); its end by a signal is an error like any other.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import SAVED_MODEL, TFLITE_MODEL
 from components.core.policy.dense import NPZ_ERRORS, read_dense, write_npz
-from components.core.policy.native_policy import NativePolicy
-from components.core.policy.shared_object import SHARED_OBJECT
-from components.core.processes import supervision
-from components.core.storage.input_files import open_regular, parse_json, read_bytes
+from components.core.policy.generated.native_policy import NativePolicy
+from components.core.policy.generated.shared_object import SHARED_OBJECT
+from components.platform.errors import UserError
+from components.platform.processes import supervision
+from components.platform.storage.input_files import open_regular, parse_json, read_bytes
 
 Form = Literal["native", "saved_model", "tflite"]
 FORM_FILES: Mapping[Form, str] = {"native": SHARED_OBJECT, "saved_model": SAVED_MODEL, "tflite": TFLITE_MODEL}
@@ -115,7 +115,7 @@ def _run_here(form: Form, directory: Path, columns: Mapping[str, NDArray[np.gene
         features = [spec.to_json() for spec in native.features]
         description = {"problem": native.problem, "features": features, "num_actions": native.num_actions}
     else:
-        from components.core.policy.saved_model import saved_model_runner, tflite_runner  # TensorFlow takes seconds
+        from components.core.policy.tf.saved_model import saved_model_runner, tflite_runner  # TensorFlow takes seconds
 
         runner = saved_model_runner if form == "saved_model" else tflite_runner
         decisions, logits = runner(directory, read_dense(directory))(columns)

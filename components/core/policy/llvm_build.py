@@ -17,15 +17,15 @@ from string import Template
 from tempfile import TemporaryDirectory
 
 from components.core import problems
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PRETRAINED_LLVM, SAVED_MODEL, PolicyInfo, load_policy_info
-from components.core.policy.codegen import POLICY_HEADER, POLICY_SOURCE
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import write_source
+from components.core.policy.generated.codegen import POLICY_HEADER, POLICY_SOURCE
+from components.core.policy.generated.shared_object import COMPILE_FLAGS, COMPILE_TIMEOUT_S
 from components.core.policy.optional_features import fix_features
-from components.core.policy.shared_object import COMPILE_FLAGS, COMPILE_TIMEOUT_S
 from components.core.policy.tosa import tosa_module
+from components.platform.errors import UserError
 
 CACHE_FILE = "mlgo.cmake"
 TENSORFLOW_CACHE_FILE = "mlgo-tensorflow.cmake"
@@ -107,7 +107,7 @@ def _copy_saved_model(policy: Path, dense: DensePolicy, info: PolicyInfo, into: 
     if dense.features == info.features and (policy / SAVED_MODEL).is_dir():
         shutil.copytree(policy / SAVED_MODEL, into)
         return
-    from components.core.policy.saved_model import write_saved_model  # imports TensorFlow
+    from components.core.policy.tf.saved_model import write_saved_model  # imports TensorFlow
 
     with TemporaryDirectory(prefix="mlgo-export-") as scratch:
         shutil.copytree(write_saved_model(dense, Path(scratch)), into)

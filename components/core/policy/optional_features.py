@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from components.core.console import say
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, check_features
 from components.core.policy.dense import DensePolicy
 from components.core.policy.feature_encoding import expand, inputs_per_feature
+from components.platform.console import say
 
 
 def fit_to_compiler(

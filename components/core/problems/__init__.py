@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from components.core.console import UserError
 from components.core.problems.inlining import INLINING
 from components.core.problems.problem import Problem
 from components.core.problems.regalloc import REGALLOC
+from components.platform.errors import UserError
 
 __all__ = ["Problem", "describe_field", "get", "names"]
 

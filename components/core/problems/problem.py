@@ -17,6 +17,7 @@ class LlvmInterface:
         channel_option: option that takes a path; together with the release options, it makes the advisor read decisions
             from PATH.in instead of an embedded model, and write PATH.out in the format of a training log.
         callsites: whether the compiler writes the callers and callees of its decisions to a file next to the log.
+        logs_scores: whether the training log has the outcome of each context, LLVM's score of the function.
         per_instruction_option: logs PolicyInterface.per_instruction_features; this project never passes it.
         probe: C++ code that requires at least one decision.
     """
@@ -30,6 +31,7 @@ class LlvmInterface:
     channel_option: str
     probe: str
     callsites: bool = False
+    logs_scores: bool = False
     per_instruction_option: str | None = None
 
 

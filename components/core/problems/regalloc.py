@@ -42,6 +42,7 @@ REGALLOC = Problem(
     llvm=LlvmInterface(
         per_instruction_option="-regalloc-enable-development-features",
         callsites=False,
+        logs_scores=True,
         model_class="RegAllocEvictModel",
         model_macro="LLVM_HAVE_TF_AOT_REGALLOCEVICTMODEL",
         development_options=("-regalloc-enable-advisor=development",),

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from components.core.console import UserError
 from components.core.projects.recipe_document import BenchmarkDocument, InputDocument, recipe_error
+from components.platform.errors import UserError
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")

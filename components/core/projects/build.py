@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.core.console import UserError
-from components.core.processes.build_tools import log_tail, run_logged
+from components.core.compiler.clang_programs import clangxx, llvm_binutils
 from components.core.projects.compile_commands import DATABASE, find_output
 from components.core.projects.recipe import Recipe, Target
 from components.core.projects.relative import write_launcher
-from components.core.storage.input_files import read_json
+from components.platform.errors import UserError
+from components.platform.processes.build_tools import log_tail, run_logged
+from components.platform.storage.input_files import read_json
 
 LOG = "build.log"
 BUILD_TYPE = "MinSizeRel"
-BINUTILS = ("ar", "nm", "ranlib", "strip")
 _BUILT = "built_commands.json"
 _NINJA_STATUS = re.compile(r"^\[(\d+)/(\d+)\] ")
 _LINKED_KINDS = ("EXE", "SHARED", "MODULE")
@@ -163,66 +163,6 @@ def configure_project(
     environment = dict.fromkeys(("CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS"), "")
     if run_logged(command, build_dir, log, environment) != 0:
         raise _failure(recipe, "cannot be configured", log)
-
-
-def clangxx(clang: Path) -> Path:
-    """Return the C++ driver next to a clang: clang++-19 for clang-19, clang++ next to a link's target."""
-    for path in (clang, clang.resolve()):
-        for name in (path.name.replace("clang", "clang++", 1), "clang++"):
-            if (path.parent / name).is_file():
-                return path.parent / name
-    raise UserError(f"there is no clang++ next to {clang}", "install it, or name another clang")
-
-
-def llvm_binutils(clang: Path) -> dict[str, Path]:
-    """Return LLVM's ar, nm, ranlib and strip next to a clang, by these names, without those that are missing.
-
-    GNU's load every LLVM plugin that is installed (LLVMgold.so in bfd-plugins). One of another LLVM version finds no
-    symbols in an object with embedded bitcode, and `ar` then writes an archive without an index.
-    """
-    found = {name: clang.resolve().parent / f"llvm-{name}" for name in BINUTILS}
-    return {name: path for name, path in found.items() if path.is_file()}
-
-
-def require_binutils(clang: Path, need: str) -> dict[str, Path]:
-    """Return all of `llvm_binutils`.
-
-    Args:
-        need: what needs them, for the error: "archives need that ...".
-
-    Raises:
-        UserError: one is missing.
-    """
-    found = llvm_binutils(clang)
-    if missing := [f"llvm-{name}" for name in BINUTILS if name not in found]:
-        raise UserError(
-            f"{clang.resolve().parent} has no {', '.join(missing)}, which {need}",
-            "install the package llvm of the same version, such as llvm-19",
-        )
-    return found
-
-
-def clang_version(clang: str | Path, remedy: str) -> tuple[int, ...]:
-    """Return the version of a clang: major, minor, patch.
-
-    Raises:
-        UserError: `clang` does not run or is not clang; with the given remedy.
-    """
-    try:
-        said = subprocess.run(
-            [clang, "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=True,
-            stdin=subprocess.DEVNULL,
-        ).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise UserError(f"{clang} does not run: {error}", remedy) from None
-    if (found := re.search(r"clang version (\d+)\.(\d+)\.(\d+)", said)) is None:
-        raise UserError(f"{clang} is no clang: --version says {said[:80]!r}", remedy)
-    return tuple(map(int, found.groups()))
 
 
 def _run_commands(

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.core.console import UserError
 from components.core.projects.response_files import split_response_file
-from components.core.storage.input_files import MissingFile, read_bytes
+from components.platform.errors import UserError
+from components.platform.storage.input_files import MissingFile, read_bytes
 
 _COMPILER = re.compile(
     r"(?:.*-)?(?:clang|clang\+\+|gcc|g\+\+|cc|c\+\+|c[89]9|icx|icpx|armclang|hipcc|emcc|em\+\+|tcc)(?:-[\d.]+)?(?:\.exe)?"

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from components.core.projects.build import clangxx
+from components.core.compiler.clang_programs import clangxx
 
 C_NAMES, CXX_NAMES = ("clang", "cc", "gcc"), ("clang++", "c++", "g++")
 """Names of the scripts, because Makefiles call compilers by their names."""

@@ -12,13 +12,13 @@ from typing import Literal
 
 import click
 
-from components.core.console import UserError
 from components.core.formats.corpus import DESCRIPTION
 from components.core.projects.compile_commands import DATABASE
 from components.core.projects.recipe import recipe_place, recipe_words
-from components.core.storage.fetch import fetch_file
-from components.core.storage.options import ARTIFACT, FILE, WHOLE_TREE, PlaceType
-from components.core.storage.uri import USAGE, ObjectUri, in_object_storage
+from components.platform.errors import UserError
+from components.platform.storage.object_storage.fetch import fetch_file
+from components.platform.storage.options import ARTIFACT, FILE, WHOLE_TREE, PlaceType
+from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage
 
 CodeKind = Literal["recipe", "compile_commands", "corpus"]
 """Kinds of code, as the pipeline's parameters are named."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from components.core.console import UserError
 from components.core.projects.benchmark import Benchmark, make_benchmarks
 from components.core.projects.recipe_document import (
     ProjectDocument,
@@ -18,12 +17,13 @@ from components.core.projects.recipe_document import (
     convert,
     recipe_error,
 )
-from components.core.storage.debsource import PACKAGE
-from components.core.storage.http_download import require_http
-from components.core.storage.input_files import MissingFile, parse_yaml, read_text
-from components.core.storage.uri import ObjectUri, Words, parse_place
+from components.platform.errors import UserError
+from components.platform.storage.downloads.debsource import PACKAGE
+from components.platform.storage.downloads.http_download import require_http
+from components.platform.storage.input_files import MissingFile, parse_yaml, read_text
+from components.platform.storage.uri import ObjectUri, Words, parse_place
 
-PACKAGED = Path(__file__).parents[2] / "corpus" / "recipes"
+PACKAGED = Path(__file__).with_name("recipes")
 """The recipes that come with this project."""
 
 _TRIPLE = re.compile(r"[a-z0-9_.]+(-[a-z0-9_.]+){1,3}")

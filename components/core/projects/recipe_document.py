@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 
 MAX_INPUT_BYTES = 1 << 30
 Text = Annotated[str, Meta(min_length=1)]

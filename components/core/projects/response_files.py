@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 
 
 def split_response_file(content: bytes, where: Path) -> list[str]:

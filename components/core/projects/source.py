@@ -11,14 +11,15 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from components.core.console import UserError, say
 from components.core.projects.recipe import Recipe, Source
-from components.core.storage.debsource import fetch_deb_source
-from components.core.storage.digests import file_digest
-from components.core.storage.file_lock import exclusive_lock
-from components.core.storage.git import require_git, run_git
-from components.core.storage.http_download import download
-from components.core.storage.retry import Say
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.digests import file_digest
+from components.platform.storage.downloads.debsource import fetch_deb_source
+from components.platform.storage.downloads.git import require_git, run_git
+from components.platform.storage.downloads.http_download import download
+from components.platform.storage.downloads.retry import Say
+from components.platform.storage.shared_state.file_lock import exclusive_lock
 
 
 def fetch_recipe(recipe: Recipe, into: Path, cache: Path, progress: Say = say) -> Path:

@@ -9,10 +9,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from components.core.console import UserError
 from components.core.formats.corpus import DESCRIPTION, file_problem, load_corpus, write_description
-from components.core.storage.manifest import MANIFEST, require_artifact
-from components.core.storage.output_files import replace_text
+from components.platform.errors import UserError
+from components.platform.storage.manifest import MANIFEST, require_artifact
+from components.platform.storage.output_files import replace_text
 
 _SUFFIX = ".bc"
 

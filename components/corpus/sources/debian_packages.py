@@ -17,20 +17,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.core.console import Progress, UserError, say
-from components.core.processes.build_tools import stop_running
 from components.core.projects.build import excluded
 from components.core.projects.debian_build.package import SOURCE, WORK, DebianBuild, base_root, build_package
 from components.core.projects.link_recorder.recorder import read_links
 from components.core.projects.recipe import Recipe
-from components.core.storage.stale_directories import remove_stale
 from components.corpus.duplicates import UnreadableModuleError, function_digests
-from components.corpus.extract import ExtractConfig, extract_objects
+from components.corpus.extraction.extract import ExtractConfig, extract_objects
+from components.corpus.extraction.outcome import DUPLICATE, EXTRACTED
 from components.corpus.options import Unit
-from components.corpus.outcome import DUPLICATE, EXTRACTED
 from components.corpus.report import NO_FUNCTIONS, PACKAGE_FAILED, Report, Skipped
 from components.corpus.sources.objects import ObjectFile
 from components.corpus.sources.programs import ProgramConfig, extract_programs
+from components.platform.console import Progress, say
+from components.platform.errors import UserError
+from components.platform.processes.build_tools import stop_running
+from components.platform.storage.shared_state.stale_directories import remove_stale
 
 RESULT = "package.json"
 _FORMAT = 1

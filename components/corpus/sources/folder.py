@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.core.console import UserError
 from components.corpus.sources.objects import ObjectFile, object_at
+from components.platform.errors import UserError
 
 SAVED_MODULE_SUFFIX = ".3.import.bc"
 """Suffix that lld's --save-temps=import appends to an object's name, for the module after ThinLTO's imports."""

@@ -8,11 +8,12 @@ import shutil
 from collections import defaultdict
 from pathlib import Path
 
-from components.core.console import Progress, UserError
 from components.core.formats.corpus import DESCRIPTION, Corpus, Module, inspect_corpus, load_corpus
 from components.corpus.command_edits import CommandEdits, edit_commands
-from components.corpus.own_options import strip_imported
+from components.corpus.extraction.own_options import strip_imported
 from components.corpus.profiles import copy_profiles
+from components.platform.console import Progress
+from components.platform.errors import UserError
 
 _NO_EDITS = CommandEdits()
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.core.console import UserError
 from components.core.projects.response_files import split_response_file
-from components.core.storage.input_files import MissingFile, read_bytes, read_json
 from components.corpus.report import NOT_AN_OBJECT
 from components.corpus.sources.objects import OUTSIDE, Left, ObjectFile, distinct, object_at
+from components.platform.errors import UserError
+from components.platform.storage.input_files import MissingFile, read_bytes, read_json
 
 _LINK = "CppLink"
 _AQUERY = "bazel aquery --output=jsonproto TARGET"

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.core.console import UserError
-from components.core.console.escape import escape_line
 from components.core.formats.names import is_utf8
 from components.core.projects.compile_commands import directory_of, output_of
 from components.core.projects.compiler_command import NoObjectError, NotACompileError
-from components.core.storage.input_files import MissingFile, read_json
+from components.platform.console.escape import escape_line
+from components.platform.errors import UserError
+from components.platform.storage.input_files import MissingFile, read_json
 
 NO_OUTPUT = "no_output"
 NOT_A_COMPILE = "not_a_compile"

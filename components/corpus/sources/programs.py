@@ -12,13 +12,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.console import say
 from components.core.formats.bitcode import MAGIC, WRAPPER, BitcodeError, bitcode_problem, producer_major, read_layout
 from components.core.formats.bitcode_symbols import read_symbols
 from components.core.projects.link_recorder.recorder import RecordedLink, input_files
-from components.core.storage.manifest import listed
-from components.corpus.extract import compile_filter
-from components.corpus.outcome import (
+from components.corpus.extraction.extract import compile_filter
+from components.corpus.extraction.outcome import (
     EXTRACTED,
     FAILED,
     FILTERED,
@@ -30,10 +28,12 @@ from components.corpus.outcome import (
     Outcome,
     newer_llvm,
 )
-from components.corpus.own_options import strip_own_options
+from components.corpus.extraction.own_options import strip_own_options
+from components.corpus.extraction.whole_files import read, write
 from components.corpus.sources.archive import ArchiveError, is_archive, read_members
 from components.corpus.sources.objects import ObjectFile, object_at
-from components.corpus.whole_files import read, write
+from components.platform.console import say
+from components.platform.storage.manifest import listed
 
 _ERROR = re.compile(r"^.*?\berror: (.*(?:\n>>> .*)*)", re.MULTILINE)
 _OUT_OF_MEMORY = re.compile(r"out of memory|cannot allocate memory|bad_alloc", re.IGNORECASE)

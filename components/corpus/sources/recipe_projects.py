@@ -9,9 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.core.console import Progress, UserError, say
 from components.core.formats.corpus import write_description
-from components.core.processes.build_tools import stop_running
 from components.core.projects.build import BuiltProject, build_project, configure_project
 from components.core.projects.debian_build.package import DebianBuild
 from components.core.projects.link_recorder.recorder import (
@@ -24,14 +22,17 @@ from components.core.projects.link_recorder.recorder import (
 )
 from components.core.projects.recipe import Recipe
 from components.core.projects.source import fetch_recipe
-from components.corpus.extract import ExtractConfig, extract_objects
+from components.corpus.extraction.extract import ExtractConfig, extract_objects
+from components.corpus.extraction.outcome import EXTRACTED, Outcome
 from components.corpus.options import Unit
-from components.corpus.outcome import EXTRACTED, Outcome
 from components.corpus.profiles import copy_profiles
 from components.corpus.report import COMPILE_FAILED, Report, join_reports, make_report
 from components.corpus.sources.debian_packages import DebianConfig, build_packages
 from components.corpus.sources.objects import from_compile_commands
 from components.corpus.sources.programs import ProgramConfig, announce_programs, extract_programs
+from components.platform.console import Progress, say
+from components.platform.errors import UserError
+from components.platform.processes.build_tools import stop_running
 
 EMBED = ["-Xclang", "-fembed-bitcode=all"]
 

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.console import UserError, say
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.flags.build_variants import BuildVariant, build_variants, whole_build
 from components.core.projects.recipe import Recipe
 from components.evaluation.benchmarks.benchmark_runner import BenchmarkRun, make_inputs, run_benchmarks
 from components.evaluation.benchmarks.counters import Counter, find_counter
 from components.evaluation.metrics_types import BenchmarkEntry, BenchmarkSummary, InstructionTotals, RunMetrics
+from components.platform.console import say
+from components.platform.errors import UserError
 
 
 @dataclass(frozen=True)

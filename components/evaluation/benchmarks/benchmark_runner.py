@@ -9,15 +9,16 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.console import Progress, UserError, say
-from components.core.processes import supervision
-from components.core.processes.process_tree import describe_left
 from components.core.projects.benchmark import Benchmark, make_input
 from components.core.projects.build import BuiltProject
 from components.core.projects.flags.section_sizes import measure
 from components.core.projects.recipe import Recipe
-from components.core.storage.digests import file_digest
 from components.evaluation.benchmarks.counters import Count, Counter
+from components.platform.console import Progress, say
+from components.platform.errors import UserError
+from components.platform.processes import supervision
+from components.platform.processes.process_tree import describe_left
+from components.platform.storage.digests import file_digest
 
 TIMEOUT_S = 1800.0
 """Time limit of one counted run, about half a minute without a counter."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 
 _PROBE_TIMEOUT_S = 60.0
 _SUMMARY = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)

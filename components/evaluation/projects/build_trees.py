@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from components.core.compiler.elf import ET_REL
-from components.core.console import Progress, UserError, say
+from components.core.compiler.objects.elf import ET_REL
 from components.core.projects.flags import archive
 from components.core.projects.flags.section_sizes import measure
-from components.core.storage.input_files import open_regular
 from components.evaluation.projects.linked_binaries import Binary
+from components.platform.console import Progress, say
+from components.platform.errors import UserError
+from components.platform.storage.input_files import open_regular
 
 VARIANT = "as built"
 _TRIAL_DIRECTORIES = ("CMakeFiles", "conftest.dir")

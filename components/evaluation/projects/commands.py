@@ -13,14 +13,15 @@ import click
 import msgspec
 
 from components.core import problems
-from components.core.console import UserError, say
-from components.core.console.number_types import JOBS, REDUCTION_PERCENT
 from components.core.projects.flags.link_variants import LINK_VARIANTS
 from components.core.projects.flags.options import PROCESSORS, select_recipes
 from components.core.projects.option import RECIPE
-from components.core.storage.kinds import Kind
-from components.core.storage.options import ARTIFACT, OUTPUT, PROGRAM
 from components.evaluation.metrics_types import encode_json
+from components.platform.console import say
+from components.platform.console.number_types import JOBS, REDUCTION_PERCENT
+from components.platform.errors import UserError
+from components.platform.storage.kinds import Kind
+from components.platform.storage.options import ARTIFACT, OUTPUT, PROGRAM
 
 if TYPE_CHECKING:
     from components.core.projects.recipe import Recipe
@@ -77,7 +78,7 @@ def compare_binaries(
 
     \b
     Example:
-      mlgo evaluation compare-binaries --recipe components/corpus/recipes/demo.yaml \\
+      mlgo evaluation compare-binaries --recipe components/core/projects/recipes/demo.yaml \\
           --release-toolchain runs/demo/release --project snappy --output runs/demo/binaries
     """
     from components.core.compiler.inline_plan import require_plan
@@ -130,10 +131,10 @@ def compare_builds(
         -DCMAKE_C_COMPILER=$PWD/mlgo/clang -DCMAKE_CXX_COMPILER=$PWD/mlgo/clang++ && cmake --build build-mlgo
       mlgo evaluation compare-builds build build-mlgo
     """
-    from components.core.storage import publish
     from components.evaluation.projects.build_trees import VARIANT, compare_trees
     from components.evaluation.projects.linked_binaries import summarize_binaries
     from components.evaluation.report.terminal_report import print_binaries
+    from components.platform.storage import publish
 
     compared = compare_trees(old, new, binaries)
     content = summarize_binaries(compared.binaries)
@@ -209,8 +210,8 @@ def _compare_and_publish(
     """Compare the projects, publish the result of `summarize` as `output`/`file_name`, and return it."""
     from components.core.formats.toolchain import load_toolchain
     from components.core.projects.flags.build_variants import find_stock_clang
-    from components.core.storage import publish
-    from components.core.storage.cache import default_cache_dir
+    from components.platform.storage import publish
+    from components.platform.storage.cache import default_cache_dir
 
     release = load_toolchain(release_toolchain).require_mode("release")
     stock = find_stock_clang(release, stock_clang)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from components.core.console import UserError, say
 from components.core.projects.flags.options import program_options
-from components.core.storage.options import ARTIFACT, OUTPUT
-from components.core.storage.uri import display_path
 from components.evaluation.metrics_types import encode_json
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.options import ARTIFACT, OUTPUT
+from components.platform.storage.uri import display_path
 
 if TYPE_CHECKING:
     from components.core.projects.flags.request import RowsRequest
@@ -53,8 +54,8 @@ def flags(release_toolchain: Path, plan: Path | None, output: Path, request: Row
     from components.core.compiler.inline_plan import require_plan
     from components.core.formats.toolchain import load_toolchain
     from components.core.projects.flags.compare import flags_csv
-    from components.core.storage import publish
     from components.evaluation.report.terminal_report import print_flags
+    from components.platform.storage import publish
 
     if request is None:
         raise UserError("exactly one of --recipe and --build names what is built", "see mlgo evaluation flags --help")

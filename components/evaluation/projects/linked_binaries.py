@@ -11,7 +11,6 @@ from msgspec import UNSET, UnsetType
 
 from components.core.compiler.inline_plan import plan_flags
 from components.core.compiler.source_language import Language
-from components.core.console import UserError, say
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
 from components.core.projects.flags.build_variants import BuildVariant, build_variants, whole_build
@@ -20,6 +19,8 @@ from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.flags.types import Kind, SectionSizes
 from components.core.projects.recipe import Recipe
 from components.evaluation.metrics_types import BinariesComparison, BinaryEntry, LinkedTotal, LinkedTotals, PlanSizes
+from components.platform.console import say
+from components.platform.errors import UserError
 
 
 @dataclass(frozen=True)

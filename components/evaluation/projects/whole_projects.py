@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from components.core.console import UserError, say
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives import Objective
 from components.core.projects.flags.build_variants import build_variants, find_stock_clang
 from components.core.projects.flags.builds import of_recipe
 from components.core.projects.flags.request import RowsRequest
 from components.core.projects.recipe import Recipe
-from components.core.storage.cache import default_cache_dir
 from components.evaluation.benchmarks.benchmark_comparison import compare_programs, summarize_programs
 from components.evaluation.benchmarks.counters import find_counter
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics_types import BinariesComparison, WholeProjects
 from components.evaluation.projects.linked_binaries import compare_projects, summarize_binaries
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.cache import default_cache_dir
 
 
 def require_tools(

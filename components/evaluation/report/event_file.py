@@ -14,7 +14,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from components.core.storage.input_files import read_bytes
+from components.platform.storage.input_files import read_bytes
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DT_FLOAT, _DT_DOUBLE = 1, 2

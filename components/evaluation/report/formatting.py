@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from components.core.console.escape import markdown_text
 from components.evaluation.metrics_types import Metrics
+from components.platform.console.escape import markdown_text
 
 SMALLER = ("smaller", "larger")
 LANGUAGE_TITLES = {"c": "C modules", "c++": "C++ modules", "other": "modules of other languages"}

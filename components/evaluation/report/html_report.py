@@ -11,7 +11,6 @@ import jinja2
 from markupsafe import Markup
 from msgspec import UNSET
 
-from components.core.console.escape import escape_line
 from components.core.objectives.geometric_mean import FLOOR
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.measurements import Measurements
@@ -22,6 +21,7 @@ from components.evaluation.report.plots import MAX_POINTS, case_changes, project
 from components.evaluation.report.policy_choice import comparison_notes, release_notes, verdict_subject
 from components.evaluation.report.regressions import worst_cases
 from components.evaluation.report.training_curve import Curve
+from components.platform.console.escape import escape_line
 
 
 def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curve | None) -> None:

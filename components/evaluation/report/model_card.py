@@ -16,14 +16,9 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
-from components.core.console import UserError
-from components.core.console.escape import markdown_code, markdown_text
 from components.core.formats.corpus import Corpus
 from components.core.formats.policy import IMAGE_VARIABLE, load_policy_info
 from components.core.objectives import OBJECTIVES
-from components.core.storage import digest
-from components.core.storage.input_files import read_json
-from components.core.storage.manifest import MANIFEST
 from components.evaluation.benchmarks.program_rows import headline_total, summary, verdict
 from components.evaluation.metrics_types import (
     BenchmarkSummary,
@@ -43,6 +38,11 @@ from components.evaluation.report import linked_tables
 from components.evaluation.report.formatting import LANGUAGE_TITLES, change, interval_in_words, markdown_table
 from components.evaluation.report.policy_choice import comparison_notes, release_notes, verdict_subject
 from components.evaluation.report.regressions import WorstCase
+from components.platform.console.escape import markdown_code, markdown_text
+from components.platform.errors import UserError
+from components.platform.storage import digest
+from components.platform.storage.input_files import read_json
+from components.platform.storage.manifest import MANIFEST
 
 JSON, MARKDOWN = "model-card.json", "model-card.md"
 Reductions = dict[str, dict[str, float | None]]

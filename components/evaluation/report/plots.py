@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from components.core.console.escape import escape_line
 from components.core.objectives import Labels
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
 from components.evaluation.metrics_types import Metrics, SizeComparison, SizeMetrics
 from components.evaluation.report.formatting import GROUP_TITLES
 from components.evaluation.report.training_curve import Curve
+from components.platform.console.escape import escape_line
 
 # Dark blue and light orange are distinguishable with every kind of colour vision and in grey print.
 SMALLER = "#1f5fa8"

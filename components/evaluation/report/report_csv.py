@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from components.core.console.escape import csv_text
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
+from components.platform.console.escape import csv_text
 
 IDENTIFIER = "default"
 """Identifier of a whole module. Inlining has one context per module; the inlining demo uses this identifier."""

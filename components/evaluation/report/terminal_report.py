@@ -13,13 +13,8 @@ import msgspec
 from msgspec import UNSET
 
 from components.core import problems
-from components.core.console import UserError
-from components.core.console.escape import markdown_text
-from components.core.console.tables import table_console
 from components.core.objectives import OBJECTIVES, Objective
 from components.core.projects.flags.types import FlagsComparison
-from components.core.storage.input_files import MissingFile, read_bytes
-from components.core.storage.uri import display_path
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.metrics_types import (
     BenchmarkSummary,
@@ -48,6 +43,11 @@ from components.evaluation.report.policy_choice import (
     release_notes,
     verdict_subject,
 )
+from components.platform.console.escape import markdown_text
+from components.platform.console.tables import table_console
+from components.platform.errors import UserError
+from components.platform.storage.input_files import MissingFile, read_bytes
+from components.platform.storage.uri import display_path
 
 if TYPE_CHECKING:
     from rich.table import Table

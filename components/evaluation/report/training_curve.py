@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from components.core.console import UserError
 from components.evaluation.report.event_file import EventFile, read_event_file
+from components.platform.errors import UserError
 
 REWARD_SECTION = "reward_distribution"
 """Section of the inlining demo: mean and percentiles of the rewards of an iteration's modules."""

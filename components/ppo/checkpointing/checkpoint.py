@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from components.core.console import UserError
 from components.core.policy.dense import NPZ_ERRORS, DensePolicy, read_dense, write_npz
-from components.core.storage import publish
-from components.core.storage.input_files import read_json
-from components.core.storage.manifest import verify
-from components.core.storage.uri import display_path
+from components.platform.errors import UserError
+from components.platform.storage import publish
+from components.platform.storage.input_files import read_json
+from components.platform.storage.manifest import verify
+from components.platform.storage.uri import display_path
 from components.ppo.checkpointing.fingerprint import EarlierCredit, require_known_credit
 from components.ppo.learners.replay import Segment
 

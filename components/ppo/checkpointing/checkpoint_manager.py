@@ -12,14 +12,15 @@ import shutil
 from pathlib import Path
 from secrets import token_hex
 
-from components.core.console import UserError, say
-from components.core.storage import discard
-from components.core.storage.fetch import fetch
-from components.core.storage.manifest import MANIFEST
-from components.core.storage.object_store import StorageError
-from components.core.storage.root_lease import LeaseLost, RootLease
-from components.core.storage.uri import display_path, uri_of
-from components.core.storage.workdir import listing
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage import discard
+from components.platform.storage.manifest import MANIFEST
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.object_storage.object_store import StorageError
+from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
+from components.platform.storage.shared_state.workdir import listing
+from components.platform.storage.uri import display_path, uri_of
 from components.ppo.checkpointing import checkpoint
 from components.ppo.checkpointing.checkpoint import Checkpoint
 from components.ppo.checkpointing.fingerprint import EarlierCredit

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import gin
 
-from components.core.console import UserError
-from components.core.storage import digest
-from components.core.storage.digests import json_digest
-from components.core.storage.manifest import MANIFEST
-from components.core.storage.uri import display_path
+from components.platform.errors import UserError
+from components.platform.storage import digest
+from components.platform.storage.digests import json_digest
+from components.platform.storage.manifest import MANIFEST
+from components.platform.storage.uri import display_path
 from components.ppo.config import PpoConfig
 from components.ppo.oversampling import read_oversampling
 

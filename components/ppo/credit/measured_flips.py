@@ -28,7 +28,7 @@ from components.core.counterfactual.flip_sets import uncertainty
 from components.core.formats.features import FeatureSpec
 from components.core.objectives import OBJECTIVES
 from components.core.objectives.objective import Outcome
-from components.core.policy.observation import finite_logits, observation_shape, observations
+from components.core.policy.tf.observation import finite_logits, observation_shape, observations
 from components.ppo.learners.replay import Flips
 from components.ppo.module_rollout import log_columns
 

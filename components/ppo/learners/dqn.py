@@ -30,7 +30,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
 
 from components.core.counterfactual.influence import FEW_CALLS
-from components.core.policy import networks
+from components.core.policy.tf import networks
 from components.ppo.learners.learner import Learner, require_finite, require_possible
 from components.ppo.learners.replay import Flips, ReplayBuffer
 

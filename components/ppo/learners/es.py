@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from components.core.policy import networks
+from components.core.policy.tf import networks
 from components.ppo.learners.learner import Learner, require_finite, require_possible
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tf_agents.networks import network
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 
 
 class Learner:

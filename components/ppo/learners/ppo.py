@@ -20,7 +20,7 @@ from tf_agents.agents.ppo import ppo_clip_agent
 from tf_agents.networks import value_network
 from tf_agents.trajectories import time_step as ts
 
-from components.core.policy import networks
+from components.core.policy.tf import networks
 from components.ppo.learners.learner import Learner, require_finite, require_possible
 
 METRIC_DECISIONS = 8192
@@ -32,7 +32,7 @@ class Experience:
     """N decisions of an iteration.
 
     Attributes:
-        observed: float32 [N, *S], see core/policy/observation.py.
+        observed: float32 [N, *S], see core/policy/tf/observation.py.
         action: int64 [N].
         logits: float32 [N, A], finite logits of the policy that decided.
         prior: float32 [N, A], logits of the initial policy.

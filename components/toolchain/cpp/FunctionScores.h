@@ -18,7 +18,7 @@ namespace mlgo {
 
 /// The scores of a module's functions.
 ///
-/// File format (components/core/compiler/function_scores.py reads it): a line
+/// File format (components/core/compiler/logs/function_scores.py reads it): a line
 /// of JSON {"version": 1, "functions": N}; float32[N], little-endian; N names,
 /// each terminated by NUL.
 class FunctionScores {

@@ -1,5 +1,5 @@
 // A policy as generated C++, compiled into a shared object: POLICYDIR/policy.so
-// (components/core/policy/shared_object.py). The release clang embeds the same
+// (components/core/policy/generated/shared_object.py). The release clang embeds the same
 // C++.
 #ifndef MLGO_NATIVE_POLICY_H
 #define MLGO_NATIVE_POLICY_H

@@ -10,13 +10,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from components.core.console import UserError, say
 from components.core.formats.policy import IMAGE_VARIABLE
-from components.core.launcher.images import IMAGES
-from components.core.launcher.kfp_places import DIRECT_VARIABLE
-from components.core.launcher.notify import NOTIFY_VARIABLE
-from components.core.storage.cache import default_cache_dir
-from components.core.storage.s3 import ENDPOINT_VARIABLES, REGION_VARIABLES
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.launcher.images import IMAGES
+from components.platform.launcher.kfp_places import DIRECT_VARIABLE
+from components.platform.launcher.notify import NOTIFY_VARIABLE
+from components.platform.storage.cache import default_cache_dir
+from components.platform.storage.object_storage.s3 import ENDPOINT_VARIABLES, REGION_VARIABLES
 from pipelines.images import Image, docker_client
 from pipelines.local.locations import local_directory
 from pipelines.local.runners.mounts import mounted_paths

@@ -8,11 +8,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from components.core.console import UserError
 from components.core.projects.compile_commands import objects_in
 from components.core.projects.recipe import load_recipes, recipe_files
-from components.core.storage.input_files import read_bytes
-from components.core.storage.uri import parse_place
+from components.platform.errors import UserError
+from components.platform.storage.input_files import read_bytes
+from components.platform.storage.uri import parse_place
 
 _IMAGES_OWN = tuple(
     Path(p)

@@ -11,11 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from components.core.console import UserError
-from components.core.console.progress import LOG_FORMAT_VARIABLE
-from components.core.launcher.images import IMAGES
-from components.core.launcher.kfp_places import DIRECT_VARIABLE
-from components.core.launcher.notify import NOTIFY_VARIABLE
+from components.platform.console.progress import LOG_FORMAT_VARIABLE
+from components.platform.errors import UserError
+from components.platform.launcher.images import IMAGES
+from components.platform.launcher.kfp_places import DIRECT_VARIABLE
+from components.platform.launcher.notify import NOTIFY_VARIABLE
 from pipelines.local.cache_inputs import identify_toolchain
 from pipelines.local.runners.runner import Runner, RunningStep
 from pipelines.local.source_digests import ROOT, SourceDigests

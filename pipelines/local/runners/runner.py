@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from components.core.console import say
+from components.platform.console import say
 from pipelines.local.step import RunLocations, Step
 
 STOP_WAIT_S = 30.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from components.core.console import UserError
-from components.core.storage.http_download import is_http_url
+from components.platform.errors import UserError
+from components.platform.storage.downloads.http_download import is_http_url
 from pipelines.retrain.registry.entry import ModelRegistry
 from pipelines.retrain.registry.kubeflow import KubeflowRegistry
 from pipelines.retrain.registry.vertex import VertexRegistry

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from components.core import problems
-from components.core.console import UserError, say
 from components.core.objectives import OBJECTIVES
-from components.core.storage.input_files import MissingFile, read_text
 from components.evaluation.report.model_card import MARKDOWN
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.input_files import MissingFile, read_text
 from pipelines.retrain.artifacts import local
 from pipelines.retrain.promote import describe_day
 from pipelines.retrain.state import Deployed

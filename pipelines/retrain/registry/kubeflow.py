@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.retrain.registry.entry import ALIAS, RegistryEntry
 from pipelines.submit.polling import TIMEOUT_S
 

@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from components.core.console import UserError, say
-from components.core.storage.uri import parse_place
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.uri import parse_place
 from pipelines.retrain.registry.entry import ALIAS, RegistryEntry
 from pipelines.submit.polling import NoAnswer, NotFound, poll
 from pipelines.submit.vertex import VertexServer, call

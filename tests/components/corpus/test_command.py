@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from components.core.formats.corpus import load_corpus
-from components.core.storage import read_manifest, verify
+from components.platform.storage import read_manifest, verify
 
 NAMES = ["obj/src/one.c.o", "obj/src/two.cc.o", "obj/lib/three.c.o"]
 

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.compiler.replay_options import MissingValue, group_options, select_options
-from components.core.console import UserError
+from components.core.compiler.replay.replay_options import MissingValue, group_options, select_options
 from components.core.formats.corpus import Corpus, load_corpus, write_description
 from components.corpus.__main__ import main
 from components.corpus.command_edits import CommandEdits
+from components.platform.errors import UserError
 
 RECORDED = [
     "-cc1",

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from components.core.console import UserError
 from components.core.formats.corpus import load_corpus
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
 from components.evaluation.projects.commands import compare_builds
+from components.platform.errors import UserError
 
 ROOT = Path(__file__).parents[3]
 LLVM = Path("/usr/lib/llvm-19/bin")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
 from components.corpus.duplicates import function_digests
+from components.platform.errors import UserError
 
 CODE = "static int g(int x) { return x * 3; } int f(int x) { return g(x) + g(x + 1); }"
 

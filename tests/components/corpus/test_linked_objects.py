@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from components.core.compiler.elf import Elf
+from components.core.compiler.objects.elf import Elf
 from components.core.formats.bitcode import bitcode_problem
 from components.core.formats.corpus import load_corpus, write_description
-from components.corpus import compiler_used
-from components.corpus.extract import ExtractConfig, extract_objects
-from components.corpus.outcome import Outcome
+from components.corpus.extraction import compiler_used
+from components.corpus.extraction.extract import ExtractConfig, extract_objects
+from components.corpus.extraction.outcome import Outcome
 from components.corpus.sources.objects import ObjectFile
 
 EMBED = ["-Xclang", "-fembed-bitcode=all"]

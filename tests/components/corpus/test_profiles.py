@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from components.core.compiler.command_line import replay_arguments, require_replayable
-from components.core.compiler.elf import Elf
-from components.core.compiler.profiles import module_profiles
-from components.core.console import UserError
+from components.core.compiler.objects.elf import Elf
+from components.core.compiler.replay.command_line import replay_arguments, require_replayable
 from components.core.formats.corpus import Module, load_corpus
-from components.core.storage import verify
 from components.corpus.__main__ import main
+from components.platform.errors import UserError
+from components.platform.storage import verify
 
 SOURCE = """
 int other(int);
@@ -80,7 +79,7 @@ def test_profiles_are_used_after_the_build_is_removed(build: Path, tmp_path: Pat
         "lib/hot.o": True,
         "cold.o": False,
     }
-    assert [len(module_profiles(module)) for module in modules] == [1, 1, 0]
+    assert [len(module.profiles()) for module in modules] == [1, 1, 0]
 
 
 def test_instrumentation_profile_is_used_after_the_build_is_removed(tmp_path: Path) -> None:
@@ -110,7 +109,7 @@ def test_instrumentation_profile_is_used_after_the_build_is_removed(tmp_path: Pa
     (module,) = load_corpus(corpus.rename(tmp_path / "moved")).modules
     require_replayable([module])
     assert any(argument.startswith("-fprofile-instrument-use-path=") for argument in module.arguments())
-    assert len(module_profiles(module)) == 1 and is_hot(module, tmp_path)
+    assert len(module.profiles()) == 1 and is_hot(module, tmp_path)
     module.cmd.write_text("\0".join(a for a in module.arguments() if "profile-instrument-use" not in a))
     assert not is_hot(module, tmp_path), "the bitcode alone does not have the profile"
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from components.core.compiler.command_line import replay_arguments
+from components.core.compiler.replay.command_line import replay_arguments
 from components.core.formats.bitcode_symbols import read_symbols
 from components.core.formats.corpus import load_corpus
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
-from tests.components.toolchain.linked_programs import PROGRAMS
+from tests.components.toolchain.programs.linked_programs import PROGRAMS
 
 LLVM = Path("/usr/lib/llvm-19/bin")
 SOURCES = {

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.corpus import load_corpus
 from components.corpus.__main__ import main as corpus
+from components.platform.errors import UserError
 
 EMBED = ("-Xclang", "-fembed-bitcode=all")
 

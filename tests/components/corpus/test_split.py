@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.console import UserError
 from components.core.formats.corpus import Module
 from components.corpus.split import SplitConfig, split_modules
+from components.platform.errors import UserError
 
 
 def write(directory: Path, contents: dict[str, str]) -> list[Module]:

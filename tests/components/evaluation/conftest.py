@@ -20,10 +20,10 @@ from components.core.objectives import SCORE, SIZE
 from components.core.objectives.geometric_mean import FLOOR
 from components.core.policy.dense import DensePolicy, Layer
 from components.core.policy.export import export_fast
-from components.core.storage import publish
-from components.core.storage.manifest import write_manifest
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics_types import Excluded
+from components.platform.storage import publish
+from components.platform.storage.manifest import write_manifest
 
 SOURCES = {
     "known/words.cpp": """

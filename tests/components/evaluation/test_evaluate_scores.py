@@ -17,8 +17,8 @@ from components.core.compiler.compile import Compiler, Request
 from components.core.formats.corpus import Corpus, load_corpus
 from components.core.formats.splits import Splits, write_splits
 from components.core.objectives.geometric_mean import FLOOR
-from components.core.storage.manifest import write_manifest
 from components.evaluation.report.formatting import change
+from components.platform.storage.manifest import write_manifest
 from tests.components.conftest import PRESSED
 from tests.components.evaluation.conftest import write_evicting_policy
 from tests.components.evaluation.test_evaluate import step

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.corpus import Module
 from components.core.formats.policy import IMPORTED, PolicyInfo, load_policy_info, write_policy_info
 from components.core.formats.toolchain import Toolchain
+from components.core.policy.generated.shared_object import SHARED_OBJECT
 from components.core.policy.pretrained import pretrained_policy
-from components.core.policy.shared_object import SHARED_OBJECT
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.inputs import find_pretrained, find_reference, matching_pretrained
+from components.platform.errors import UserError
 
 NAMES = ("pretrained", "pretrained-llvm")
 

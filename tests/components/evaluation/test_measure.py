@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.command_line import replay_arguments
-from components.core.compiler.upstream import UpstreamCompiler
-from components.core.console import UserError
+from components.core.compiler.development_mode.upstream import UpstreamCompiler
+from components.core.compiler.replay.command_line import replay_arguments
 from components.core.formats.corpus import Corpus, Module
 from components.core.formats.toolchain import CAPABILITIES, Toolchain
 from components.core.objectives import OBJECTIVES, SIZE, Objective
-from components.core.workers.local_pool import LocalPool
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.measure import measure
 from components.evaluation.measurements import threshold_name
 from components.evaluation.variants import Variant, plan_variants, threshold_flags
+from components.platform.errors import UserError
+from components.platform.workers.local_pool import LocalPool
 
 CLANG = Path("/usr/lib/llvm-19/bin/clang")
 DEFAULT = Advisor("default")

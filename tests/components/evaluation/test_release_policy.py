@@ -9,13 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.formats.toolchain import FILE_NAME, Toolchain
 from components.core.objectives.size import SIZE
 from components.core.policy.pretrained import pretrained_policy
-from components.core.storage import digest, publish, verify
-from components.core.storage.manifest import MANIFEST
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.measurements import BASELINE, Measurements
 from components.evaluation.metrics import refuse_without_gain_over_start, summarize
@@ -28,6 +25,9 @@ from components.evaluation.release_policy import (
     role_of,
 )
 from components.evaluation.report.terminal_report import METRICS
+from components.platform.errors import UserError
+from components.platform.storage import digest, publish, verify
+from components.platform.storage.manifest import MANIFEST
 
 X = Path("/x")
 CLANG = Path("/usr/lib/llvm-19/bin/clang")

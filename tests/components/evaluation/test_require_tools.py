@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives import OBJECTIVES, SCORE, SIZE
 from components.core.projects.recipe import PACKAGED, load_recipes
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.projects.whole_projects import require_tools
+from components.platform.errors import UserError
 
 CLANG = Path(shutil.which("clang-19") or "clang-19")
 

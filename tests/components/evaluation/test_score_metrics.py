@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core import problems
-from components.core.console import UserError
 from components.core.objectives import OBJECTIVES, SCORE
 from components.core.objectives.bootstrap import mean_reduction_interval
 from components.core.objectives.geometric_mean import FLOOR
@@ -40,6 +39,7 @@ from components.evaluation.metrics_types import (
 from components.evaluation.report import terminal_report
 from components.evaluation.report.model_card import CorpusFigures, Gate, ModelCard, TrainingFigures, card_markdown
 from components.evaluation.report.report_csv import write_report_csv
+from components.platform.errors import UserError
 
 MakeScores = Callable[..., Measurements]
 score = st.floats(0, 1e9)

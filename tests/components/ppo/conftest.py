@@ -10,7 +10,7 @@ from components.core.formats.splits import Splits, write_splits
 from components.core.formats.toolchain import load_toolchain
 from components.core.formats.vocab import load_vocab
 from components.core.policy.dense import DensePolicy
-from components.core.storage import write_manifest
+from components.platform.storage import write_manifest
 from tests.components.ppo.runs import ITERATIONS, LEARNING, step, train
 
 CPP = """#include <map>

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fork_server import ForkedStep
+from tests.support.fork_server import ForkedStep
 
 ITERATIONS = 5
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.policy import PolicyInfo, write_policy_info
+from components.platform.errors import UserError
 from components.ppo.config import VALIDATE_EVERY, VALIDATE_EVERY_FINETUNING, PpoConfig
 
 

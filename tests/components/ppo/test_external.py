@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.policy import load_policy_info
 from components.core.formats.toolchain import Toolchain
 from components.core.formats.vocab import load_vocab
 from components.core.policy.dense import DensePolicy
+from components.platform.errors import UserError
 from components.ppo.config import without_counterfactuals
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 from tests.components.ppo.runs import step
-from tests.fork_server import ForkedStep
+from tests.support.fork_server import ForkedStep
 
 pytestmark = pytest.mark.tf
 

@@ -14,17 +14,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from components.core.storage import gcs, s3
-from components.core.storage.fetch import fetch
-from components.core.storage.uri import parse_place
-from components.core.storage.versioned_json import read_versioned, write_versioned
+from components.platform.storage.object_storage import gcs, s3
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.shared_state.versioned_json import read_versioned, write_versioned
+from components.platform.storage.uri import parse_place
 from components.ppo.checkpointing.checkpoint import STATE
-from tests.buckets import use_s3
 from tests.components.ppo.runs import LEARNING_BY_DEFAULT, train
-from tests.fork_server import ForkedStep
-from tests.kfp_launcher import KfpLauncher
-from tests.s3_server import CREDENTIALS, s3_server
-from tests.storage_server import Faults, storage_server
+from tests.servers.kfp_launcher import KfpLauncher
+from tests.servers.s3_server import CREDENTIALS, s3_server
+from tests.servers.storage_server import Faults, storage_server
+from tests.support.buckets import use_s3
+from tests.support.fork_server import ForkedStep
 
 pytestmark = pytest.mark.tf
 
@@ -222,7 +222,7 @@ def test_lost_pod_on_kfp_resumes_below_the_artifact_root(inputs, tmp_path, monke
     document = json.dumps({"outputs": {"artifacts": outputs, "outputFile": str(tmp_path / "output_metadata.json")}})
     options = ["--artifact-root", "s3://kfp-training/mlgo", "--executor-input", document, "--work", "ppo", "ppo"]
     places = ["--iterations", 6, "--root-dir", uris["ppo"], "--output", uris["policy"]]
-    command = ["python", "-m", "components.core.launcher", *options, *map(str, (*inputs, *places))]
+    command = ["python", "-m", "components.platform.launcher", *options, *map(str, (*inputs, *places))]
     root = f"s3://kfp-training/mlgo/{task}/ppo"
     with s3_server("kfp-training") as url:
         use_s3(url, monkeypatch)

@@ -9,8 +9,8 @@ import gin
 import numpy as np
 import pytest
 
-from components.core.console import UserError
-from components.core.storage.root_lease import RootLease
+from components.platform.errors import UserError
+from components.platform.storage.shared_state.root_lease import RootLease
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import training_fingerprint
 from components.ppo.config import PpoConfig

@@ -11,8 +11,8 @@ from components.core import problems
 from components.core.formats.corpus import load_corpus
 from components.core.formats.policy import load_policy_info
 from components.core.formats.splits import Splits, write_splits
-from components.core.policy.compare import compare
-from components.core.storage import write_manifest
+from components.platform.storage import write_manifest
+from components.policy.compare import compare
 from tests.components.ppo.runs import LEARNING, step, train
 
 pytestmark = pytest.mark.tf

@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
-from components.core.storage.uri import mirror, uri_of
-from components.core.storage.workdir import listing, push_file
+from components.platform.storage.shared_state.workdir import listing, push_file
+from components.platform.storage.uri import mirror, uri_of
 from components.ppo import summaries as module
 from components.ppo.summaries import Summaries
 

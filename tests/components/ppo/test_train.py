@@ -10,7 +10,7 @@ import pytest
 
 from components.core.formats.corpus import load_corpus
 from components.core.policy.dense import DensePolicy
-from components.core.storage import write_manifest
+from components.platform.storage import write_manifest
 from tests.components.ppo.runs import ITERATIONS, LEARNING, LEARNING_BY_DEFAULT, step, train
 
 PPO_LOSSES = ("policy_gradient_loss", "prior_kl", "entropy", "kl", "clip_fraction", "learning_rate")

@@ -12,10 +12,10 @@ import pytest
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
-from components.core.policy.codegen import generate
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
-from components.core.storage import publish
+from components.core.policy.generated.codegen import generate
+from components.platform.storage import publish
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 

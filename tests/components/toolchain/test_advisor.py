@@ -15,7 +15,7 @@ import pytest
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.training_log import read_log
+from components.core.compiler.logs.training_log import read_log
 
 pytestmark = pytest.mark.toolchain
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.elf import Elf
-from components.core.console import UserError
+from components.core.compiler.objects.elf import Elf
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo
 from components.core.formats.toolchain import load_toolchain
+from components.platform.errors import UserError
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import check_embedded, make_toolchain
 
@@ -29,7 +29,7 @@ def test_aot_policy_decides_like_the_native_policy(
     policy: Path, training_toolchain: Path, release_toolchain: Path, tiny_corpus, tmp_path: Path
 ) -> None:
     forms = tmp_path / "forms"
-    command = [sys.executable, "-m", "components.core.policy", "export", "--aot", "--policy", str(policy)]
+    command = [sys.executable, "-m", "components.policy", "export", "--aot", "--policy", str(policy)]
     subprocess.run([*command, "--toolchain", str(training_toolchain), "--output", str(forms)], check=True)
     embedded = tmp_path / "release"
     make_toolchain(ToolchainConfig("release", embedded, policies=(forms,), embed="tf-aot"))

@@ -14,13 +14,13 @@ import pytest
 from components.core import problems
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import CompileError, Compiler, Request
-from components.core.compiler.upstream import UpstreamCompiler, compiler_for
-from components.core.console import UserError
+from components.core.compiler.development_mode.upstream import UpstreamCompiler, compiler_for
 from components.core.formats.corpus import Corpus, Module
 from components.core.formats.toolchain import FILE_NAME, Toolchain, digest_of_clang, load_toolchain
 from components.core.policy.export import export_fast
 from components.core.policy.pretrained import pretrained_policy
-from components.core.policy.saved_model import write_saved_model
+from components.core.policy.tf.saved_model import write_saved_model
+from components.platform.errors import UserError
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 from tests.components.toolchain.conftest import random_upstream_policy

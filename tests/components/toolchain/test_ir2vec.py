@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.training_log import Context, read_log
-from components.core.console import UserError
+from components.core.compiler.logs.training_log import Context, read_log
 from components.core.formats.ir2vec_vocabulary import DIGEST, RANDOM, VOCABULARY, read_vocabulary
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.formats.strategy import Strategy
@@ -22,7 +21,8 @@ from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
 from components.core.policy.feature_encoding import num_layer_inputs
 from components.core.problems.inlining import INLINING
-from components.core.storage import publish
+from components.platform.errors import UserError
+from components.platform.storage import publish
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.ir2vec import make_vocabulary
 from components.toolchain.make import make_toolchain

@@ -10,7 +10,7 @@ import pytest
 
 from components.core.formats.policy import PRETRAINED_NAMES, PolicyInfo, load_policy_info, write_policy_info
 from components.core.policy.pretrained import pretrained_problems
-from components.core.storage import publish
+from components.platform.storage import publish
 from components.toolchain.__main__ import main
 from components.toolchain.config import SdkConfig
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from components.core.compiler.advisor import Advisor
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import load_policy_info
 from components.core.formats.toolchain import load_toolchain
-from components.core.storage import digest, verify, write_manifest
-from components.core.storage.cache import default_cache_dir
+from components.platform.errors import UserError
+from components.platform.storage import digest, verify, write_manifest
+from components.platform.storage.cache import default_cache_dir
 from components.toolchain.build import build, build_tree
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import find_linker, make_toolchain

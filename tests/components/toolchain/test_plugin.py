@@ -19,14 +19,14 @@ import pytest
 
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
-from components.core.compiler.elf import Elf
 from components.core.compiler.forced_decisions import ForcedDecisions
-from components.core.compiler.training_log import read_log
-from components.core.console import UserError
+from components.core.compiler.logs.training_log import read_log
+from components.core.compiler.objects.elf import Elf
 from components.core.formats.policy import PRETRAINED_THUMB, PolicyInfo, write_policy_info
 from components.core.formats.toolchain import PLUGIN, load_toolchain
 from components.core.policy.pretrained import pretrained_policy
-from components.core.storage import publish
+from components.platform.errors import UserError
+from components.platform.storage import publish
 from components.toolchain.build import PLUGIN_PROJECT
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain

@@ -15,9 +15,8 @@ from components.core import problems
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import CompileError, Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions
+from components.core.compiler.logs.training_log import Context, read_log
 from components.core.compiler.sample import Sample
-from components.core.compiler.training_log import Context, read_log
-from components.core.console import UserError
 from components.core.counterfactual.regalloc import choose_flips, measure_flips
 from components.core.formats.corpus import Corpus, Module
 from components.core.formats.features import FeatureSpec
@@ -27,7 +26,8 @@ from components.core.objectives.geometric_mean import log_scores
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
 from components.core.policy.feature_encoding import inputs_per_feature
-from components.core.storage import digest, publish
+from components.platform.errors import UserError
+from components.platform.storage import digest, publish
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
-from components.core.storage.uri import ObjectUri
+from components.platform.errors import UserError
+from components.platform.storage.uri import ObjectUri
 from components.toolchain import source
 from components.toolchain.sdk import Sdk
-from tests.buckets import put_object
 from tests.components.toolchain.test_source import tree
+from tests.support.buckets import put_object
 
 
 @pytest.fixture

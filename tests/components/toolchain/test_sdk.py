@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from components.toolchain.sdk import find_sdk
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
-from components.core.storage import require_artifact
-from components.core.storage.cache import default_cache_dir
+from components.platform.errors import UserError
+from components.platform.storage import require_artifact
+from components.platform.storage.cache import default_cache_dir
 from components.toolchain import source
 from components.toolchain.build import build_tree
 from components.toolchain.config import SdkConfig
 from components.toolchain.sdk import Sdk, find_sdk
 from components.toolchain.sdk_build import DESCRIPTION, cmake_definitions, make_sdk
-from tests.llvm_project import write_llvm_project
+from tests.support.llvm_project import write_llvm_project
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
-from components.core.storage import retry
+from components.platform.errors import UserError
+from components.platform.storage.downloads import retry
 from components.toolchain import source
 from components.toolchain.sdk import Sdk
-from tests.http_server import serving
+from tests.servers.http_server import serving
 
 
 @pytest.fixture

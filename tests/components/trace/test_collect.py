@@ -20,7 +20,7 @@ from components.core.compiler.compile import Compiler, Request
 from components.core.formats.corpus import Corpus
 from components.core.formats.toolchain import load_toolchain
 from components.core.formats.trace import load_trace, read_columns, read_modules, read_object_counts
-from components.core.storage.manifest import digest, write_manifest
+from components.platform.storage.manifest import digest, write_manifest
 from components.trace.collect import collect
 from components.trace.config import TraceConfig
 from components.vocab.build import build

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from components.core.formats.corpus import Corpus
-from components.core.storage.manifest import write_manifest
+from components.platform.storage.manifest import write_manifest
 
 FEATURE = {"name": "callee_users", "type": "int64_t", "shape": [1]}
 Living = Callable[[str], list[int]]

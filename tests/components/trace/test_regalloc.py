@@ -11,9 +11,9 @@ import pytest
 from components.core import problems
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
-from components.core.console import UserError
 from components.core.formats.corpus import Corpus
 from components.core.formats.trace import load_trace, read_columns, read_modules
+from components.platform.errors import UserError
 from components.trace.collect import collect
 from components.trace.config import TFRECORD_FILE, TraceConfig
 from components.trace.export import export_tfrecord

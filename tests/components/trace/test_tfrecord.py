@@ -10,8 +10,8 @@ import pytest
 
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import ModuleTrace, TraceWriter
-from components.core.storage.manifest import require_artifact
-from components.core.storage.publish import publish
+from components.platform.storage.manifest import require_artifact
+from components.platform.storage.publish import publish
 from components.trace.config import TFRECORD_FILE
 from components.trace.export import export_tfrecord
 from components.trace.tfrecord import sequence_example, write_record

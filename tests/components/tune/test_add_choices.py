@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 
 from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.inline_plan import PLAN_FILE, PlannedModule, write_plan
-from components.core.console import UserError
-from components.core.storage import publish
-from components.core.storage.manifest import MANIFEST
+from components.platform.errors import UserError
+from components.platform.storage import publish
+from components.platform.storage.manifest import MANIFEST
 from components.tune.__main__ import main
 
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
-from components.core.processes.process_identity import ProcessIdentity
-from components.core.storage import root_lease
-from components.core.storage.object_store import StorageError
-from components.core.storage.root_lease import LeaseLost, RootLease
-from components.core.storage.uri import ObjectUri, mirror
+from components.platform.errors import UserError
+from components.platform.storage.object_storage.object_store import StorageError
+from components.platform.storage.shared_state import root_lease
+from components.platform.storage.shared_state.process_identity import ProcessIdentity
+from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
+from components.platform.storage.uri import ObjectUri, mirror
 from components.tune import state as module
 from components.tune.__main__ import _search_next_to
 from components.tune.state import ModuleState, SearchDirectory, search_folder
 from components.tune.step import _published_at_the_end
-from tests.buckets import names, remove_object
+from tests.support.buckets import names, remove_object
 
 STATE = ModuleState(
     900, "a.cc", 850, 800, {("f", "g", 0): 1}, frozenset({("f", "g", 0), ("f", "h", 2)}), 3, gained_bytes=50.5

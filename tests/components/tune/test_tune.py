@@ -19,10 +19,10 @@ from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
 from components.core.formats.corpus import Corpus
 from components.core.policy.pretrained import pretrained_policy
-from components.core.storage import digest, publish
-from components.core.storage.fetch import fetch
-from components.core.storage.uri import ObjectUri
-from tests.buckets import names
+from components.platform.storage import digest, publish
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.uri import ObjectUri
+from tests.support.buckets import names
 
 pytestmark = [pytest.mark.toolchain, pytest.mark.timeout(600)]
 

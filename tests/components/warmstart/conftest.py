@@ -15,7 +15,7 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, random_vocabulary
 from components.core.formats.trace import ModuleTrace, TraceWriter
 from components.core.formats.vocab import write_vocab
-from components.core.storage import write_manifest
+from components.platform.storage import write_manifest
 
 FEATURES = tuple(FeatureSpec(name, "int64") for name in ("cost", "threshold", "blocks", "always_zero"))
 TENSORS = tuple(FeatureSpec(name, "float32", (3,)) for name in ("callee_embedding", "caller_embedding"))

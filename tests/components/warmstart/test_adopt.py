@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, load_policy_info
 from components.core.formats.trace import load_trace
 from components.core.formats.vocab import write_vocab
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_policy
-from components.core.storage import digest, publish
+from components.platform.errors import UserError
+from components.platform.storage import digest, publish
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.report import Report
 from components.warmstart.train import train

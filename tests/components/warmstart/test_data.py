@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core import problems
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import ModuleTrace, TraceWriter, read_columns
 from components.core.formats.vocab import write_vocab
-from components.core.storage import publish, write_manifest
+from components.platform.errors import UserError
+from components.platform.storage import publish, write_manifest
 from components.vocab.build import build
 from components.vocab.config import VocabConfig
 from components.warmstart.data import heldout_modules, load_decisions, require_vocab

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from components.core.console import UserError
 from components.core.formats.deployment import DeployedPolicy, Deployment
 from components.core.formats.policy import HEURISTIC, load_policy_info
 from components.core.policy.dense import read_dense
-from components.core.storage import digest, publish
+from components.platform.errors import UserError
+from components.platform.storage import digest, publish
 from components.warmstart.__main__ import main
 from components.warmstart.deployed import deployed_start
 from tests.components.warmstart.test_adopt import dense, made

@@ -9,14 +9,14 @@ import gin
 import pytest
 from click.testing import CliRunner
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.ir2vec_vocabulary import VOCABULARY, read_vocabulary
 from components.core.formats.policy import load_policy_info
 from components.core.formats.toolchain import load_toolchain
 from components.core.formats.trace import load_trace
-from components.core.policy.compare import compare
-from components.core.storage import digest, verify
+from components.platform.errors import UserError
+from components.platform.storage import digest, verify
+from components.policy.compare import compare
 from components.warmstart.__main__ import main
 from components.warmstart.train import feature_names
 from tests.components.warmstart.conftest import FEATURES, TENSORS, VOCABULARY_CONTENT

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
-from components.core.launcher.images import IMAGES
-from components.core.storage import publish
 from components.evaluation.metrics_types import Groups, SizeGroup, SizeMetrics, encode_json
+from components.platform.errors import UserError
+from components.platform.launcher.images import IMAGES
+from components.platform.storage import publish
 from pipelines.cli.image_help import IMAGE_HELP
 from pipelines.cli.main import STEPS, cli
 from pipelines.images import ON_IMAGE, ROOT

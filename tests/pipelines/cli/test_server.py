@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.cli.server import chosen_server
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.vertex import VertexServer

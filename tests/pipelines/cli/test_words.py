@@ -12,10 +12,10 @@ from typing import Any
 import click
 import pytest
 
-from components.core.console import UserError
 from components.core.projects.recipe import recipe_words
-from components.core.storage.options import PROGRAM, ArtifactOr
-from components.core.storage.uri import Words
+from components.platform.errors import UserError
+from components.platform.storage.options import PROGRAM, ArtifactOr
+from components.platform.storage.uri import Words
 from pipelines.cli.main import cli
 from pipelines.cli.pipeline import local_parameters
 from pipelines.local import run_locally
@@ -67,7 +67,7 @@ def test_defaults_are_no_paths(crowded: Path, monkeypatch: pytest.MonkeyPatch) -
     steps = planned(monkeypatch, "--recipe", "lua")
     assert value(steps["toolchain-training"], "--llvm-source") == "deb"
     assert value(steps["warmstart"], "--start-from") == "heuristic"
-    assert value(steps["corpus"], "--recipe") == str(ROOT / "components/corpus/recipes/lua.yaml")
+    assert value(steps["corpus"], "--recipe") == str(ROOT / "components/core/projects/recipes/lua.yaml")
 
 
 def test_words_win_over_paths_in_a_run(crowded: Path, monkeypatch: pytest.MonkeyPatch) -> None:

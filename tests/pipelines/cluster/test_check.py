@@ -21,7 +21,7 @@ import yaml
 from click.testing import CliRunner
 from kubernetes.config import kube_config
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.cli.main import cli
 from pipelines.cli.server import warn_of_nodes
 from pipelines.cli.submit import end_ray_clusters
@@ -32,12 +32,12 @@ from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest
 from pipelines.submit.kfp_runs import _Printer
 from pipelines.submit.kfp_tasks import Task
-from tests.buckets import use_s3
-from tests.crd import SCHEMAS, needs_schemas
-from tests.http_server import JsonHandler, serving
-from tests.kubernetes_server import status
-from tests.s3_server import s3_server
-from tests.storage_server import storage_server
+from tests.servers.http_server import JsonHandler, serving
+from tests.servers.kubernetes_server import status
+from tests.servers.s3_server import s3_server
+from tests.servers.storage_server import storage_server
+from tests.support.buckets import use_s3
+from tests.support.crd import SCHEMAS, needs_schemas
 
 ROOT = Path(__file__).parents[3]
 NAMESPACE = "/api/v1/namespaces/mlgo"

@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.cluster import registry
 from pipelines.cluster.registry import check_registry
-from tests.http_server import JsonHandler, serving
+from tests.servers.http_server import JsonHandler, serving
 
 DIGEST = f"sha256:{'1' * 64}"
 LOGIN = "dTpw"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.local.cache_inputs import identify_build, identify_path, identify_recipe, identify_toolchain
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.local.options import RunOptions
 
 

@@ -15,10 +15,12 @@ from typing import Any
 import click
 import pytest
 
-from components.core.console import PRESETS, UserError
-from components.core.launcher.__main__ import without_empty
-from components.core.storage import digest, gcs, publish
-from components.core.storage.uri import ObjectUri, mirror
+from components.platform.console import PRESETS
+from components.platform.errors import UserError
+from components.platform.launcher.__main__ import without_empty
+from components.platform.storage import digest, publish
+from components.platform.storage.object_storage import gcs
+from components.platform.storage.uri import ObjectUri, mirror
 from pipelines.cli.pipeline import local_parameters
 from pipelines.local.options import RunOptions
 from pipelines.local.run_locally import local_steps
@@ -34,7 +36,7 @@ ROLES = ("trained", "start", "pretrained", "none")
 def source(tmp_path: Path, kind: str) -> dict[str, Any]:
     """Return the options for one of the three sources of code."""
     if kind == "recipe":
-        return {"recipe": ROOT / "components" / "corpus" / "recipes" / "tiny.yaml"}
+        return {"recipe": ROOT / "components" / "core" / "projects" / "recipes" / "tiny.yaml"}
     if kind == "corpus":
         return {"corpus": tmp_path}
     (tmp_path / "compile_commands.json").write_text("[]")
@@ -82,7 +84,7 @@ def test_every_step_accepts_its_arguments(tmp_path: Path, preset: str, kind: str
     for step in steps(tmp_path, preset, kind):
         if step.always:
             continue
-        launcher = importlib.import_module("components.core.launcher.__main__").main
+        launcher = importlib.import_module("components.platform.launcher.__main__").main
         with launcher.make_context("launcher", step.argv(locations)[3:]) as context:
             assert context.params["step"] == step.module.split(".")[1]
             arguments = without_empty(context.params["arguments"])

@@ -16,7 +16,7 @@ def root(tmp_path: Path) -> Path:
         "core/direct": "import components.core.indirect.deep\nfrom components.core import also, console\n",
         "core/indirect": "from . import sibling\n",
         "core/also": "",
-        "core/console": "from components.core.unrelated import x\n",
+        "platform/console": "from components.core.unrelated import x\n",
         "core/unrelated": "",
     }.items():
         (tmp_path / "components" / folder).mkdir(parents=True)

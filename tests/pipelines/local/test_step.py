@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.local.step import RunLocations, Step
 
 RUN = RunLocations("gs://bucket/run", "/run/.files")

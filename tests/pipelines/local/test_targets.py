@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
-from components.core.storage import publish
-from components.core.storage.kinds import Kind
-from components.core.storage.manifest import MANIFEST
+from components.platform.errors import UserError
+from components.platform.storage import publish
+from components.platform.storage.kinds import Kind
+from components.platform.storage.manifest import MANIFEST
 from pipelines.local.options import RunOptions
 from pipelines.local.run_locally import local_steps
 from pipelines.local.runners.process import ProcessRunner
@@ -106,7 +106,7 @@ def test_artifact_that_a_step_may_reuse_is_not_checked(run: Path) -> None:
 
 
 def test_step_of_another_pipeline_may_replace_any_kind(run: Path) -> None:
-    step = Step("other", "image", "components.core.launcher", ("true",), (), "other")
+    step = Step("other", "image", "components.platform.launcher", ("true",), (), "other")
     make(run / "other", "trace")
     check(run, step)
     (run / "other" / "notes").write_text("mine")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.local.ir import steps_of
 from pipelines.local.step import Condition, Step
 from pipelines.spec import load_spec, parameter_values

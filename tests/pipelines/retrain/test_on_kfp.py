@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from components.core.storage import s3
-from components.core.storage.uri import ObjectUri, parse_place
+from components.platform.storage.object_storage import s3
+from components.platform.storage.uri import ObjectUri, parse_place
 from pipelines.retrain.state import load_state
-from tests.buckets import use_s3
-from tests.kfp_launcher import KfpLauncher
 from tests.pipelines.retrain.test_promote import artifacts
 from tests.pipelines.retrain.test_server_run import publish_at
-from tests.s3_server import CREDENTIALS, s3_server
+from tests.servers.kfp_launcher import KfpLauncher
+from tests.servers.s3_server import CREDENTIALS, s3_server
+from tests.support.buckets import use_s3
 
 BUCKET = "kfp-retraining"
 RUN = "mlgo-training/7e1c0a52-8f0b-4a55-9a0e-3f2c7f1f5d11"
@@ -54,7 +54,7 @@ def promote(launcher: KfpLauncher, tmp_path: Path, own: str, state: str) -> Any:
             "outputFile": str(tmp_path / "output_metadata.json"),
         },
     }
-    command = ["python", "-m", "components.core.launcher", *(["--artifact-root", own] if own else [])]
+    command = ["python", "-m", "components.platform.launcher", *(["--artifact-root", own] if own else [])]
     command += ["--executor-input", json.dumps(document), "pipelines.retrain", "--state", state, "--by", "me"]
     for option, name in (("policy", "policy"), ("evaluation", "evaluation"), ("corpus", "corpus")):
         command += [f"--{option}", read[name]["uri"]]

@@ -16,18 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.corpus import write_description
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.formats.toolchain import Mode, Toolchain
-from components.core.launcher.notify import NOTIFY_VARIABLE
 from components.core.objectives import SCORE, SIZE
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
 from components.core.projects.flags.types import SectionSizes
-from components.core.storage import digest, publish
-from components.core.storage.manifest import write_manifest
 from components.evaluation.benchmarks.benchmark_comparison import BenchmarkComparison, summarize_programs
 from components.evaluation.measurements import BASELINE, POLICY, Measurements, write_measurements
 from components.evaluation.metrics import summarize
@@ -42,6 +38,10 @@ from components.evaluation.metrics_types import (
 )
 from components.evaluation.projects.linked_binaries import Binary, summarize_binaries
 from components.evaluation.report.terminal_report import read_metrics
+from components.platform.errors import UserError
+from components.platform.launcher.notify import NOTIFY_VARIABLE
+from components.platform.storage import digest, publish
+from components.platform.storage.manifest import write_manifest
 from components.ppo.oversampling import read_oversampling
 from pipelines.local.run_locally import local_steps
 from pipelines.retrain.artifacts import check_run, module_checksums

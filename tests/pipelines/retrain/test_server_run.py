@@ -15,9 +15,10 @@ import pytest
 import requests
 from click.testing import CliRunner
 
-from components.core.console import UserError
-from components.core.storage import gcs, publish, read_manifest
-from components.core.storage.uri import ObjectUri, mirror, parse_place
+from components.platform.errors import UserError
+from components.platform.storage import publish, read_manifest
+from components.platform.storage.object_storage import gcs
+from components.platform.storage.uri import ObjectUri, mirror, parse_place
 from pipelines.cli.main import cli
 from pipelines.retrain.server_run import REPORT, TASKS, server_run_artifacts
 from pipelines.retrain.state import load_state
@@ -28,8 +29,8 @@ from pipelines.submit.kfp_rest import KfpRest
 from pipelines.submit.vertex import VertexServer
 from tests.pipelines.retrain.registry.conftest import recording_server
 from tests.pipelines.retrain.test_promote import artifacts
-from tests.schemas import PublishedClients
-from tests.storage_server import storage_server
+from tests.servers.storage_server import storage_server
+from tests.support.schemas import PublishedClients
 
 ROOT = "gs://retraining/kfp"
 STATE = "gs://retraining/retrain.json"

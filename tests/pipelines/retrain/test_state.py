@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.console import UserError
-from components.core.storage.uri import ObjectUri
-from components.core.storage.versioned_json import Conflict, read_versioned, write_versioned
+from components.platform.errors import UserError
+from components.platform.storage.shared_state.versioned_json import Conflict, read_versioned, write_versioned
+from components.platform.storage.uri import ObjectUri
 from pipelines.retrain.promote import promote
 from pipelines.retrain.state import KEPT_DECISIONS, Decision, Deployed, State, load_state, save_state
 from tests.pipelines.retrain.test_promote import OLD, artifacts, deploy

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from components.core.console import UserError
-from components.core.storage import digest, gcs, publish
-from components.core.storage.uri import ObjectUri, mirror, parse_place
+from components.platform.errors import UserError
+from components.platform.storage import digest, publish
+from components.platform.storage.object_storage import gcs
+from components.platform.storage.uri import ObjectUri, mirror, parse_place
 from pipelines.cli.main import cli
 from pipelines.retrain.state import load_state, save_state
 from tests.pipelines.retrain.test_promote import OLD
-from tests.storage_server import storage_server
+from tests.servers.storage_server import storage_server
 
 ROOT = "gs://retraining/kfp"
 STATE = "gs://retraining/retrain.json"

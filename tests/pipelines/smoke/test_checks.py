@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
-from components.core.launcher.images import CLUSTER_VARIABLE
-from components.core.rayjob.kubernetes import ApiServer
-from components.core.rayjob.step_lease import RUN_VARIABLE
-from components.core.storage import publish
-from components.core.storage.object_store import store_of
-from components.core.storage.uri import ObjectUri, mirror
+from components.platform.errors import UserError
+from components.platform.launcher.images import CLUSTER_VARIABLE
+from components.platform.rayjob.kubernetes import ApiServer
+from components.platform.rayjob.step_lease import RUN_VARIABLE
+from components.platform.storage import publish
+from components.platform.storage.object_storage.stores import store_of
+from components.platform.storage.uri import ObjectUri, mirror
 from pipelines.smoke import checks
 from pipelines.smoke.rayjob import check_ray
 from pipelines.smoke.rows import FailedOnPurpose, NotTried, Row, perform
 from pipelines.submit.kfp_client import KfpServer
-from tests.buckets import names, put_object, use_s3
-from tests.http_server import JsonHandler, serving
-from tests.kubernetes_server import FAILS, RAYJOBS, SUCCEEDS, Cluster, kubernetes_server, make_certificate
-from tests.s3_server import Behaviour, s3_server
+from tests.servers.http_server import JsonHandler, serving
+from tests.servers.kubernetes_server import FAILS, RAYJOBS, SUCCEEDS, Cluster, kubernetes_server, make_certificate
+from tests.servers.s3_server import Behaviour, s3_server
+from tests.support.buckets import names, put_object, use_s3
 
 IMAGE = "r/cluster@sha256:" + "3" * 64
 
@@ -216,7 +216,7 @@ def test_rayjob_of_a_canceled_smoke_test_is_removed(pod: Pod, monkeypatch: pytes
     def canceled(_s: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("components.core.rayjob.submit.time.sleep", canceled)
+    monkeypatch.setattr("components.platform.rayjob.submit.time.sleep", canceled)
     with pytest.raises(KeyboardInterrupt):
         check_ray("", "run-1", server, 0.01)
     assert cluster.created == 1 and cluster.asked[-1][0] == "DELETE"

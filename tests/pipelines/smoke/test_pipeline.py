@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
-from components.core.storage.fetch import fetch
-from components.core.storage.uri import ObjectUri, parse_place
+from components.platform.errors import UserError
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.uri import ObjectUri, parse_place
 from pipelines.local.ir import steps_of
 from pipelines.local.run_locally import local_steps
 from pipelines.local.step import RunLocations, Step
@@ -25,11 +25,11 @@ from pipelines.spec import COMPILED_PIPELINES, load_spec
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_runs import follow
 from pipelines.validation import checked_values
-from tests.argo_nodes import Workflow
-from tests.buckets import names, use_s3
-from tests.http_server import JsonHandler, serving
-from tests.kfp_launcher import KfpLauncher
-from tests.s3_server import s3_server
+from tests.servers.argo_nodes import Workflow
+from tests.servers.http_server import JsonHandler, serving
+from tests.servers.kfp_launcher import KfpLauncher
+from tests.servers.s3_server import s3_server
+from tests.support.buckets import names, use_s3
 
 ROOT = Path(__file__).parents[3]
 SMOKE = COMPILED_PIPELINES["smoke"]

@@ -15,14 +15,14 @@ import requests
 import yaml
 from click.testing import CliRunner
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.cli.main import cli
 from pipelines.cli.server import stored_job
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.artifact_registry import check_template, upload_template
 from pipelines.submit.vertex import VertexServer
-from tests.http_server import JsonHandler, serving
-from tests.schemas import PIPELINES_PYTHON, ROOT
+from tests.servers.http_server import JsonHandler, serving
+from tests.support.schemas import PIPELINES_PYTHON, ROOT
 
 DIGEST = f"sha256:{'a' * 64}"
 URI = "https://europe-west4-kfp.pkg.dev/p/pipelines/mlgo-training/2026-01"

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
 from pipelines.submit.artifact_root import artifact_root_of, check_artifact_root, with_artifact_root
 from pipelines.submit.overrides import override_for_kfp
 from pipelines.submit.overrides_document import read_overrides
-from tests.buckets import use_s3
 from tests.pipelines.submit.conftest import ROOT, Mlgo
-from tests.s3_server import s3_server
+from tests.servers.s3_server import s3_server
+from tests.support.buckets import use_s3
 
 OWN = "s3://mlpipeline/mlgo"
 STATE = f"{OWN}/retrain.json"
@@ -43,7 +43,7 @@ def test_each_step_that_has_artifacts_gets_the_root(name: str) -> None:
     assert artifact_root_of(spec) == "" and artifact_root_of(changed) == OWN
     for label, executor in changed["deploymentSpec"]["executors"].items():
         before = spec["deploymentSpec"]["executors"][label]["container"]
-        ours = before["command"] == ["python", "-m", "components.core.launcher"]
+        ours = before["command"] == ["python", "-m", "components.platform.launcher"]
         assert executor["container"]["args"] == [*(("--artifact-root", OWN) if ours else ()), *before["args"]]
         made = [c for c in spec["components"].values() if c.get("executorLabel") == label and "outputDefinitions" in c]
         assert ours or not made or name not in ("training", "sdk"), "each step with artifacts has the launcher"

@@ -10,7 +10,7 @@ from cronsim import CronSim
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.submit.cron import parse_cron
 
 BOUNDS = ((0, 59), (0, 23), (1, 28), (1, 12), (0, 6))

@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.cli.main import cli
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest
 from pipelines.submit.kfp_runs import cancel, retry_run
 from pipelines.submit.stored_pipeline import StoredRun, start_stored
-from tests.http_server import JsonHandler, raw_server, serving
 from tests.pipelines.submit.conftest import ROOT, Mlgo
-from tests.schemas import PublishedClients
-from tests.storage_server import storage_server
+from tests.servers.http_server import JsonHandler, raw_server, serving
+from tests.servers.storage_server import storage_server
+from tests.support.schemas import PublishedClients
 
 LastRequest = Callable[[str], dict[str, Any]]
 UNPRIVILEGED = {"securityContext": {"runAsNonRoot": True}}

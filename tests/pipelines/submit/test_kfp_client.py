@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.submit.kfp_client import KfpServer, read_token, token_from_environment
-from tests.http_server import raw_server
 from tests.pipelines.submit.conftest import ROOT, Mlgo
-from tests.schemas import PIPELINES_PYTHON
+from tests.servers.http_server import raw_server
+from tests.support.schemas import PIPELINES_PYTHON
 
 PROBE = """
 import json, sys
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.submit import kfp_client
 from pipelines.submit.kfp_client import KfpServer, connect
 
@@ -54,7 +54,7 @@ KINDS = {
     "interface": ("", ""),
     "built": ("", ""),
 }
-"""Servers of tests/kfp_server.py, and what the error says about each."""
+"""Servers of tests/servers/kfp_server.py, and what the error says about each."""
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,14 @@ import click
 import pytest
 import requests
 
-from components.core.console import UserError
-from components.core.launcher.images import CLUSTER, IMAGES
+from components.platform.errors import UserError
+from components.platform.launcher.images import CLUSTER, IMAGES
 from pipelines.spec import COMPILED, load_spec, with_images
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import _without_launcher, run_state
 from pipelines.submit.kfp_runs import cancel, follow, retry_run
 from pipelines.submit.kfp_tasks import Task, tasks_of
-from tests.argo_nodes import LOG, WORKFLOW, Workflow
+from tests.servers.argo_nodes import LOG, WORKFLOW, Workflow
 
 SPEC = load_spec(COMPILED)
 POLL_S = 0.02

@@ -15,13 +15,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.cluster.kubernetes_checks import step_pods
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.overrides import VERTEX_ACCELERATORS, override_for_kfp, override_for_vertex, with_small_requests
 from pipelines.submit.overrides_document import KEYS, cpus, gigabytes, read_overrides
 from pipelines.submit.prepare import dags, notify_settings, platform_spec, security_settings
-from tests.schemas import PIPELINES_PYTHON
+from tests.support.schemas import PIPELINES_PYTHON
 
 SPEC = load_spec(COMPILED)
 EXAMPLE = Path(__file__).parents[3] / "docs" / "pipeline.md"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.core.console import UserError
-from components.core.launcher.notify import NOTIFY_VARIABLE
+from components.platform.errors import UserError
+from components.platform.launcher.notify import NOTIFY_VARIABLE
 from pipelines.images import given_images, read_images
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec, used_images
 from pipelines.submit.prepare import (

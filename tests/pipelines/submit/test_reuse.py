@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from google.cloud import storage
 
-from components.core.launcher.__main__ import main
-from components.core.storage import gcs
+from components.platform.launcher.__main__ import main
+from components.platform.storage.object_storage import gcs
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec, parameter_values
 from pipelines.submit.prepare import dags, without_cache
 from pipelines.submit.reuse import reuse_by_content
-from tests.storage_server import storage_server
+from tests.servers.storage_server import storage_server
 
 SPEC = load_spec(COMPILED)
 PREPARATION = {"toolchain-training", "corpus", "trace", "vocab", "warmstart", "ppo", "evaluation"}

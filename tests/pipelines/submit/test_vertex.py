@@ -11,7 +11,7 @@ import click
 import pytest
 import requests
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.cron import parse_cron
 from pipelines.submit.polling import EXIT_CANCELED
@@ -24,9 +24,9 @@ from pipelines.submit.vertex import (
     schedule_vertex,
     submit_vertex,
 )
-from tests.http_server import JsonHandler, serving
 from tests.pipelines.submit.conftest import Mlgo
-from tests.schemas import PublishedClients
+from tests.servers.http_server import JsonHandler, serving
+from tests.support.schemas import PublishedClients
 
 JOB = "projects/p/locations/r/pipelineJobs/7"
 KEY = "projects/p/locations/r/keyRings/ring/cryptoKeys/key"

@@ -24,15 +24,15 @@ from pathlib import Path
 
 import numpy as np
 
-from components.core.console import UserError
 from components.core.formats.policy import POLICY_JSON, PRETRAINED, PRETRAINED_FOLDERS, load_policy_info
-from components.core.policy.codegen import Training
 from components.core.policy.dense import WEIGHTS_FILE, DensePolicy, read_dense
 from components.core.policy.export import write_source, write_weights
 from components.core.policy.fixed_point import round_weights
-from components.core.policy.shared_object import build_shared_object
-from components.core.storage import MANIFEST, publish
-from components.core.storage.cache import default_cache_dir
+from components.core.policy.generated.codegen import Training
+from components.core.policy.generated.shared_object import build_shared_object
+from components.platform.errors import UserError
+from components.platform.storage import MANIFEST, publish
+from components.platform.storage.cache import default_cache_dir
 
 RELEASED = Path(__file__).parent
 _CODE = Path(__file__).parents[1]
@@ -65,8 +65,8 @@ def pretrained_policy(
         raise _no_policy(name, problem)
     folder = PRETRAINED_FOLDERS[name][problem]
     released = RELEASED / folder
-    content = [released / WEIGHTS_FILE, released / POLICY_JSON, *sorted(_CODE.glob("*.py"))]
-    content += sorted((_CODE / "cpp").iterdir())
+    content = [released / WEIGHTS_FILE, released / POLICY_JSON, *sorted(_CODE.rglob("*.py"))]
+    content += sorted((_CODE / "generated" / "cpp").iterdir())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in content)).hexdigest()[:16]
     entry = f"{folder}-{digest}-training" if clang else f"{folder}-{digest}"
     directory = (cache or default_cache_dir()).absolute() / PRETRAINED / entry

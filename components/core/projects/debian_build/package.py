@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.core.console import UserError, say
-from components.core.processes.build_tools import log_tail
 from components.core.projects.debian_build.privileged import run_privileged
 from components.core.projects.link_recorder.recorder import COMPILE_FLAGS, link_flags, write_recorder
 from components.core.projects.recipe import Recipe, Source
-from components.core.storage.file_lock import exclusive_lock
-from components.core.storage.stale_directories import make_locked
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.processes.build_tools import log_tail
+from components.platform.storage.shared_state.file_lock import exclusive_lock
+from components.platform.storage.shared_state.stale_directories import make_locked
 
 SCRIPTS = Path(__file__).parent
 _BASE_SCRIPTS = ("make-base", "compiler")

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from components.core.console import UserError
-from components.core.processes.build_tools import run_logged
+from components.platform.errors import UserError
+from components.platform.processes.build_tools import run_logged
 
 IMAGE = "debian:bookworm-slim"
 _NAMESPACES = ("unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--propagation", "private")

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from components.core.console import UserError, say
-from components.core.processes.build_tools import log_tail
-from components.core.projects.build import clang_version
+from components.core.compiler.clang_programs import clang_version
 from components.core.projects.debian_build.package import DebianBuild, base_root, build_package
 from components.core.projects.recipe import Recipe
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.processes.build_tools import log_tail
 
 _SYSTEM = Path("/usr")
 

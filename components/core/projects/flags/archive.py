@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 
 MAGIC = b"!<arch>\n"
 THIN_MAGIC = b"!<thin>\n"

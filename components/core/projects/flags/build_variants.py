@@ -11,13 +11,15 @@ from pathlib import Path
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
-from components.core.console import Progress, UserError, say
+from components.core.compiler.clang_programs import clang_version
 from components.core.formats.toolchain import Toolchain
-from components.core.projects.build import BuiltProject, build_project, clang_version
+from components.core.projects.build import BuiltProject, build_project
 from components.core.projects.debian_build.shipped import shipped_binaries
 from components.core.projects.flags.link_variants import LINK_VARIANTS, LinkVariant
 from components.core.projects.recipe import Recipe
 from components.core.projects.source import fetch_recipe
+from components.platform.console import Progress, say
+from components.platform.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from components.core.compiler.clang_programs import require_binutils
 from components.core.compiler.source_language import Language
-from components.core.console import UserError
-from components.core.processes.build_tools import log_tail, run_logged
-from components.core.projects.build import require_binutils
 from components.core.projects.compiler_scripts import write_binutils, write_compilers
 from components.core.projects.flags.build_variants import BuildVariant, whole_build
 from components.core.projects.flags.link_variants import LINK_VARIANTS
 from components.core.projects.flags.section_sizes import measure
 from components.core.projects.flags.types import RowSizes
 from components.core.projects.recipe import Recipe
+from components.platform.errors import UserError
+from components.platform.processes.build_tools import log_tail, run_logged
 
 MISSING = "the build does not make it"
 _LINKED_KINDS = ("EXE", "SHARED", "MODULE")

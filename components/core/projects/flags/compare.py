@@ -9,11 +9,10 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from components.core.compiler.clang_programs import clangxx
 from components.core.compiler.source_language import Language
-from components.core.console import UserError, say
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
-from components.core.projects.build import clangxx
 from components.core.projects.flags.builds import MISSING, BuildPlace, MeasuredProgram, Project, failure_of
 from components.core.projects.flags.rows import TITLES, FlagRow
 from components.core.projects.flags.types import (
@@ -26,6 +25,8 @@ from components.core.projects.flags.types import (
     RowResult,
     RowSizes,
 )
+from components.platform.console import say
+from components.platform.errors import UserError
 
 _COLUMNS = (
     "project",

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from components.core.console import UserError, say
-from components.core.console.number_types import JOBS
-from components.core.processes.cgroup import available_processors
 from components.core.projects.flags.rows import (
     ALL_ROWS,
     ALLOWED,
@@ -22,7 +19,11 @@ from components.core.projects.flags.rows import (
     require_compilers,
 )
 from components.core.projects.option import RECIPE
-from components.core.storage.options import PROGRAM
+from components.platform.console import say
+from components.platform.console.number_types import JOBS
+from components.platform.errors import UserError
+from components.platform.processes.cgroup import available_processors
+from components.platform.storage.options import PROGRAM
 
 if TYPE_CHECKING:
     from components.core.projects.flags.builds import Project

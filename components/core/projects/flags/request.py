@@ -13,7 +13,7 @@ from components.core.projects.flags.builds import BuildPlace, Project, find_binu
 from components.core.projects.flags.compare import compare_flags
 from components.core.projects.flags.rows import FlagRow, plan_rows, require_compilers
 from components.core.projects.flags.types import CompilerOfRow, FlagsComparison
-from components.core.storage.cache import default_cache_dir
+from components.platform.storage.cache import default_cache_dir
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from components.core import problems
 from components.core.compiler.advisor import OUTLINER_OPTION as _OUTLINE
 from components.core.compiler.inline_plan import plan_flags
 from components.core.compiler.probe import has_option
-from components.core.console import UserError
 from components.core.formats.toolchain import PLUGIN, Toolchain
 from components.core.projects.flags.build_variants import BuildVariant, require_same_version
 from components.core.projects.flags.link_variants import LINK_VARIANTS
 from components.core.projects.flags.types import CompilerOfRow
+from components.platform.errors import UserError
 
 PROBLEM = "inlining"
 NO_UNWIND, NO_PIE = "no-unwind-tables", "no-pie"

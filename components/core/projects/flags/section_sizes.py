@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.compiler.elf import ET_DYN, ET_REL, Elf
+from components.core.compiler.objects.elf import ET_DYN, ET_REL, Elf
 from components.core.compiler.source_language import Language
-from components.core.console import UserError
 from components.core.projects.flags import archive
 from components.core.projects.flags.types import Kind, SectionSizes
+from components.platform.errors import UserError
 
 _CXX_LIBRARIES = (b"libstdc++.so", b"libc++.so")
 _GROUPS = (

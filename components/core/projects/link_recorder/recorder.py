@@ -19,9 +19,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.console import UserError
 from components.core.projects.response_files import split_response_file
-from components.core.storage.input_files import read_bytes, read_text
+from components.platform.errors import UserError
+from components.platform.storage.input_files import read_bytes, read_text
 
 _SCRIPT = Path(__file__).with_name("ld.lld")
 _CONFIG = "links.conf"

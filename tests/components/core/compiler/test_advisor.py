@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from components.core.compiler.advisor import Advisor, shared_files
-from components.core.console import UserError
+from components.platform.errors import UserError
 
 DEVELOPMENT = ["-mllvm", "-enable-ml-inliner=development"]
 POLICY = ["-mllvm", "-ml-inliner-model-under-training=/a/policy"]

@@ -12,9 +12,9 @@ import pytest
 
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import CompileError, Compiler, Request
-from components.core.console import UserError
 from components.core.formats.corpus import Corpus, Module
-from components.core.processes.reaper import REAPER
+from components.platform.errors import UserError
+from components.platform.processes.reaper import REAPER
 
 DEFAULT = Advisor("default")
 TREE = "extern int put(int);\nint tree(int x) { return put(x) + put(x + 1); }\n"

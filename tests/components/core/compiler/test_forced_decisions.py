@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Request
 from components.core.compiler.forced_decisions import ForcedDecisions, Key, ordinals, read_unreached
-from components.core.compiler.training_log import LogError
+from components.core.compiler.logs.training_log import LogError
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=60))

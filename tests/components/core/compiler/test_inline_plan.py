@@ -23,7 +23,7 @@ from components.core.compiler.inline_plan import (
     require_plan,
     write_plan,
 )
-from components.core.console import UserError
+from components.platform.errors import UserError
 
 MODULES = st.lists(
     st.builds(

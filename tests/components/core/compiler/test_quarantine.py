@@ -11,9 +11,10 @@ import pytest
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import CompileError, Compiler, Request
 from components.core.compiler.quarantine import Quarantine, compile_all
-from components.core.console import Progress, UserError
 from components.core.formats.corpus import Corpus
-from components.core.workers import LocalPool
+from components.platform.console import Progress
+from components.platform.errors import UserError
+from components.platform.workers import LocalPool
 from tests.bench.plain_compile import time_plain_compiles
 
 TEXT = "extern int put(int);\nint {name}(int x) {{ return put(x) + {n}; }}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.compiler.elf import Elf
+from components.core.compiler.objects.elf import Elf
 from components.core.compiler.source_language import source_language
 
 

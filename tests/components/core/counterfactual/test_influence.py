@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from components.core.compiler.callsites import Callsites
+from components.core.compiler.logs.callsites import Callsites
 from components.core.counterfactual.influence import (
     FEW_CALLS,
     MAX_INFLUENCED,

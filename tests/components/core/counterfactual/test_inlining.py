@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.callsites import Callsites
 from components.core.compiler.compile import Compiler, Request
-from components.core.compiler.function_sizes import FunctionSizes
+from components.core.compiler.logs.callsites import Callsites
+from components.core.compiler.objects.function_sizes import FunctionSizes
 from components.core.compiler.sample import Sample
 from components.core.counterfactual.inlining import force_flips, measure_flips, pin_flips, plan_flips
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from components.core import problems
 from components.core.compiler.compile import CompileError
 from components.core.compiler.forced_decisions import ForcedDecisions
+from components.core.compiler.logs.training_log import Context, TrainingLog
 from components.core.compiler.sample import Sample
-from components.core.compiler.training_log import Context, TrainingLog
 from components.core.counterfactual.regalloc import Flips, choose_flips, measure_flips
 
 PROBLEM = problems.get("regalloc")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.bitcode import WRAPPER, BitcodeError, bitcode_problem, producer_major, read_layout
 from components.core.formats.corpus import load_corpus
 from components.corpus.__main__ import main as corpus
-from tests.bitcode import bitcode, identified
+from components.platform.errors import UserError
+from tests.support.bitcode import bitcode, identified
 
 
 def problem(content: bytes) -> str | None:

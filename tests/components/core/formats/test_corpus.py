@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.console import UserError
 from components.core.formats.corpus import UNSPECIFIED_OVERRIDE, load_corpus, write_description
 from components.core.formats.splits import Splits, read_splits, write_splits
-from tests.bitcode import bitcode
+from components.platform.errors import UserError
+from tests.support.bitcode import bitcode
 
 BITCODE = bitcode(b"rest")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.deployment import DeployedPolicy, Deployment, read_deployment
-from components.core.storage.uri import ObjectUri
+from components.platform.errors import UserError
+from components.platform.storage.uri import ObjectUri
 from pipelines.retrain.state import Deployed, load_state, save_state
 
 DEPLOYED = Deployed(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.console import UserError
 from components.core.formats.gin_bindings import CONFIGURABLES, EXAMPLE, NETWORK, network_bindings, parse_gin_bindings
+from components.platform.errors import UserError
 
 
 def test_bindings_are_split_and_those_of_the_network_found() -> None:
@@ -71,7 +71,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 def test_names_and_parameters_are_those_that_gin_configures() -> None:
     import gin
 
-    from components.core.policy import networks
+    from components.core.policy.tf import networks
     from components.ppo.learners import dqn, es, ppo
 
     ours = {name.removeprefix("mlgo.") for name in gin.config._REGISTRY._selector_map if name.startswith("mlgo.")}

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.ir2vec_vocabulary import (
     DIGEST,
@@ -18,6 +17,7 @@ from components.core.formats.ir2vec_vocabulary import (
 )
 from components.core.formats.policy import PolicyInfo
 from components.core.formats.toolchain import Toolchain
+from components.platform.errors import UserError
 
 ENTITIES = ["Add", "Call", "IntegerTy", "Function", "ICMP_eq"]
 EMBEDDING = (FeatureSpec("callee_embedding", "float32", (4,)),)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import (
     PolicyInfo,
@@ -17,6 +16,7 @@ from components.core.formats.policy import (
     write_output_spec,
     write_policy_info,
 )
+from components.platform.errors import UserError
 
 specs = st.builds(
     FeatureSpec,

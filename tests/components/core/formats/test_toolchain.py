@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.toolchain import CAPABILITIES, FILE_NAME, Mode, Toolchain, load_toolchain
+from components.platform.errors import UserError
 
 
 def write(directory: Path, mode: Mode = "training") -> Toolchain:

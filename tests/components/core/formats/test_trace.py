@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import (
     ModuleTrace,
@@ -19,8 +18,9 @@ from components.core.formats.trace import (
     read_modules,
     read_object_counts,
 )
-from components.core.storage.manifest import write_manifest
-from components.core.storage.publish import publish
+from components.platform.errors import UserError
+from components.platform.storage.manifest import write_manifest
+from components.platform.storage.publish import publish
 
 FEATURES = (
     FeatureSpec("cost", "int64", (1,)),

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from components.core.console import UserError
 from components.core.formats.vocab import QUANTILES, load_vocab, read_buckets, write_vocab
-from components.core.storage.manifest import write_manifest
-from components.core.storage.publish import publish
+from components.platform.errors import UserError
+from components.platform.storage.manifest import write_manifest
+from components.platform.storage.publish import publish
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 

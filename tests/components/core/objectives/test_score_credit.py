@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.core.compiler.logs.training_log import Context, TrainingLog
 from components.core.compiler.sample import Sample
-from components.core.compiler.training_log import Context, TrainingLog
 from components.core.objectives import SCORE
 from components.core.objectives.geometric_mean import FLOOR
 from components.core.objectives.outcomes import outcome_reduction

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.compiler.callsites import Callsites
-from components.core.compiler.function_sizes import FunctionSizes
+from components.core.compiler.logs.callsites import Callsites
+from components.core.compiler.objects.function_sizes import FunctionSizes
 from components.core.compiler.sample import Sample
 from components.core.objectives.size_credit import (
     MAX_INLINED_INTO,

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.policy.agreement import random_decisions, require_one_policy
 from components.core.policy.dense import DensePolicy
+from components.platform.errors import UserError
 
 SPEC = FeatureSpec("cost_estimate", "int64", (1,))
 INFO = PolicyInfo("inlining", (SPEC,), 2, "ppo")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.console import UserError
 from components.core.formats.features import FeatureSpec
 from components.core.policy.dense import DensePolicy, read_dense, write_npz
 from components.core.policy.feature_encoding import expand, quantiles
+from components.platform.errors import UserError
 
 values = st.integers(-1000, 1000)
 

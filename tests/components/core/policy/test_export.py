@@ -8,19 +8,19 @@ import tensorflow as tf
 from click.testing import CliRunner
 from tensorflow.core.protobuf import saved_model_pb2
 
-from components.core.console import UserError
 from components.core.formats.policy import PolicyInfo, load_policy_info
 from components.core.formats.trace import ModuleTrace, TraceWriter
 from components.core.formats.vocab import read_buckets
-from components.core.policy import saved_model
-from components.core.policy.__main__ import main
-from components.core.policy.codegen import generate
-from components.core.policy.compare import compare
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_fast, export_policy
 from components.core.policy.fixed_point import round_weights
-from components.core.policy.shared_object import build_shared_object
-from components.core.storage import write_manifest
+from components.core.policy.generated.codegen import generate
+from components.core.policy.generated.shared_object import build_shared_object
+from components.core.policy.tf import saved_model
+from components.platform.errors import UserError
+from components.platform.storage import write_manifest
+from components.policy.__main__ import main
+from components.policy.compare import compare
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.policy.codegen import generate
 from components.core.policy.fixed_point import round_to_fixed_point, round_weights, to_fixed_point
-from components.core.policy.native_policy import NativePolicy
-from components.core.policy.shared_object import build_shared_object
+from components.core.policy.generated.codegen import generate
+from components.core.policy.generated.native_policy import NativePolicy
+from components.core.policy.generated.shared_object import build_shared_object
 
 floats = st.floats(-(2.0**100), 2.0**100, width=32, allow_subnormal=False) | st.floats(
     -1, 1, width=32, allow_subnormal=False

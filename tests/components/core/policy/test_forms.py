@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.core.console import UserError
 from components.core.policy import forms
 from components.core.policy.forms import run_form
-from components.core.processes import sandbox
+from components.platform.errors import UserError
+from components.platform.processes import sandbox
 
 COLUMNS = {"cost_estimate": np.arange(5)}
 DESCRIPTION = (

@@ -18,22 +18,22 @@ import pytest
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.elf import Elf
-from components.core.console import UserError
+from components.core.compiler.objects.elf import Elf
 from components.core.formats.corpus import Corpus
 from components.core.formats.policy import PolicyInfo, load_policy_info, write_policy_info
 from components.core.formats.toolchain import FILE_NAME, load_toolchain
-from components.core.policy.__main__ import main
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_fast
+from components.core.policy.generated.native_policy import NativePolicy
+from components.core.policy.generated.shared_object import link_shared_object
 from components.core.policy.llvm_build import CACHE_FILE, MODELS, TENSORFLOW_CACHE_FILE, TOSA_SUFFIX, export_for_llvm
-from components.core.policy.native_policy import NativePolicy
 from components.core.policy.pretrained import pretrained_policy
-from components.core.policy.shared_object import link_shared_object
 from components.core.policy.tosa import tosa_module
-from components.core.storage import publish
-from components.core.storage.cache import default_cache_dir
-from components.core.storage.debsource import download_deb_source
+from components.platform.errors import UserError
+from components.platform.storage import publish
+from components.platform.storage.cache import default_cache_dir
+from components.platform.storage.downloads.debsource import download_deb_source
+from components.policy.__main__ import main
 from components.toolchain.build import build as link_clang
 from components.toolchain.build import build_tree
 from components.toolchain.sdk import find_sdk
@@ -83,9 +83,7 @@ def policy(dense: DensePolicy, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="module")
 def exported(policy: Path, training_toolchain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("export") / "for-llvm"
-    without_tensorflow = (
-        "import sys; sys.modules['tensorflow'] = None; from components.core.policy.__main__ import main"
-    )
+    without_tensorflow = "import sys; sys.modules['tensorflow'] = None; from components.policy.__main__ import main"
     command = [sys.executable, "-c", f"{without_tensorflow}; main()", "export", "--policy", str(policy)]
     command += ["--policy", "pretrained"]  # for register allocation
     done = subprocess.run(
@@ -220,7 +218,7 @@ def test_llvms_own_build_decides_like_the_policy(
 @pytest.mark.tf
 def test_llvms_cmake_module_compiles_the_saved_model(policy: Path, training_toolchain: Path, tmp_path: Path) -> None:
     """The cache file for TensorFlow leaves the policy with a SavedModel to LLVM, and the other one to its object."""
-    from components.core.policy.saved_model import write_saved_model
+    from components.core.policy.tf.saved_model import write_saved_model
 
     with_model, output, build = tmp_path / "policy", tmp_path / "out", tmp_path / "build"
     shutil.copytree(policy, with_model)

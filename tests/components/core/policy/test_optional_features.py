@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from components.core.console import UserError
 from components.core.formats.policy import PolicyInfo
 from components.core.policy.optional_features import fit_to_compiler, fix_features
+from components.platform.errors import UserError
 
 
 @pytest.mark.parametrize("tensors", [False, True])

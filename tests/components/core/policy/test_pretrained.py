@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from components.core import problems
-from components.core.console import UserError
 from components.core.formats.policy import (
     PRETRAINED,
     PRETRAINED_FOLDERS,
@@ -31,9 +30,10 @@ from components.core.policy.pretrained import (
     with_pretrained,
 )
 from components.core.projects.recipe import load_recipes
-from components.core.storage import require_artifact
+from components.platform.errors import UserError
+from components.platform.storage import require_artifact
 
-RECIPES = Path(__file__).parents[4] / "components" / "corpus" / "recipes"
+RECIPES = Path(__file__).parents[4] / "components" / "core" / "projects" / "recipes"
 POLICIES = [(name, problem) for name in PRETRAINED_NAMES for problem in pretrained_problems(name)]
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.console import UserError
 from components.core.projects.benchmark import Benchmark, Input, make_benchmarks, make_input
 from components.core.projects.recipe import PACKAGED, load_recipes
 from components.core.projects.recipe_document import MAX_INPUT_BYTES, BenchmarkDocument, convert
+from components.platform.errors import UserError
 
 RUN = {"name": "run", "program": "p"}
 READS = {**RUN, "arguments": ["{input}"], "input": {"text": "x"}}

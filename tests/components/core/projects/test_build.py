@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from components.core.compiler.elf import Elf
-from components.core.console import UserError
-from components.core.projects.build import BuiltProject, build_project, clangxx
+from components.core.compiler.clang_programs import clangxx
+from components.core.compiler.objects.elf import Elf
+from components.core.projects.build import BuiltProject, build_project
 from components.core.projects.recipe import Recipe, Source, Target
 from components.core.projects.source import fetch_recipe
+from components.platform.errors import UserError
 
 CMAKE = """
 cmake_minimum_required(VERSION 3.20)

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import pytest
 
-from components.core.console import UserError
 from components.core.projects.option import COMPILE_COMMANDS, CORPUS
 from components.corpus.__main__ import main as corpus
+from components.platform.errors import UserError
 from components.trace.__main__ import main as trace
 from pipelines.cli.main import cli
 from pipelines.cli.pipeline import local_parameters

@@ -10,12 +10,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.console import UserError
 from components.core.projects.benchmark import Benchmark, Input
 from components.core.projects.recipe import Recipe, Source, load_recipes, recipe_place
-from components.core.storage.uri import ObjectUri
+from components.platform.errors import UserError
+from components.platform.storage.uri import ObjectUri
 
-RECIPES = Path(__file__).parents[4] / "components/corpus/recipes"
+RECIPES = Path(__file__).parents[4] / "components/core/projects/recipes"
 GOOD = {"name": "p", "source": {"path": "src"}, "cmake": {"options": {"A": "B"}}}
 
 

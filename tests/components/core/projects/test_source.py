@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from components.core.console import UserError
 from components.core.projects.recipe import Recipe, Source
 from components.core.projects.source import fetch_recipe
-from components.core.storage import git, retry
-from tests.http_server import serve, serving
+from components.platform.errors import UserError
+from components.platform.storage.downloads import git, retry
+from tests.servers.http_server import serve, serving
 
 
 def fetch(source: Source, where: Path, **recipe: object) -> Path:

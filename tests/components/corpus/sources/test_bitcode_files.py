@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
 from components.corpus.sources.bitcode_files import combine_corpora, make_corpus
 from components.corpus.sources.folder import from_directory
-from tests.bitcode import bitcode
+from components.platform.errors import UserError
+from tests.support.bitcode import bitcode
 
 BITCODE = bitcode()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.compiler.elf import Elf
+from components.core.compiler.objects.elf import Elf
 from components.core.projects.recipe import PACKAGED, load_recipes
 from components.corpus.sources.recipe_projects import BuildConfig, build_corpus
 

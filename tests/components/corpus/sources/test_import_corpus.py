@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from components.core.console import UserError
 from components.core.formats.corpus import Corpus, Module, load_corpus, write_description
 from components.core.formats.splits import Splits, write_splits
-from components.core.storage import verify
 from components.corpus.__main__ import main
+from components.platform.errors import UserError
+from components.platform.storage import verify
 
 MakeCorpus = Callable[[Path, dict[str, str]], Corpus]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.core.formats.corpus import UNSPECIFIED_OVERRIDE, load_corpus
-from components.core.storage import verify
+from components.platform.storage import verify
 
 OBJCOPY = "/usr/lib/llvm-19/bin/llvm-objcopy"
 ROOT = Path(__file__).parents[4]

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlgo.corpus import extract_ir_lib
 
-from components.core.console import UserError
 from components.core.projects.response_files import split_response_file
 from components.corpus.sources.link import from_aquery, from_params, objects_of
+from components.platform.errors import UserError
 
 ARGUMENT = st.one_of(
     st.sampled_from(["-o", "a.o", "./a.o", "b/c.o", "-lm.o", "--start-lib", "lib.a", "prog", "-o.o", "-oprog", ".o"]),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.core.console import UserError
 from components.corpus.sources.objects import from_compile_commands
+from components.platform.errors import UserError
 
 
 def write(path: Path, *entries: Any) -> Path:

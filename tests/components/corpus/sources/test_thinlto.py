@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.command_line import replay_arguments
 from components.core.compiler.compile import Compiler, Request
-from components.core.compiler.elf import Elf
-from components.core.compiler.function_sizes import read_function_sizes
-from components.core.console import UserError
+from components.core.compiler.objects.elf import Elf
+from components.core.compiler.objects.function_sizes import read_function_sizes
+from components.core.compiler.replay.command_line import replay_arguments
 from components.core.counterfactual.inlining import measure_flips, pin_flips, plan_flips
 from components.core.formats.corpus import Corpus, Module, load_corpus
 from components.core.formats.trace import load_trace
+from components.platform.errors import UserError
 from components.trace.collect import collect
 from components.trace.config import TraceConfig
 

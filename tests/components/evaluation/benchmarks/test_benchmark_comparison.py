@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.console import UserError
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.build import build_project
 from components.core.projects.recipe import load_recipes
@@ -33,6 +32,7 @@ from components.evaluation.benchmarks.benchmark_runner import BenchmarkRun, make
 from components.evaluation.benchmarks.counters import Counter
 from components.evaluation.metrics_types import InstructionTotals, RunMetrics, encode_json
 from components.evaluation.report.terminal_report import print_programs
+from components.platform.errors import UserError
 
 CLANG = Path(shutil.which("clang-19") or "clang-19")
 CALLGRIND = Counter("callgrind", Path(shutil.which("valgrind") or "valgrind"), 1, parallel=True)

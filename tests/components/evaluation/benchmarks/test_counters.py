@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
 from components.evaluation.benchmarks.counters import Count, Counter, find_counter, read_callgrind, read_perf
+from components.platform.errors import UserError
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from components.core.console import UserError
 from components.core.projects.flags.section_sizes import measure
 from components.evaluation.__main__ import EXIT_NOT_BETTER, main
 from components.evaluation.projects.build_trees import compare_trees
+from components.platform.errors import UserError
 
 SOURCE = f"""
 static int square(int x) {{ for (int i = 0; i < x; ++i) x += i * x; return x; }}

@@ -16,7 +16,6 @@ from click.testing import CliRunner
 
 from components.core.compiler.probe import has_option
 from components.core.compiler.source_language import Language
-from components.core.console import UserError
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import (
@@ -33,8 +32,9 @@ from components.evaluation.__main__ import main
 from components.evaluation.metrics_types import SizeMetrics, encode_json
 from components.evaluation.report import flags_tables
 from components.evaluation.report.terminal_report import read_metrics
-from tests.components.toolchain.test_linker import toolchain
-from tests.components.toolchain.test_variants import varied_code
+from components.platform.errors import UserError
+from tests.components.toolchain.programs.test_linker import toolchain
+from tests.components.toolchain.programs.test_variants import varied_code
 
 __all__ = ["toolchain"]
 

@@ -16,7 +16,6 @@ from msgspec import UNSET
 from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.inline_plan import PLAN_FILE, PlannedModule, plan_flags, write_plan
 from components.core.compiler.source_language import Language
-from components.core.console import UserError
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.build import BuiltProject
 from components.core.projects.flags.build_variants import BuildVariant, require_same_version
@@ -30,6 +29,7 @@ from components.evaluation.projects.linked_binaries import (
     summarize_binaries,
 )
 from components.evaluation.report import linked_tables
+from components.platform.errors import UserError
 
 CMAKE = """
 cmake_minimum_required(VERSION 3.16)

@@ -9,7 +9,6 @@ import pytest
 
 from components.core.compiler.source_language import Language
 from components.core.formats.corpus import load_corpus
-from components.core.launcher.executor import METRICS_JSON, headline, numbers
 from components.core.projects.flags.types import Kind, SectionSizes
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import judge_whole_projects, summarize
@@ -17,6 +16,7 @@ from components.evaluation.metrics_types import SizeMetrics, WholeProjects
 from components.evaluation.projects.linked_binaries import Binary, summarize_binaries
 from components.evaluation.report import linked_tables, terminal_report
 from components.evaluation.report.model_card import card_markdown, model_card
+from components.platform.launcher.executor import headline, numbers
 from pipelines.spec import COMPILED, load_spec
 
 
@@ -64,7 +64,7 @@ def test_kfp_shows_a_dozen_headline_figures(linked_metrics: SizeMetrics, task: s
     file, _colon, keys = args[args.index("--metrics") + 1].partition("=")[0].partition(":")
     document = msgspec.to_builtins(linked_metrics)
     shown = headline(document, keys.split(","))
-    assert file == METRICS_JSON and len(numbers(document)) > 30 and 8 <= len(shown) <= 14
+    assert file == terminal_report.METRICS and len(numbers(document)) > 30 and 8 <= len(shown) <= 14
     assert {"reduction_percent", "linked.default.all.reduction_percent"} <= shown.keys()
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from components.core.formats.corpus import load_corpus
 from components.core.formats.policy import load_policy_info, write_policy_info
-from components.core.storage import write_manifest
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import summarize
 from components.evaluation.report.model_card import card_markdown, model_card
+from components.platform.storage import write_manifest
 
 
 def test_optional_features_are_listed_with_their_values(

@@ -12,13 +12,13 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from components.core.console import UserError
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import summarize
 from components.evaluation.metrics_types import Inputs, SizeMetrics, encode_json
 from components.evaluation.report import terminal_report
 from components.evaluation.report.formatting import change
 from components.evaluation.report.model_card import parts_table, reductions
+from components.platform.errors import UserError
 
 
 def test_rows_name_variants_and_groups(measured: Measurements) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from components.core.console import UserError
 from components.evaluation.report.training_curve import read_curve
+from components.platform.errors import UserError
 
 event_pb2 = pytest.importorskip("tensorboard.compat.proto.event_pb2")
 from tensorboard.compat.proto import summary_pb2  # noqa: E402

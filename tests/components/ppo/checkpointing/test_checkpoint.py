@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from components.core.console import UserError
-from components.core.storage import write_manifest
+from components.platform.errors import UserError
+from components.platform.storage import write_manifest
 from components.ppo.checkpointing.checkpoint import read, write
 from components.ppo.checkpointing.fingerprint import EarlierCredit
 from tests.components.ppo.points import checkpoint, earlier

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from components.core.console import UserError
-from components.core.processes.process_identity import ProcessIdentity
-from components.core.storage import gcs
-from components.core.storage import root_lease as fences
-from components.core.storage.object_store import StorageError
-from components.core.storage.root_lease import LATEST, LeaseLost, RootLease
-from components.core.storage.uri import mirror, uri_of
-from components.core.storage.workdir import listing, remove_file
+from components.platform.errors import UserError
+from components.platform.storage.object_storage import gcs
+from components.platform.storage.object_storage.object_store import StorageError
+from components.platform.storage.shared_state import root_lease as fences
+from components.platform.storage.shared_state.process_identity import ProcessIdentity
+from components.platform.storage.shared_state.root_lease import LATEST, LeaseLost, RootLease
+from components.platform.storage.shared_state.workdir import listing, remove_file
+from components.platform.storage.uri import mirror, uri_of
 from components.ppo.checkpointing.checkpoint import write
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import EarlierCredit

@@ -6,8 +6,8 @@ from dataclasses import replace
 import gin
 import pytest
 
-from components.core.console import UserError
-from components.core.storage import write_manifest
+from components.platform.errors import UserError
+from components.platform.storage import write_manifest
 from components.ppo.checkpointing.fingerprint import EarlierCredit, folder_of, require_same, training_fingerprint
 from components.ppo.config import PpoConfig
 from components.ppo.train import configure

@@ -9,9 +9,9 @@ import gin
 import numpy as np
 import pytest
 
-from components.core.console import UserError
 from components.core.counterfactual.influence import FEW_CALLS
-from components.core.policy import networks
+from components.core.policy.tf import networks
+from components.platform.errors import UserError
 from components.ppo.learners.dqn import DqnLearner, DqnParameters, margins
 from components.ppo.learners.replay import Flips, ReplayBuffer
 

@@ -4,8 +4,8 @@ import gin
 import numpy as np
 import pytest
 
-from components.core.console import UserError
-from components.core.policy import networks
+from components.core.policy.tf import networks
+from components.platform.errors import UserError
 from components.ppo.learners.es import EsLearner, EsParameters
 
 FEATURES = 4

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 
 FEATURES = 4
 
@@ -15,7 +15,7 @@ def experience(learner, rng, decisions=4096):
 
     The policy that all began with tossed a coin.
     """
-    from components.core.policy import networks
+    from components.core.policy.tf import networks
     from components.ppo.learners.ppo import Experience
 
     observed = rng.random((decisions, 2 * FEATURES), np.float32)  # quantiles, then magnitudes

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from docker.models.containers import ContainerCollection
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.images import Image, docker_client
 from pipelines.local.runners.docker import LABEL, DockerRunner
 from pipelines.local.scheduler import run_pipeline

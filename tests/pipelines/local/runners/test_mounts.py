@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.local.runners.mounts import mounted_paths
 
 
 def shown(*arguments: object) -> set[Path]:
-    return set(mounted_paths(["python", "-m", "components.core.launcher", *map(str, arguments)]))
+    return set(mounted_paths(["python", "-m", "components.platform.launcher", *map(str, arguments)]))
 
 
 def database(path: Path, *commands: tuple[object, object]) -> Path:
@@ -68,7 +68,7 @@ def test_recipe_is_mounted_with_recipes_and_trees_it_names(tmp_path: Path) -> No
         "name: one\nsource: {path: ../tree}\nrequires: {gtest: {path: ../gtest}}\ncmake: {}\n"
     )
     (recipes / "set.yaml").write_text("projects: [one.yaml, lz4.yaml]\n")
-    lz4 = Path(__file__).parents[4] / "components" / "corpus" / "recipes" / "lz4.yaml"
+    lz4 = Path(__file__).parents[4] / "components" / "core" / "projects" / "recipes" / "lz4.yaml"
     assert shown("--recipe", recipes / "set.yaml") == {
         recipes / "set.yaml",
         recipes / "one.yaml",

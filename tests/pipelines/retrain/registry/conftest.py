@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from components.core.storage import publish
 from components.evaluation.report.model_card import MARKDOWN
+from components.platform.storage import publish
 from pipelines.retrain.state import Deployed
-from tests.http_server import JsonHandler, serving
+from tests.servers.http_server import JsonHandler, serving
 
 Answer = tuple[int, dict[str, Any]]
 

@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from click.testing import CliRunner
 
-from components.core.console import UserError
-from components.core.storage import digest, publish
+from components.platform.errors import UserError
+from components.platform.storage import digest, publish
 from pipelines.cli.main import cli
 from pipelines.retrain.registry import parse_registry
 from pipelines.retrain.registry.entry import registry_entry
@@ -24,7 +24,7 @@ from pipelines.retrain.registry.kubeflow import TOKEN_VARIABLE, KubeflowRegistry
 from pipelines.retrain.registry.vertex import VertexRegistry
 from pipelines.retrain.state import Deployed, load_state, save_state
 from tests.pipelines.retrain.registry.conftest import Answer, Request, recording_server
-from tests.schemas import PublishedClients
+from tests.support.schemas import PublishedClients
 
 ROOT = "/api/model_registry/"
 

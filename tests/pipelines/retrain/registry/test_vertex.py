@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 import pytest
 import requests
 
-from components.core.console import UserError
+from components.platform.errors import UserError
 from pipelines.retrain.registry.entry import registry_entry
 from pipelines.retrain.registry.vertex import VertexRegistry
 from pipelines.retrain.state import Deployed
 from pipelines.submit.vertex import VertexServer
 from tests.pipelines.retrain.registry.conftest import Answer, RecordingServer, Request, recording_server
-from tests.schemas import PublishedClients
+from tests.support.schemas import PublishedClients
 
 PARENT = "projects/p/locations/r"
 MODEL = f"{PARENT}/models/mlgo-inlining"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.compiler.elf import Elf
+from components.core.compiler.objects.elf import Elf
 from components.core.projects.debian_build.package import SCRIPTS
 
 ECHO = '#!/bin/sh\necho "$0" "$@"\n'

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.console import UserError
 from components.core.projects.flags.archive import MAGIC, members
+from components.platform.errors import UserError
 
 AR = "/usr/lib/llvm-19/bin/llvm-ar"
 

@@ -8,8 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from components.core.console import UserError
 from components.core.projects.flags.options import RowNames, program_options
+from components.platform.errors import UserError
 
 
 @pytest.mark.parametrize(

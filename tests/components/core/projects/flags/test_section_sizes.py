@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from components.core.console import UserError
 from components.core.projects.flags.section_sizes import measure, section_group
+from components.platform.errors import UserError
 
 SOURCE = """
 #include <stdexcept>

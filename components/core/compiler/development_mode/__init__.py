@@ -1,0 +1,1 @@
+"""Training clangs that others built, in LLVM's own development mode."""

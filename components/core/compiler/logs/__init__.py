@@ -1,0 +1,1 @@
+"""Readers of what a compile logs: decisions, callsites, scores, and remarks."""

@@ -1,0 +1,1 @@
+"""Which recorded options of a module a replay keeps."""

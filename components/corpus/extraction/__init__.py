@@ -1,0 +1,1 @@
+"""Extraction of bitcode and command lines from objects."""

@@ -1,0 +1,89 @@
+"""Removes the options of this project's compilers from recorded arguments, so that what is deployed can be collected.
+
+A program that is built with a release clang, a plan or the plugin records these options with each module. The bitcode
+is embedded before they take effect; a replay chooses its own advisor.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePath
+
+from components.core import problems
+from components.core.formats.corpus import DESCRIPTION
+from components.core.formats.toolchain import PLUGIN
+from components.corpus.extraction.whole_files import read, write
+
+_OWN_PREFIX = "mlgo-"
+_PLUGIN_OPTIONS = ("-fpass-plugin=", "-fplugin=", "-load=")
+
+
+def _llvm_names() -> frozenset[str]:
+    """Return the names of LLVM's options that select an advisor or belong to one."""
+    options = [
+        option
+        for problem in map(problems.get, problems.names())
+        for option in (
+            *problem.llvm.development_options,
+            *problem.llvm.release_options,
+            problem.llvm.log_option,
+            problem.llvm.policy_option,
+            problem.llvm.channel_option,
+        )
+    ]
+    return frozenset(_name(option) for option in options)
+
+
+def _name(option: str) -> str:
+    return option.partition("=")[0].lstrip("-")
+
+
+_LLVM_NAMES = _llvm_names()
+
+
+def strip_own_options(arguments: Sequence[str]) -> list[str]:
+    """Return a module's arguments, cc1's or the driver's, without this project's options and their values."""
+    kept: list[str] = []
+    at = 0
+    while at < len(arguments):
+        length = _own_length(arguments[at : at + 4])
+        kept += [] if length else arguments[at : at + 1]
+        # A kept option with a separate value keeps it, whatever the value looks like.
+        if not length and arguments[at] == "-mllvm":
+            kept += arguments[at + 1 : at + 2]
+            length = 2
+        at += length or 1
+    return kept
+
+
+def _own_length(arguments: Sequence[str]) -> int:
+    """Return how many of the first arguments are one option of ours with its value, 0 if the first one is none."""
+    first, *rest = arguments
+    if first == "-mllvm" and rest:
+        name = _name(rest[0])
+        own = name in _LLVM_NAMES or name.startswith(_OWN_PREFIX)
+        if not own or not rest[0].startswith("-"):
+            return 0
+        # -mllvm -enable-ml-inliner -mllvm release
+        separate = "=" not in rest[0] and len(rest) > 2 and rest[1] == "-mllvm" and not rest[2].startswith("-")
+        return 4 if separate else 2
+    if first == "-load" and rest:
+        return 2 if PurePath(rest[0]).name == PLUGIN else 0
+    return 1 if first.startswith(_PLUGIN_OPTIONS) and PurePath(first.partition("=")[2]).name == PLUGIN else 0
+
+
+def strip_imported(corpus: Path, names: Iterable[str]) -> None:
+    """Remove this project's options from the .cmd files of modules in `corpus`, or from its global arguments."""
+    path = corpus / DESCRIPTION
+    description = json.loads(path.read_text(encoding="utf-8"))
+    override = description.get("global_command_override")
+    if override is not None:
+        if (kept := strip_own_options(override)) != override:
+            path.write_text(json.dumps({**description, "global_command_override": kept}, indent=2), encoding="utf-8")
+        return
+    for name in names:
+        cmd = str(corpus / f"{name}.cmd")
+        arguments = read(cmd).decode("utf-8", "surrogateescape").split("\0")
+        if (kept := strip_own_options(arguments)) != arguments:
+            write(cmd, "\0".join(kept).encode("utf-8", "surrogateescape"))

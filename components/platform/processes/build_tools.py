@@ -1,0 +1,102 @@
+"""Runs build tools with their output in a log file, and stops them together with this process."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
+from pathlib import Path
+from typing import Any
+
+from components.platform.console import say
+from components.platform.console.interrupts import uninterrupted
+from components.platform.processes.process_tree import ProcessTree, describe_left
+
+_POLL_S = 0.1
+_MAX_SHOWN = 60
+_running: set[ProcessTree] = set()
+_stopped: set[ProcessTree] = set()
+
+
+class CommandStopped(Exception):
+    """`stop_running` stopped the command, so its exit status is meaningless."""
+
+
+def run_logged(
+    command: list[str],
+    cwd: Path,
+    log: Path,
+    environment: dict[str, str] | None = None,
+    on_line: Callable[[str], None] | None = None,
+) -> int:
+    """Run `command`, append its output to `log`, call `on_line` for each line, and return the exit status.
+
+    The call returns when all descendants of the command have ended, too. Those that run on after the command are
+    stopped after two seconds, with a message to the log and the user: they would hold the log's pipe open, and work in
+    directories that are removed. On any exception in this process (such as Ctrl-C), and if it is killed, all of them
+    get SIGTERM, after a grace period SIGKILL.
+
+    Raises:
+        CommandStopped: `stop_running` stopped the command.
+        FileNotFoundError: there is no such program.
+    """
+    variables = {**os.environ, "LC_ALL": "C", **(environment or {})}
+    with open(log, "a", buffering=1, encoding="utf-8", errors="replace") as out:  # users follow it
+        out.write(f"$ {' '.join(command)}\n")
+        out.flush()
+        tree: ProcessTree | None = None
+        try:
+            with uninterrupted():  # otherwise nobody would end the command
+                tree = ProcessTree(command, cwd, variables)
+                _running.add(tree)
+            for line in tree.lines():
+                out.write(line)
+                if on_line is not None:
+                    on_line(line)
+            status = tree.wait()
+            if tree in _stopped:
+                raise CommandStopped(command[0])
+            if left := tree.left_running():
+                words = shlex.join(command)
+                message = describe_left(words if len(words) <= _MAX_SHOWN else f"{words[:_MAX_SHOWN]}…", left)
+                out.write(f"{message}\n")
+                say(f"{message} ({log})")
+            return status
+        finally:
+            if tree is not None:
+                tree.close()
+                _running.discard(tree)
+                _stopped.discard(tree)
+
+
+def stop_running(futures: Iterable[Future[Any]]) -> None:
+    """Cancel calls in other threads, and stop the commands that they run, which raises `CommandStopped` there.
+
+    Returns when all calls have ended. Needed because an interrupt raises an exception only in the main thread.
+    """
+    pending = set(futures)
+    for future in pending:
+        future.cancel()
+    while pending:  # again and again, because a call may be about to start its next command
+        for tree in tuple(_running - _stopped):
+            _stopped.add(tree)
+            tree.terminate()
+        pending = wait(pending, timeout=_POLL_S).not_done
+
+
+def log_tail(log: Path, lines: int = 12) -> str:
+    """Return the most relevant part of a log in at most `lines` lines.
+
+    That is CMake's last error, or else compiler errors and the end of the log.
+    """
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    for index in range(len(text) - 1, -1, -1):
+        if text[index].startswith("CMake Error"):  # the message is on the lines below
+            return "\n".join(text[index : index + lines])
+    errors = [line for line in text if "error:" in line]
+    half = lines // 2
+    return "\n".join(errors[-half:] + text[-half:] if errors else text[-lines:])

@@ -1,0 +1,102 @@
+"""A lease that a pipeline's step renews while it follows a RayJob, so that the RayJob ends if the run was ended.
+
+A canceled run kills the step, which cannot tell that from a lost node, and leaves the RayJob to its next attempt. The
+trainer has no right to ask Kubernetes who waits for it. So the step writes an object next to the policy every minute,
+and the trainer ends itself when nobody has for half an hour. A step that comes later finds a failed RayJob, and starts
+one that continues from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+from components.platform.console import say, say_error
+from components.platform.errors import UserError
+from components.platform.storage.object_storage.object_store import NO_VERSION, VersionConflict
+from components.platform.storage.object_storage.stores import store_of
+from components.platform.storage.uri import ObjectUri, parse_place
+
+LEASE_VARIABLE = "MLGO_STEP_LEASE"
+"""Environment variable by which a RayJob's trainer gets the URI of the lease."""
+RUN_VARIABLE = "MLGO_RUN_ID"
+"""Environment variable by which a step gets the ID of its run (pipelines/submit/prepare.py)."""
+RENEWAL_S = 60.0
+PATIENCE_S = 1800.0
+"""How long the trainer waits for a renewal: longer than a step repeats its requests, and than a node takes to come."""
+_HELD, _GIVEN_UP = (json.dumps({"step": state}).encode() for state in ("follows", "gave up"))
+
+
+class StepLease:
+    """The step's side. Storage that fails does not end the step: the next renewal may succeed.
+
+    Args:
+        uri: of the object.
+        renewal_s: pause between renewals.
+    """
+
+    def __init__(self, uri: ObjectUri, renewal_s: float = RENEWAL_S) -> None:
+        self._uri, self._renewal_s = uri, renewal_s
+        self._renewed_s = -renewal_s
+
+    def renew(self) -> None:
+        """Renew the lease, unless that was done within the last minute."""
+        if time.monotonic() - self._renewed_s < self._renewal_s:
+            return
+        try:
+            _write(self._uri, _HELD)
+        except UserError as error:
+            say(f"the lease of the RayJob is not renewed: {error.problem}")
+        self._renewed_s = time.monotonic()
+
+
+def watch_step_lease(poll_s: float = RENEWAL_S, patience_s: float = PATIENCE_S) -> threading.Thread | None:
+    """In a trainer that has a lease, end the process by SIGTERM when the lease is not renewed; return the thread."""
+    place = os.environ.get(LEASE_VARIABLE)
+    if not place:
+        return None
+    uri = parse_place(place)
+    assert isinstance(uri, ObjectUri)
+    thread = threading.Thread(target=_watch, args=(uri, poll_s, patience_s, _end), daemon=True)
+    thread.start()
+    return thread
+
+
+def _watch(uri: ObjectUri, poll_s: float, patience_s: float, end: Callable[[], None]) -> None:
+    seen, since_s = "", time.monotonic()
+    while True:
+        try:
+            content, version = store_of(uri).read(uri)
+        except UserError:
+            content, version = None, seen  # as if it had not changed: storage that stays away ends the training, too
+        if content == _GIVEN_UP:
+            break  # by the trainer before this one
+        if version != seen:
+            seen, since_s = version, time.monotonic()
+        if time.monotonic() - since_s > patience_s:
+            try:
+                _write(uri, _GIVEN_UP, seen)
+            except (UserError, VersionConflict):
+                continue  # renewed just now, or out of reach
+            break
+        time.sleep(poll_s)
+    say_error(
+        f"error: no step of the pipeline has followed this training for {patience_s:.0f} s: its run is canceled or lost"
+        "\n  remedy: mlgo pipeline retry RUN continues it from its last checkpoint"
+    )
+    end()
+
+
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _write(uri: ObjectUri, content: bytes, version: str | None = None) -> None:
+    store = store_of(uri)
+    if version is None:
+        _content, version = store.read(uri)
+    store.write(uri, content, version or NO_VERSION)

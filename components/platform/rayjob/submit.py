@@ -1,0 +1,194 @@
+"""Runs a RayJob to its end; follows an existing one instead of starting a second one.
+
+The name of a RayJob is derived from what it trains on (`job_name`), so a step that was killed or whose node disappeared
+finds the RayJob that it had started. Only the RayJob's own failure ends it, not that of the step.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from kubernetes.client import ApiException, V1DeleteOptions, V1Preconditions
+
+from components.platform.console import say
+from components.platform.console.number_types import environment_number
+from components.platform.errors import UserError
+from components.platform.rayjob.driver_log import DriverLog
+from components.platform.rayjob.kubernetes import ApiServer, refused, status_reason
+from components.platform.rayjob.manifest import API_VERSION, rayjob
+from components.platform.rayjob.pending_pods import PendingPods
+from components.platform.rayjob.spec import RayJobSpec
+from components.platform.rayjob.step_lease import PATIENCE_S, StepLease
+
+POLL_S = environment_number("MLGO_POLL_S", 10)
+_FAILED = {"Failed", "ValidationFailed"}
+_ATTEMPTS = 5
+_DELETION_TIMEOUT_S = 600.0
+"""The RayJob is deleted with its cluster, whose pods may take minutes."""
+_REMEDY = "is KubeRay installed, 1.6.0 or newer? Is k8s/base applied?"
+
+
+def run_rayjob(
+    spec: RayJobSpec, server: ApiServer | None = None, poll_s: float = POLL_S, lease: StepLease | None = None
+) -> None:
+    """Return when the RayJob has succeeded; print its states and the output of its driver.
+
+    A running RayJob of that name is followed, a successful one is accepted, a failed one is deleted and started again.
+    Interrupted (Ctrl-C, SIGTERM), the function leaves the RayJob running.
+
+    Args:
+        lease: renewed while the RayJob is followed; the RayJob ends some time after that ends.
+
+    Raises:
+        UserError: the RayJob failed or was deleted, or the server refuses it or no longer answers.
+    """
+    server = server or ApiServer()
+    try:
+        if lease:
+            lease.renew()  # first: a trainer that starts looks at it
+        _attach(server, spec)
+        _follow(server, spec, poll_s, lease)
+    except KeyboardInterrupt:
+        time_left = f" for {PATIENCE_S / 60:.0f} min" if lease else ""
+        say(
+            f"{_title(spec)} continues{time_left}; the same command follows it, and"
+            f" kubectl delete rayjob --namespace {spec.namespace} {spec.name} ends it"
+        )
+        raise
+
+
+def _attach(server: ApiServer, spec: RayJobSpec) -> None:
+    """Ensure that the RayJob exists and has not failed."""
+    for _attempt in range(_ATTEMPTS):
+        try:
+            # Strict: fields that this KubeRay does not know are an error instead of being dropped silently.
+            create = server.rayjobs.create_namespaced_custom_object
+            server.call(create, *_collection(spec), rayjob(spec), field_validation="Strict")
+            say(f"{_title(spec)} is started")
+            return
+        except ApiException as error:
+            if error.status != 409 or status_reason(error) != "AlreadyExists":
+                raise refused(error, _title(spec), _REMEDY) from None
+        found = _get(server, spec)
+        if found is None:
+            continue  # deleted between the two requests
+        if "deletionTimestamp" not in found["metadata"]:
+            if not _has_failed(found):
+                say(f"{_title(spec)} exists already; following it")
+                return
+            say(f"{_title(spec)} has failed before; starting it again")
+            if not _delete(server, spec, found["metadata"]):
+                continue
+        _await_deletion(server, spec, found["metadata"]["uid"])
+    raise UserError(f"{_title(spec)} is repeatedly deleted and created", "find out who else runs this training")
+
+
+def _follow(server: ApiServer, spec: RayJobSpec, poll_s: float, lease: StepLease | None) -> None:
+    log, pods = DriverLog(server, spec.namespace, spec.name), PendingPods(server, spec.namespace)
+    printed = ""
+    while True:
+        if lease:
+            lease.renew()
+        found = _get(server, spec)
+        if found is None:
+            raise UserError(f"{_title(spec)} was deleted", "run the same command again to start it again")
+        for line in log.new_lines():
+            say(line)
+        status = found.get("status", {})
+        deployment, job = status.get("jobDeploymentStatus", ""), status.get("jobStatus", "")
+        state = ", ".join(filter(None, [deployment, job and f"job {job}"])) or "KubeRay has not started it yet"
+        if state != printed:
+            printed = state
+            say(f"{_title(spec)}: {state}")
+        if deployment == "Complete" and not _has_failed(found):
+            return
+        if news := pods.news(status.get("rayClusterName", "")):
+            say(f"{_title(spec)}: {news}")
+        if _has_failed(found):
+            raise _failure(spec, status, list(log.tail), pods.text)
+        time.sleep(poll_s)
+
+
+def _has_failed(found: dict[str, Any]) -> bool:
+    # KubeRay also calls a job "Complete" that somebody stopped.
+    status = found.get("status", {})
+    deployment = status.get("jobDeploymentStatus", "")
+    return deployment in _FAILED or (deployment == "Complete" and status.get("jobStatus") != "SUCCEEDED")
+
+
+def _failure(spec: RayJobSpec, status: dict[str, Any], tail: list[str], pending: str) -> UserError:
+    reason = ": ".join(filter(None, [status.get("reason") or status.get("jobStatus", ""), status.get("message", "")]))
+    output = "".join(f"\n    {line}" for line in tail)
+    return UserError(
+        f"{_title(spec)} failed{f' ({reason})' if reason else ''}"
+        + (f"; {pending}" if pending else "")
+        + (f"\n  its last lines:{output}" if output else ""),
+        f"kubectl describe rayjob --namespace {spec.namespace} {spec.name}; after correcting the cause run the same"
+        " command again: it starts a new RayJob, which continues from the last checkpoint",
+    )
+
+
+def _delete(server: ApiServer, spec: RayJobSpec, metadata: dict[str, Any]) -> bool:
+    """Delete the RayJob with this metadata; return False if it has changed since and must be looked at again."""
+    options = V1DeleteOptions(
+        api_version="v1",
+        kind="DeleteOptions",
+        # Another step may have replaced it.
+        preconditions=V1Preconditions(uid=metadata["uid"], resource_version=metadata["resourceVersion"]),
+        # Dependents first: KubeRay would take the old RayJob's Job, which has the same name, for the new one's.
+        propagation_policy="Foreground",
+    )
+    try:
+        delete = server.rayjobs.delete_namespaced_custom_object
+        server.call(delete, *_collection(spec), spec.name, body=options)
+    except ApiException as error:
+        if error.status not in (404, 409):
+            raise refused(error, f"to delete {_title(spec)}", _REMEDY) from None
+        return error.status == 404
+    return True
+
+
+def end_rayjob(spec: RayJobSpec, server: ApiServer) -> None:
+    """Delete the RayJob and its cluster, if it exists.
+
+    Raises:
+        UserError, ApiException: the server refuses or does not answer.
+    """
+    for _attempt in range(_ATTEMPTS):
+        found = _get(server, spec)
+        if found is None or _delete(server, spec, found["metadata"]):
+            return
+
+
+def _await_deletion(server: ApiServer, spec: RayJobSpec, uid: str) -> None:
+    give_up_s = time.monotonic() + _DELETION_TIMEOUT_S
+    while (found := _get(server, spec)) is not None and found["metadata"]["uid"] == uid:
+        if time.monotonic() > give_up_s:
+            raise UserError(
+                f"{_title(spec)} is being deleted, but still exists after {_DELETION_TIMEOUT_S:.0f} s",
+                "KubeRay's operator has to release it; check that it runs: kubectl get pods -A -l"
+                " app.kubernetes.io/component=kuberay-operator",
+            )
+        time.sleep(1)
+
+
+def _get(server: ApiServer, spec: RayJobSpec) -> dict[str, Any] | None:
+    try:
+        found = server.call(server.rayjobs.get_namespaced_custom_object, *_collection(spec), spec.name)
+    except ApiException as error:
+        if error.status == 404:
+            return None
+        raise refused(error, f"to show {_title(spec)}", _REMEDY) from None
+    if not isinstance(found, dict):
+        raise UserError(f"the answer to a request for {_title(spec)} is not a Kubernetes object", _REMEDY)
+    return found
+
+
+def _collection(spec: RayJobSpec) -> tuple[str, str, str, str]:
+    group, _slash, version = API_VERSION.partition("/")
+    return group, version, spec.namespace, "rayjobs"
+
+
+def _title(spec: RayJobSpec) -> str:
+    return f"RayJob {spec.namespace}/{spec.name}"

@@ -1,0 +1,26 @@
+"""Artifacts: atomic publication, checksums, manifests."""
+
+from components.platform.storage.manifest import (
+    MANIFEST,
+    Manifest,
+    ManifestEntry,
+    digest,
+    read_manifest,
+    require_artifact,
+    verify,
+    write_manifest,
+)
+from components.platform.storage.publish import discard, publish
+
+__all__ = [
+    "MANIFEST",
+    "Manifest",
+    "ManifestEntry",
+    "digest",
+    "discard",
+    "publish",
+    "read_manifest",
+    "require_artifact",
+    "verify",
+    "write_manifest",
+]

@@ -1,0 +1,67 @@
+"""Creates and empties directories."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Container, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from components.platform.errors import UserError
+from components.platform.storage.cache import VARIABLE, default_cache_dir, unusable_cache
+from components.platform.storage.uri import uri_of
+
+
+def make_directory(directory: Path, wanted: Path | None = None) -> None:
+    """Create `directory` and its parents unless it exists.
+
+    Args:
+        wanted: the path that the user gave, for errors; by default the directory itself.
+
+    Raises:
+        UserError: it cannot be created, for any reason: no permission, a file in the way, a file system such as /proc
+            in which none can be created.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        wanted = wanted or directory
+        if uri := uri_of(wanted):
+            raise UserError(
+                f"the cache in {default_cache_dir()} cannot hold {uri}: {error.strerror}",
+                f"set {VARIABLE} to a writable directory",
+            ) from None
+        if unusable := unusable_cache(directory, error.strerror or str(error)):
+            raise unusable from None
+        in_the_way = next(place for place in (directory, *directory.parents) if place.exists())
+        if in_the_way == wanted:
+            raise UserError(f"{wanted} exists and is not a directory", "choose another place") from None
+        if not in_the_way.is_dir():
+            problem = f"{wanted} cannot be created: {in_the_way} is not a directory"
+            raise UserError(problem, "choose another place") from None
+        raise UserError(f"{wanted} cannot be created: {error.strerror}", "choose a writable place") from None
+
+
+@contextmanager
+def removed_if_unused(directory: Path) -> Iterator[None]:
+    """When the block ends, remove `directory` and its parents again that did not exist before and are empty."""
+    missing = []
+    for parent in (directory, *directory.parents):
+        if parent.exists():
+            break
+        missing.append(parent)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # not empty
+            for parent in missing:
+                with suppress(FileNotFoundError):
+                    parent.rmdir()
+
+
+def empty(directory: Path, keep: Container[str] = ()) -> None:
+    """Remove everything in a directory but the names in `keep`."""
+    for path in directory.iterdir():
+        if path.name in keep:
+            continue
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

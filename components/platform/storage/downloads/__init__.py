@@ -1,0 +1,1 @@
+"""Downloads of others' files: web servers, git, Debian's source packages."""

@@ -1,0 +1,82 @@
+"""Runs git commands that fetch: without questions, with a time limit, repeated if the network or the server fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from components.platform.console import say, say_if_slow
+from components.platform.errors import UserError
+from components.platform.storage.downloads.retry import PassingFailure, Say, retry_briefly
+
+TIMEOUT_S = 1800.0
+_PASSING_MESSAGES = (
+    "Could not resolve host",
+    "Couldn't connect",
+    "Failed to connect",
+    "Connection reset",
+    "Connection refused",
+    "Connection timed out",
+    "Recv failure",
+    "Empty reply",
+    "early EOF",
+    "hung up unexpectedly",
+    "RPC failed",
+    "TLS connection was non-properly terminated",
+    "returned error: 408",
+    "returned error: 429",
+    "returned error: 5",
+)
+"""Of git and libcurl, about failures that the same command may not meet later."""
+
+
+def require_git(purpose: str) -> None:
+    """Raise UserError if git is not installed."""
+    if shutil.which("git") is None:
+        raise UserError(f"git is missing, {purpose}", "sudo apt-get install git")
+
+
+def run_git(arguments: Sequence[str], task: str, remedy: str, progress: Say = say, clone: Path | None = None) -> None:
+    """Run `git ARGUMENTS`.
+
+    Args:
+        task: what the command does, for messages: "clone URL at v1.2".
+        clone: the directory that the command makes. It is removed after a failure: git keeps it if a submodule failed,
+            and refuses it at the next attempt.
+
+    Raises:
+        UserError: it failed, or took longer than TIMEOUT_S.
+    """
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+
+    def attempt() -> None:
+        try:
+            run()
+        except UserError:
+            if clone is not None:
+                shutil.rmtree(clone, ignore_errors=True)
+            raise
+
+    def run() -> None:
+        try:
+            with say_if_slow(f"waiting for git to {task} (at most {TIMEOUT_S:.0f} s)"):
+                done = subprocess.run(
+                    ["git", *arguments],
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    stdin=subprocess.DEVNULL,
+                    timeout=TIMEOUT_S,
+                )
+        except subprocess.TimeoutExpired:
+            problem = f"git could not {task} within {TIMEOUT_S:.0f} s"
+            raise UserError(problem, "check the URL and the network") from None
+        if done.returncode != 0:
+            kind = PassingFailure if any(words in done.stderr for words in _PASSING_MESSAGES) else UserError
+            raise kind(f"cannot {task}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}", remedy)
+
+    retry_briefly(attempt, progress)

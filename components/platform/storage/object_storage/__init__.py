@@ -1,0 +1,1 @@
+"""Object storage: its clients, and how artifacts lie in it."""

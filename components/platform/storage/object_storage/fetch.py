@@ -1,0 +1,170 @@
+"""Downloads from object storage into local mirrors.
+
+Each returned path belongs to one version and does not change until this process ends
+(components.platform.storage.object_storage.versions), even if other processes fetch or publish meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.directory import empty, make_directory
+from components.platform.storage.manifest import MANIFEST, ManifestEntry, manifest_digest, require_artifact
+from components.platform.storage.object_storage.object_store import ObjectMissing
+from components.platform.storage.object_storage.stores import store_of
+from components.platform.storage.object_storage.versions import hold_version
+from components.platform.storage.publish import publish_local
+from components.platform.storage.shared_state.workdir import download_file
+from components.platform.storage.uri import ObjectUri, concurrent_modification_error, mirror
+
+_ATTEMPTS = 5
+"""To read an artifact that others replace meanwhile."""
+_verified: set[Path] = set()
+"""Mirrors that this process has downloaded, or compared with their checksums: a cache's files are damaged as others."""
+
+
+def fetch(uri: ObjectUri, place: Path | None = None) -> Path:
+    """Download the artifact at `uri` unless it is already here; return the path of its mirror, or `place`.
+
+    Raises:
+        UserError: there is none, it is damaged, or object storage refuses or does not answer.
+    """
+    from components.platform.storage.object_storage.remote import (
+        ReplacedDuringDownload,
+        download,
+        download_version,
+        read_remote_manifest,
+    )
+
+    remote = read_remote_manifest(uri)
+    for _attempt in range(_ATTEMPTS):
+        if not remote.version:
+            raise UserError(
+                f"{uri} is not a finished artifact: it has no {MANIFEST}",
+                "check the URI; if the step that makes it was interrupted, run that step again",
+            )
+        target = place or hold_version(uri, manifest_digest(remote.files))
+        if _holds(target, remote.files):
+            _verified.add(target)
+            return target
+        make_directory(target.parent)
+        try:
+            # A mirror is this program's, whatever is in it, as for `publish`.
+            replace_anything = place is None or place == mirror(uri)
+            with publish_local(target, remote.kind, replace_anything=replace_anything) as partial:
+                if place is not None:
+                    remote = download(remote, partial.directory)
+                elif not _link_published(uri, remote.files, partial.directory):
+                    download_version(remote, partial.directory)
+                partial.files = remote.files
+        except ReplacedDuringDownload as replaced:
+            say(f"{uri} was replaced while it was read; reading the new version")
+            remote = replaced.by
+            continue
+        _verified.add(target)
+        say(f"{uri}: {len(remote.files)} files, {sum(entry.size_bytes for entry in remote.files) / 1e6:.1f} MB")
+        return target
+    raise concurrent_modification_error(uri)
+
+
+def fetch_file(uri: ObjectUri) -> Path:
+    """Download a single object, for example a recipe; return its mirror. UserError as `fetch`."""
+    for _attempt in range(_ATTEMPTS):
+        found = store_of(uri).head(uri)
+        if found is None:
+            raise UserError(f"there is no object {uri}", "check the URI")
+        place = hold_version(uri, hashlib.sha256(found.version.encode()).hexdigest())
+        if place.is_file():
+            return place
+        try:
+            download_file(uri, place, found.version)
+        except ObjectMissing:
+            continue  # replaced between the two requests
+        return place
+    raise concurrent_modification_error(uri)
+
+
+def fetch_tree(uri: ObjectUri) -> Path:
+    """Fetch an artifact, or all objects of a folder without a manifest, which another tool filled."""
+    from components.platform.storage.object_storage.remote import download_folder, list_folder, read_remote_manifest
+
+    if read_remote_manifest(uri).version:
+        return fetch(uri)
+    for _attempt in range(_ATTEMPTS):
+        folder = list_folder(uri)
+        if not folder:
+            raise UserError(f"there is nothing at {uri}", "check the URI")
+        place = hold_version(uri, _digest(folder))
+        if place.is_dir():
+            return place
+        with suppress(_Changed), publish_local(place, "", replace_anything=True) as partial:
+            partial.vouched = False
+            download_folder(uri, folder, partial.directory)
+            if list_folder(uri) != folder:
+                raise _Changed
+        if place.is_dir():
+            return place
+    raise concurrent_modification_error(uri)
+
+
+class _Changed(Exception):
+    """The folder changed between its listing and its download."""
+
+
+def fetch_files_outside_artifacts(uri: ObjectUri) -> Path:
+    """Download the files below `uri` that belong to no artifact, such as TensorBoard events next to checkpoints.
+
+    Returns a separate mirror: a training may be writing to the mirror of `uri`.
+    """
+    from components.platform.storage.object_storage.remote import download_folder, list_folder
+
+    folder = list_folder(uri)
+    artifacts = tuple(f"{Path(name).parent}/" for name in folder if Path(name).name == MANIFEST)
+    loose = {name: version for name, version in folder.items() if not name.startswith(artifacts)}
+    place = hold_version(uri, _digest(loose | {"": ("", 0)}))  # differs from the mirror of `fetch_tree`
+    if not place.is_dir():
+        with publish_local(place, "", replace_anything=True) as partial:
+            partial.vouched = False
+            download_folder(uri, loose, partial.directory)
+    return place
+
+
+def _holds(place: Path, files: Sequence[ManifestEntry]) -> bool:
+    """Return whether these files are there, with their checksums unless this process has compared them before."""
+    try:
+        return require_artifact(place, "artifact", verify_content=place not in _verified).files == files
+    except UserError:
+        return False
+
+
+def _link_published(uri: ObjectUri, files: Sequence[ManifestEntry], into: Path) -> bool:
+    """Hard-link this machine's own publication at `uri` into `into` if it is this version; return whether it is."""
+    try:
+        descriptor = os.open(mirror(uri), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        # By descriptor: another process may exchange the directory meanwhile and remove this one.
+        published = Path(f"/proc/self/fd/{descriptor}")
+        if not _holds(published, files):
+            return False
+        for entry in files:
+            target = into / entry.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(published / entry.name, target, follow_symlinks=False)
+        return True
+    except OSError:
+        empty(into)
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _digest(folder: Mapping[str, tuple[str, int]]) -> str:
+    return hashlib.sha256(repr(sorted(folder.items())).encode()).hexdigest()

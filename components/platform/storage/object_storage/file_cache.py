@@ -1,0 +1,158 @@
+"""Bounded local cache for single files of artifacts in object storage, keyed by content.
+
+A worker of a cluster compiles a few of a corpus's 20,000 modules; it fetches those, not the corpus, and keeps what
+fits. DIRECTORY/<key>/ holds the files under their names; <key> is a digest of names, sizes and checksums, so that a new
+version of a corpus fetches only new content. Processes share the directory: a user of an entry holds a lock on it, and
+only unlocked entries are evicted, least recently used first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+
+from components.platform.errors import UserError
+from components.platform.storage.manifest import ManifestEntry, manifest_digest
+from components.platform.storage.object_storage.partial_download import download_files
+from components.platform.storage.object_storage.remote import RemoteManifest, read_remote_manifest
+from components.platform.storage.shared_state.stale_directories import lock_shared, remove_unused
+from components.platform.storage.uri import ObjectUri, parse_place
+
+_KEEP_FRACTION = 0.8
+"""Fraction of the limit that an eviction leaves, so that not every new entry needs an eviction."""
+_REMEASURE_FRACTION = 0.05
+"""The directory is measured again after fetching this fraction of the limit."""
+_LONGEST_FETCH_S = 3600.0
+
+
+class FileCache:
+    """The cache.
+
+    Args:
+        limit_bytes: total size of the entries, not counting those in use.
+    """
+
+    def __init__(self, directory: Path, limit_bytes: int) -> None:
+        self._directory = directory
+        self._limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._used = threading.local()
+        directory.mkdir(parents=True, exist_ok=True)
+        self._unseen_bytes = 0
+        self._bytes = self._measure()
+
+    def _measure(self) -> int:
+        return sum(_size(entry) for entry in self._directory.iterdir())
+
+    @property
+    def held_bytes(self) -> int:
+        """Total size of the entries, as known to this process."""
+        return self._bytes
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """Keep the directories that `files` returns to this thread until the block ends."""
+        self._used.locks = []
+        try:
+            yield
+        finally:
+            for descriptor in self._used.locks:
+                os.close(descriptor)
+            del self._used.locks
+
+    def files(self, uri: str, content: str, names: Sequence[str]) -> Path:
+        """Return a directory with these files of the artifact at `uri`. Call it within `using`.
+
+        Args:
+            content: the digest that the artifact must have.
+
+        Raises:
+            UserError: the artifact was removed or replaced, a file is damaged, or object storage does not answer.
+        """
+        remote, entries = _artifact(uri, content)
+        wanted = [entries[name] for name in names]
+        key = hashlib.sha256(json.dumps([entry.to_json() for entry in wanted]).encode()).hexdigest()[:32]
+        place = self._directory / key
+        while not self._hold(place):
+            self._fetch(remote, wanted, place)
+        return place
+
+    def _hold(self, place: Path) -> bool:
+        """Lock an existing entry and mark it as used now; return False if there is none."""
+        if (descriptor := lock_shared(place)) is None:
+            return False
+        self._used.locks.append(descriptor)
+        os.utime(place)
+        return True
+
+    def _fetch(self, remote: RemoteManifest, wanted: Sequence[ManifestEntry], place: Path) -> None:
+        partial = self._directory / f".{place.name}-{secrets.token_hex(4)}"
+        try:
+            download_files(remote, wanted, partial)
+            try:
+                os.rename(partial, place)
+            except OSError:
+                return  # another thread or process was first
+            with self._lock:
+                fetched_bytes = sum(entry.size_bytes for entry in wanted)
+                self._bytes += fetched_bytes
+                self._unseen_bytes += fetched_bytes
+                if self._unseen_bytes > self._limit_bytes * _REMEASURE_FRACTION:
+                    # Other processes of this node fetch and evict too.
+                    self._unseen_bytes, self._bytes = 0, self._measure()
+                if self._bytes > self._limit_bytes:
+                    self._bytes = self._evict()
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def _evict(self) -> int:
+        entries = sorted((path for path in self._directory.iterdir() if not _is_being_filled(path)), key=_last_used)
+        sizes = {path: _size(path) for path in entries}
+        total = sum(sizes.values())
+        for path in entries:
+            if total <= self._limit_bytes * _KEEP_FRACTION:
+                break
+            if remove_unused(path):
+                total -= sizes[path]
+        return total
+
+
+@lru_cache(maxsize=4)
+def _artifact(uri: str, content: str) -> tuple[RemoteManifest, dict[str, ManifestEntry]]:
+    place = parse_place(uri)
+    assert isinstance(place, ObjectUri)
+    remote = read_remote_manifest(place)
+    if not remote.version or manifest_digest(remote.files) != content:
+        raise UserError(f"{uri} was replaced or removed since this run started", "start again")
+    return remote, {entry.name: entry for entry in remote.files}
+
+
+def _is_being_filled(path: Path) -> bool:
+    """Return whether the entry is being filled; one left by a killed process is older than an hour."""
+    return path.name.startswith(".") and time.time() - _last_used(path) < _LONGEST_FETCH_S
+
+
+def _size(directory: Path) -> int:
+    """Return the bytes of the files below `directory`; others rename and evict meanwhile, which os.walk tolerates."""
+    found = 0
+    for folder, _folders, files in os.walk(directory):
+        for name in files:
+            with suppress(FileNotFoundError):
+                found += os.lstat(os.path.join(folder, name)).st_size
+    return found
+
+
+def _last_used(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,109 @@
+"""Removes what killed writers left in object storage: folders of files that no manifest names.
+
+A writer uploads to PATH/data/<id>/ and names that folder in PATH/manifest.json last (remote.py). So a folder that no
+manifest names belongs to a live writer, or to a reader whose artifact was just replaced, or is abandoned. It counts as
+abandoned one day (`ABANDONED_AFTER_S`) after its last object and after the last change of the manifest, by the
+server's clock. From then on its writer uploads again instead of publishing it, so that nothing that is removed here
+can become part of an artifact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.manifest import MANIFEST
+from components.platform.storage.object_storage.remote import ABANDONED_AFTER_S, DATA_ID, read_remote_manifest
+from components.platform.storage.object_storage.stores import server_time, store_of
+from components.platform.storage.uri import ObjectUri
+
+_OBJECT = re.compile(rf"(?P<artifact>.+?)/(?P<data>data/{DATA_ID})/(?P<name>.+)", re.DOTALL)
+_NESTED = re.compile(rf"(^|/)data/{DATA_ID}/")
+
+
+@dataclass
+class AbandonedFolder:
+    """A writer's folder that no manifest names.
+
+    Attributes:
+        artifact: what the writer meant to publish.
+        data: the folder, relative to `artifact`.
+        size_bytes: total size of its objects.
+        versions: object name in the bucket -> version.
+    """
+
+    artifact: ObjectUri
+    data: str
+    size_bytes: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def uri(self) -> ObjectUri:
+        return self.artifact / self.data
+
+
+def sweep(
+    place: ObjectUri, dry_run: bool = False, older_than_s: float = ABANDONED_AFTER_S
+) -> Iterator[AbandonedFolder]:
+    """Remove the abandoned folders of the artifacts at and below `place`, and yield each.
+
+    Args:
+        place: an empty path means the whole bucket.
+        dry_run: yield them without removing them.
+        older_than_s: minimum age, at least `ABANDONED_AFTER_S`: younger folders may have a live writer.
+
+    Raises:
+        UserError: object storage refuses or does not answer.
+    """
+    assert older_than_s >= ABANDONED_AFTER_S
+    before = server_time(place) - timedelta(seconds=older_than_s)  # read first: later changes only look younger
+    for folder in _folders_unchanged_since(before, place):
+        if _may_be_read(folder, before):
+            continue
+        if not dry_run:
+            _remove(folder)
+        yield folder
+
+
+def _folders_unchanged_since(before: datetime, place: ObjectUri) -> Iterator[AbandonedFolder]:
+    """Yield writers' folders below `place` whose objects are all older than `before`."""
+    folders: dict[tuple[str, str], AbandonedFolder] = {}
+    kept: set[tuple[str, str]] = set()
+    for found in store_of(place).objects(place):
+        if (match := _OBJECT.fullmatch(found.name)) is None:
+            continue
+        key = (match["artifact"], match["data"])
+        folder = folders.setdefault(key, AbandonedFolder(replace(place, path=key[0]), key[1]))
+        folder.size_bytes += found.size_bytes
+        folder.versions[found.name] = found.version
+        young = found.updated is None or found.updated >= before
+        if young or _NESTED.search(match["name"]):  # contains an artifact: not a writer's folder
+            kept.add(key)
+    for key, folder in folders.items():
+        if key not in kept:
+            yield folder
+
+
+def _may_be_read(folder: AbandonedFolder, before: datetime) -> bool:
+    """Return whether the manifest names the folder, or changed so recently that a reader may use what it named before.
+
+    An unreadable manifest is assumed to name the folder.
+    """
+    try:
+        if read_remote_manifest(folder.artifact).data == folder.data:
+            return True
+    except UserError as error:
+        say(f"warning: keeping {folder.uri}: {error.problem}")
+        return True
+    manifest = store_of(folder.artifact).head(folder.artifact / MANIFEST)
+    return manifest is not None and (manifest.updated is None or manifest.updated >= before)
+
+
+def _remove(folder: AbandonedFolder) -> None:
+    store = store_of(folder.artifact)
+    for name, version in folder.versions.items():
+        store.delete(replace(folder.artifact, path=name), version)

@@ -1,0 +1,128 @@
+"""Click types of options that name a path, file:///PATH, gs://BUCKET/PATH or s3://BUCKET/PATH.
+
+Each converts to a local path. Inputs in object storage are downloaded during conversion, local ones are verified
+(components.platform.storage.inputs); `publish` uploads outputs. A command whose work runs elsewhere only computes the
+paths: see `leave_in_storage`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from components.platform.errors import UserError
+from components.platform.storage.inputs import add_input
+from components.platform.storage.object_storage.fetch import (
+    fetch,
+    fetch_file,
+    fetch_files_outside_artifacts,
+    fetch_tree,
+)
+from components.platform.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, Words, mirror, parse_place
+
+_LEFT = "components.platform.storage.options.left"
+
+
+def leave_in_storage(context: click.Context, why: str) -> None:
+    """Require places in object storage for this command from here on; convert them to mirrors without downloading.
+
+    Call it from an eager option.
+
+    Args:
+        why: reason that local places are refused, for the error: "a RayJob reads object storage only".
+    """
+    context.meta[_LEFT] = why
+
+
+class PlaceType(click.ParamType):
+    """Converts the text of an option to a path.
+
+    Args:
+        name: the metavar, in lower case.
+        bring: returns the local path of a URI in object storage.
+        directory: whether it is a directory to read: "artifact", whose content is verified; "any", which other tools
+            may have filled; "whole", the same, but everything in it is read, so that no output may lie in it.
+    """
+
+    def __init__(
+        self, name: str, bring: Callable[[ObjectUri], Path], directory: Literal["artifact", "any", "whole", ""] = ""
+    ) -> None:
+        self.name = name
+        self._bring = bring
+        self._directory = directory
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
+        place = value if isinstance(value, Path) else parse_place(str(value))
+        why = context.meta.get(_LEFT, "") if context else ""
+        if why and not (isinstance(place, ObjectUri) and place.scheme in REMOTE_SCHEMES):
+            option = parameter.opts[0] if parameter else self.name
+            raise UserError(f"{option} {value} is on this machine, but {why}", f"use {option} {USAGE}")
+        if self._directory:
+            add_input(place, self._directory == "artifact", self._directory == "whole")
+        return (mirror(place) if why else self._bring(place)) if isinstance(place, ObjectUri) else place
+
+
+class ArtifactOr(click.ParamType):
+    """Converts one of the given words to itself (a str), and anything else to the Path of an artifact or `kind`.
+
+    The Path never equals a word: see `Words.path`.
+    """
+
+    name = "artifact"
+
+    def __init__(self, *words: str, kind: PlaceType | None = None) -> None:
+        self.words, self._kind = Words(words), kind or ARTIFACT
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return "WORD|...|DIR|URI", with the words as users type them."""
+        return "|".join([*self.words.words, self._kind.name.upper()])
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path | str:
+        if isinstance(value, str) and value in self.words:
+            return value
+        converted = self.words.path(self._kind.convert(value, parameter, context))
+        # A mistyped word; the step would miss its directory only later, and not know the words.
+        if isinstance(value, str) and "/" not in value and not converted.exists():
+            option = parameter.opts[0] if parameter else self.name
+            raise UserError(f"{option} {value}: there is no such file or directory", f"pass it, or {self._choice()}")
+        return converted
+
+    def _choice(self) -> str:
+        words = self.words.words
+        return words[0] if len(words) == 1 else "one of " + ", ".join(words)
+
+
+class ProgramType(click.ParamType):
+    """Converts the name of a program on the PATH, or a path with a slash, to an absolute path."""
+
+    name = "name|path"
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
+        # As text: Path would make ./NAME a NAME.
+        found = shutil.which(str(value))
+        if found is None:
+            option = parameter.opts[0] if parameter else self.name
+            raise UserError(f"{option} {value} is not a program that can be executed", "check the name or the path")
+        return Path(found).absolute()
+
+
+PROGRAM = ProgramType()
+"""A program to run."""
+ARTIFACT = PlaceType("dir|uri", fetch, "artifact")
+"""An artifact to read."""
+OUTPUT = PlaceType("dir|uri", mirror)
+"""An artifact to write; nothing is fetched."""
+WORK_DIR = PlaceType("dir|uri", mirror)
+"""A directory in which artifacts such as checkpoints are added and removed; the step fetches what it needs from it."""
+LOOSE = PlaceType("dir|uri", fetch_files_outside_artifacts)
+"""The files in such a directory that belong to no artifact, to read."""
+TREE = PlaceType("dir|uri", fetch_tree, "any")
+"""An artifact, or a folder that another tool filled; without a manifest nothing shows whether it is complete."""
+WHOLE_TREE = PlaceType("dir|uri", fetch_tree, "whole")
+"""The same where all files in it are the input: an output there would be among them the next time."""
+FILE = PlaceType("file|uri", fetch_file)
+"""A single file to read."""

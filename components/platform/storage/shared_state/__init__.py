@@ -1,0 +1,1 @@
+"""State that several processes share: locks, leases, versioned documents, working directories."""

@@ -1,0 +1,1 @@
+"""The command `mlgo policy`: explains, compares, exports and imports policies."""

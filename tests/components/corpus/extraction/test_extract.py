@@ -1,0 +1,120 @@
+"""Extraction writes the same files as mlgo-utils' extract_ir, byte for byte, and reports skipped objects."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.core.formats.corpus import write_description
+from components.corpus.extraction.extract import ExtractConfig, extract_objects
+from components.corpus.extraction.outcome import Outcome
+from components.corpus.sources.objects import ObjectFile, from_compile_commands
+from components.platform.errors import UserError
+
+OBJCOPY = "/usr/lib/llvm-19/bin/llvm-objcopy"
+
+
+def extract(build: Path, output: Path, config: ExtractConfig = ExtractConfig()) -> list[Outcome]:  # noqa: B008
+    objects, _ = from_compile_commands(build / "compile_commands.json")
+    outcomes = extract_objects(objects, output, config)
+    write_description(output, [outcome.object.name for outcome in outcomes if outcome.kind == "extracted"])
+    return outcomes
+
+
+def extract_ir(build: Path, output: Path, *flags: str) -> None:
+    """Run mlgo-utils' extract_ir on the same build."""
+    output.mkdir()
+    command = [
+        sys.executable,
+        "-m",
+        "mlgo.corpus.extract_ir",
+        f"--input={build / 'compile_commands.json'}",
+        f"--output_dir={output}",
+        f"--llvm_objcopy_path={OBJCOPY}",
+        "--num_workers=2",
+        *flags,
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("flags", "config"),
+    [
+        ([], ExtractConfig()),
+        (["--cmd_filter=^-O2$"], ExtractConfig(cmd_filter="^-O2$")),
+        (["--cmd_filter=^-O[2z]$"], ExtractConfig(cmd_filter="^-O[2z]$", num_workers=3)),
+        # mlgo-utils treats the bytes after the last NUL as an argument, which is empty.
+        (["--cmd_filter=^$"], ExtractConfig(cmd_filter="^$")),
+        (["--cmd_filter=no such flag"], ExtractConfig(cmd_filter="no such flag")),
+    ],
+)
+def test_extracted_files_equal_those_of_mlgo_utils(
+    build: Path, tmp_path: Path, flags: list[str], config: ExtractConfig
+) -> None:
+    if not Path(OBJCOPY).exists():
+        pytest.skip("llvm-objcopy is not installed (package llvm-19)")
+    (tmp_path / "ours").mkdir()
+    extract(build, tmp_path / "ours", config)
+    extract_ir(build, tmp_path / "theirs", *flags)
+    theirs = files(tmp_path / "theirs")
+    assert files(tmp_path / "ours") == theirs
+    assert "corpus_description.json" in theirs
+
+
+def test_every_object_has_an_outcome(build: Path, tmp_path: Path) -> None:
+    kinds = {Path(outcome.object.name).name: outcome.kind for outcome in extract(build, tmp_path)}
+    assert kinds == {
+        "one.c.o": "extracted",
+        "two.cc.o": "extracted",
+        "three.c.o": "extracted",
+        "plain.c.o": "no_bitcode",
+        "fast.S.o": "assembly",
+        "broken.c.o": "failed",
+        "empty.c.o": "failed",
+        "unbuilt.c.o": "missing",
+    }
+
+
+def test_filtered_modules_are_distinguished_from_missing_ones(build: Path, tmp_path: Path) -> None:
+    outcomes = extract(build, tmp_path, ExtractConfig(cmd_filter="^-O2$"))
+    kinds = {Path(outcome.object.name).name: outcome.kind for outcome in outcomes}
+    assert kinds["three.c.o"] == "extracted" and kinds["one.c.o"] == kinds["two.cc.o"] == "filtered"
+    assert kinds["plain.c.o"] == "no_bitcode"
+
+
+def test_section_names_can_be_configured(build: Path, tmp_path: Path) -> None:
+    source = build / "obj/src/one.c.o"
+    rename = ["--rename-section=.llvmbc=.bits", "--rename-section=.llvmcmd=.flags"]
+    subprocess.run([OBJCOPY, *rename, source, tmp_path / "one.o"], check=True)
+    objects = [ObjectFile(str(tmp_path / "one.o"), "one.o")]
+    assert extract_objects(objects, tmp_path, ExtractConfig())[0].kind == "no_bitcode"
+    config = ExtractConfig(cmd_section=".flags", bitcode_section=".bits")
+    assert extract_objects(objects, tmp_path, config)[0].kind == "extracted"
+    assert (tmp_path / "one.o.bc").read_bytes()[:4] == b"BC\xc0\xde"
+
+
+def test_raw_bitcode_instead_of_an_object_is_reported(build: Path, tmp_path: Path) -> None:
+    command: list[str | Path] = ["clang-19", "-flto", "-c", build.parent / "src/one.c", "-o", tmp_path / "lto.o"]
+    subprocess.run(command, check=True)
+    outcome = extract_objects([ObjectFile(str(tmp_path / "lto.o"), "lto.o")], tmp_path, ExtractConfig())[0]
+    assert outcome.kind == "failed" and "bitcode, not an ELF" in outcome.detail
+
+
+def test_invalid_cmd_filter_is_refused(build: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--cmd-filter"):
+        extract(build, tmp_path, ExtractConfig(cmd_filter="(-O2"))
+
+
+def test_unwritable_output_stops_the_extraction(build: Path, tmp_path: Path) -> None:
+    """Only problems of single objects are counted and skipped."""
+    objects = [ObjectFile(str(build / "obj/src/one.c.o"), "one.o")]
+    (tmp_path / "one.o.cmd").mkdir()
+    with pytest.raises(OSError, match=r"one\.o\.cmd"):
+        extract_objects(objects, tmp_path, ExtractConfig())

@@ -1,0 +1,105 @@
+"""Tests that build tools are stopped with all their descendants, including those in other process groups."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from components.platform.processes.build_tools import CommandStopped, log_tail, run_logged, stop_running
+
+# Like a build tool, it runs the compiler in a separate process group. With "stubborn" it ignores SIGTERM.
+TOOL = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[2] == "stubborn" else signal.SIG_DFL)
+code = "import time; print('started', flush=True); time.sleep(60)"  # after its exec
+child = subprocess.Popen([sys.executable, "-c", code, sys.argv[1]], process_group=0)
+time.sleep(60)
+"""
+
+
+def processes_with(marker: Path) -> list[str]:
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdecimal() and str(marker).encode() in Path("/proc", entry, "cmdline").read_bytes():
+                found.append(entry)
+        except OSError:
+            continue
+    return found
+
+
+def test_output_goes_to_the_log_and_to_the_caller(tmp_path: Path) -> None:
+    lines: list[str] = []
+    code = "import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)"
+    assert run_logged([sys.executable, "-u", "-c", code], tmp_path, tmp_path / "log", None, lines.append) == 3
+    assert [line.strip() for line in lines] == ["one", "two"]
+    assert log_tail(tmp_path / "log", 2) == "one\ntwo"
+
+
+@pytest.mark.parametrize("behavior", ["polite", "stubborn"])
+def test_interrupt_stops_the_tool_and_compilers_in_separate_groups(tmp_path: Path, behavior: str) -> None:
+    marker = tmp_path / "marker"
+
+    def interrupt(line: str) -> None:
+        if line.strip() == "started":
+            assert len(processes_with(marker)) == 3, "the supervisor, the tool and the compiler"
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_logged([sys.executable, "-c", TOOL, str(marker), behavior], tmp_path, tmp_path / "log", None, interrupt)
+    assert processes_with(marker) == []
+
+
+def test_call_that_is_between_two_commands_is_stopped_at_the_next(tmp_path: Path) -> None:
+    def call() -> int:
+        time.sleep(0.5)
+        return run_logged(["sleep", "30"], tmp_path, tmp_path / "log")
+
+    with ThreadPoolExecutor(1) as pool:
+        running, waiting = pool.submit(call), pool.submit(call)
+        time.sleep(0.1)
+        began_s = time.monotonic()
+        stop_running([running, waiting])
+        assert time.monotonic() - began_s < 20
+    assert isinstance(running.exception(), CommandStopped) and waiting.cancelled()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_while_a_command_starts_stops_it(number: signal.Signals, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    code = f"""\
+import signal, subprocess, sys
+from pathlib import Path
+from components.platform.command import run_step
+from components.platform.processes.build_tools import run_logged
+execute = subprocess.Popen._execute_child
+def started(self, *arguments):
+    execute(self, *arguments)
+    signal.raise_signal({number.value})
+subprocess.Popen._execute_child = started
+command = [sys.executable, "-c", "import time; time.sleep(60)", {str(marker)!r}]
+run_step(lambda: run_logged(command, Path({str(tmp_path)!r}), Path({str(tmp_path / "log")!r})))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 128 + number, done.stderr
+    assert processes_with(marker) == []
+
+
+def test_command_that_ignores_sigterm_is_killed_in_other_threads(tmp_path: Path) -> None:
+    marker, started = tmp_path / "marker", threading.Event()
+    command = [sys.executable, "-c", TOOL, str(marker), "stubborn"]
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_logged, command, tmp_path, tmp_path / "log", None, lambda _line: started.set())
+        assert started.wait(30)
+        began_s = time.monotonic()
+        stop_running([running])
+        assert time.monotonic() - began_s < 30
+    assert isinstance(running.exception(), CommandStopped) and processes_with(marker) == []

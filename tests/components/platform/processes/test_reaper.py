@@ -1,0 +1,46 @@
+"""Tests that the next process removes the scratch files of a process that died together with its reaper."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from components.platform.processes import reaper
+
+
+def test_scratch_directories_of_dead_processes_are_removed(tmp_path: Path) -> None:
+    names = ("mlgo-scratch-a", "mlgo-scratch-b", "mlgo-scratch-c", "x")
+    dead, alive, young, other = (tmp_path / name for name in names)
+    for directory in (dead, alive, young, other):
+        (directory / "deep").mkdir(parents=True)
+    for directory in (dead, alive, other):
+        os.utime(directory, (0, time.time() - 2 * reaper._MIN_AGE_S))
+    lock = os.open(alive, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    reaper._remove_stale_scratch(tmp_path)
+    os.close(lock)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mlgo-scratch-b", "mlgo-scratch-c", "x"]
+
+
+def test_scratch_of_process_killed_with_its_reaper_is_removed_later(tmp_path: Path) -> None:
+    program = (
+        "import sys, time\nfrom pathlib import Path\nfrom components.platform.processes import reaper\n"
+        "reaper._memory_directory = lambda: Path(sys.argv[1])\nprint(reaper.REAPER.scratch(), reaper.REAPER._shell.pid,"
+        " flush=True)\ntime.sleep(600)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    scratch, shell = process.stdout.readline().split()
+    os.utime(scratch, (0, time.time() - 2 * reaper._MIN_AGE_S))
+    reaper._remove_stale_scratch(tmp_path)
+    assert Path(scratch).is_dir()  # its owner is alive
+    os.kill(int(shell), 9)
+    process.kill()
+    process.communicate()
+    assert Path(scratch).is_dir()
+    reaper._remove_stale_scratch(tmp_path)
+    assert not Path(scratch).exists()

@@ -1,0 +1,378 @@
+"""Runs a RayJob exactly once, even if the step that runs it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.client import ApiException
+
+from components.platform.errors import UserError
+from components.platform.rayjob.kubernetes import ApiServer, refused
+from components.platform.rayjob.spec import RayJobSpec
+from components.platform.rayjob.submit import run_rayjob
+from tests.servers.kubernetes_server import (
+    FAILS,
+    RAYJOBS,
+    SUCCEEDS,
+    Cluster,
+    State,
+    kubernetes_server,
+    make_certificate,
+    status,
+)
+from tests.support.crd import SCHEMAS, needs_schemas
+
+ROOT = Path(__file__).parents[4]
+SPEC = RayJobSpec("ppo-1", "mlgo", "r/i@sha256:" + "a" * 64, ("mlgo", "ppo", "--minutes", "60"))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+class Place:
+    """A pod's view of a cluster, and the cluster's of it."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.cluster, self.directory = cluster, directory
+
+    def run(self, patience_s: float = 20, spec: RayJobSpec = SPEC) -> None:
+        run_rayjob(spec, ApiServer(self.directory, patience_s), poll_s=0.01)
+
+    def methods(self, path: str = RAYJOBS) -> list[str]:
+        return [method for method, asked, _query, _body in self.cluster.asked if asked.startswith(path)]
+
+
+Make = Callable[..., Place]
+
+
+@pytest.fixture
+def make(tmp_path: Path, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    with ExitStack() as stack:
+
+        def made(*scripts: Sequence[State], schemas: Path = SCHEMAS) -> Place:
+            cluster = Cluster(scripts or [SUCCEEDS], schemas)
+            port = stack.enter_context(kubernetes_server(cluster, *certificate))
+            monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
+            (tmp_path / "token").write_text("first")
+            shutil.copyfile(certificate[0], tmp_path / "ca.crt")
+            return Place(cluster, tmp_path)
+
+        yield made
+
+
+def test_states_and_driver_output_are_printed_as_they_arrive(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    place = make()
+    place.run()
+    assert capsys.readouterr().out.splitlines() == [
+        "RayJob mlgo/ppo-1 is started",
+        "RayJob mlgo/ppo-1: KubeRay has not started it yet",
+        "RayJob mlgo/ppo-1: Initializing",
+        "RayJob mlgo/ppo-1: Running, job PENDING",
+        "iteration 0",
+        "RayJob mlgo/ppo-1: Running, job RUNNING",
+        "iteration 1",
+        "RayJob mlgo/ppo-1: Complete, job SUCCEEDED",
+    ]
+    assert place.methods().count("POST") == 1 and "DELETE" not in place.methods()
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        (
+            {
+                "conditions": [
+                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+                ]
+            },
+            "Unschedulable: 0/1 nodes",
+        ),
+        (
+            {
+                "conditions": [{"type": "PodScheduled", "status": "True"}],
+                "containerStatuses": [
+                    {
+                        "name": "ray-worker",
+                        "image": "i",
+                        "imageID": "",
+                        "ready": False,
+                        "restartCount": 0,
+                        "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
+                    }
+                ],
+            },
+            "ImagePullBackOff: no such image",
+        ),
+    ],
+)
+def test_reason_of_a_pending_pod_is_printed_once_and_part_of_the_failure(
+    make: Make, pod: dict[str, Any], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = make(FAILS)
+    running = {"metadata": {"name": "head"}, "status": {"phase": "Running"}}
+    starting = {"metadata": {"name": "w0"}, "status": {"phase": "Pending"}}
+    pending = {"metadata": {"name": "w1"}, "status": {"phase": "Pending", **pod}}
+    place.cluster.cluster_pods = [running, starting, pending]
+    with pytest.raises(UserError) as failure:
+        place.run()
+    told = f"2 of 3 pods are pending, w1: {reason}"
+    assert told in failure.value.problem and capsys.readouterr().out.count(told) == 1
+
+
+def test_successful_rayjob_is_not_started_again(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    place = make()
+    place.run()
+    capsys.readouterr()
+    place.run()
+    assert place.cluster.created == 1
+    assert "exists already; following it" in capsys.readouterr().out
+
+
+def test_only_one_of_two_concurrent_steps_starts_the_rayjob(make: Make) -> None:
+    place = make((*[("Running", "RUNNING")] * 40, ("Complete", "SUCCEEDED")))
+    steps = [threading.Thread(target=place.run) for _ in range(4)]
+    for step in steps:
+        step.start()
+    for step in steps:
+        step.join(30)
+    assert place.cluster.created == 1 and place.methods().count("POST") == 4
+
+
+def test_lost_response_does_not_start_a_second_rayjob(make: Make) -> None:
+    place = make()
+    place.cluster.silent, place.cluster.silent_method = 1, "POST"
+    place.run()
+    assert place.cluster.created == 1 and place.methods()[:2] == ["POST", "POST"]
+
+
+def test_failed_status_requests_are_retried(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    place = make()
+    place.cluster.busy = 2
+    place.cluster.silent, place.cluster.silent_method = 1, "GET"
+    place.run()
+    output = capsys.readouterr().out
+    assert "the Kubernetes API does not answer; repeating the request for 20 s: 503 etcd leader changed" in output
+    assert "job SUCCEEDED" in output
+
+
+def test_long_server_outage_ends_only_the_step(make: Make) -> None:
+    place = make([("Running", "RUNNING")])
+    threading.Timer(0.2, setattr, (place.cluster, "busy", 1000)).start()
+    with pytest.raises(UserError, match=r"has not answered for 1 s: 503.*\n.*run the same command again to follow"):
+        place.run(patience_s=1)
+    place.cluster.busy = 0
+    assert list(place.cluster.jobs) == ["ppo-1"] and "DELETE" not in place.methods()
+
+
+def test_failed_rayjob_is_reported_with_its_last_lines_and_restarted(make: Make) -> None:
+    place = make(FAILS, SUCCEEDS)
+    with pytest.raises(UserError) as failure:
+        place.run()
+    assert "failed (AppFailed: Job entrypoint command failed with exit code 1)" in failure.value.problem
+    assert failure.value.problem.endswith("its last lines:\n    iteration 0")
+    assert "kubectl describe rayjob --namespace mlgo ppo-1" in failure.value.remedy
+    first = place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"]
+    place.run()
+    assert place.cluster.created == 2 and place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"] != first
+    ((_method, _path, _query, options),) = [asked for asked in place.cluster.asked if asked[0] == "DELETE"]
+    # The Job that submits has the RayJob's name: it must have gone before there is a new one.
+    assert options["propagationPolicy"] == "Foreground" and options["preconditions"]["uid"] == first
+
+
+def test_rayjob_that_changes_before_deletion_is_read_again(make: Make) -> None:
+    place = make(FAILS, SUCCEEDS)
+    with pytest.raises(UserError):
+        place.run()
+    place.cluster.version_moves = 1
+    place.run()
+    assert place.methods().count("DELETE") == 2 and place.cluster.created == 2
+
+
+def test_stopped_rayjob_has_failed(make: Make) -> None:
+    place = make([("Running", "RUNNING"), ("Complete", "STOPPED")])
+    with pytest.raises(UserError, match=r"failed \(STOPPED\)"):
+        place.run()
+
+
+def test_rayjob_refused_by_kuberay_has_failed(make: Make) -> None:
+    place = make([("ValidationFailed", "")])
+    with pytest.raises(UserError, match="ppo-1 failed"):
+        place.run()
+
+
+def test_deletion_of_the_rayjob_ends_the_step(make: Make) -> None:
+    place = make([("Running", "RUNNING")])
+    threading.Timer(0.3, place.cluster.jobs.clear).start()
+    with pytest.raises(UserError, match="was deleted"):
+        place.run()
+
+
+def test_renewed_token_is_read_again(make: Make) -> None:
+    place = make((*[("Running", "RUNNING")] * 20, ("Complete", "SUCCEEDED")))
+
+    def renew() -> None:
+        with place.cluster.lock:
+            place.cluster.token = "second"
+            (place.directory / "token").write_text("second")
+
+    threading.Timer(0.1, renew).start()
+    place.run()
+    assert place.cluster.token == "second"
+
+
+def test_token_that_cannot_be_sent_is_refused_without_being_printed(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither repeated as if the server did not answer, nor shown in http.client's message."""
+    place = make()
+    (place.directory / "token").write_text("s3cret\n")
+    with pytest.raises(UserError, match="token is not one token") as refused:
+        place.run()
+    (place.directory / "token").write_text("first")
+    server = ApiServer(place.directory, patience_s=20)
+    server._configuration.api_key["authorization"] = "bearer s3cret\n"  # as kubernetes' client reads it again
+    server._configuration.refresh_api_key_hook = None
+    with pytest.raises(UserError, match="token is not one token") as later:
+        run_rayjob(SPEC, server, poll_s=0.01)
+    assert "s3cret" not in f"{refused.value}{later.value}{capsys.readouterr()}" and place.cluster.asked == []
+
+
+def test_refusals_name_the_remedy(make: Make, tmp_path: Path) -> None:
+    place = make()
+    place.cluster.token = "another"
+    with pytest.raises(UserError, match=r"401 Unauthorized\n.*service account"):
+        place.run()
+    place.cluster.token = "first"
+    place.cluster.denied = {"POST"}
+    with pytest.raises(UserError, match=r"403 .*cannot post.*\n.*mlgo-steps"):
+        place.run()
+    place.cluster.denied = set()
+    elsewhere = RayJobSpec(SPEC.name, "elsewhere", SPEC.image, SPEC.entrypoint)
+    with pytest.raises(UserError, match=r"404 .*could not find.*\n.*is KubeRay installed"):
+        place.run(spec=elsewhere)
+
+
+def test_refusal_names_the_rolebinding_of_the_account() -> None:
+    """As Kubernetes 1.34 words it, for the account of a KFP with one user."""
+    message = (
+        'rayjobs.ray.io is forbidden: User "system:serviceaccount:kubeflow:pipeline-runner" cannot create resource '
+        '"rayjobs" in API group "ray.io" in the namespace "mlgo"'
+    )
+    error = ApiException(status=403)
+    error.body = json.dumps({"kind": "Status", "message": message})
+    assert (
+        "kubectl create rolebinding kubeflow-pipeline-runner --namespace mlgo --role mlgo-run-ray-jobs "
+        "--serviceaccount kubeflow:pipeline-runner" in refused(error, "RayJob mlgo/x", "").remedy
+    )
+
+
+def test_forbidden_log_does_not_end_the_step(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = make()
+    monkeypatch.setattr("tests.servers.kubernetes_server.PODS", "/nowhere")
+    place.run()
+
+
+def test_driver_lines_split_only_at_newlines_and_have_no_colors(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    place = make()
+    place.cluster.log.append("2025-12-31T23:59:59.000000000Z reading\r50% done\u2028\x1b[1mall\x1b[22m done")
+    place.run()
+    output = capsys.readouterr().out
+    assert output.count("reading\\x0d50% done\\u2028all done\n") == 1, "escaped, and one line"
+    assert output.count("done") == 2
+    assert output.count("iteration 1\n") == 1
+
+
+def test_log_on_a_lost_node_is_not_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = make()
+    answer = place.cluster.answer
+
+    def answered(method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        if path.endswith("/log"):
+            place.cluster.asked.append((method, path, query, body))
+            return status(500, "InternalError", "dial tcp 10.0.0.7:10250: connect: no route to host")
+        return answer(method, path, query, body)
+
+    monkeypatch.setattr(place.cluster, "answer", answered)
+    place.run(patience_s=1)
+    assert any(path.endswith("/log") for _method, path, _query, _body in place.cluster.asked)
+
+
+@needs_schemas
+@pytest.mark.parametrize("field", ["authOptions", "autoscalerOptions"])
+def test_older_kuberay_refuses_unknown_fields(make: Make, tmp_path: Path, field: str) -> None:
+    path = SCHEMAS / "ray.io_rayjobs.yaml"
+    definition = yaml.load(path.read_text(), yaml.CSafeLoader)
+    (version,) = [version for version in definition["spec"]["versions"] if version["name"] == "v1"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    del spec["rayClusterSpec"]["properties"][field]
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / path.name).write_text(yaml.dump(definition, Dumper=yaml.CSafeDumper))
+    with pytest.raises(UserError, match=f"422 .*'{field}' was unexpected"):
+        make(schemas=tmp_path / "old").run()
+
+
+def test_server_with_another_certificate_is_refused(make: Make, tmp_path: Path) -> None:
+    place = make()
+    (tmp_path / "other").mkdir()
+    shutil.copyfile(make_certificate(tmp_path / "other")[0], place.directory / "ca.crt")
+    with pytest.raises(UserError, match="no certificate of this cluster's authority"):
+        place.run()
+    assert place.cluster.asked == []
+
+
+def test_missing_cluster_is_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(UserError, match="not a pod with a Kubernetes service account"):
+        ApiServer(tmp_path)
+
+
+STEP = """
+import sys
+from pathlib import Path
+from components.platform.command import run_step
+from components.platform.rayjob.kubernetes import ApiServer
+from components.platform.rayjob.spec import RayJobSpec
+from components.platform.rayjob.submit import run_rayjob
+spec = RayJobSpec("ppo-1", "mlgo", "r/i@sha256:" + "a" * 64, ("mlgo", "ppo", "--minutes", "60"))
+run_step(lambda: run_rayjob(spec, ApiServer(Path(sys.argv[1])), poll_s=0.05))
+"""
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
+def test_interrupted_step_leaves_the_rayjob_running_and_follows_it_again(make: Make, by: int) -> None:
+    place = make()
+    place.cluster.holds.clear()  # it stays in its first state
+    command = [sys.executable, "-c", STEP, str(place.directory)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as step:
+        deadline_s = time.monotonic() + 30
+        while "GET" not in place.methods() and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        os.kill(step.pid, by)
+        output, error = step.communicate(timeout=30)
+    if by == signal.SIGTERM:
+        assert step.returncode == 143, error
+        assert "RayJob mlgo/ppo-1 continues; the same command follows it" in output
+        assert "kubectl delete rayjob --namespace mlgo ppo-1 ends it" in output
+    uid = place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"]
+    assert "DELETE" not in place.methods()
+    place.cluster.holds.set()
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert again.returncode == 0, again.stderr
+    assert "exists already; following it" in again.stdout and "job SUCCEEDED" in again.stdout
+    assert place.cluster.created == 1 and place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"] == uid

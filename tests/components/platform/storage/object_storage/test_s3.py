@@ -1,0 +1,230 @@
+"""S3: conditional writes, failing servers, and errors with a remedy."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from components.platform.errors import UserError
+from components.platform.storage import discard, publish
+from components.platform.storage.object_storage import s3
+from components.platform.storage.object_storage.contained import create_file_below
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.object_storage.object_store import (
+    NO_VERSION,
+    ObjectMissing,
+    StorageError,
+    VersionConflict,
+)
+from components.platform.storage.object_storage.stores import server_time, store_of
+from components.platform.storage.shared_state.versioned_json import Conflict, read_versioned, write_versioned
+from components.platform.storage.shared_state.workdir import listing
+from components.platform.storage.uri import ObjectUri, mirror
+from tests.servers.s3_server import Behaviour, s3_server
+from tests.servers.storage_server import FAULTS
+from tests.support.buckets import names, put_object, use_s3
+
+PLACE = ObjectUri("s3", "faulty", "run")
+
+
+@pytest.fixture
+def behaviour(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behaviour]:
+    """A server of its own for this test, at which s3://faulty is."""
+    found = Behaviour()
+    with s3_server("faulty", found) as url:
+        use_s3(url, monkeypatch)
+        yield found
+        # moto's servers in one process share their buckets.
+        found.faults.every, found.conditions = 0, "kept"
+        monkeypatch.delenv("AWS_PROFILE", raising=False)
+        use_s3(url, monkeypatch)
+        for one in store_of(PLACE).objects(ObjectUri("s3", "faulty", "")):
+            store_of(PLACE).delete(ObjectUri("s3", "faulty", one.name))
+    s3._client.cache_clear()
+
+
+def write(uri: ObjectUri, text: str) -> None:
+    with publish(mirror(uri), "trace") as directory:
+        (directory / "a").write_text(text)
+
+
+@pytest.mark.parametrize(("conditions", "verb"), [("ignored", "ignores"), ("rejected", "rejects")])
+def test_server_without_conditional_writes_is_refused_before_anything_is_written(
+    behaviour: Behaviour, conditions: str, verb: str
+) -> None:
+    behaviour.conditions = conditions
+    document = f"{PLACE}/state.json"
+    put_object(PLACE, "state.json", '{"n": 1}')
+    found = read_versioned(document)
+    with pytest.raises(StorageError, match=f"{verb} the header If-Match.*concurrent writers") as raised:
+        write_versioned(document, {"n": 2}, found)
+    assert "use a server with conditional writes" in raised.value.remedy
+    with pytest.raises(StorageError, match="the header If-Match"), publish(mirror(PLACE / "corpus"), "corpus"):
+        pytest.fail("the block must not run")
+    assert names(PLACE) == ["state.json"] and read_versioned(document).content == {"n": 1}
+
+
+def test_server_that_ignores_only_if_none_match_is_refused(
+    behaviour: Behaviour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.servers.s3_server.CONDITIONS", ("HTTP_IF_NONE_MATCH",))
+    behaviour.conditions = "ignored"
+    with pytest.raises(StorageError, match="ignores the header If-None-Match"):
+        write_versioned(f"{PLACE}/state.json", {}, read_versioned(f"{PLACE}/state.json"))
+    assert names(PLACE) == []
+
+
+def test_conditional_writes_are_checked_once_for_a_bucket_and_nothing_is_left(behaviour: Behaviour) -> None:
+    for number in range(3):
+        write(PLACE / str(number), "x")
+    assert sum(".condition-" in request for request in behaviour.requests) == 4
+    assert not any(".condition-" in name for name in names(PLACE))
+
+
+def test_versions_decide_who_writes_reads_and_deletes(behaviour: Behaviour, tmp_path: Path) -> None:
+    store, uri = store_of(PLACE), PLACE / "a"
+    assert store.read(uri) == (None, NO_VERSION) and store.head(uri) is None
+    first = store.write(uri, b"1", NO_VERSION, writer="me")
+    assert store.head(uri) is not None and store.head(uri).writer == "me"
+    with pytest.raises(VersionConflict):
+        store.write(uri, b"2", NO_VERSION)
+    second = store.write(uri, b"2", first.version)
+    with pytest.raises(VersionConflict):
+        store.write(uri, b"3", first.version)
+    with pytest.raises(ObjectMissing):
+        store.download_to(uri, tmp_path / "a", first.version)
+    store.delete(uri, first.version)
+    assert store.read(uri) == (b"2", second.version)
+    store.delete(uri, second.version)
+    store.delete(uri, second.version)
+    with pytest.raises(VersionConflict):
+        store.write(uri, b"3", second.version)
+    with pytest.raises(ObjectMissing):
+        store.read_range(uri)
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_deleting_what_is_gone_changes_nothing(behaviour: Behaviour, checked: bool) -> None:
+    behaviour.deletes_are_checked = checked
+    store, uri = store_of(PLACE), PLACE / "a"
+    store.write(uri, b"1", NO_VERSION)
+    store.delete(uri)
+    assert store.head(uri) is None
+    store.delete(uri)
+    behaviour.deletes_are_checked = False
+    with pytest.raises(UserError, match="is there a bucket nowhere"):
+        store.delete(ObjectUri("s3", "nowhere", "a"))
+
+
+def test_ranges_and_large_files_are_transferred(
+    behaviour: Behaviour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3, "SINGLE_PUT_BYTES", 1 << 20)  # a larger file is uploaded in parts of 8 MB
+    content = bytes(range(256)) * (40 << 10)
+    (tmp_path / "large").write_bytes(content)
+    store = store_of(PLACE)
+    (updated,) = store.upload([(tmp_path / "large", PLACE / "large")])
+    assert abs((server_time(PLACE) - updated).total_seconds()) < 60
+    assert any("POST" in request for request in behaviour.requests), "a multipart upload"
+    assert store.read_range(PLACE / "large", 1000, 1005) == content[1000:1005]
+    store.download([(PLACE / "large", partial(create_file_below, tmp_path, "back"))])
+    assert (tmp_path / "back").read_bytes() == content
+
+
+def test_listing_of_many_objects_is_complete(behaviour: Behaviour) -> None:
+    for number in range(1001):  # a page has 1000
+        put_object(PLACE, f"{number:04} é", "x")
+    put_object(ObjectUri("s3", "faulty", "runner"), "other")
+    assert names(PLACE) == [f"{number:04} é" for number in range(1001)]
+
+
+def test_nothing_is_lost_if_every_third_request_fails(behaviour: Behaviour, cache: Path) -> None:
+    behaviour.faults.every = 3
+    document = f"{PLACE}/state.json"
+    version = read_versioned(document)
+    for number in range(4):
+        write(PLACE / f"a{number}", str(number))
+        version = write_versioned(document, {"n": number}, version)
+    assert behaviour.faults.failed >= 2 * len(FAULTS)
+    cache.rename(cache.with_name("another machine's"))
+    assert [(fetch(PLACE / f"a{n}") / "a").read_text() for n in range(4)] == list("0123")
+    for number in range(4):
+        discard(mirror(PLACE / f"a{number}"))
+    behaviour.faults.every = 0
+    assert read_versioned(document).content == {"n": 3}
+    assert listing(mirror(PLACE)).keys() == {"state.json"}, "no other object is left"
+
+
+@pytest.mark.parametrize("way", range(1, len(FAULTS) + 1))
+def test_write_whose_answer_is_lost_is_applied_once(behaviour: Behaviour, way: int) -> None:
+    document, faults = f"{PLACE}/state.json", behaviour.faults
+    version = write_versioned(document, {"n": 0}, read_versioned(document))
+    faults.every, faults.times, faults.failed = 1, way, way - 1  # only the next request fails, in the given way
+    version = write_versioned(document, {"n": 1}, version)
+    assert faults.failed == way
+    assert write_versioned(document, {"n": 2}, version).content == read_versioned(document).content == {"n": 2}
+    with pytest.raises(Conflict):
+        write_versioned(document, {"n": 3}, version)
+
+
+def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{unused.getsockname()[1]}")
+    monkeypatch.setattr(s3, "ATTEMPTS", 2)
+
+
+def without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+
+
+def setting(name: str, value: str) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda monkeypatch: monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "bucket", "problem", "remedy"),
+    [
+        (unreachable, "faulty", "does not answer: .*Could not connect", "AWS_ENDPOINT_URL_S3"),
+        (without_credentials, "faulty", "no credentials for S3 found", "set AWS_ACCESS_KEY_ID"),
+        (
+            setting("AWS_ENDPOINT_URL_S3", "localhost:9000"),
+            "faulty",
+            "AWS_ENDPOINT_URL_S3='localhost:9000' is not",
+            "=",
+        ),
+        (setting("AWS_PROFILE", "nobody"), "faulty", "S3 cannot be used: .*nobody", "check AWS_PROFILE"),
+        (lambda _: None, "forbidden", r"access is denied: Access Denied \(403\)", "bucket forbidden"),
+        (lambda _: None, "no-such-bucket", "no-such-bucket/a/manifest.json: .*bucket does not exist", "is there a"),
+    ],
+)
+def test_failure_is_explained(
+    behaviour: Behaviour,
+    monkeypatch: pytest.MonkeyPatch,
+    prepare: Callable[[pytest.MonkeyPatch], None],
+    bucket: str,
+    problem: str,
+    remedy: str,
+) -> None:
+    prepare(monkeypatch)
+    s3._client.cache_clear()
+    uri = ObjectUri("s3", bucket, "a")
+    uses: tuple[Callable[[], object], ...] = (partial(fetch, uri), partial(write, uri, "x"))
+    for use in uses:
+        with pytest.raises(UserError, match=problem) as raised:
+            use()
+        assert remedy in raised.value.remedy and "\n" not in raised.value.problem
+
+
+def test_error_passes_between_processes() -> None:
+    for error in (ObjectMissing(PLACE, "gone"), VersionConflict(PLACE), StorageError("a", "b")):
+        back = pickle.loads(pickle.dumps(error))
+        assert type(back) is type(error) and str(back) == str(error)

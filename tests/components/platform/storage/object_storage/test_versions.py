@@ -1,0 +1,198 @@
+"""Inputs from object storage do not change while a process reads them, even if others publish and fetch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.platform.storage import digest, publish, verify
+from components.platform.storage.object_storage.fetch import fetch, fetch_file, fetch_tree
+from components.platform.storage.object_storage.stores import store_of
+from components.platform.storage.shared_state import stale_directories
+from components.platform.storage.shared_state.stale_directories import (
+    lock_shared,
+    make_locked,
+    remove_stale,
+    remove_unused,
+)
+from components.platform.storage.uri import ObjectUri, mirror, uri_of
+from tests.support.buckets import put_object, remove_object
+
+
+@pytest.fixture
+def place(any_place: ObjectUri) -> ObjectUri:
+    return any_place
+
+
+def publish_elsewhere(uri: ObjectUri, text: str, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    """Publish as another machine does: with a separate cache."""
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("MLGO_CACHE_DIR", str(cache.with_name(f"cache-of-{text}")))
+        with publish(mirror(uri), "trace") as directory:
+            for name in ("a", "b"):
+                (directory / name).write_text(text)
+
+
+def fetch_in_another_process(uri: ObjectUri, cache: Path) -> str:
+    """Return the content of the file a, fetched by another process of this machine that shares the cache."""
+    code = (
+        "import sys\n"
+        "from components.platform.storage.object_storage.fetch import fetch\n"
+        "from components.platform.storage.uri import parse_place\n"
+        "print((fetch(parse_place(sys.argv[1])) / 'a').read_text())\n"
+    )
+    environment = os.environ | {"MLGO_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", code, str(uri)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
+    return done.stdout.splitlines()[-1]
+
+
+def test_reader_keeps_its_version_while_another_process_fetches_a_newer_one(
+    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_elsewhere(place, "one", monkeypatch, cache)
+    found = fetch(place)
+    content = digest(found)
+    publish_elsewhere(place, "two", monkeypatch, cache)
+    assert fetch_in_another_process(place, cache) == "two"
+    assert (found / "a").read_text() == "one" == (found / "b").read_text() and digest(found) == content
+    assert uri_of(found / "a") == place / "a"
+
+
+def test_versions_that_no_process_reads_are_removed(
+    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_elsewhere(place, "one", monkeypatch, cache)
+    read_here = fetch(place)
+    publish_elsewhere(place, "two", monkeypatch, cache)
+    fetch_in_another_process(place, cache)
+    publish_elsewhere(place, "three", monkeypatch, cache)
+    latest = fetch(place)
+    kept = {path.name for path in read_here.parent.parent.iterdir()}
+    assert kept == {read_here.parent.name, latest.parent.name}
+    assert [(path / "a").read_text() for path in (read_here, latest)] == ["one", "three"]
+
+
+def test_artifact_published_here_is_hard_linked_and_not_downloaded(place: ObjectUri) -> None:
+    with publish(mirror(place), "trace") as directory:
+        (directory / "bin").mkdir()
+        (directory / "bin" / "clang").write_text("elf")
+        (directory / "bin" / "clang++").symlink_to("clang")
+    found = fetch(place)
+    verify(found)
+    assert found != mirror(place)
+    assert os.stat(found / "bin" / "clang").st_ino == os.stat(mirror(place) / "bin" / "clang").st_ino
+    assert os.readlink(found / "bin" / "clang++") == "clang"
+
+
+def test_incomplete_mirror_is_downloaded_again(place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish_elsewhere(place, "one", monkeypatch, cache)
+    (fetch(place) / "a").unlink()
+    assert (fetch(place) / "a").read_text() == "one"
+
+
+@pytest.mark.parametrize("published_here", [False, True])
+def test_damaged_mirror_is_downloaded_again(
+    place: ObjectUri, cache: Path, published_here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damage that keeps the size, also where the mirror shares its files with this machine's own publication."""
+    if published_here:
+        with publish(mirror(place), "trace") as directory:
+            (directory / "a").write_text("one")
+    else:
+        publish_elsewhere(place, "one", monkeypatch, cache)
+    found = fetch(place)
+    with open(found / "a", "r+") as stream:
+        stream.write("0")
+    assert fetch_in_another_process(place, cache) == "one"
+    assert (found / "a").read_text() == "one"
+
+
+def test_artifact_replaces_a_folder_without_a_manifest(
+    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_object(place, "a", "loose")
+    tree = fetch_tree(place)
+    publish_elsewhere(place, "one", monkeypatch, cache)
+    assert (fetch(place) / "a").read_text() == "one"
+    assert (tree / "a").read_text() == "loose"
+    with publish(mirror(place), "trace") as directory:  # the cached folder does not block publication either
+        (directory / "a").write_text("two")
+    assert (fetch(place) / "a").read_text() == "two"
+
+
+def test_artifact_is_read_after_its_manifest_was_deleted_and_restored(place: ObjectUri, cache: Path) -> None:
+    with publish(mirror(place), "trace") as directory:
+        (directory / "a").write_text("one")
+    text, _version = store_of(place).read(place / "manifest.json")
+    assert text
+    remove_object(place, "manifest.json")
+    assert not (fetch_tree(place) / "manifest.json").exists()
+    put_object(place, "manifest.json", text)
+    assert (fetch(place) / "a").read_text() == "one"
+
+
+def test_unfinished_mirror_does_not_block_publication(place: ObjectUri) -> None:
+    mirror(place).mkdir(parents=True)
+    (mirror(place) / "of a folder").touch()
+    with publish(mirror(place), "trace") as directory:
+        (directory / "a").write_text("one")
+    assert sorted(os.listdir(mirror(place))) == ["a", "manifest.json"]
+    assert os.listdir(mirror(place).parent) == [mirror(place).name]
+
+
+def test_fetched_file_does_not_change(place: ObjectUri) -> None:
+    recipe = place / "demo.yaml"
+    put_object(place, "demo.yaml", "one")
+    found = fetch_file(recipe)
+    assert fetch_file(recipe) == found
+    put_object(place, "demo.yaml", "two")
+    assert fetch_file(recipe).read_text() == "two"
+    assert found.read_text() == "one" and found.name == "demo.yaml"
+
+
+def test_folder_is_downloaded_again_only_if_it_changed(place: ObjectUri) -> None:
+    put_object(place, "a", "one")
+    tree = fetch_tree(place)
+    assert fetch_tree(place) == tree
+    put_object(place, "b", "two")
+    assert sorted(path.name for path in fetch_tree(place).iterdir()) == ["a", "b"]
+    assert [path.name for path in tree.iterdir()] == ["a"]
+
+
+def test_folder_whose_objects_cannot_be_files_is_an_error(place: ObjectUri) -> None:
+    for name in ("a", "a/b"):
+        put_object(place, name, name)
+    with pytest.raises(Exception, match=f"{place} cannot be a directory on this machine: a/b lies below a"):
+        fetch_tree(place)
+
+
+def test_directory_removed_as_stale_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[Path] = []
+
+    def hold_late(directory: Path) -> int | None:
+        if not removed:  # another process publishes here at this moment
+            remove_stale([directory])
+            removed.append(directory)
+        return lock_shared(directory)
+
+    monkeypatch.setattr(stale_directories, "lock_shared", hold_late)
+    made, descriptor = make_locked(tmp_path, ".trace.partial-", tmp_path)
+    remove_stale([made])
+    assert made.is_dir() and removed and not removed[0].exists()
+    os.close(descriptor)
+
+
+def test_locked_directory_is_not_removed(tmp_path: Path) -> None:
+    directory = tmp_path / "d"
+    directory.mkdir()
+    descriptor = lock_shared(directory)
+    assert descriptor is not None and not remove_unused(directory)
+    os.close(descriptor)
+    assert remove_unused(directory) and os.listdir(tmp_path) == [] and lock_shared(directory) is None

@@ -1,0 +1,67 @@
+"""Single files of a working directory, local and in a bucket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.platform.errors import UserError
+from components.platform.storage import publish
+from components.platform.storage.object_storage.fetch import fetch_files_outside_artifacts
+from components.platform.storage.shared_state.workdir import listing, pull_file, push_file, remove_file
+from components.platform.storage.uri import ObjectUri, mirror
+from tests.support.buckets import put_object
+
+
+@pytest.fixture
+def place(any_place: ObjectUri) -> ObjectUri:
+    return any_place
+
+
+@pytest.fixture(params=["path", "gs", "s3"])
+def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    found = tmp_path / "work" if request.param == "path" else mirror(request.getfixturevalue(f"{request.param}_place"))
+    (found / "a").mkdir(parents=True)
+    return found
+
+
+def test_files_are_pushed_pulled_and_dropped(directory: Path) -> None:
+    assert listing(directory) == {}
+    for text in ("x", "xyz"):
+        (directory / "a" / "b").write_text(text)
+        push_file(directory / "a" / "b")
+    assert listing(directory) == {"a/b": 3}
+    pull_file(directory / "a" / "b")
+    assert (directory / "a" / "b").read_text() == "xyz"
+    remove_file(directory / "a" / "b")
+    remove_file(directory / "a" / "b")
+    assert listing(directory) == {} and not (directory / "a" / "b").exists()
+
+
+def test_file_is_pulled_on_another_machine(place: ObjectUri, cache: Path) -> None:
+    path = mirror(place) / "a"
+    path.parent.mkdir(parents=True)
+    path.write_text("x")
+    push_file(path)
+    cache.rename(cache.with_name("another machine's"))
+    pull_file(mirror(place) / "a")
+    assert path.read_text() == "x"
+    with pytest.raises(UserError, match="nowhere"):
+        pull_file(mirror(place) / "nowhere")
+
+
+def test_files_outside_of_artifacts_are_fetched_without_touching_the_mirror(place: ObjectUri) -> None:
+    with publish(mirror(place) / "checkpoints" / "1", "checkpoint") as directory:
+        (directory / "state").write_text("large")
+    for name in ("tensorboard/events", "latest.json"):
+        put_object(place, name, name)
+    (mirror(place) / "tensorboard").mkdir()
+    (mirror(place) / "tensorboard" / "events").write_text("and what is not uploaded yet")
+    for _again in range(2):
+        found = fetch_files_outside_artifacts(place)
+        assert {p.relative_to(found).as_posix() for p in found.rglob("*") if p.is_file()} == {
+            "tensorboard/events",
+            "latest.json",
+        }
+    assert (mirror(place) / "tensorboard" / "events").read_text() == "and what is not uploaded yet"

@@ -1,0 +1,113 @@
+"""Manifests: their content, and detection of damaged artifacts."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.platform.errors import UserError
+from components.platform.storage import digest, read_manifest, require_artifact, verify, write_manifest
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Path:
+    directory = tmp_path / "trace"
+    (directory / "deep").mkdir(parents=True)
+    (directory / "b").write_bytes(b"123456789")
+    (directory / "deep" / "a").write_bytes(b"")
+    (directory / "link").symlink_to("b")
+    (directory / "folder-link").symlink_to("deep")
+    write_manifest(directory)
+    return directory
+
+
+def test_lists_every_file_sorted_with_cloud_storage_checksums(artifact: Path) -> None:
+    # The check value of CRC-32C for "123456789" is 0xE3069283 (RFC 3720, B.4, gives the polynomial).
+    checksum = base64.b64encode(struct.pack(">I", 0xE3069283)).decode()
+    assert json.loads((artifact / "manifest.json").read_text()) == {
+        "version": 1,
+        "files": [
+            {"name": "b", "bytes": 9, "crc32c": checksum},
+            {"name": "deep/a", "bytes": 0, "crc32c": "AAAAAA=="},
+            {"name": "folder-link", "link": "deep"},
+            {"name": "link", "link": "b"},
+        ],
+    }
+
+
+def test_written_manifest_is_read_back(artifact: Path) -> None:
+    assert [entry.name for entry in read_manifest(artifact).files] == ["b", "deep/a", "folder-link", "link"]
+    verify(artifact)
+    assert require_artifact(artifact, "trace", verify_content=True) == read_manifest(artifact)
+
+
+def test_digest_depends_only_on_names_and_content(artifact: Path, tmp_path: Path) -> None:
+    before = digest(artifact)
+    os.utime(artifact / "b", (0, 0))
+    write_manifest(artifact)
+    moved = artifact.rename(tmp_path / "elsewhere")
+    assert digest(moved) == before
+    (moved / "b").write_bytes(b"123456780")
+    write_manifest(moved)
+    assert digest(moved) != before
+
+
+def test_changed_byte_is_detected_by_checksum(artifact: Path) -> None:
+    (artifact / "b").write_bytes(b"123456780")
+    require_artifact(artifact, "trace")  # same size: only the content shows the change
+    with pytest.raises(UserError, match=r"content differs: b\n"):
+        require_artifact(artifact, "trace", verify_content=True)
+
+
+@pytest.mark.parametrize("damage", ["truncate", "remove", "relink", "replace by a link"])
+def test_missing_and_truncated_files_are_named(artifact: Path, damage: str) -> None:
+    if damage == "truncate":
+        (artifact / "b").write_bytes(b"12")
+    elif damage == "remove":
+        (artifact / "b").unlink()
+    elif damage == "relink":
+        (artifact / "link").unlink()
+        (artifact / "link").symlink_to("deep/a")
+    else:
+        (artifact / "b").unlink()
+        (artifact / "b").symlink_to("deep/a")
+    named = "link" if damage == "relink" else "b"
+    with pytest.raises(UserError, match=f"missing or of the wrong size: {named}\n"):
+        require_artifact(artifact, "trace")
+
+
+def test_missing_and_unfinished_artifact_errors_name_the_step(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no trace at .*/nowhere.*\n.*mlgo trace --help"):
+        require_artifact(tmp_path / "nowhere", "trace")
+    with pytest.raises(UserError, match=r"not a finished policy(.|\n)*mlgo ppo"):
+        require_artifact(tmp_path, "policy")
+
+
+@given(
+    content=st.one_of(
+        st.binary(max_size=60),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(["version", "files", "name", "bytes", "crc32c", "link"]), inner, max_size=4
+                )
+            ),
+        ).map(lambda value: json.dumps(value).encode()),
+    )
+)
+def test_any_file_content_is_read_or_refused(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+    directory = tmp_path_factory.mktemp("artifact")
+    (directory / "manifest.json").write_bytes(content)
+    try:
+        read_manifest(directory)
+    except UserError as error:
+        assert "manifest" in str(error)

@@ -1,0 +1,146 @@
+"""Publication is all or nothing, even if interrupted or concurrent."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from components.platform.errors import UserError
+from components.platform.storage import publish, read_manifest, require_artifact, verify
+
+
+def make(output: Path, text: str = "x") -> None:
+    with publish(output, "trace") as directory:
+        (directory / "file").write_text(text)
+
+
+def test_artifact_appears_atomically_and_leaves_no_other_files(tmp_path: Path) -> None:
+    output = tmp_path / "deep" / "trace"
+    with publish(output, "trace") as directory:
+        (directory / "file").write_text("x")
+        assert not output.exists()
+        assert directory.parent == output.parent
+    verify(output)
+    assert os.listdir(output.parent) == ["trace"]
+
+
+@pytest.mark.parametrize("place", ["/proc/trace", "/proc/deep/trace", "{}/file/trace"])
+def test_unwritable_output_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    output = Path(place.format(tmp_path))
+    with pytest.raises(UserError) as raised:
+        make(output)
+    assert raised.value.problem.startswith(f"{output} cannot be created: ") and raised.value.remedy
+    assert "/file/" not in str(output) or f"{tmp_path}/file is not a directory" in raised.value.problem
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_exception_leaves_no_files(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), publish(tmp_path / "trace", "trace") as directory:
+        (directory / "file").write_text("x")
+        raise KeyboardInterrupt
+    assert os.listdir(tmp_path) == []
+
+
+def test_exception_keeps_the_older_artifact(tmp_path: Path) -> None:
+    make(tmp_path / "trace", "old")
+    with pytest.raises(ValueError), publish(tmp_path / "trace", "trace") as directory:
+        (directory / "file").write_text("new")
+        raise ValueError
+    assert (tmp_path / "trace" / "file").read_text() == "old"
+    assert os.listdir(tmp_path) == ["trace"]
+
+
+def test_older_artifact_is_replaced_completely(tmp_path: Path) -> None:
+    with publish(tmp_path / "trace", "trace") as directory:
+        (directory / "old-only").write_text("old")
+    make(tmp_path / "trace", "new")
+    assert [entry.name for entry in read_manifest(tmp_path / "trace").files] == ["file"]
+    assert os.listdir(tmp_path) == ["trace"]
+
+
+def test_reader_always_finds_a_complete_artifact(tmp_path: Path) -> None:
+    output = tmp_path / "trace"
+    make(output, "0")
+    seen: list[BaseException | str] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                seen.append((output / "file").read_text())
+            except BaseException as error:
+                seen.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(1, 40):
+        make(output, str(number))
+    stop.set()
+    reader.join()
+    assert {type(s) for s in seen} == {str} and len(set(seen)) > 1
+
+
+def test_refuses_to_replace_files_that_are_not_artifacts(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.tex").write_text("years of work")
+    (tmp_path / "file").write_text("")
+    for name in ("home", "file"):
+        with pytest.raises(UserError, match=name), publish(tmp_path / name, "trace"):
+            pytest.fail("the block must not run")
+    assert (tmp_path / "home" / "thesis.tex").read_text() == "years of work"
+
+
+def test_concurrent_writers_leave_one_complete_artifact(tmp_path: Path) -> None:
+    output = tmp_path / "trace"
+    wrong: list[BaseException] = []
+    barrier = threading.Barrier(4)
+
+    def make_one(text: str) -> None:
+        try:
+            with publish(output, "trace") as directory:
+                (directory / "file").write_text(text)
+                barrier.wait()
+        except BaseException as error:
+            wrong.append(error)
+
+    for _round in range(10):
+        writers = [threading.Thread(target=make_one, args=(str(number),)) for number in range(4)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        assert wrong == []
+        verify(output)
+        shutil.rmtree(output)
+    assert os.listdir(tmp_path) == []
+
+
+def test_publishes_into_an_empty_directory(tmp_path: Path) -> None:
+    (tmp_path / "trace").mkdir()
+    make(tmp_path / "trace")
+    require_artifact(tmp_path / "trace", "trace")
+
+
+def test_killed_writer_leaves_no_artifact_and_the_next_cleans_up(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom components.platform.storage import publish\n"
+        "with publish(Path(sys.argv[1]), 'trace') as d:\n"
+        "    (d / 'file').write_text('half')\n    print('ready', flush=True)\n    time.sleep(60)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, tmp_path / "trace"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    make(tmp_path / "trace")  # must not remove the directory of the other one while that is alive
+    assert len(os.listdir(tmp_path)) == 2
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    make(tmp_path / "trace")
+    assert os.listdir(tmp_path) == ["trace"]

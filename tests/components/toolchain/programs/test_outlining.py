@@ -1,0 +1,235 @@
+"""The machine outliner of the release clang: smaller code that does and unwinds the same."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.core.compiler.objects.elf import Elf
+
+pytestmark = pytest.mark.toolchain
+
+WORK = """
+#include <cstring>
+#include <stdexcept>
+struct Guard { int &n; Guard(int &n) : n(n) { ++n; } ~Guard() { --n; } };
+struct Four { long a, b, c, d; };
+int depth, total;
+__attribute__((noinline)) void check(int x, const char *why, int y, long z) {
+  total += y + z;
+  if (x % 7 == 3) throw std::runtime_error(why);
+  if (x % 11 == 5) throw x;
+}
+__attribute__((noinline)) void fill(Four *p, int x) { p->a = x; p->b = x * 3; p->c = x ^ 5; p->d = ~x; }
+// Sequences with calls, addresses of the stack and ends of frames; a throw passes through each kind.
+#define F(N) \\
+  __attribute__((noinline)) int f##N(int x, Four *q) { \\
+    Guard guard(depth); \\
+    int kept[8]; \\
+    memset(kept, x, sizeof kept); \\
+    Four p; \\
+    fill(&p, x); \\
+    try { \\
+      check(x + N, "first", 12345, 77); \\
+      q->a = p.b + 5; q->b = p.c * 7; q->c = p.d ^ 123456; q->d = p.a; \\
+      check(x * N, "second", 54321, 99); \\
+      kept[x & 7] = N; \\
+    } catch (const std::runtime_error &e) { \\
+      total += strlen(e.what()); \\
+      check(x + 2 * N, "nested", 12345, 77); \\
+      return kept[1] - 1; \\
+    } \\
+    check(x + 3 * N, "third", 12345, 77); \\
+    q->a = p.b + 5; q->b = p.c * 7; q->c = p.d ^ 123456; q->d = p.a; \\
+    return kept[x & 7] + (int)q->c; \\
+  }
+F(1) F(2) F(3) F(4) F(5) F(6)
+#define G(N) \\
+  __attribute__((noinline)) int g##N(int x, Four *q) noexcept { \\
+    Guard guard(depth); \\
+    try { check(x + N, "first", 12345, 77); return f##N(x, q); } catch (...) { return -N; } \\
+  }
+G(1) G(2) G(3)
+int work(int rounds) {
+  Four q = {1, 2, 3, 4};
+  int (*functions[])(int, Four *) = {f1, f2, f3, f4, f5, f6, g1, g2, g3};
+  unsigned sum = 0;
+  for (int i = 0; i < rounds; ++i)
+    try { sum = sum * 31 + functions[i % 9](i / 3, &q) + q.a + q.d; }
+    catch (const std::exception &e) { sum += 1000 + strlen(e.what()); }
+    catch (int x) { sum ^= x; }
+  return sum + total + depth;
+}
+"""
+RUN = """
+#include <cstdio>
+int work(int);
+int main() { std::printf("%d", work(3000)); }
+"""
+STEP = """
+// Executes work() instruction by instruction, and finds main() and its register from each one of this program.
+#include <csignal>
+#include <cstdio>
+#include <ucontext.h>
+#include <unwind.h>
+int work(int);
+int main();
+extern "C" char __executable_start, etext;
+static unsigned long steps, lost, expected;
+static bool found;
+static _Unwind_Reason_Code visit(_Unwind_Context *context, void *) {
+  if (_Unwind_FindEnclosingFunction((void *)_Unwind_GetIP(context)) != (void *)main) return _URC_NO_REASON;
+  found = _Unwind_GetGR(context, 3) == 0x1234567;  // rbx
+  return _URC_END_OF_STACK;
+}
+static void on_step(int, siginfo_t *, void *context) {
+  char *pc = (char *)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+  if (pc < &__executable_start || pc >= &etext) return;
+  found = false;
+  _Unwind_Backtrace(visit, nullptr);
+  ++steps;
+  lost += !found;
+}
+int main() {
+  struct sigaction action = {};
+  action.sa_sigaction = on_step;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGTRAP, &action, nullptr);
+  work(1);  // Lets the dynamic loader bind everything.
+  int result;
+  asm volatile(
+      "movq $0x1234567, %%rbx; movl $9, %%edi; pushfq; orq $0x100, (%%rsp); popfq; call _Z4worki;"
+      "pushfq; andq $~0x100, (%%rsp); popfq"
+      : "=a"(result) : : "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
+  std::printf("%lu %lu", steps, lost);
+}
+"""
+
+
+def compile_object(clang: Path, source: str, output: Path, *flags: str) -> Path:
+    """Compile C++ at -Oz and return the object."""
+    command: list[str | Path] = [clang, "-Oz", *flags, "-x", "c++", "-", "-c", "-o", output]
+    subprocess.run(command, input=source, text=True, check=True)
+    return output
+
+
+def outlined(path: Path) -> int:
+    """Return the number of outlined functions in an object."""
+    names = subprocess.run(["/usr/lib/llvm-19/bin/llvm-nm", path], capture_output=True, text=True, check=True).stdout
+    return names.count("OUTLINED_FUNCTION")
+
+
+def run(objects: list[Path], *flags: str) -> str:
+    """Link a program and return its output."""
+    program = objects[0].with_suffix("")
+    subprocess.run(["/usr/lib/llvm-19/bin/clang++", *flags, *objects, "-o", program], check=True)
+    return subprocess.run([program], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def clang(release_toolchain: Path) -> Path:
+    return release_toolchain / "bin" / "clang"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("-fno-asynchronous-unwind-tables",),
+        ("-fno-omit-frame-pointer", "-mno-red-zone", "-ffunction-sections"),
+        ("-mavx2", "-fno-plt", "-fPIC", "-g"),
+    ],
+    ids=["default", "no-unwind-tables", "frame-pointer", "no-plt"],
+)
+def test_outlined_code_is_smaller_and_throws_the_same(clang: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    results = {}
+    for outline in "01":
+        work = compile_object(clang, WORK, tmp_path / f"work{outline}.o", *flags, "-mllvm", f"-mlgo-outline={outline}")
+        main = compile_object(clang, RUN, tmp_path / "main.o")
+        results[outline] = run([work, main]), Elf(work.read_bytes()).text_size(), outlined(work)
+    assert results["0"][0] == results["1"][0]
+    assert results["1"][1] < 0.9 * results["0"][1]
+    assert (results["0"][2], results["1"][2] > 3) == (0, True)
+
+
+def test_every_instruction_of_outlined_code_can_be_unwound(clang: Path, tmp_path: Path) -> None:
+    work = compile_object(clang, WORK, tmp_path / "work.o")
+    steps, lost = run([work, compile_object(clang, STEP, tmp_path / "step.o")], "-no-pie").split()
+    assert outlined(work) > 3
+    assert int(steps) > 500
+    assert int(lost) == 0
+
+
+def test_only_size_optimized_functions_of_the_release_clang_are_outlined(
+    clang: Path, training_toolchain: Path, tmp_path: Path
+) -> None:
+    training = training_toolchain / "bin" / "clang"
+    on, off = ("-mllvm", "-mlgo-outline=1"), ("-mllvm", "-mlgo-outline=0")
+    compiled = {
+        name: compile_object(compiler, WORK, tmp_path / f"{name}.o", *flags).read_bytes()
+        for name, compiler, flags in (
+            ("release", clang, ()),
+            ("training-on", training, on),
+            ("training", training, ()),
+            ("release-off", clang, off),
+            ("release-O2", clang, ("-O2",)),
+            ("release-O2-off", clang, ("-O2", *off)),
+            ("release-Os", clang, ("-Os",)),
+            ("release-Os-off", clang, ("-Os", *off)),
+            ("never", clang, ("-mllvm", "-enable-machine-outliner=never")),
+        )
+    }
+    assert compiled["release"] == compiled["training-on"] != compiled["training"]
+    assert compiled["training"] == compiled["release-off"] == compiled["never"]
+    assert compiled["release-O2"] == compiled["release-O2-off"]
+    assert compiled["release-Os"] == compiled["release-Os-off"]
+
+
+def test_loops_are_outlined_from_on_request_only(clang: Path, tmp_path: Path) -> None:
+    body = "p->a = q->b * 3; p->b = q->c ^ 5; p->c = q->d + 123; p->d = q->a - 45; q->b = p->c * 11;"
+    source = "struct Four { long a, b, c, d; };\n" + "".join(
+        f"void f{n}(Four *p, Four *q, int n, long *end) {{ do {{ {body} end[{n}] = n * {n + 3}; }} while (--n); }}\n"
+        for n in range(6)
+    )
+    assert outlined(compile_object(clang, source, tmp_path / "cold.o")) == 0
+    everywhere = compile_object(clang, source, tmp_path / "all.o", "-mllvm", "-mlgo-outline-everywhere")
+    assert outlined(everywhere) > 0
+
+
+def test_debug_data_does_not_change_the_code(clang: Path, tmp_path: Path) -> None:
+    functions = [
+        f"int f{count}(int a, int b, int c, int d, int e) {{\n"
+        + "".join(f"  int v{i} = g(a + {i}, b); b ^= v{i} * c;\n" for i in range(count))
+        + f"  return a + b + c + d + e + {count};\n}}\n"
+        for count in range(6, 30)
+    ]
+    source = "int g(int, int);\n" + "".join(functions)
+    plain = compile_object(clang, source, tmp_path / "plain.o")
+    debug = compile_object(clang, source, tmp_path / "debug.o", "-g")
+    assert Elf(plain.read_bytes()).section(".text") == Elf(debug.read_bytes()).section(".text")
+
+
+def test_hot_functions_and_named_sections_are_not_outlined(clang: Path, tmp_path: Path) -> None:
+    for attribute in ("hot", 'section(".text.mine")'):
+        source = WORK.replace("noinline", f"noinline, {attribute}")
+        work = compile_object(clang, source, tmp_path / "work.o")
+        assert outlined(work) == 0
+
+
+@pytest.mark.parametrize("icf", ["none", "all"])
+def test_full_lto_outlines_from_linkonce_functions(release_toolchain: Path, tmp_path: Path, icf: str) -> None:
+    source = WORK.replace("__attribute__((noinline)) int f", "__attribute__((noinline)) inline int f")
+    (tmp_path / "work.cpp").write_text(source)
+    (tmp_path / "main.cpp").write_text(RUN)
+    results = {}
+    for outline in "01":
+        program = tmp_path / f"program{outline}"
+        command: list[str | Path] = [release_toolchain / "bin" / "clang++", "-Oz", "-flto", "-fuse-ld=lld"]
+        options = [f"-Wl,--icf={icf}", f"-Wl,-mllvm,-mlgo-outline={outline}"]
+        subprocess.run([*command, *options, "work.cpp", "main.cpp", "-o", program], cwd=tmp_path, check=True)
+        output = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+        results[outline] = output, Elf(program.read_bytes()).text_size()
+    assert results["0"][0] == results["1"][0]
+    assert results["1"][1] < 0.95 * results["0"][1]

@@ -1,0 +1,268 @@
+"""The release toolchain compiles programs of -Oz as one module, and keeps the smaller of two variants."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.core.compiler.objects.elf import Elf
+from tests.components.toolchain.programs.test_linker import SOURCES, STOCK, sources, toolchain
+
+pytestmark = pytest.mark.toolchain
+__all__ = ["sources", "toolchain"]
+
+LLVM_PIPELINE = ["-mllvm", "-mlgo-whole-program=0", "-Wl,-mllvm,-mlgo-whole-program=0"]
+KEEP_SMALLER = ["-Wl,-mllvm,-mlgo-keep-smaller"]
+EQUAL_BODIES = """
+#include <stdio.h>
+__attribute__((noinline)) int first(int x) { return printf("%d", x) * 3 + x; }
+__attribute__((noinline)) int second(int x) { return printf("%d", x) * 3 + x; }
+static int (*volatile a)(int) = first, (*volatile b)(int) = second;
+int main(void) { printf("%d", first(1) + second(2)); return a == b; }
+"""
+
+
+def run(*command: str | Path, directory: Path) -> str:
+    done = subprocess.run([str(part) for part in command], cwd=directory, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def link(clang: Path, directory: Path, output: str, *flags: str) -> bytes:
+    run(clang, "-Oz", "-flto", "-fvisibility=hidden", *flags, *SOURCES, "-o", output, directory=directory)
+    return (directory / output).read_bytes()
+
+
+def loaded(program: bytes) -> int:
+    return Elf(memoryview(program)).text_size()
+
+
+def test_program_is_smaller_than_by_llvms_pipelines(toolchain: Path, sources: Path) -> None:
+    """The link has no -fuse-ld=lld: our clang chooses a linker that reads bitcode."""
+    clang = toolchain / "bin" / "clang++"
+    ours = link(clang, sources, "ours")
+    llvms = link(clang, sources, "llvms", *LLVM_PIPELINE)
+    assert loaded(ours) < 0.98 * loaded(llvms)
+    assert run("./ours", directory=sources) == run("./llvms", directory=sources) != ""
+
+
+@pytest.mark.parametrize("level", ["-O2", "-O3"])
+def test_programs_of_other_levels_are_those_of_stock_tools(toolchain: Path, sources: Path, level: str) -> None:
+    flags = ["-fuse-ld=lld", level]
+    assert link(toolchain / "bin" / "clang++", sources, "ours", *flags) == link(STOCK, sources, "stock", *flags)
+
+
+@pytest.mark.parametrize(("level", "same"), [("-Os", True), ("-Oz", False)])
+def test_programs_of_os_keep_the_passes_that_make_loops_fast(
+    toolchain: Path, tmp_path: Path, level: str, same: bool
+) -> None:
+    (tmp_path / "sum.c").write_text(
+        "extern int n, a[], b[], k;\nint n = 100, a[100], b[300], k;\n"
+        "__attribute__((noinline)) void fill(void) {\n"
+        "  for (int i = 0; i < n; ++i) { a[i] = b[3 * i] + k * i; b[2 * i] = a[i] ^ 12345678; }\n}\n"
+        "int main(void) { fill(); return a[1]; }\n"
+    )
+    fast = ["-Wl,-mllvm,-disable-lsr=0", "-Wl,-mllvm,-disable-machine-licm=0", "-Wl,-mllvm,-enable-load-pre=1"]
+    for name, flags in (("default", []), ("fast", fast)):
+        run(toolchain / "bin" / "clang", level, "-flto", "sum.c", "-o", name, *flags, directory=tmp_path)
+    assert ((tmp_path / "default").read_bytes() == (tmp_path / "fast").read_bytes()) is same
+
+
+def test_backends_of_thinlto_fold_equal_functions(toolchain: Path, sources: Path) -> None:
+    clang = toolchain / "bin" / "clang++"
+    default, folded, not_folded, llvms = (
+        link(clang, sources, f"program{number}", "-flto=thin", *flags)
+        for number, flags in enumerate(
+            ([], ["-Wl,-mllvm,-mlgo-fold=1"], ["-Wl,-mllvm,-mlgo-fold=0"], ["-Wl,-mllvm,-mlgo-whole-program=0"])
+        )
+    )
+    assert default == folded != not_folded == llvms
+    assert loaded(default) <= loaded(not_folded)
+
+
+def test_training_clang_makes_the_linkers_object(toolchain: Path, training_toolchain: Path, sources: Path) -> None:
+    link(toolchain / "bin" / "clang++", sources, "ours", "-Wl,--save-temps=internalize", "-Wl,--lto-obj-path=linked.o")
+    module = sources / "ours.0.2.internalize.bc"
+    flags = ["-Oz", "-fPIE", "-ffunction-sections", "-fdata-sections", "-mllvm", "-mlgo-program"]
+    flags += ["-Xclang", "-main-file-name", "-Xclang", "ld-temp.o", "-Qunused-arguments"]
+    run(training_toolchain / "bin" / "clang", *flags, "-x", "ir", "-c", module, "-o", "compiled.o", directory=sources)
+    assert (sources / "compiled.o").read_bytes() == (sources / "linked.o").read_bytes()
+
+
+def test_type_tests_are_left_to_llvms_pipeline(toolchain: Path, tmp_path: Path) -> None:
+    """The C file has no type tests, but must be split like the others."""
+    (tmp_path / "shapes.cc").write_text(
+        "#include <cstdio>\nstruct Shape { virtual int corners() const = 0; virtual ~Shape() {} };\n"
+        "struct Square : Shape { int corners() const override { return 4; } };\n"
+        'struct Line : Shape { int corners() const override { return 2; } };\nextern "C" int twice(int);\n'
+        "__attribute__((noinline)) int count(const Shape *s) { return s->corners(); }\n"
+        "int main(int argc, char **) { Square s; Line l;"
+        ' std::printf("%d %d", twice(count(&s)), count(argc > 5 ? (Shape *)&s : &l)); }\n'
+    )
+    (tmp_path / "twice.c").write_text("int twice(int x) { return 2 * x; }\n")
+    compiler = toolchain / "bin" / "clang++"
+    flags = ["-Oz", "-flto", "-fvisibility=hidden"]
+    run(compiler, *flags, "-fwhole-program-vtables", "-c", "shapes.cc", directory=tmp_path)
+    run(toolchain / "bin" / "clang", *flags, "-c", "twice.c", directory=tmp_path)
+    run(compiler, *flags, "-fwhole-program-vtables", "shapes.o", "twice.o", "-o", "shapes", directory=tmp_path)
+    assert run("./shapes", directory=tmp_path) == "8 2"
+
+
+COROUTINE = """
+#include <coroutine>
+#include <cstdio>
+struct Numbers {
+  struct promise_type {
+    int value = 0;
+    Numbers get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    std::suspend_always yield_value(int v) { value = v; return {}; }
+    void return_void() {}
+    void unhandled_exception() {}
+  };
+  std::coroutine_handle<promise_type> handle;
+};
+Numbers squares(int n) { for (int i = 0; i < n; ++i) co_yield i * i; }
+int main() {
+  Numbers numbers = squares(4);
+  for (numbers.handle.resume(); !numbers.handle.done(); numbers.handle.resume())
+    std::printf("%d ", numbers.handle.promise().value);
+  numbers.handle.destroy();
+}
+"""
+
+
+@pytest.mark.parametrize("extra", [[], ["-Wl,-mllvm,-mlgo-whole-program=0"]])
+def test_coroutines_are_split_whichever_pipeline_links(toolchain: Path, tmp_path: Path, extra: list[str]) -> None:
+    (tmp_path / "numbers.cc").write_text(COROUTINE)
+    flags = ["-std=c++20", "-Oz", "-flto"]
+    run(toolchain / "bin" / "clang++", *flags, *extra, "numbers.cc", "-o", "numbers", directory=tmp_path)
+    assert run("./numbers", directory=tmp_path) == "0 1 4 9 "
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["-mretpoline"],
+        ["-mlvi-hardening"],
+        ["-mseses"],
+        ["-flto", "-fenable-matrix"],
+        ["-flto", "-fsanitize=undefined"],
+        ["-flto", "-g", "-fdebug-info-for-profiling"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_stock_clang_accepts_work(toolchain: Path, tmp_path: Path, flags: list[str]) -> None:
+    (tmp_path / "sum.c").write_text(
+        "#include <stdio.h>\n"
+        "static int sum(int n) { int all = 0; for (int i = 0; i < n; ++i) all += i * n; return all; }\n"
+        "int (*volatile add)(int) = sum;\n"
+        "#if defined(__clang__) && __has_extension(matrix_types)\n"
+        "typedef float m4 __attribute__((matrix_type(4, 4)));\nm4 a, b, c;\nvoid product(void) { c = a * b; }\n"
+        "#else\nvoid product(void) {}\n#endif\n"
+        'int main(int argc, char **argv) { product(); printf("%d", add(argc + 4)); return 0; }\n'
+    )
+    linker = ["-fsanitize-trap=undefined"] if "-fsanitize=undefined" in flags else []
+    run(toolchain / "bin" / "clang", "-Oz", *flags, *linker, "sum.c", "-o", "sum", directory=tmp_path)
+    assert run("./sum", directory=tmp_path) == "50"
+
+
+def test_response_file_with_lto_needs_no_linker(toolchain: Path, sources: Path) -> None:
+    (sources / "arguments").write_text(" ".join(["-Oz", "-flto", *SOURCES, "-o", "program"]))
+    run(toolchain / "bin" / "clang++", "@arguments", directory=sources)
+    assert run("./program", directory=sources) != ""
+
+
+def test_output_that_is_no_file_is_not_renamed(toolchain: Path, sources: Path) -> None:
+    (sources / "real").write_text("")
+    (sources / "program").symlink_to("real")
+    command: list[str | Path] = [toolchain / "bin" / "clang++", "-Oz", "-flto", *KEEP_SMALLER, *SOURCES]
+    done = subprocess.run([*command, "-o", "program"], cwd=sources, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "only one variant is compiled: program is not a regular file" in done.stderr
+
+
+@pytest.mark.parametrize("flags", [["-O2"], ["-g", "-gsplit-dwarf"], ["--target=x86_64-pc-windows-msvc"]], ids=" ".join)
+def test_variants_that_are_not_compiled_are_named(toolchain: Path, tmp_path: Path, flags: list[str]) -> None:
+    (tmp_path / "f.c").write_text("int g(int); int f(int x) { return g(x) + g(x + 1); }\n")
+    command = [toolchain / "bin" / "clang", "-Oz", "-mllvm", "-mlgo-keep-smaller", *flags, "-c", "f.c"]
+    done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert ("only one variant is compiled" in done.stderr) == ("--target=x86_64-pc-windows-msvc" not in flags)
+
+
+def test_equal_source_names_are_chosen_apart(toolchain: Path, sources: Path) -> None:
+    """One choices file serves a build whose directories each have a main.cc."""
+    clang, choices = toolchain / "bin" / "clang++", ["-mllvm", "-mlgo-keep-smaller", "-mllvm", "-mlgo-choices=choices"]
+    run(clang, "-Oz", *choices, "-c", "main.cc", directory=sources)
+    (sources / "main.cc").write_text((sources / "table.cc").read_text())
+    run(clang, "-Oz", *choices, "-c", "main.cc", directory=sources)
+    first, second = map(json.loads, (sources / "choices").read_text().splitlines())
+    assert first["name"] == second["name"] and first["digest"] != second["digest"]
+
+
+def test_addresses_that_are_compared_stay_different(toolchain: Path, tmp_path: Path) -> None:
+    (tmp_path / "equal.c").write_text(EQUAL_BODIES)
+    clang = toolchain / "bin" / "clang"
+    sizes = []
+    for fold in ("0", "1"):
+        run(clang, "-Oz", "-mllvm", f"-mlgo-fold={fold}", "equal.c", "-o", "equal", directory=tmp_path)
+        run("./equal", directory=tmp_path)
+        run(clang, "-Oz", "-mllvm", f"-mlgo-fold={fold}", "-c", "equal.c", directory=tmp_path)
+        sizes.append(loaded((tmp_path / "equal.o").read_bytes()))
+    assert sizes[1] < sizes[0]  # one of them calls the other
+    run(clang, "-Oz", "-flto", "-Wl,--icf=safe", "equal.c", "-o", "equal", directory=tmp_path)
+    run("./equal", directory=tmp_path)
+
+
+def test_smaller_program_is_kept_and_chosen_again(toolchain: Path, sources: Path) -> None:
+    clang = toolchain / "bin" / "clang++"
+    choices = ["-Wl,-mllvm,-mlgo-choices=choices"]
+    variants = {
+        "heuristic": link(clang, sources, "program"),
+        "policy": link(clang, sources, "program", "-Wl,-mllvm,-enable-ml-inliner=release"),
+    }
+    kept = link(clang, sources, "program", *KEEP_SMALLER, *choices)
+    (line,) = (sources / "choices").read_text().splitlines()
+    choice = json.loads(line)
+    assert choice["name"] == "program" and set(choice["bytes"]) == set(variants) and len(choice["digest"]) == 32
+    assert kept == variants[choice["variant"]]
+    assert choice["bytes"][choice["variant"]] == min(choice["bytes"].values())
+    assert not list(sources.glob("*.mlgo-*"))
+    # The recorded choice is taken, whatever is smaller.
+    for name, program in variants.items():
+        (sources / "choices").write_text(json.dumps({**choice, "variant": name}) + "\n")
+        assert link(clang, sources, "program", *KEEP_SMALLER, *choices) == program
+
+
+def test_smaller_object_is_kept(toolchain: Path, sources: Path) -> None:
+    clang = toolchain / "bin" / "clang++"
+
+    def compile_object(name: str, *flags: str) -> bytes:
+        arguments = [part for flag in flags for part in ("-mllvm", flag)]
+        run(clang, "-Oz", *arguments, "-c", f"{name}.cc", "-o", f"{name}.o", directory=sources)
+        return (sources / f"{name}.o").read_bytes()
+
+    for name in ("table", "main"):
+        variants = {
+            "heuristic": compile_object(name, "-enable-ml-inliner=default"),
+            "policy": compile_object(name, "-enable-ml-inliner=release"),
+        }
+        kept = compile_object(name, "-mlgo-keep-smaller", "-mlgo-choices=choices")
+        choice = json.loads((sources / "choices").read_text().splitlines()[-1])
+        assert choice["name"] == f"{name}.cc" and kept == variants[choice["variant"]]
+        assert choice["bytes"][choice["variant"]] == min(choice["bytes"].values())
+    assert not list(sources.glob("*.mlgo-*")) and not list(sources.glob("*.tmp"))
+
+
+def test_failing_link_of_variants_reports_once_and_leaves_nothing(toolchain: Path, sources: Path) -> None:
+    (sources / "main.cc").write_text("int missing(); int main() { return missing(); }\n")
+    before = set(sources.iterdir())
+    command: list[str | Path] = [toolchain / "bin" / "clang++", "-Oz", "-flto", *KEEP_SMALLER, *SOURCES]
+    done = subprocess.run([*command, "-o", "program"], cwd=sources, capture_output=True, text=True)
+    assert done.returncode != 0 and done.stderr.count("undefined symbol: missing()") == 1
+    assert set(sources.iterdir()) == before

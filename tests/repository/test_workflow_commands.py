@@ -1,0 +1,270 @@
+"""Tests that run the commands of the workflows and of Cloud Build unchanged, where that needs no registry.
+
+tests/end_to_end/test_retraining.py runs `mlgo retrain run`, which is a whole training.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from components.platform.storage import publish
+from components.platform.storage.object_storage import gcs
+from components.platform.storage.uri import mirror, parse_place
+from pipelines.cli.retrain import _installed
+from pipelines.cli.submit import submit_command
+from pipelines.images import BASES, ON_IMAGE
+from pipelines.retrain.artifacts import module_checksums
+from pipelines.retrain.state import Deployed, load_state, save_state
+from pipelines.spec import COMPILED_PIPELINES
+from tests.servers.storage_server import storage_server
+from tests.support.workflows import FOLDER, ROOT, WORKFLOWS, Runner, Step, filled, holds, load, steps
+
+BUCKET = "mlgo-workflow"
+VALUES = {
+    "matrix.marker": "unit",
+    "vars.MLGO_STATE": f"gs://{BUCKET}/retrain.json",
+    "vars.MLGO_CORPUS": f"gs://{BUCKET}/corpus",
+    "vars.MLGO_RUNS": f"gs://{BUCKET}/runs",
+    "vars.MLGO_SERVER": "",
+}
+CHECKED = {
+    ".ci/release-notes",
+    ".ci/run",
+    ".venv/bin/mlgo",
+    "apt-get",
+    "docker",
+    "docker/requirements/pin-images",
+    "echo",
+    "gh",
+    "git",
+    "make",
+}
+"""The programs of the workflows. Before a new one is added here, a test parent must check its arguments."""
+
+
+def scripts() -> Iterator[Step]:
+    for name in WORKFLOWS:
+        yield from (step for step in steps(load(FOLDER / name)) if step.script)
+
+
+def commands(script: str) -> list[list[str]]:
+    """Return the words of each simple command, of groups in braces too."""
+    lines = (re.sub(r"^\s*[{}]( *>.*)?", "", command) for command in re.split(r"&&|\n", script))
+    return [shlex.split(line) for line in lines if line.strip()]
+
+
+def step_that_says(workflow: str, text: str) -> Step:
+    (step,) = [step for step in steps(load(FOLDER / workflow)) if text in step.script]
+    return step
+
+
+def test_workflows_call_only_checked_programs() -> None:
+    called = {command[0] for step in scripts() for command in commands(step.script)}
+    assert called - {"{", "}"} == CHECKED
+
+
+def test_make_has_targets_of_workflows() -> None:
+    targets = {
+        word for step in scripts() for words in commands(step.script) if words[0] == "make" for word in words[1:]
+    }
+    targets |= set(re.findall(r"^exec make (\S+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE))
+    assert targets == {"setup", "setup-pipelines", "test"}
+    for target in targets:
+        subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, timeout=60)
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_workflows_install_requirements_before_checkout() -> None:
+    """Debian's image has neither git nor make: the workflow installs what .ci/run looks for before the checkout."""
+    needed = re.search(r"for program in (.*?);", (ROOT / ".ci" / "run").read_text())
+    assert needed
+    for step in scripts():
+        if "apt-get" in step.script:
+            assert set(needed[1].split()) <= {word.partition("=")[0] for word in step.script.split()}
+    for name in WORKFLOWS:
+        for job in load(FOLDER / name)["jobs"].values():
+            if "container" in job:
+                assert "apt-get" in job["steps"][0]["run"]
+
+
+def test_git_trusts_checkout_of_another_owner(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "checkout"], cwd=tmp_path, check=True)
+    variables = {"HOME": str(tmp_path), "GITHUB_WORKSPACE": str(tmp_path / "checkout")}
+    variables["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"  # git's own tests use it
+    command = ["git", "-C", str(tmp_path / "checkout"), "status"]
+    before = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    assert "dubious ownership" in before.stderr
+    for workflow in ("test.yml", "retrain.yml"):
+        (tmp_path / ".gitconfig").unlink(missing_ok=True)
+        (tmp_path / workflow).mkdir()
+        Runner(tmp_path / workflow, VALUES, variables).run(step_that_says(workflow, "safe.directory"))
+        subprocess.run(command, env=os.environ | variables, capture_output=True, check=True)
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Serve the bucket of VALUES, with a corpus of three modules, to this process and its children."""
+    with storage_server(BUCKET) as url:
+        monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
+        monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
+        gcs._client.cache_clear()
+        corpus = parse_place(VALUES["vars.MLGO_CORPUS"])
+        assert not isinstance(corpus, Path)
+        with publish(mirror(corpus), "corpus") as directory:
+            for name in "abc":
+                (directory / f"{name}.bc").write_text(f"bitcode of {name}")
+        yield
+    gcs._client.cache_clear()
+
+
+def test_check_decides_whether_retrain_job_runs(storage: None, tmp_path: Path) -> None:
+    workflow = load(FOLDER / "retrain.yml")
+    where = ("retrain", "submit")
+    check, train = workflow["jobs"]["check"], workflow["jobs"]["retrain"]
+    assert holds(check["if"], VALUES) and not holds(check["if"], {"vars.MLGO_STATE": ""})
+    step = step_that_says("retrain.yml", "mlgo retrain check")
+    (tmp_path / "runner").mkdir()
+    runner = Runner(tmp_path / "runner", VALUES, {})
+
+    def trains() -> tuple[str, bool]:
+        said, found = runner.run(step)
+        known = {f"steps.{step.content['id']}.outputs.{name}": value for name, value in found.items()}
+        outputs = {f"needs.check.outputs.{name}": filled(text, known) for name, text in check["outputs"].items()}
+        for server in ("", "--vertex=p/r"):
+            jobs = {job: holds(workflow["jobs"][job]["if"], outputs | {"vars.MLGO_SERVER": server}) for job in where}
+            assert jobs == {"retrain": jobs["retrain"] and not server, "submit": jobs["submit"] and bool(server)}
+        return said, holds(train["if"], outputs | VALUES)
+
+    said, yes = trains()
+    assert yes and "retrain: nothing is deployed yet" in said
+    deployed = Deployed(
+        policy=f"gs://{BUCKET}/runs/1/policy",
+        policy_digest="d",
+        problem="inlining",
+        llvm_version=_installed(19),
+        features=("a",),
+        modules=module_checksums(VALUES["vars.MLGO_CORPUS"]),
+        reduction_percent=3.0,
+        ci95=None,
+        promoted_at=time.time(),
+    )
+    place = VALUES["vars.MLGO_STATE"]
+    save_state(place, load_state(place).promoted(deployed))
+    said, yes = trains()
+    assert not yes and "no reason to retrain" in said
+
+
+@pytest.mark.parametrize("server", ["--vertex=p/r", "--host=http://kfp"])
+def test_server_is_tried_before_a_retraining_is_submitted(server: str) -> None:
+    job = load(FOLDER / "retrain.yml")["jobs"]["submit"]
+    scripts = [step["run"] for step in job["steps"] if "mlgo" in step.get("run", "")]
+    (_program, *smoke), (_also, *retrain) = (commands(script.replace("$SERVER", server))[0] for script in scripts)
+    assert smoke[:2] == ["pipeline", "submit"] and retrain[:2] == ["retrain", "submit"]
+    context = submit_command.make_context("submit", smoke[2:])
+    assert context.params["pipeline"] == COMPILED_PIPELINES["smoke"] and context.params["wait"]
+    assert context.params["vertex" if "vertex" in server else "host"] == server.partition("=")[2]
+
+
+def write_release(directory: Path, version: str) -> None:
+    """Write what a release is made of: the version and its section in a changelog."""
+    shutil.copytree(ROOT / ".ci", directory / ".ci")
+    (directory / "pyproject.toml").write_text(f'[project]\nname = "p"\nversion = "{version}"\n')
+    (directory / "docs").mkdir()
+    sections = (
+        "## [Unreleased]\n\n- C\n\n## [1.2.0] - 2026-01-01\n\n### Added\n\n- B\n\n## [1.1.0] - 2025-01-01\n\n- A\n"
+    )
+    (directory / "docs" / "CHANGELOG.md").write_text(f"# Changelog\n\n{sections}")
+
+
+def test_release_tags_the_commit_and_publishes_the_version_s_section(tmp_path: Path) -> None:
+    """gh is a stand-in that records its arguments: no server of GitHub's runs here."""
+    write_release(tmp_path, "1.2.0")
+    (tmp_path / "gh").write_text('#!/bin/sh\nprintf "%s|" "$@" >>calls; echo >>calls\n')
+    (tmp_path / "gh").chmod(0o755)
+    github = {"GITHUB_REPOSITORY": "o/r", "GITHUB_SHA": "abc", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    values = {"github.token": "t"}
+    for step in steps(load(FOLDER / "release.yml")):
+        if step.script:
+            _said, outputs = Runner(tmp_path, values, github).run(step)
+            values |= {f"steps.{step.content.get('id')}.outputs.{name}": text for name, text in outputs.items()}
+            (tmp_path / ".venv").unlink()
+    assert (tmp_path / "notes.md").read_text().split() == ["###", "Added", "-", "B"]
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        "api|repos/o/r/git/refs|-f|ref=refs/tags/v1.2.0|-f|sha=abc|",
+        "release|create|v1.2.0|--repo|o/r|--verify-tag|--title|v1.2.0|--notes-file|notes.md|",
+        "workflow|run|images.yml|--repo|o/r|--ref|v1.2.0|",
+    ]
+
+
+def test_version_without_a_dated_section_is_not_released(tmp_path: Path) -> None:
+    write_release(tmp_path, "1.3.0")
+    done = subprocess.run([tmp_path / ".ci" / "release-notes"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "") and "1.3.0" in done.stderr and "remedy: " in done.stderr
+
+
+def test_image_has_valid_name_version_and_time_of_its_commit(tmp_path: Path) -> None:
+    write_release(tmp_path, "1.2.0")
+    step = step_that_says("images.yml", "GITHUB_REPOSITORY_OWNER")
+    given = {"GITHUB_REPOSITORY_OWNER": "Some-Owner", "GIT_DIR": git_directory()}
+    _said, found = Runner(tmp_path, {}, given).run(step)
+    assert found["prefix"] == "ghcr.io/some-owner/mlgo-" and found["version"] == "1.2.0"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", found["created"])
+    assert int(found["epoch"]) == datetime.fromisoformat(found["created"]).timestamp()
+
+
+def git_directory() -> str:
+    command = ["git", "rev-parse", "--absolute-git-dir"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_images_match_dockerfiles_and_their_build_arguments() -> None:
+    job = load(FOLDER / "images.yml")["jobs"]["images"]
+    (build,) = [step["with"] for step in job["steps"] if step.get("id") == "build"]
+    assert set(job["strategy"]["matrix"]["image"]) == set(BASES)
+    *lines, sdk, cluster = build["build-args"].splitlines()
+    passed = {line.partition("=")[0] for line in lines}
+    assert sdk.startswith("${{ matrix.image == 'sdk' && format('TOOLCHAIN={0}toolchain:{1}', ")
+    assert cluster.startswith("${{ matrix.image == 'cluster' && format('TRAINING={0}training:{1}', ")
+    for image in BASES:
+        text = (ROOT / filled(build["file"], {"matrix.image": image})).read_text()
+        parent = {ON_IMAGE[image].upper()} if image in ON_IMAGE else set()
+        assert passed | parent == set(re.findall(r"^ARG (\w+)", text, re.MULTILINE)) - {"BASE"}
+
+
+def test_image_is_built_after_its_parent() -> None:
+    strategy = load(FOLDER / "images.yml")["jobs"]["images"]["strategy"]
+    order = strategy["matrix"]["image"]
+    assert int(strategy["max-parallel"]) == 1
+    assert all(order.index(parent) < order.index(image) for image, parent in ON_IMAGE.items())
+
+
+def test_commands_of_cloud_build_are_valid(tmp_path: Path) -> None:
+    path = ROOT / "docker" / "cloudbuild.yaml"
+    (step,) = load(path)["steps"]
+    flags, script = step["args"]
+    subprocess.run(["bash", flags.replace("c", "nc"), script], check=True, timeout=60)
+    # Cloud Build replaces every $NAME before bash runs the script.
+    used = set(re.findall(r"\$\{?(\w+)", path.read_text().partition("steps:")[2]))
+    assert used == {"COMMIT_SHA", "PROJECT_ID", "_REGISTRY"}
+    given = {"_REGISTRY": "europe-docker.pkg.dev/project/mlgo", "PATH": f"{tmp_path}/.venv/bin:{os.environ['PATH']}"}
+    runner = Runner(tmp_path, {}, given)
+    seen = set()
+    for words in commands(script):
+        for lock in words[words.index("-r") + 1 :] if "-r" in words else ():
+            assert (ROOT / lock).is_file()
+        if words[0] == "mlgo":
+            seen.add(" ".join(words[1:3]))
+            # --help prints only after all other options are parsed.
+            said, _outputs = runner.run(Step("", {"run": shlex.join(words) + " --help"}, {}))
+            assert said.startswith(f"Usage: mlgo images {words[2]}")
+    assert seen == {"images build", "images push"}
