@@ -63,7 +63,8 @@ class ForcedDecisions:
     @cached_property
     def order(self) -> npt.NDArray[np.intp]:
         """The permutation that sorts `rows` by key, intp [N]."""
-        return np.lexsort((self.rows[:, 2], self.rows[:, 1], self.rows[:, 0]))
+        order: npt.NDArray[np.intp] = np.lexsort((self.rows[:, 2], self.rows[:, 1], self.rows[:, 0]))
+        return order
 
     def content(self, problem: str) -> bytes:
         """Return the contents of the file that the training clang reads."""

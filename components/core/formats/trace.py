@@ -379,5 +379,6 @@ def _column(parts: list[pa.ChunkedArray], name: str, spec: FeatureSpec | None) -
         return np.concatenate([values[chunk.indices.to_numpy()] for chunk in whole.chunks])
     if pa.types.is_fixed_size_list(whole.type):
         assert spec is not None
-        return np.concatenate([chunk.flatten().to_numpy() for chunk in whole.chunks]).reshape(-1, *spec.shape)
+        values = np.concatenate([chunk.flatten().to_numpy() for chunk in whole.chunks])
+        return values.reshape(-1, *spec.shape)
     return np.asarray(whole.to_numpy())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 RESAMPLES = 10_000
+Numbers = NDArray[np.int64] | NDArray[np.float64]
 _INDICES_AT_ONCE = 4_000_000  # int64 indices held at a time: 32 MB
 
 
-def reduction_interval(baseline_bytes: np.ndarray, other_bytes: np.ndarray, seed: int) -> list[float] | None:
+def reduction_interval(baseline_bytes: Numbers, other_bytes: Numbers, seed: int) -> list[float] | None:
     """Return the 95% interval of the total reduction, in percent, over draws of modules of the same kind.
 
     Modules are resampled with replacement and the reduction is computed on each resample's totals (a ratio of sums,
@@ -16,8 +18,8 @@ def reduction_interval(baseline_bytes: np.ndarray, other_bytes: np.ndarray, seed
     read the interval as one over modules like these, not over arbitrary projects.
 
     Args:
-        baseline_bytes: int64 [N].
-        other_bytes: int64 [N], same modules.
+        baseline_bytes: [N].
+        other_bytes: [N], same modules.
         seed: makes the interval the same in every run over the same sizes.
 
     Returns:
@@ -27,7 +29,9 @@ def reduction_interval(baseline_bytes: np.ndarray, other_bytes: np.ndarray, seed
     return None if ratios is None else _interval(1.0 - ratios)
 
 
-def mean_reduction_interval(log_factors: np.ndarray, module: np.ndarray, seed: int) -> list[float] | None:
+def mean_reduction_interval(
+    log_factors: NDArray[np.float64], module: NDArray[np.int64], seed: int
+) -> list[float] | None:
     """Return the 95% interval, in percent, of the reduction that is the geometric mean over functions.
 
     Modules are resampled, each with all its functions (a cluster bootstrap), because functions of a module resemble
@@ -46,7 +50,7 @@ def mean_reduction_interval(log_factors: np.ndarray, module: np.ndarray, seed: i
     return None if ratios is None else _interval(-np.expm1(ratios))
 
 
-def _ratios(numerators: np.ndarray, denominators: np.ndarray, seed: int) -> np.ndarray | None:
+def _ratios(numerators: Numbers, denominators: Numbers, seed: int) -> NDArray[np.float64] | None:
     """Return the ratio of sums of each resample, float64 [RESAMPLES], fewer if sums are 0; inputs are [N modules].
 
     None if there are fewer than two modules, or all denominators are 0."""
@@ -55,7 +59,7 @@ def _ratios(numerators: np.ndarray, denominators: np.ndarray, seed: int) -> np.n
         return None
     generator = np.random.default_rng(seed)
     rounds_at_once = max(1, _INDICES_AT_ONCE // count)
-    ratios = []
+    ratios: list[NDArray[np.float64]] = []
     done = 0
     while done < RESAMPLES:
         rounds = min(rounds_at_once, RESAMPLES - done)
@@ -67,6 +71,6 @@ def _ratios(numerators: np.ndarray, denominators: np.ndarray, seed: int) -> np.n
     return np.concatenate(ratios)
 
 
-def _interval(reductions: np.ndarray) -> list[float]:
+def _interval(reductions: NDArray[np.float64]) -> list[float]:
     low, high = np.percentile(reductions, [2.5, 97.5])
     return [100.0 * float(low), 100.0 * float(high)]

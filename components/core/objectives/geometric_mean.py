@@ -20,7 +20,8 @@ Float64 = NDArray[np.float64]
 
 def log_scores(scores: ArrayLike) -> Float64:
     """Return log(score + FLOOR), float64 of the shape of `scores`."""
-    return np.log(np.asarray(scores, dtype=np.float64) + FLOOR)
+    logarithms: Float64 = np.log(np.asarray(scores, dtype=np.float64) + FLOOR)
+    return logarithms
 
 
 def geometric_mean_reduction(log_factors: Float64) -> float:

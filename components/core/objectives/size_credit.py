@@ -120,7 +120,8 @@ def normalize_advantages(advantages: Float64, scale: float, clip: float = 4.0) -
         advantages: [N] in bytes. scale: square root of bytes. clip: largest absolute value of the result.
     """
     rooted = np.sign(advantages) * np.sqrt(np.abs(advantages))
-    return np.clip(rooted / max(scale, 1e-6), -clip, clip).astype(np.float32)
+    clipped: Float64 = np.clip(rooted / max(scale, 1e-6), -clip, clip)
+    return clipped.astype(np.float32)
 
 
 def _callsites(sample: Sample) -> Callsites:

@@ -203,7 +203,7 @@ def write_npz(path: Path, /, **arrays: NDArray[Any]) -> None:
     On a full disk zipfile would fail a second time when it is garbage-collected, after the error was reported.
     """
     stream = io.BytesIO()
-    np.savez(stream, **arrays)  # type: ignore[arg-type]
+    np.savez(stream, **arrays)
     path.write_bytes(stream.getbuffer())
 
 

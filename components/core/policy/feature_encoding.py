@@ -142,7 +142,8 @@ def invert_magnitudes(magnitude: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the values that have these magnitudes, to the precision of float32."""
     logarithm = np.abs(magnitude.astype(np.float64)) / MAGNITUDE_SCALE
     exponent = np.floor(logarithm)
-    return np.sign(magnitude) * ((1 + logarithm - exponent) * 2.0**exponent - 1)
+    values: NDArray[np.float64] = np.sign(magnitude) * ((1 + logarithm - exponent) * 2.0**exponent - 1)
+    return values
 
 
 def action_ranks(

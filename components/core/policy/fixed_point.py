@@ -40,7 +40,8 @@ def to_fixed_point(weights: Float32) -> tuple[NDArray[np.int16], np.float32] | N
 def round_to_fixed_point(weights: Float32) -> Float32:
     """Return the nearest weights that are 16-bit multiples of one power of two."""
     scale = _scale(weights)
-    return np.rint(weights / scale) * scale
+    rounded: Float32 = np.rint(weights / scale) * scale
+    return rounded
 
 
 def _scale(weights: Float32) -> np.float32:

@@ -26,7 +26,7 @@ def trained_limits(
     problem: Problem,
     features: Sequence[FeatureSpec],
     columns: Mapping[str, NDArray[np.generic]],
-    modules: NDArray[np.integer],
+    modules: NDArray[np.int64],
 ) -> dict[str, int]:
     """Return the largest value of each integer feature of one element that several modules reach.
 
@@ -47,7 +47,7 @@ def trained_limits(
     return limits
 
 
-def _reached(values: NDArray[np.generic], modules: NDArray[np.integer]) -> int:
+def _reached(values: NDArray[np.generic], modules: NDArray[np.int64]) -> int:
     """Return the largest value that several modules reach."""
     rank = min(MAX_RANK, 1 + len(np.unique(modules)) // MODULES_PER_RANK)
     largest = np.full(int(modules.max()) + 1, np.iinfo(np.int64).min)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -86,7 +86,7 @@ def database_in(place: Path) -> Path:
     )
 
 
-class _Recipe(click.ParamType):
+class _Recipe(click.ParamType[Path, object]):
     """Converts to the path of an existing recipe, whose content is not read yet."""
 
     name = "file|uri|name"
@@ -97,7 +97,7 @@ class _Recipe(click.ParamType):
         return fetch_file(place) if isinstance(place, ObjectUri) else place
 
 
-class _Place(click.ParamType):
+class _Place(click.ParamType[Path, object]):
     """Converts as `place` does, after an error about code of another kind."""
 
     def __init__(self, kind: CodeKind, place: PlaceType, name: str = "") -> None:
@@ -110,12 +110,12 @@ class _Place(click.ParamType):
         return database_in(found) if self._kind == "compile_commands" else found
 
 
-def type_of_place(kind: click.ParamType) -> click.ParamType:
+def type_of_place(kind: click.ParamType[Any, Any]) -> click.ParamType[Any, Any]:
     """Return the type that an option of code converts its value with; of other options their type."""
     return kind.place if isinstance(kind, _Place) else kind
 
 
-class _LocalCorpus(click.ParamType):
+class _LocalCorpus(click.ParamType[Path, object]):
     """Converts to the path of a directory on this machine."""
 
     name = "dir"

@@ -421,6 +421,7 @@ def _find(values: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray
 
 def _look_up(values: dict[int, int], keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the value of each key, int64 [N], -1 for unknown keys. Keys are not negative."""
-    table = np.full(max(values) + 2, -1)
+    table: NDArray[np.int64] = np.full(max(values) + 2, -1)
     table[list(values)] = list(values.values())
-    return table[np.minimum(keys, len(table) - 1)]
+    found: NDArray[np.int64] = table[np.minimum(keys, len(table) - 1)]
+    return found

@@ -246,7 +246,7 @@ def _float_literals(values: Float32) -> list[str]:
     return [_float_literal(value) for value in values.ravel().tolist()]
 
 
-def _float_literal(value: float | np.floating) -> str:
+def _float_literal(value: float | np.float32) -> str:
     """Return an exact float literal, hexadecimal: that needs no search for the shortest decimal of the same value."""
     return float(value).hex() + "f"
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from components.core import problems
 from components.core.formats.features import FeatureSpec
@@ -154,8 +155,8 @@ def _quiet_stderr() -> Iterator[None]:
         os.close(null)
 
 
-Columns = Mapping[str, np.ndarray]
-Runner = Callable[[Columns], tuple[np.ndarray, np.ndarray]]
+Columns = Mapping[str, NDArray[np.generic]]
+Runner = Callable[[Columns], tuple[NDArray[np.int64], NDArray[np.float32]]]
 """Maps features of N decisions (name -> [N] or [N, *shape]) to (decisions int64 [N], logits float32 [N, A])."""
 
 
@@ -176,9 +177,10 @@ def saved_model_runner(directory: Path, policy: DensePolicy) -> Runner:
             outputs = function(**time_step, **row)
             return outputs[problem.policy.decision][0], outputs[problem.policy.logits][0]
 
-        return tf.map_fn(run_row, features, fn_output_signature=(tf.int64, tf.float32))
+        decisions, logits = tf.map_fn(run_row, features, fn_output_signature=(tf.int64, tf.float32))
+        return decisions, logits
 
-    def run(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+    def run(columns: Columns) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         rows = {f.name: tf.constant(columns[f.name].reshape(-1, *f.shape), f.dtype) for f in policy.features}
         decisions, logits = run_rows(rows)
         return decisions.numpy(), logits.numpy()
@@ -207,7 +209,7 @@ def tflite_runner(directory: Path, policy: DensePolicy) -> Runner:
     except (ValueError, RuntimeError, KeyError) as error:
         raise UserError(f"{path} is not this policy's TensorFlow Lite model: {error}", "export it again") from None
 
-    def run(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+    def run(columns: Columns) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         rows = len(columns[policy.features[0].name])
         decisions, all_logits = np.empty(rows, np.int64), np.empty((rows, policy.num_actions), np.float32)
         for i in range(rows):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PROCESSORS = available_processors()
 
 
-class RowNames(click.ParamType):
+class RowNames(click.ParamType[tuple[str, ...], Any]):
     """Names of rows, separated by commas; "all" for every row. Its values are tuples of names.
 
     Args:
