@@ -94,7 +94,7 @@ def test_missing_place_is_named_as_the_user_gave_it(tmp_path: Path, monkeypatch:
     with pytest.raises(UserError, match=re.escape("--param corpus=/none does not exist")):
         local_steps(COMPILED, {"corpus": "/none"})
     with pytest.raises(UserError, match=re.escape("--param llvm_source=dep does not exist")) as caught:
-        local_steps(COMPILED, {"corpus": "/", "llvm_source": "dep"})
+        local_steps(COMPILED, {"corpus": str(tmp_path), "llvm_source": "dep"})
     assert "deb, git:" in caught.value.remedy
 
 
