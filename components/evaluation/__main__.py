@@ -96,7 +96,7 @@ def main() -> None:
 @click.option(
     "--ppo-root",
     type=LOOSE,
-    help="Directory with the training's TensorBoard events, for the reward curve.  [default: the policy]",
+    help="Root directory of the training, for the curve of its rewards (training.csv).  [default: the policy]",
 )
 @click.option(
     "--recipe",

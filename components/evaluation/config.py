@@ -41,7 +41,7 @@ class EvaluationConfig:
             one or as a pretrained one. All its scores are reused, or all its sizes except the policy's: only the
             release clang compiles. None compiles everything.
         release_if: one of RELEASE_IF.
-        ppo_root: directory with the training's TensorBoard events; None looks in the policy artifact.
+        ppo_root: root directory of the training, for its curve; None looks in the policy artifact.
         recipe: builds the held-out projects of these recipes whole and compares the instructions that their benchmarks
             execute and, for size problems, the linked binaries; None does neither.
         stock_clang: builds their baseline; None takes the installed clang of the release clang's version.

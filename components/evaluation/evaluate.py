@@ -13,6 +13,7 @@ from components.core import problems
 from components.core.formats.corpus import load_corpus
 from components.core.formats.policy import PRETRAINED_NAMES, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
+from components.core.formats.training_curve import read_curve
 from components.core.objectives import OBJECTIVES, Objective
 from components.core.policy.pretrained import pretrained_projects
 from components.core.projects.recipe import Recipe
@@ -46,7 +47,6 @@ from components.evaluation.report.html_report import write_page
 from components.evaluation.report.model_card import model_card, write_card
 from components.evaluation.report.regressions import worst_cases
 from components.evaluation.report.report_csv import write_report_csv
-from components.evaluation.report.training_curve import read_curve
 from components.evaluation.variants import Variant, compiled_by, plan_variants
 from components.platform.storage import digest, publish
 from components.platform.workers.factory import make_pool

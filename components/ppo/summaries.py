@@ -1,15 +1,15 @@
-"""Writes TensorBoard summaries of a training.
+"""Writes TensorBoard summaries of a training, and its curve (core/formats/training_curve.py).
 
 Event files are append-only. A checkpoint records the length of each file, and a training that resumes from it truncates
 them, so that every iteration appears once. Files have unique names. A new one is started when the current one is large,
-because object storage uploads a changed file as a whole.
+because object storage uploads a changed file as a whole. The curve, of 200 bytes per iteration, is in the checkpoint.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,28 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from components.core.formats.training_curve import CURVE, PERCENTILES, write_curve
+from components.platform.storage.directory import make_directory
 from components.platform.storage.shared_state.workdir import listing, pull_file, push_file, remove_file
 from components.platform.storage.uri import display_path
+from components.ppo.training_state import TrainingState
 
-PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
 MAX_FILE_BYTES = 1 << 16
 _EVENT_FILES = "events.out.tfevents.*"
 
 
 class Summaries:
-    """Writes event files in ROOT/tensorboard. Steps are iterations."""
+    """Writes event files and the curve in ROOT/tensorboard. Steps are iterations.
+
+    Attributes:
+        curve: rows of the curve.
+    """
 
     def __init__(self, root: Path) -> None:
+        self.curve: list[dict[str, float]] = []
         self._directory = root / "tensorboard"
         self._closed: dict[str, int] = {}
+        self._curve_length: dict[str, int] = {}
         self._pushed: dict[str, int] = {}
         self._suffix = ""
         self._open: Any = None
@@ -40,8 +48,12 @@ class Summaries:
         """Return the command that shows the summaries, also of a training in progress."""
         return f"tensorboard --logdir {display_path(self._directory)}"
 
-    def rewind(self, lengths: Mapping[str, int]) -> None:
-        """Restore the event files to the state in which `file_lengths` returned `lengths`; other files stay."""
+    def rewind(self, lengths: Mapping[str, int], curve: Sequence[dict[str, float]] = ()) -> None:
+        """Restore the state in which `file_lengths` returned `lengths`; files of others stay.
+
+        Args:
+            curve: its rows in that state; empty also for a training of a version that did not write it.
+        """
         stored = {name: length for name, length in listing(self._directory).items() if fnmatch(name, _EVENT_FILES)}
         local = {path.name for path in self._directory.glob(_EVENT_FILES)}
         for name in (stored.keys() | local) - lengths.keys():
@@ -56,11 +68,13 @@ class Summaries:
                 os.truncate(path, length)
             self._closed[name] = path.stat().st_size
             self._pushed[name] = stored.get(name, 0)
+        self.curve = [*curve]
+        self._write_curve()
         self.push()
 
     def iteration(
         self,
-        iteration: int,
+        state: TrainingState,
         rewards: NDArray[np.float64],
         losses: Mapping[str, float],
         seconds: Mapping[str, float],
@@ -70,28 +84,42 @@ class Summaries:
         """Write an iteration.
 
         Args:
+            state: after the iteration.
             rewards: of any shape.
             losses: by name.
             seconds: by phase.
             failures: number of modules that failed.
             decisions: number of decisions that were learned from.
         """
-        with self._writer().as_default(step=iteration):
-            tf.summary.scalar("reward_distribution/mean", float(rewards.mean()))
-            for percentile in PERCENTILES:
-                value = float(np.percentile(rewards, percentile))
-                tf.summary.scalar(f"reward_distribution/percentile_{percentile}", value)
+        distribution = {"mean": float(rewards.mean())}
+        distribution |= {f"percentile_{p}": float(np.percentile(rewards, p)) for p in PERCENTILES}
+        with self._writer().as_default(step=state.iteration):
+            for name, value in distribution.items():
+                tf.summary.scalar(f"reward_distribution/{name}", value)
             for name, value in losses.items():
                 tf.summary.scalar(f"losses/{name}", value)
             for phase, value in seconds.items():
                 tf.summary.scalar(f"seconds/{phase}", value)
             tf.summary.scalar("compile/failures", failures)
             tf.summary.scalar("compile/decisions", decisions)
+        self._add_to_curve(state, {f"reward_{name}": value for name, value in distribution.items()})
 
-    def validation(self, iteration: int, reduction_percent: float) -> None:
+    def validation(self, state: TrainingState, reduction_percent: float) -> None:
         """Write the reduction of the validation modules under the greedy policy against the heuristic."""
-        with self._writer().as_default(step=iteration):
+        with self._writer().as_default(step=state.iteration):
             tf.summary.scalar("validation/reduction_percent", reduction_percent)
+        self._add_to_curve(state, {"validation_reduction_percent": reduction_percent})
+
+    def _add_to_curve(self, state: TrainingState, values: Mapping[str, float]) -> None:
+        if not self.curve or self.curve[-1]["iteration"] != state.iteration:
+            self.curve.append({"iteration": state.iteration, "minutes": state.trained_s / 60})
+        self.curve[-1].update(values)
+        self._write_curve()
+
+    def _write_curve(self) -> None:
+        make_directory(self._directory)
+        write_curve(self._directory / CURVE, self.curve)
+        self._curve_length = {CURVE: (self._directory / CURVE).stat().st_size}
 
     def file_lengths(self) -> dict[str, int]:
         """Flush, and return the length of each file in bytes."""
@@ -107,7 +135,7 @@ class Summaries:
 
     def push(self) -> None:
         """Upload changed files if the directory is a mirror of object storage."""
-        for name, length in self.file_lengths().items():
+        for name, length in {**self.file_lengths(), **self._curve_length}.items():
             if self._pushed.get(name) != length:
                 push_file(self._directory / name)
                 self._pushed[name] = length

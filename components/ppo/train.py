@@ -170,7 +170,7 @@ class Trainer:
             return
         require_same(self.config.root_dir, found.state["inputs"], self.inputs)
         if "events" in found.state:  # checkpoints of earlier versions do not have them
-            self.summaries.rewind(found.state["events"])
+            self.summaries.rewind(found.state["events"], found.state.get("curve", ()))
         self.learner.restore(found.variables)
         if self.replay is not None:
             self.replay.restore(found.replay)
@@ -260,7 +260,7 @@ class Trainer:
         clock.laps["checkpoint"] = self._checkpoint_s  # of the previous iteration: this one's includes these numbers
         if rewards.size:
             failures = len(self.quarantine.errors) - failed
-            self.summaries.iteration(state.iteration, rewards, losses, clock.laps, failures, decisions)
+            self.summaries.iteration(state, rewards, losses, clock.laps, failures, decisions)
         self._keep_checkpoint()
         if state.iteration % config.checkpoint_every == 0:
             self.saver.start()
@@ -393,7 +393,7 @@ class Trainer:
         best = percent > state.best_percent or (final and self._is_as_good(percent, outcomes))
         interval = outcome_interval(self.objective, pairs, self.config.seed) if best else None
         state.add_validation(percent, best, interval, self.config.patience)
-        self.summaries.validation(state.iteration, percent)
+        self.summaries.validation(state, percent)
         if best:
             self.best, self._best_outcomes = self.average, outcomes
 
@@ -438,6 +438,7 @@ class Trainer:
             "shuffle": self.learner.shuffle_state,
             "quarantine": self.quarantine.to_json(),
             "events": self.summaries.file_lengths(),
+            "curve": self.summaries.curve,
         }
         variables = {name: value.copy() for name, value in self.learner.state().items()}
         replay = () if self.replay is None else self.replay.segments

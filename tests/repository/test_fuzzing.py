@@ -33,6 +33,7 @@ from components.core.formats.corpus import load_corpus
 from components.core.formats.policy import load_policy_info
 from components.core.formats.toolchain import load_toolchain
 from components.core.formats.trace import load_trace, read_columns, read_modules
+from components.core.formats.training_curve import read_curve
 from components.core.formats.vocab import load_vocab
 from components.core.policy.dense import read_dense
 from components.core.projects.recipe import load_recipes
@@ -41,7 +42,6 @@ from components.corpus.write_split_and_report import split_config
 from components.evaluation.__main__ import main as evaluation
 from components.evaluation.measurements import read_measurements
 from components.evaluation.projects.build_trees import compare_trees
-from components.evaluation.report.event_file import read_event_file
 from components.platform.command import _status_of
 from components.platform.errors import UserError
 from components.platform.launcher.executor import parse_executor_input, write_executor_output
@@ -374,7 +374,11 @@ TARGETS = {
         [{"directory": "/tmp", "file": "a.c", "output": "a.o"}],
         lambda d: (identify_build(d / "c.json"), mounted_paths(["--compile-commands", str(d / "c.json")])),
     ),
-    "events": Target("events.tfevents", b"\x08" + bytes(40), lambda d: read_event_file(d / "events.tfevents")),
+    "training curve": Target(
+        "training.csv",
+        b"minutes,reward_mean,reward_percentile_25,reward_percentile_75,validation_reduction_percent\n1,2,3,4,5\n",
+        read_curve,
+    ),
     "elf": Target(
         "a.o",
         b"\x7fELF\x02\x01\x01" + bytes(57),

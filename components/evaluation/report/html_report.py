@@ -11,6 +11,7 @@ import jinja2
 from markupsafe import Markup
 from msgspec import UNSET
 
+from components.core.formats.training_curve import Curve
 from components.core.objectives.geometric_mean import FLOOR
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.measurements import Measurements
@@ -20,7 +21,6 @@ from components.evaluation.report.formatting import change, interval, policy_tit
 from components.evaluation.report.plots import MAX_POINTS, case_changes, project_changes, sweep, training_reward
 from components.evaluation.report.policy_choice import comparison_notes, release_notes, verdict_subject
 from components.evaluation.report.regressions import worst_cases
-from components.evaluation.report.training_curve import Curve
 from components.platform.console.escape import escape_line
 
 

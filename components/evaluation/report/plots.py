@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
+from components.core.formats.training_curve import Curve
 from components.core.objectives import Labels
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
 from components.evaluation.metrics_types import Metrics, SizeComparison, SizeMetrics
 from components.evaluation.report.formatting import GROUP_TITLES
-from components.evaluation.report.training_curve import Curve
 from components.platform.console.escape import escape_line
 
 # Dark blue and light orange are distinguishable with every kind of colour vision and in grey print.
@@ -154,18 +154,18 @@ def training_reward(curve: Curve, reward: str) -> str:
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10, 3.4), layout="constrained")
         axes = figure.subplots()
-        if curve.low is not None and curve.high is not None:
-            axes.fill_between(
-                curve.low.minutes,
-                100 * curve.low.values,
-                100 * np.interp(curve.low.minutes, curve.high.minutes, curve.high.values),
-                color=SMALLER,
-                alpha=0.15,
-                linewidth=0,
-                label=curve.band_label,
-            )
-        axes.plot(curve.mean.minutes, 100 * curve.mean.values, color=SMALLER, linewidth=1.4, label=curve.mean_label)
-        if curve.validation is not None:
+        axes.fill_between(
+            curve.low.minutes,
+            100 * curve.low.values,
+            100 * curve.high.values,
+            color=SMALLER,
+            alpha=0.15,
+            linewidth=0,
+            label="percentiles 25 to 75",
+        )
+        mean_label = "mean over an iteration's training modules"
+        axes.plot(curve.mean.minutes, 100 * curve.mean.values, color=SMALLER, linewidth=1.4, label=mean_label)
+        if curve.validation.minutes.size:
             axes.plot(
                 curve.validation.minutes,
                 100 * curve.validation.values,

@@ -7,7 +7,7 @@ A checkpoint is a directory with
     best/           the average that was best on the validation modules so far
     replay/         replay buffer of measured flips, a file for each segment (replay.py)
     state.json      fingerprint, iteration, seconds trained, sampler, random generators, quarantine, history of
-                    validations, digest of the policy, lengths of TensorBoard's files
+                    validations, digest of the policy, lengths of TensorBoard's files, rows of training.csv
     manifest.json   written last: a directory without it does not exist
 
 checkpoint_manager.py decides where checkpoints are and which of them is valid.

@@ -91,9 +91,12 @@ def mirror(cache: Path) -> Path:
 def steps(directory: Path):
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-    events = [e for path in sorted(directory.iterdir()) for e in EventFileLoader(str(path)).Load()]
+    events = [e for path in sorted(directory.glob("*tfevents*")) for e in EventFileLoader(str(path)).Load()]
     tag = "reward_distribution/mean"
-    return sorted(event.step for event in events for value in event.summary.value if value.tag == tag)
+    steps_of_events = sorted(event.step for event in events for value in event.summary.value if value.tag == tag)
+    rows = [line.split(",") for line in (directory / "training.csv").read_text().splitlines()[1:]]
+    assert [int(row[0]) for row in rows if row[2]] == steps_of_events
+    return steps_of_events
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,7 @@
-"""TensorBoard's events: each iteration once, however often the training was interrupted, and on every machine."""
+"""Events and curve: each iteration once, however often the training was interrupted, and on every machine."""
 
+import csv
+import json
 import shutil
 
 import numpy as np
@@ -9,6 +11,7 @@ from components.platform.storage.shared_state.workdir import listing, push_file
 from components.platform.storage.uri import mirror, uri_of
 from components.ppo import summaries as module
 from components.ppo.summaries import Summaries
+from components.ppo.training_state import TrainingState
 
 
 @pytest.fixture(params=["path", "uri"])
@@ -16,25 +19,37 @@ def root(request, tmp_path):
     return tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("place"))
 
 
-def write(root, lengths, iterations, pushed=True):
-    """Goes on from `lengths`; returns what `kept` said after each iteration."""
+def write(root, lengths, iterations, pushed=True, curve=()):
+    """Continue from `lengths` and `curve`; return the lengths after each iteration."""
     summaries = Summaries(root)
-    summaries.rewind(lengths)
-    kept = {}
+    summaries.rewind(lengths, curve)
+    lengths_after = {}
     for iteration in iterations:
-        summaries.validation(iteration, iteration / 2)
-        summaries.iteration(iteration, np.full(3, iteration / 10), {"kl": 1.0}, {"compile": 2.0}, 0, 7)
-        kept[iteration] = summaries.file_lengths()
+        state = TrainingState(iteration, trained_s=60.0 * iteration)
+        summaries.validation(state, iteration / 2)
+        summaries.iteration(state, np.full(3, iteration / 10), {"kl": 1.0}, {"compile": 2.0}, 0, 7)
+        lengths_after[iteration] = summaries.file_lengths()
         if pushed:
             summaries.push()
-    return kept
+    return lengths_after
+
+
+def curve_rows(root):
+    with open(root / "tensorboard" / "training.csv", newline="") as stream:
+        return list(csv.DictReader(stream))
 
 
 def steps(root, tag="reward_distribution/mean"):
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-    events = [e for path in sorted((root / "tensorboard").iterdir()) for e in EventFileLoader(str(path)).Load()]
-    return sorted(event.step for event in events for value in event.summary.value if value.tag == tag)
+    loaded = [
+        e for path in sorted((root / "tensorboard").glob("*tfevents*")) for e in EventFileLoader(str(path)).Load()
+    ]
+    return sorted(event.step for event in loaded for value in event.summary.value if value.tag == tag)
+
+
+def event_files(root):
+    return {name: length for name, length in listing(root / "tensorboard").items() if "tfevents" in name}
 
 
 def test_repeated_iterations_appear_once(root):
@@ -45,11 +60,36 @@ def test_repeated_iterations_appear_once(root):
     assert steps(root) == [1]
 
 
+def test_curve_continues_from_the_checkpoint_and_is_uploaded(root):
+    summaries = Summaries(root)
+    summaries.rewind({})
+    summaries.validation(TrainingState(), 0.0)
+    for iteration in (1, 2, 3):
+        state = TrainingState(iteration, trained_s=60.0 * iteration)
+        summaries.iteration(state, np.array([0.0, 0.2]), {}, {}, 0, 7)
+        if iteration == 2:
+            checkpoint = json.loads(json.dumps([summaries.file_lengths(), summaries.curve]))
+    summaries.push()
+    write(root, checkpoint[0], [3], curve=checkpoint[1])
+    rows = curve_rows(root)
+    assert [(row["iteration"], row["minutes"], row["reward_mean"]) for row in rows] == [
+        ("0", "0.0", ""),
+        *((str(i), f"{i}.0", mean) for i, mean in ((1, "0.1"), (2, "0.1"), (3, str(np.full(3, 0.3).mean())))),
+    ]
+    assert [row["validation_reduction_percent"] for row in rows] == ["0.0", "", "", "1.5"]
+    assert rows[2]["reward_percentile_75"] == str(float(np.percentile([0.0, 0.2], 75)))
+    if uri_of(root):
+        size = (root / "tensorboard" / "training.csv").stat().st_size
+        assert listing(root / "tensorboard")["training.csv"] == size
+    write(root, {}, [1])
+    assert [row["iteration"] for row in curve_rows(root)] == ["1"]
+
+
 def test_summaries_are_restored_on_another_machine(root):
     kept = write(root, {}, [1, 2, 3])
     kept = write(root, kept[2], [3, 4])
     if uri_of(root):
-        assert listing(root / "tensorboard") == kept[4]
+        assert event_files(root) == kept[4]
         shutil.rmtree(root)
     write(root, kept[3], [4, 5])
     assert steps(root) == [1, 2, 3, 4, 5]
@@ -59,7 +99,7 @@ def test_local_files_are_used_if_not_uploaded(root):
     kept = write(root, {}, [1, 2], pushed=False)
     kept = write(root, kept[2], [3])
     assert steps(root) == [1, 2, 3]
-    assert listing(root / "tensorboard") == kept[3]
+    assert event_files(root) == kept[3]
 
 
 def test_large_file_is_followed_by_a_new_one(root, monkeypatch):
@@ -79,9 +119,9 @@ def test_other_files_are_kept(root):
         path.write_text("x")
         push_file(path)
     kept = write(root, kept[1], [2, 3])
-    assert len(listing(root / "tensorboard")) == len(kept[3]) + 2 and all(path.is_file() for path in others)
+    assert len(listing(root / "tensorboard")) == len(kept[3]) + 3 and all(path.is_file() for path in others)
     write(root, {}, [])
-    assert len(listing(root / "tensorboard")) == 2 and all(path.is_file() for path in others)
+    assert len(listing(root / "tensorboard")) == 3 and all(path.is_file() for path in others)
 
 
 def test_command_names_the_place_that_others_see(root):

@@ -1,5 +1,6 @@
 """Training with the real training clang: the same seed gives the same rewards. Faults are in test_faults.py."""
 
+import csv
 import os
 import shutil
 import subprocess
@@ -38,6 +39,11 @@ def test_run_leaves_policy_report_and_tensorboard(first):
     assert report["validation_reduction_percent"] == validated[report["best_iteration"]]
     assert report["best_iteration"] in (ITERATIONS, max(validated, key=validated.__getitem__))
     assert {"policy.so", "policy.cpp", "policy.json", "manifest.json"} <= {p.name for p in (where / "policy").iterdir()}
+    rows = list(csv.DictReader((where / "policy" / "tensorboard" / "training.csv").read_text().splitlines()))
+    assert [float(row["reward_mean"]) for row in rows if row["reward_mean"]] == report["mean_rewards"]
+    column = "validation_reduction_percent"
+    assert [[int(row["iteration"]), float(row[column])] for row in rows if row[column]] == report["validation_history"]
+    assert float(rows[-1]["minutes"]) == report["trained_s"] / 60
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(where / "root" / "tensorboard"))

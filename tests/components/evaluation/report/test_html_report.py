@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from components.core.formats.training_curve import Curve, Series
 from components.core.projects.flags.types import SectionSizes
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import summarize
@@ -25,7 +26,6 @@ from components.evaluation.metrics_types import (
 )
 from components.evaluation.report.html_report import write_page
 from components.evaluation.report.regressions import worst_cases
-from components.evaluation.report.training_curve import Curve, Series
 
 SECTIONS = SectionSizes(
     text=900,
@@ -82,7 +82,7 @@ class Balanced(HTMLParser):
 
 def test_well_formed_and_loads_nothing(tmp_path: Path, measured: Measurements) -> None:
     line = Series(np.array([0.0, 1.0]), np.array([0.0, 0.01]))
-    curve = Curve(line, "mean", low=line, high=line, band_label="25 to 75", validation=line)
+    curve = Curve(line, line, line, line)
     binary = BinaryEntry(
         project="snappy",
         name="libsnappy.so",

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from components.core.formats.training_curve import Curve, Series
 from components.core.objectives import SCORE
 from components.core.objectives.geometric_mean import FLOOR
 from components.evaluation.measurements import Measurements
@@ -23,7 +24,6 @@ from components.evaluation.metrics_types import (
 from components.evaluation.report.html_report import write_page
 from components.evaluation.report.plots import MAX_POINTS
 from components.evaluation.report.regressions import worst_cases
-from components.evaluation.report.training_curve import Curve, Series
 from tests.components.evaluation.report.test_html_report import Balanced
 from tests.components.evaluation.test_score_metrics import programs
 
@@ -43,7 +43,7 @@ def visible_text(page: str) -> str:
 
 def test_well_formed_and_loads_nothing(tmp_path: Path, scored: Measurements) -> None:
     line = Series(np.array([0.0, 1.0]), np.array([0.0, 0.01]))
-    page = render(tmp_path, scored, Curve(line, "mean", validation=line), programs(100, 99))
+    page = render(tmp_path, scored, Curve(line, line, line, line), programs(100, 99))
     parser = Balanced()
     parser.feed(page)
     assert parser.open == []
