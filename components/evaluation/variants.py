@@ -65,7 +65,7 @@ def plan_variants(
     log, kind = objective.needs_log, compiler_class(training)
     variants = [Variant(BASELINE, training.clang, Advisor("log") if log else Advisor("default"), compiler=kind)]
 
-    ranges = TRAINED_RANGES if config.problem == "inlining" and "trained ranges" in training.capabilities else ()
+    ranges = TRAINED_RANGES if config.problem == "inlining" and "trained_ranges" in training.capabilities else ()
 
     def loaded(name: str, policy: Path) -> Variant:
         return Variant(name, training.clang, Advisor("policy", policy=policy, log=log), ranges, kind)

@@ -328,7 +328,7 @@ def explain_command(
     if toolchain is not None:
         compiler = load_toolchain(toolchain).require_mode("training")
         check_vocabulary(load_policy_info(policy), compiler)
-        if "forced decisions" in compiler.capabilities:
+        if "forced_decisions" in compiler.capabilities:
             explanation = explain_with_training_clang(policy, found, compiler.clang, flip_compiles, seed)
         else:
             major = int(compiler.llvm_version.partition(".")[0])

@@ -48,7 +48,7 @@ def without_counterfactuals(toolchain: Toolchain, options: Mapping[str, Any]) ->
     Raises:
         UserError: they ask for something that this clang cannot do.
     """
-    if "forced decisions" in toolchain.capabilities:
+    if "forced_decisions" in toolchain.capabilities:
         return dict(options)
     problem = options.get("problem", PpoConfig.problem)
     possible = algorithms_without_advisors(problem)

@@ -58,7 +58,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         UserError: an input is missing, damaged or does not fit the others; too many modules do not compile.
     """
     toolchain = load_toolchain(config.toolchain).require_mode("training")
-    toolchain.require_capability("forced decisions", "a search for a plan")
+    toolchain.require_capability("forced_decisions", "a search for a plan")
     release = _release(config, toolchain)
     if config.link is not None:
         if release is None:

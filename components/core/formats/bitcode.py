@@ -139,8 +139,8 @@ def producer_major(read: Read, module: Bitcode) -> int:
         else:
             text += _CHAR6[bits >> at & 63]
             at += 6
-    found = _PRODUCER.match(text)
-    return int(found[1]) if found else 0
+    match = _PRODUCER.match(text)
+    return int(match[1]) if match else 0
 
 
 def _block_header(header: bytes) -> tuple[int | None, int]:

@@ -92,8 +92,8 @@ def _read(content: bytes, module: Bitcode) -> ModuleSymbols:
     discardable = defined & (((flags & _GLOBAL) == 0) | ((flags & _WEAK) != 0))
 
     def names(chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> frozenset[str]:
-        found = rows[chosen][:, :2].tolist()
-        return frozenset(strings[at : at + size].decode("utf-8", "surrogateescape") for at, size in found)
+        spans = rows[chosen][:, :2].tolist()
+        return frozenset(strings[at : at + size].decode("utf-8", "surrogateescape") for at, size in spans)
 
     source = strings[source_begin : source_begin + source_bytes].decode("utf-8", "surrogateescape")
     producer = _VERSION.search(strings[header[1] : header[1] + header[2]])

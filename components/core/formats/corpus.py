@@ -81,7 +81,7 @@ class Module(FileSet):
 
     @property
     def project(self) -> str:
-        """The first component of the name, see `project_of`."""
+        """The first component of the name: "zlib" of "zlib/inflate.c.o"."""
         return project_of(self.name)
 
     def llvm_major(self) -> int:

@@ -39,13 +39,13 @@ class Deployment(Struct, frozen=True):
     regressed: tuple[str, ...] = ()
 
 
-def read_deployment(place: str) -> Deployment:
+def read_deployment(location: str) -> Deployment:
     """Read the state at a path or URI; return an empty deployment if it does not exist yet.
 
     Raises:
         UserError: it is not a state, or object storage does not answer.
     """
-    content = read_versioned(place).content
+    content = read_versioned(location).content
     if content is None:
         return Deployment()
-    return typed(content, Deployment, place, "a state of retraining", "restore an older one")
+    return typed(content, Deployment, location, "a state of retraining", "restore an older one")

@@ -75,10 +75,10 @@ def parse_gin_bindings(text: str) -> tuple[str, ...]:
     return tuple(bindings)
 
 
-def _suggest(name: str, known: tuple[str, ...], prefix: str = "") -> str:
-    """Return the remedy that names the nearest of the `known` names, or all of them if none is near."""
-    near = get_close_matches(name, known, n=1)
-    return f"did you mean {prefix}{near[0]}?" if near else f"use one of {', '.join(known)}"
+def _suggest(name: str, valid_names: tuple[str, ...], prefix: str = "") -> str:
+    """Return the remedy that names the nearest of `valid_names`, or all of them if none is near."""
+    near = get_close_matches(name, valid_names, n=1)
+    return f"did you mean {prefix}{near[0]}?" if near else f"use one of {', '.join(valid_names)}"
 
 
 def network_bindings(bindings: tuple[str, ...]) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ def write_policy_info(directory: Path, info: PolicyInfo) -> Path:
 
 
 class _Document(Struct, kw_only=True, forbid_unknown_fields=True):
-    """policy.json, see `PolicyInfo`. Figures keep their types, so that writing them again does not change them."""
+    """policy.json, with the fields of `PolicyInfo`. Figures keep their types: written again, they do not change."""
 
     version: int
     problem: str
@@ -205,8 +205,9 @@ def check_features(
 ) -> None:
     """Raise UserError with the differences unless the compiler logs every feature of a policy with its type and shape.
 
-    Features in `optional` may be missing, see PolicyInfo. Features that the compiler logs and the policy does not use
-    are allowed: LLVM lets a model use fewer features than the compiler has, so that compilers can add some.
+    Features in `optional`, for which the policy assumes a value, may be missing. Features that the compiler logs and
+    the policy does not use are allowed: LLVM lets a model use fewer features than the compiler has, so that compilers
+    can add some.
     """
     logged = {f.name: f for f in compiler_features}
     used = {f.name for f in policy_features}

@@ -35,10 +35,10 @@ def profile_resolver(bitcode: Path, corpus: Path | None) -> Callable[[str], str 
     """
 
     def resolve(argument: str) -> str | None:
-        found = parse_profile_option(argument)
-        if found is None or corpus is None:
+        profile_option = parse_profile_option(argument)
+        if profile_option is None or corpus is None:
             return None
-        option, path = found
+        option, path = profile_option
         file = _resolve_in_corpus(bitcode.parent, path, corpus)
         return None if file is None else f"{option}={file}"
 

@@ -22,11 +22,13 @@ PLUGIN = "mlgo-inliner.so"
 _VERSION = 1
 _LDD_TIMEOUT_S = 60.0
 Mode = Literal["training", "release"]
-Capability = Literal["callsites", "samples", "forced decisions", "trained ranges"]
+Capability = Literal["callsites", "samples", "forced_decisions", "trained_ranges"]
 """What training clangs of ours can do, and those of LLVM's own development mode cannot: name the callers and callees of
 decisions, sample from a policy and fork after the common passes, take given decisions instead of the policy's, leave
 the decisions outside of a policy's ranges to the heuristic."""
 CAPABILITIES: frozenset[Capability] = frozenset(get_args(Capability))
+_EarlierCapability = Literal["forced decisions", "trained ranges"]
+"""Two of them as earlier versions wrote them."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,9 @@ class Toolchain:
     def require_capability(self, capability: Capability, user: str) -> None:
         """Raise UserError unless the training clang has a capability that `user`, the subject of a sentence, needs."""
         if capability not in self.capabilities:
+            ability = capability.replace("_", " ")
             raise UserError(
-                f"{user} needs {capability}, which the clang in {self.directory}, built by others, does not have",
+                f"{user} needs {ability}, which the clang in {self.directory}, built by others, does not have",
                 "use a training clang of --strategy sdk or plugin",
             )
 
@@ -99,7 +102,7 @@ class _Document(Struct):
     features: dict[str, tuple[TensorSpec, ...]]
     built: dict[str, Any]
     upstream_features: dict[str, tuple[str, ...]] = {}
-    capabilities: frozenset[Capability] | UnsetType = UNSET
+    capabilities: frozenset[Capability | _EarlierCapability] | UnsetType = UNSET
 
 
 class _External(Struct):
@@ -131,7 +134,7 @@ def load_toolchain(directory: Path) -> Toolchain:
         features,
         read.built,
         read.upstream_features,
-        CAPABILITIES - {"trained ranges"} if read.capabilities is UNSET else read.capabilities,
+        CAPABILITIES - {"trained_ranges"} if read.capabilities is UNSET else frozenset(map(_rename, read.capabilities)),
     )
     if not toolchain.clang.exists():
         raise UserError(f"{directory} has no compiler: bin/clang is missing", remedy)
@@ -144,6 +147,12 @@ def load_toolchain(directory: Path) -> Toolchain:
             problem = f"{external} has changed since {directory} was made from it, and may decide otherwise"
             raise UserError(problem, "make the toolchain again, and what was made with it")
     return toolchain
+
+
+def _rename(capability: Capability | _EarlierCapability) -> Capability:
+    if capability == "forced decisions":
+        return "forced_decisions"
+    return "trained_ranges" if capability == "trained ranges" else capability
 
 
 def digest_of_clang(clang: Path) -> str:

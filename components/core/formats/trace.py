@@ -124,8 +124,8 @@ class _Strings:
 
     def add(self, values: Sequence[str], codes: Array) -> None:
         """Add a chunk of a column: the strings at `codes` in `values`."""
-        places = [self.index.setdefault(value, len(self.index)) for value in values]
-        self.codes.append(np.asarray(places, np.int32)[codes])
+        indices = [self.index.setdefault(value, len(self.index)) for value in values]
+        self.codes.append(np.asarray(indices, np.int32)[codes])
 
     def column(self) -> pa.DictionaryArray:
         """Return all chunks as one Arrow column."""
@@ -300,11 +300,11 @@ def read_columns(directory: Path, names: Sequence[str]) -> dict[str, Array]:
     trace = load_trace(directory)
     specs = {spec.name: spec for spec in trace.features}
     # A trace without decisions has no shard that would show whether there are caller and callee columns.
-    known = set(_columns(trace.shards[0])) if trace.shards else {*_STRINGS, *_DTYPES, *specs}
-    missing = [name for name in names if name not in known]
+    columns = set(_columns(trace.shards[0])) if trace.shards else {*_STRINGS, *_DTYPES, *specs}
+    missing = [name for name in names if name not in columns]
     if missing:
         raise UserError(
-            f"the trace in {directory} has no column {', '.join(missing)}; it has {', '.join(sorted(known))}",
+            f"the trace in {directory} has no column {', '.join(missing)}; it has {', '.join(sorted(columns))}",
             "make the trace with a toolchain that logs these features",
         )
     tables = [_read(path, list(names)) for path in trace.shards]

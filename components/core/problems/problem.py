@@ -78,7 +78,7 @@ class TrainingDefaults:
     """Defaults of `mlgo ppo`.
 
     Attributes:
-        algorithm: learning algorithm, see `mlgo ppo --help`.
+        algorithm: learning algorithm of a training from scratch, "ppo" or "dqn".
         finetuning_algorithm: the same for a training that starts from a trained policy.
         modules, samples: modules per iteration, and compiles per module.
         repeats: feature that says how many similar decisions there may be, such as the uses of a callee; None if there

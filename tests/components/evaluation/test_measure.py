@@ -140,7 +140,7 @@ def test_sizes_are_integer_bytes(tmp_path: Path, pool: LocalPool, corpus: Corpus
 @pytest.mark.parametrize("capable", [True, False])
 def test_policies_are_compiled_with_the_ranges_of_the_release_clang(tmp_path: Path, capable: bool) -> None:
     """By the training clang, unless it is older than the option."""
-    capabilities = CAPABILITIES if capable else CAPABILITIES - {"trained ranges"}
+    capabilities = CAPABILITIES if capable else CAPABILITIES - {"trained_ranges"}
     training = Toolchain(tmp_path, "training", "19.1.7", "", {}, {}, capabilities=capabilities)
     planned = plan_variants(SIZE, replace(config(tmp_path), warmstart=tmp_path), training, None)
     flags = {variant.name: variant.flags("inlining") for variant in planned}

@@ -53,7 +53,7 @@ def test_capabilities_are_recorded(external: Toolchain, upstream_clang: Path) ->
     for name, specs in external.features.items():
         assert {spec.name for spec in specs} == set(external.upstream_features[name])
     with pytest.raises(UserError, match=r"a plan needs forced decisions, which the clang in .* does not have"):
-        external.require_capability("forced decisions", "a plan")
+        external.require_capability("forced_decisions", "a plan")
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ DEPLOYED = Deployed(
 
 
 def test_written_state_is_read(any_place: ObjectUri) -> None:
-    place = f"{any_place}/state.json"
-    assert read_deployment(place) == Deployment()
-    save_state(place, load_state(place))
-    assert read_deployment(place) == Deployment()
-    save_state(place, load_state(place).promoted(DEPLOYED))
-    assert read_deployment(place) == Deployment(
+    location = f"{any_place}/state.json"
+    assert read_deployment(location) == Deployment()
+    save_state(location, load_state(location))
+    assert read_deployment(location) == Deployment()
+    save_state(location, load_state(location).promoted(DEPLOYED))
+    assert read_deployment(location) == Deployment(
         DeployedPolicy("gs://b/policy", "d" * 64, "inlining", "19.1.7"), ("m1", "m2")
     )
 

@@ -14,13 +14,13 @@ from components.platform.errors import UserError
 
 
 def test_bindings_are_split_and_those_of_the_network_found() -> None:
-    found = parse_gin_bindings(f" {EXAMPLE} ; mlgo.DqnParameters.margin = 0.5;")
-    assert found == (
+    bindings = parse_gin_bindings(f" {EXAMPLE} ; mlgo.DqnParameters.margin = 0.5;")
+    assert bindings == (
         "PpoParameters.learning_rate = 1e-4",
         "actor_network.fc_layer_params = (32,16)",
         "DqnParameters.margin = 0.5",
     )
-    assert network_bindings(found) == (found[1],)
+    assert network_bindings(bindings) == (bindings[1],)
     assert parse_gin_bindings("") == ()
 
 
@@ -61,10 +61,10 @@ def test_remedy_names_the_nearest_parameter(text: str, remedy: str) -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     try:
-        found = parse_gin_bindings(text)
+        bindings = parse_gin_bindings(text)
     except UserError:
         return
-    assert parse_gin_bindings(";".join(found)) == found
+    assert parse_gin_bindings(";".join(bindings)) == bindings
 
 
 @pytest.mark.tf

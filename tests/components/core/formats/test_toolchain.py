@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,18 @@ def test_toolchain_of_an_earlier_version_has_its_capabilities(tmp_path: Path) ->
     document = write(tmp_path).to_json()
     assert document.pop("capabilities") == sorted(CAPABILITIES)
     (tmp_path / FILE_NAME).write_text(json.dumps(document))
-    assert load_toolchain(tmp_path).capabilities == CAPABILITIES - {"trained ranges"}
+    assert load_toolchain(tmp_path).capabilities == CAPABILITIES - {"trained_ranges"}
+
+
+def test_capabilities_with_spaces_of_an_earlier_version_are_read(tmp_path: Path) -> None:
+    document = write(tmp_path).to_json()
+    document["capabilities"] = [name.replace("_", " ") for name in document["capabilities"]]
+    assert "forced decisions" in document["capabilities"]
+    (tmp_path / FILE_NAME).write_text(json.dumps(document))
+    toolchain = load_toolchain(tmp_path)
+    assert toolchain.capabilities == CAPABILITIES
+    with pytest.raises(UserError, match="a plan needs forced decisions, which"):
+        replace(toolchain, capabilities=frozenset()).require_capability("forced_decisions", "a plan")
 
 
 def test_other_mode_than_required_is_refused(tmp_path: Path) -> None:
