@@ -37,8 +37,10 @@ RANDOM_DECISIONS = 500
 class Agreement:
     """Agreement of one form with the reference on N decisions.
 
-    differences: indices of the decisions on which they differ, without ties; ties: indices of those on which they
-    differ and both actions are right (see TIE_TOLERANCE). max_error: the greatest difference of a logit.
+    Attributes:
+        differences: indices of the decisions on which they differ, without ties.
+        ties: indices of those on which they differ and both actions are right: their logits differ by TIE_TOLERANCE.
+        max_error: the greatest difference of a logit.
     """
 
     form: str
@@ -91,14 +93,14 @@ def random_decisions(policy: DensePolicy, count: int, seed: int) -> dict[str, ND
             values = random.normal(size=shape)
         else:
             values = random.choice(policy.buckets[feature.name], shape) + random.integers(-1, 2, shape)
-        columns[feature.name] = _typed(values, feature)
+        columns[feature.name] = _convert(values, feature)
     for name, limit in policy.limits.items():
         # Beyond any limit the network does not decide: half of the decisions are within all of them.
         columns[name][::2] = np.minimum(columns[name][::2], limit)
     return columns
 
 
-def _typed(values: NDArray[np.generic], feature: FeatureSpec) -> NDArray[np.generic]:
+def _convert(values: NDArray[np.generic], feature: FeatureSpec) -> NDArray[np.generic]:
     scalar = num_elements(feature) == 1
     return (values.reshape(len(values)) if scalar else values).astype(feature.dtype)
 

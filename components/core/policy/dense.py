@@ -134,7 +134,7 @@ class DensePolicy:
 
     @property
     def heuristic(self) -> tuple[str, str]:
-        """Names of the features that tell the heuristic's decision, see PolicyInterface; "" if none do."""
+        """("cost_estimate", "threshold"): the heuristic takes action 1 if the first is less; "" if no features tell."""
         return problems.get(self.problem).policy.heuristic or ("", "")
 
     @cached_property
@@ -153,7 +153,7 @@ class DensePolicy:
         return num_elements(self.mask) if self.mask is not None else int(self.layers[-1][1].shape[0])
 
     def inputs(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
-        """Return the layers' inputs for N decisions, [N, 2 * F + E] or with a mask [N, A, 2 * F], see `layer_inputs`.
+        """Return the layers' inputs for N decisions, [N, 2 * F + E] or with a mask [N, A, 2 * F].
 
         Args:
             columns: feature name -> values, [N], [N, 1] or [N, *shape]; other columns are ignored.

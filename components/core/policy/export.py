@@ -32,8 +32,8 @@ def export_fast(
     Args:
         directory: existing directory; files of an earlier policy are replaced.
         clang: compiles policy.so.
-        optional_features: see PolicyInfo.
-        training: see `codegen.generate`.
+        optional_features: feature -> value that the policy assumes where a compiler lacks it.
+        training: where the compiler lets the policy decide; None for everywhere.
     """
     write_source(dense, directory, optional_features, training)
     build_shared_object(directory, clang)

@@ -23,13 +23,13 @@ def fit_to_compiler(
         UserError: the compiler lacks other features of the policy.
     """
     check_features(policy.features, compiler_features, info.optional_features)
-    known = {spec.name for spec in compiler_features}
-    values = {name: value for name, value in info.optional_features.items() if name not in known}
+    available = {spec.name for spec in compiler_features}
+    values = {name: value for name, value in info.optional_features.items() if name not in available}
     if not values:
         return policy, info
     say(f"this compiler lacks {', '.join(values)}: the policy assumes {', '.join(f'{v:g}' for v in values.values())}")
     policy = fix_features(policy, values)
-    optional = {name: value for name, value in info.optional_features.items() if name in known}
+    optional = {name: value for name, value in info.optional_features.items() if name in available}
     return policy, dataclasses.replace(info, features=policy.features, optional_features=optional)
 
 

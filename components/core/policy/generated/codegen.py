@@ -43,7 +43,13 @@ _BLOCKS = (32, 16, 8, 4)
 
 @dataclass(frozen=True)
 class Training:
-    """What a compiler learns from the generated code about the training of a policy, see PolicyInfo."""
+    """What a compiler learns from the generated code about the training of a policy.
+
+    Attributes:
+        ranges: feature -> smallest and largest trained value: {"callee_users": (0, 312)}; outside of them the heuristic
+            decides.
+        unwind_tables: whether the heuristic decides where neither caller nor callee has an unwind table.
+    """
 
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     unwind_tables: bool = False
@@ -65,7 +71,8 @@ def generate(
     """Write policy.h and policy.cpp into `directory` and return their paths. The same policy gives the same bytes.
 
     Args:
-        optional_features: see PolicyInfo; they hold in release clangs, which do not set features that they do not have.
+        optional_features: feature -> value that the policy assumes where a compiler lacks it; they hold in release
+            clangs, which do not set features that they do not have.
         training: where the compiler lets the policy decide; None for everywhere.
     """
     header, source = directory / POLICY_HEADER, directory / POLICY_SOURCE

@@ -31,7 +31,7 @@ COMPILE_FLAGS = (
 
 
 def build_shared_object(policy_cpp_dir: Path, clang: Path) -> Path:
-    """Compile policy.cpp of a directory into policy.so in the same directory, see `link_shared_object`."""
+    """Compile policy.cpp of a directory into policy.so in the same directory. UserError if that fails."""
     flags = [f"-D{SHARED_MACRO}", "-nostdlib"]
     return link_shared_object(policy_cpp_dir / SHARED_OBJECT, policy_cpp_dir / POLICY_SOURCE, clang, flags)
 
@@ -91,6 +91,6 @@ def find_linker(clang: Path) -> Path:
     if bundled.is_file():
         return bundled
     for name in ("ld.lld", "ld.lld-19", "ld"):
-        if found := shutil.which(name):
-            return Path(found)
+        if path := shutil.which(name):
+            return Path(path)
     raise UserError("no linker found: neither ld.lld nor ld is on the PATH", "apt-get install lld-19 (or binutils)")

@@ -89,10 +89,10 @@ def with_pretrained(policies: Sequence[Path | str], decided: Collection[str]) ->
     names = sorted({policy for policy in policies if isinstance(policy, str)})
     chosen: dict[str, str] = {}
     for name in names:
-        wanted = [problem for problem in pretrained_problems(name) if problem in decided]
-        if not wanted:
+        problems_of_name = [problem for problem in pretrained_problems(name) if problem in decided]
+        if not problems_of_name:
             raise _no_policy(name, " or ".join(decided))
-        for problem in wanted:
+        for problem in problems_of_name:
             if problem in chosen:
                 raise UserError(f"{chosen[problem]} and {name} are both policies for {problem}", "pass one of them")
             chosen[problem] = name
@@ -101,8 +101,8 @@ def with_pretrained(policies: Sequence[Path | str], decided: Collection[str]) ->
 
 
 def _no_policy(name: str, problem: str) -> UserError:
-    known = ", ".join(pretrained_problems(name)) or "no problem"
-    return UserError(f"no {name} policy for {problem} comes with this project", f"policies exist for: {known}")
+    existing = ", ".join(pretrained_problems(name)) or "no problem"
+    return UserError(f"no {name} policy for {problem} comes with this project", f"policies exist for: {existing}")
 
 
 def pretrained_projects(problem: str, name: str = PRETRAINED) -> set[str]:

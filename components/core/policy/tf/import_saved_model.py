@@ -186,12 +186,12 @@ def _signature(source: Path, signature: meta_graph_pb2.SignatureDef, has_variabl
                 raise UserError(
                     f"{source} is incomplete: its graph has variables, but there is no {_VARIABLES}/{pattern}", _REMEDY
                 )
-    known = {problem.policy.decision: problem for problem in map(problems.get, problems.names())}
-    decisions = [name for name in signature.outputs if name in known]
+    by_decision = {problem.policy.decision: problem for problem in map(problems.get, problems.names())}
+    decisions = [name for name in signature.outputs if name in by_decision]
     if len(decisions) != 1:
         outputs = ", ".join(sorted(signature.outputs)) or "nothing"
-        raise UserError(f"{source}: signature {SIGNATURE!r} returns {outputs}, not {' or '.join(known)}", _REMEDY)
-    problem, decision = known[decisions[0]], _tensor_spec(signature.outputs[decisions[0]])
+        raise UserError(f"{source}: signature {SIGNATURE!r} returns {outputs}, not {' or '.join(by_decision)}", _REMEDY)
+    problem, decision = by_decision[decisions[0]], _tensor_spec(signature.outputs[decisions[0]])
     if decision.dtype != tf.int64 or decision.shape.num_elements() != 1:
         raise UserError(f"{source} returns {decisions[0]} as {_format_spec(decision)}, expected one int64", _REMEDY)
     features = []

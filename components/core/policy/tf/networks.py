@@ -238,7 +238,7 @@ def to_dense(
     """Return the network's current weights as a policy over `features`, whose boundaries are in `vocab`.
 
     Args:
-        limits: see DensePolicy.
+        limits: feature -> largest trained value; beyond it the policy decides like the heuristic.
     """
     encoded = network_features(problems.get(problem), features)
     buckets = {f.name: np.asarray(vocab[f.name], np.float64) for f in encoded}

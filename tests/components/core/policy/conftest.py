@@ -20,9 +20,9 @@ MakePolicy = Callable[..., tuple[DensePolicy, dict[str, np.ndarray]]]
 
 @pytest.fixture(scope="session")
 def clang() -> Path:
-    found = shutil.which("clang-19")
-    assert found, "install clang-19"
-    return Path(found)
+    path = shutil.which("clang-19")
+    assert path, "install clang-19"
+    return Path(path)
 
 
 @pytest.fixture

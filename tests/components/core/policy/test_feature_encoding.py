@@ -32,12 +32,12 @@ def test_an_action_rank_is_the_share_of_allowed_actions_whose_value_is_less() ->
         "progress": np.array([[0.5], [0.25]], np.float32),
     }
     allowed = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 1]], bool)
-    found = action_ranks([WEIGHT, STAGE, PROGRESS], columns, allowed)
-    assert found.dtype == np.float32 and found.shape == (2, ACTIONS, 3)
-    np.testing.assert_array_equal(found[0, :4, 0], [0.5, 0, 0.75, 0])  # the -9 is not allowed; NaN is above all
-    np.testing.assert_array_equal(found[0, :4, 1], [0.75, 0.25, 0.25, 0])
-    np.testing.assert_array_equal(found[1, [0, 1, 4], 0], np.array([0, 0, 2 / 3], np.float32))
-    assert not found[..., 2].any()  # all actions share a scalar
+    ranks = action_ranks([WEIGHT, STAGE, PROGRESS], columns, allowed)
+    assert ranks.dtype == np.float32 and ranks.shape == (2, ACTIONS, 3)
+    np.testing.assert_array_equal(ranks[0, :4, 0], [0.5, 0, 0.75, 0])  # the -9 is not allowed; NaN is above all
+    np.testing.assert_array_equal(ranks[0, :4, 1], [0.75, 0.25, 0.25, 0])
+    np.testing.assert_array_equal(ranks[1, [0, 1, 4], 0], np.array([0, 0, 2 / 3], np.float32))
+    assert not ranks[..., 2].any()  # all actions share a scalar
 
 
 @given(
@@ -49,13 +49,13 @@ def test_action_ranks_ignore_position_and_scale(values: np.ndarray, allowed: np.
     def ranks_of(weights: np.ndarray, mask: np.ndarray) -> np.ndarray:
         return action_ranks([WEIGHT], {"weight": weights[:, None]}, mask)[..., 0]
 
-    found = ranks_of(values, allowed)
-    assert ((found >= 0) & (found <= 1)).all()
-    np.testing.assert_array_equal(ranks_of(values[:, order], allowed[:, order]), found[:, order])
-    ranks = np.unique(np.where(np.isnan(values), np.inf, values), return_inverse=True)[1].reshape(values.shape)
-    np.testing.assert_array_equal(ranks_of(ranks.astype(np.float32), allowed), found)
+    ranks = ranks_of(values, allowed)
+    assert ((ranks >= 0) & (ranks <= 1)).all()
+    np.testing.assert_array_equal(ranks_of(values[:, order], allowed[:, order]), ranks[:, order])
+    value_order = np.unique(np.where(np.isnan(values), np.inf, values), return_inverse=True)[1].reshape(values.shape)
+    np.testing.assert_array_equal(ranks_of(value_order.astype(np.float32), allowed), ranks)
     lowest = np.where(allowed, np.where(np.isnan(values), np.inf, values), np.inf).min(axis=1, keepdims=True)
-    assert (found[allowed & (values == lowest)] == 0).all()
+    assert (ranks[allowed & (values == lowest)] == 0).all()
 
 
 def test_layers_with_a_mask_get_quantiles_and_action_ranks() -> None:
@@ -79,16 +79,16 @@ def test_layers_without_a_mask_get_quantiles_and_magnitudes() -> None:
 def test_magnitudes_are_odd_monotonic_and_close_to_a_logarithm(values: list[int]) -> None:
     spec = FeatureSpec("count", "int64")
     ordered = np.sort(np.array(values, np.int64))
-    found = magnitudes([spec], {"count": ordered})[:, 0]
-    assert found.dtype == np.float32 and (np.diff(found) >= 0).all()
+    encoded = magnitudes([spec], {"count": ordered})[:, 0]
+    assert encoded.dtype == np.float32 and (np.diff(encoded) >= 0).all()
     exact = np.sign(ordered) * np.log2(1 + np.abs(ordered.astype(np.float64))) * MAGNITUDE_SCALE
-    np.testing.assert_allclose(found, exact, atol=0.09 * MAGNITUDE_SCALE)
+    np.testing.assert_allclose(encoded, exact, atol=0.09 * MAGNITUDE_SCALE)
     negated = magnitudes([spec], {"count": -ordered.astype(np.float64)})[:, 0]
-    np.testing.assert_array_equal(negated, -found)
-    np.testing.assert_allclose(invert_magnitudes(found), ordered, rtol=1e-4, atol=1e-3)
+    np.testing.assert_array_equal(negated, -encoded)
+    np.testing.assert_allclose(invert_magnitudes(encoded), ordered, rtol=1e-4, atol=1e-3)
 
 
 @given(st.floats(width=32))
 def test_every_float_has_a_finite_magnitude(value: float) -> None:
-    found = magnitudes([PROGRESS], {"progress": np.array([[value]], np.float32)})
-    assert np.isfinite(found).all() and (value == value or found[0, 0] == 0)
+    encoded = magnitudes([PROGRESS], {"progress": np.array([[value]], np.float32)})
+    assert np.isfinite(encoded).all() and (value == value or encoded[0, 0] == 0)

@@ -107,8 +107,12 @@ def test_llvms_advisor_compiles_with_the_header(exported: Path, tmp_path: Path) 
     defined = subprocess.run(["nm", exported / MODELS / "InlinerSizeModel.o"], capture_output=True, text=True).stdout
     for function in ("mlgo_inlining_decide", "mlgo_inlining_feature_index"):
         assert f"U {function}" in undefined and f"T {function}" in defined
-    wanted = subprocess.run(["nm", "-u", exported / MODELS / "InlinerSizeModel.o"], capture_output=True, text=True)
-    assert set(wanted.stdout.split()) <= {"U", "memcpy", "memset", "strcmp", "sqrtf", "log1pf"}, "no run-time library"
+    undefined_symbols = subprocess.run(
+        ["nm", "-u", exported / MODELS / "InlinerSizeModel.o"], capture_output=True, text=True
+    )
+    assert set(undefined_symbols.stdout.split()) <= {"U", "memcpy", "memset", "strcmp", "sqrtf", "log1pf"}, (
+        "no run-time library"
+    )
 
 
 def test_object_decides_like_the_policy(exported: Path, dense: DensePolicy, tmp_path: Path) -> None:
@@ -305,16 +309,16 @@ def test_optional_features_are_assumed_or_fixed(
 ) -> None:
     """A feature that this LLVM lacks is fixed in the weights; one that another may lack is an initial value."""
     upstream = set(load_toolchain(training_toolchain).upstream_features["inlining"])
-    gone, kept = dense.features[0].name, dense.features[1].name
-    info = replace(load_policy_info(policy), optional_features={gone: 3, kept: 7})
+    missing, present = dense.features[0].name, dense.features[1].name
+    info = replace(load_policy_info(policy), optional_features={missing: 3, present: 7})
     with publish(tmp_path / "policy", "policy") as partial:
         dense.save(partial)
         write_policy_info(partial, info)
     (tmp_path / "out").mkdir()
-    export_for_llvm({"inlining": tmp_path / "policy"}, {"inlining": upstream - {gone}}, tmp_path / "out", STOCK)
+    export_for_llvm({"inlining": tmp_path / "policy"}, {"inlining": upstream - {missing}}, tmp_path / "out", STOCK)
     header = (tmp_path / "out" / MODELS / "InlinerSizeModel.h").read_text()
     assert re.search(r"\[\d+\] = \{\s*7,", header), "the first word is that of the feature that remains"
     strings = subprocess.run(
         ["strings", tmp_path / "out" / MODELS / "InlinerSizeModel.o"], capture_output=True, text=True
     )
-    assert kept in strings.stdout.split() and gone not in strings.stdout.split()
+    assert present in strings.stdout.split() and missing not in strings.stdout.split()

@@ -28,11 +28,11 @@ def test_only_features_that_the_compiler_lacks_are_removed(make_policy) -> None:
     policy, columns = make_policy(3)
     info = PolicyInfo("inlining", policy.features, 2, "ppo", optional_features={"count": 9.0, "cost": 100.0})
     assert fit_to_compiler(policy, info, policy.features) == (policy, info)
-    known = [spec for spec in policy.features if spec.name != "cost"]
-    fitted, described = fit_to_compiler(policy, info, known)
-    assert fitted.features == described.features == tuple(known)
+    available = [spec for spec in policy.features if spec.name != "cost"]
+    fitted, described = fit_to_compiler(policy, info, available)
+    assert fitted.features == described.features == tuple(available)
     assert described.optional_features == {"count": 9.0}
     expected = policy.logits(columns | {"cost": np.full_like(columns["cost"], 100)})
     np.testing.assert_allclose(fitted.logits(columns), expected, atol=1e-4)
     with pytest.raises(UserError, match="does not log: cost"):
-        fit_to_compiler(policy, dataclasses.replace(info, optional_features={"count": 9.0}), known)
+        fit_to_compiler(policy, dataclasses.replace(info, optional_features={"count": 9.0}), available)

@@ -75,10 +75,10 @@ def test_a_problem_without_a_pretrained_policy_is_refused(tmp_path: Path) -> Non
 
 
 def test_given_policies_replace_pretrained_ones() -> None:
-    given = RELEASED / "inlining"
-    paths = with_pretrained([PRETRAINED, given], problems.names())
-    assert paths[0] == given and [load_policy_info(path).problem for path in paths[1:]] == ["regalloc"]
-    assert with_pretrained([PRETRAINED, given], ["inlining"]) == with_pretrained([given], []) == [given]
+    own = RELEASED / "inlining"
+    paths = with_pretrained([PRETRAINED, own], problems.names())
+    assert paths[0] == own and [load_policy_info(path).problem for path in paths[1:]] == ["regalloc"]
+    assert with_pretrained([PRETRAINED, own], ["inlining"]) == with_pretrained([own], []) == [own]
     for other in (PRETRAINED_LLVM, PRETRAINED_THUMB):
         with pytest.raises(UserError, match=f"pretrained and {other} are both policies for inlining"):
             with_pretrained([PRETRAINED, other], problems.names())

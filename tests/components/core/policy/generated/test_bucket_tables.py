@@ -57,7 +57,7 @@ def test_the_rewritten_first_layer_gives_the_same_sums(make_policy):
     tables, (rows, bias) = feature_tables(policy)
     weights, old_bias = policy.layers[0]
     expected = expand(policy.inputs(columns), masked=False).astype(np.float64) @ weights + old_bias
-    found = np.tile(bias.astype(np.float64), (len(columns["flag"]), 1))
+    sums = np.tile(bias.astype(np.float64), (len(columns["flag"]), 1))
     magnitude_rows = rows[len(rows) - len(tables) :]
     first = 0
     for i, table in enumerate(tables):
@@ -65,15 +65,15 @@ def test_the_rewritten_first_layer_gives_the_same_sums(make_policy):
         away = np.flatnonzero(bucket != table.usual_bucket)
         if table.row_per_bucket:
             row = first + bucket[away] - (bucket[away] > table.usual_bucket)
-            found[away] += rows[row]
+            sums[away] += rows[row]
         else:
             q = np.concatenate([[0], table.ranks])[bucket[away]] / table.rank_scale
-            found[away] += (q.astype(np.float32) - table.usual_q)[:, None].astype(np.float64) * rows[first]
+            sums[away] += (q.astype(np.float32) - table.usual_q)[:, None].astype(np.float64) * rows[first]
         magnitude = magnitudes([table.spec], columns)[:, 0] - table.usual_magnitude
-        found += magnitude[:, None].astype(np.float64) * magnitude_rows[i]
+        sums += magnitude[:, None].astype(np.float64) * magnitude_rows[i]
         first += len(table.rows)
     assert first + len(tables) == len(rows)
-    np.testing.assert_allclose(found, expected, atol=2e-6)
+    np.testing.assert_allclose(sums, expected, atol=2e-6)
 
 
 def test_a_quantile_of_one_row_keeps_its_weights(make_policy):

@@ -127,10 +127,10 @@ def test_llvms_release_mode_runs_the_class(make_policy, tmp_path):
     expected = policy.logits(columns).argmax(axis=1)
     np.testing.assert_array_equal(decisions_of(tmp_path / "driver", columns, list(columns)), expected)
     assumed = columns | {name: np.full_like(columns[name], value) for name, value in optional.items()}
-    kept = [name for name in columns if name not in optional]
+    required = [name for name in columns if name not in optional]
     assert (policy.logits(assumed).argmax(axis=1) != expected).any()
     np.testing.assert_array_equal(
-        decisions_of(tmp_path / "driver", columns, kept), policy.logits(assumed).argmax(axis=1)
+        decisions_of(tmp_path / "driver", columns, required), policy.logits(assumed).argmax(axis=1)
     )
 
 

@@ -187,8 +187,8 @@ def test_llvms_release_mode_runs_the_class(policy: DensePolicy, columns: dict[st
     # Actions with the same features differ by rounding only, so another one of the best may be taken.
     logits = policy.logits(columns)
     assert len(printed) == len(logits)
-    taken = np.take_along_axis(logits, np.array(printed, int)[:, None], axis=1)[:, 0]
-    np.testing.assert_allclose(taken, logits.max(axis=1), rtol=1e-4, atol=1e-5)
+    chosen_logits = np.take_along_axis(logits, np.array(printed, int)[:, None], axis=1)[:, 0]
+    np.testing.assert_allclose(chosen_logits, logits.max(axis=1), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ def stderr_of_compiling(source: Path) -> str:
 
 
 def test_warnings_are_suppressed_for_tf_agents_but_not_for_own_code(tmp_path: Path) -> None:
-    found = find_spec("tf_agents")
-    assert found is not None and found.origin is not None
-    source = Path(found.origin).parent / "utils" / "common.py"
+    spec = find_spec("tf_agents")
+    assert spec is not None and spec.origin is not None
+    source = Path(spec.origin).parent / "utils" / "common.py"
     assert stderr_of_compiling(source) == ""
     ours = tmp_path / "own.py"
     ours.write_bytes(source.read_bytes())
