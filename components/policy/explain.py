@@ -20,7 +20,7 @@ from components.core.compiler.development_mode.interactive import (
     INCLUDE_DEFAULT,
     Columns,
     compile_interactively,
-    stacked,
+    stack_columns,
 )
 from components.core.compiler.forced_decisions import ordinals
 from components.core.compiler.logs.inline_remarks import name_decisions, read_inline_remarks, remark_flags
@@ -214,7 +214,7 @@ class _StockCompile:
                     f"{self._clang} made no object of {module.name}: {error}", "pass another --clang"
                 ) from None
             remarks = read_inline_remarks(record) if flip is None else []
-        columns = stacked(decisions)
+        columns = stack_columns(decisions)
         action = np.array([decision.action for decision in decisions], np.int64)
         names = name_decisions(remarks, columns, action) if decisions else []
         return columns | {INLINING.policy.decision: action} if decisions else {}, names, size_bytes

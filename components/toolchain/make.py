@@ -63,11 +63,17 @@ def _wrap_external(config: ToolchainConfig) -> Toolchain:
     external = inspect_clang(config.clang, config.llvm_major, config.problem)
     with publish(config.output, "toolchain") as partial:
         install_wrapper(external.clang, partial)
-        # The digest of the clang makes steps run again that used another one at the same place.
+        # The digest of the clang makes steps run again that used another one at the same path.
         built = {"strategy": EXTERNAL, "clang": str(external.clang), "clang_sha256": digest_of_clang(external.clang)}
-        known = {name: tuple(spec.name for spec in specs) for name, specs in external.known.items()}
         toolchain = Toolchain(
-            partial, "training", external.version, external.triple, external.features, built, known, frozenset()
+            partial,
+            "training",
+            external.version,
+            external.triple,
+            external.features,
+            built,
+            upstream_features={p: tuple(spec.name for spec in s) for p, s in external.upstream_features.items()},
+            capabilities=frozenset(),
         )
         (partial / FILE_NAME).write_text(json.dumps(toolchain.to_json(), indent=1) + "\n")
     say(f"training clang {external.version}, built by others: {external.clang}, logs {', '.join(external.features)}")
@@ -132,34 +138,34 @@ def _describe(
     for problem, policy in policies.items():
         info = load_policy_info(policy)
         features[problem] = info.features
-        check_embedded(info, probe.known_features(clang, problem), config.embed)
+        check_embedded(info, probe.read_supported_features(clang, problem), config.embed)
         probe.check_release(clang, problem)
     if policies:
         built |= {"embed": config.embed, "policies": {name: digest(policy) for name, policy in policies.items()}}
-        return Toolchain(directory, config.mode, sdk.version, probe.triple(clang), features, built)
+        return Toolchain(directory, config.mode, sdk.version, probe.read_triple(clang), features, built)
     upstream: dict[str, tuple[str, ...]] = {}
     for problem in PLUGIN_PROBLEMS if config.strategy == "plugin" else problems.names():
-        features[problem] = probe.logged_features(clang, problem)
+        features[problem] = probe.read_logged_features(clang, problem)
         # In release mode a training clang uses LLVM's own advisors.
-        upstream[problem] = tuple(spec.name for spec in probe.known_features(clang, problem))
-    return Toolchain(directory, config.mode, sdk.version, probe.triple(clang), features, built, upstream)
+        upstream[problem] = tuple(spec.name for spec in probe.read_supported_features(clang, problem))
+    return Toolchain(directory, config.mode, sdk.version, probe.read_triple(clang), features, built, upstream)
 
 
-def check_embedded(info: PolicyInfo, known: Sequence[FeatureSpec], embed: Embed) -> None:
-    """Raise UserError unless a clang that knows the features `known` can decide with a policy in the form `embed`.
+def check_embedded(info: PolicyInfo, compiler_features: Sequence[FeatureSpec], embed: Embed) -> None:
+    """Raise UserError unless a clang that has `compiler_features` can decide with a policy in the form `embed`.
 
     TensorFlow's AOT class does not have the values of optional features: those that a clang does not set are 0.
     """
     if embed == "cpp":
-        check_features(info.features, known, info.optional_features)
+        check_features(info.features, compiler_features, info.optional_features)
         return
-    names = {spec.name for spec in known}
+    names = {spec.name for spec in compiler_features}
     if assumed := [name for name in info.optional_features if name not in names]:
         raise UserError(
             f"this compiler lacks {', '.join(assumed)}, for which the policy cannot assume values with --embed {embed}",
             "use --embed cpp",
         )
-    check_features(info.features, known)
+    check_features(info.features, compiler_features)
 
 
 def embedded_files(problem: str, embed: Embed) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ def add_choices(plan: Path, choices: Sequence[Choice], output: Path) -> int:
 
 
 def _parse_choices(content: bytes, name: str) -> list[Choice]:
-    found: dict[str, Choice] = {}
+    choices: dict[str, Choice] = {}
     for number, line in enumerate(content.splitlines(), 1):
         try:
             parsed = json.loads(line)
@@ -132,8 +132,8 @@ def _parse_choices(content: bytes, name: str) -> list[Choice]:
             choice = Choice("", "", "")
         if not (_DIGEST.fullmatch(str(choice.digest)) and choice.variant and isinstance(choice.variant, str)):
             raise UserError(f"line {number} of {name} is not a choice of -mlgo-keep-smaller", "write the file again")
-        found[choice.digest] = choice
-    return list(found.values())
+        choices[choice.digest] = choice
+    return list(choices.values())
 
 
 def _choices_section(choices: Iterable[Choice]) -> bytes:

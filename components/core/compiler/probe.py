@@ -25,7 +25,7 @@ class ProbeError(UserError):
     """A probe did not compile."""
 
 
-def triple(clang: Path) -> str:
+def read_triple(clang: Path) -> str:
     """Return the default target triple of this clang."""
     with tempfile.TemporaryFile() as output:
         _run([str(clang), "-dumpmachine"], output.fileno())
@@ -33,7 +33,7 @@ def triple(clang: Path) -> str:
         return output.read().decode().strip()
 
 
-def logged_features(clang: Path, problem: str) -> tuple[FeatureSpec, ...]:
+def read_logged_features(clang: Path, problem: str) -> tuple[FeatureSpec, ...]:
     """Return the features that a training clang logs for each decision of `problem`, without the decisions."""
     with tempfile.TemporaryDirectory(prefix="mlgo-probe-") as scratch:
         log = Path(scratch, "log")
@@ -41,7 +41,7 @@ def logged_features(clang: Path, problem: str) -> tuple[FeatureSpec, ...]:
         return _features(clang, problem, log, decisions_expected=True)
 
 
-def known_features(clang: Path, problem: str) -> tuple[FeatureSpec, ...]:
+def read_supported_features(clang: Path, problem: str) -> tuple[FeatureSpec, ...]:
     """Return all features that a release clang can pass to a model of `problem`, used by its own model or not.
 
     A release clang logs nothing. But LLVM can ask another process for decisions, and starts by sending it the list of

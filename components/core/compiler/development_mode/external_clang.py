@@ -26,17 +26,17 @@ class ExternalClang:
     Attributes:
         clang: absolute path.
         features: problem -> features that it logs, for the problems that it logs.
-        known: problem -> features that it passes to another process in LLVM's interactive mode.
+        upstream_features: problem -> features that it passes to another process in LLVM's interactive mode.
     """
 
     clang: Path
     version: str
     triple: str
     features: dict[str, tuple[FeatureSpec, ...]]
-    known: dict[str, tuple[FeatureSpec, ...]]
+    upstream_features: dict[str, tuple[FeatureSpec, ...]]
 
 
-def inspect_clang(place: str, llvm_major: int, problem: str = "") -> ExternalClang:
+def inspect_clang(name_or_path: str, llvm_major: int, problem: str = "") -> ExternalClang:
     """Compile a few lines with the clang at a path, or of a name on the PATH.
 
     Args:
@@ -46,10 +46,10 @@ def inspect_clang(place: str, llvm_major: int, problem: str = "") -> ExternalCla
     Raises:
         UserError: it is not a clang of this version, not one of the development mode, or logs no decisions.
     """
-    found = shutil.which(place)
-    if found is None:
-        raise UserError(f"--clang {place} is not a program that can be executed", "check the path")
-    clang = Path(found).absolute()
+    program = shutil.which(name_or_path)
+    if program is None:
+        raise UserError(f"--clang {name_or_path} is not a program that can be executed", "check the path")
+    clang = Path(program).absolute()
     major, *rest = clang_version(clang, "pass the path of a clang of LLVM's development mode")
     version = ".".join(map(str, (major, *rest)))
     if major != llvm_major:
@@ -59,19 +59,19 @@ def inspect_clang(place: str, llvm_major: int, problem: str = "") -> ExternalCla
     features, refusals = {}, {}
     for name in problems.names():
         try:
-            features[name] = probe.logged_features(clang, name)
+            features[name] = probe.read_logged_features(clang, name)
         except UserError as error:
             refusals[name] = _refusal(clang, name, error)
     if refusal := refusals.get(problem) or (None if features else next(iter(refusals.values()))):
         raise refusal
-    known = {name: probe.known_features(clang, name) for name in features}
+    upstream_features = {name: probe.read_supported_features(clang, name) for name in features}
     for name, specs in features.items():
-        if not set(specs) <= set(known[name]):
+        if not set(specs) <= set(upstream_features[name]):
             raise UserError(
                 f"{clang} logs features of {name} that LLVM does not have: it is a training clang of this project",
                 "pass the toolchain that it is part of, or a clang of LLVM's own development mode",
             )
-    return ExternalClang(clang, version, probe.triple(clang), features, known)
+    return ExternalClang(clang, version, probe.read_triple(clang), features, upstream_features)
 
 
 def _refusal(clang: Path, problem: str, error: UserError) -> UserError:

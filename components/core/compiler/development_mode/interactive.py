@@ -42,19 +42,19 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
         features: those that the compiler sends, in its order.
     """
 
-    def __init__(self, record: npt.NDArray[Any], features: Sequence[FeatureSpec], places: Mapping[str, str]) -> None:
+    def __init__(self, record: npt.NDArray[Any], features: Sequence[FeatureSpec], fields: Mapping[str, str]) -> None:
         self.record = record
         self.features = features
-        self._places = places
+        self._fields = fields
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        return np.ascontiguousarray(self.record[self._places[name]])
+        return np.ascontiguousarray(self.record[self._fields[name]])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._fields)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._fields)
 
 
 Decide = Callable[[str, Columns], int]
@@ -115,14 +115,14 @@ def compile_interactively(
         replies, requests = (os.open(base.with_suffix(suffix), os.O_RDWR) for suffix in (".in", ".out"))
         try:
             flags = [*Advisor("release").flags(problem, None, None), "-mllvm", f"{llvm.channel_option}={base}"]
-            compile_ = _Compile([str(clang), *arguments, *flags], timeout_s, cwd)
-            return _serve(compile_, requests, replies, decide)
+            compilation = _Compile([str(clang), *arguments, *flags], timeout_s, cwd)
+            return _serve(compilation, requests, replies, decide)
         finally:
             os.close(replies)
             os.close(requests)
 
 
-def stacked(decisions: Sequence[InteractiveDecision]) -> dict[str, npt.NDArray[Any]]:
+def stack_columns(decisions: Sequence[InteractiveDecision]) -> dict[str, npt.NDArray[Any]]:
     """Return feature name -> contiguous array [N, *shape] of N decisions of one compile; empty without decisions."""
     if not decisions:
         return {}
@@ -173,8 +173,8 @@ class _Compile:
             raise self._error
 
 
-def _serve(compile_: _Compile, requests: int, replies: int, decide: Decide) -> list[InteractiveDecision]:
-    reader = _Reader(requests, compile_)
+def _serve(compilation: _Compile, requests: int, replies: int, decide: Decide) -> list[InteractiveDecision]:
+    reader = _Reader(requests, compilation)
     decisions: list[InteractiveDecision] = []
     try:
         while (question := reader.next()) is not None:
@@ -183,22 +183,22 @@ def _serve(compile_: _Compile, requests: int, replies: int, decide: Decide) -> l
             os.write(replies, np.array([action], reader.reply_type).tobytes())
             decisions.append(InteractiveDecision(context, columns, action))
     except BaseException:
-        compile_.stop()
+        compilation.stop()
         raise
-    compile_.check()
+    compilation.check()
     return decisions
 
 
 class _Reader:
     """Reads questions from the compiler's pipe until it ends."""
 
-    def __init__(self, pipe: int, compile_: _Compile) -> None:
+    def __init__(self, pipe: int, compilation: _Compile) -> None:
         self._pipe = pipe
-        self._compile = compile_
+        self._compilation = compilation
         self._data = bytearray()
         self._features: list[FeatureSpec] = []
         self._record: np.dtype[Any] = record_dtype([])
-        self._places: dict[str, str] = {}
+        self._fields: dict[str, str] = {}
         self._context = ""
         self.reply_type: np.dtype[Any] = np.dtype(np.int64)
 
@@ -212,7 +212,7 @@ class _Reader:
                 if "features" in record:
                     self._features = [read_spec(tensor) for tensor in record["features"]]
                     self._record = record_dtype(self._features)
-                    self._places = {spec.name: str(i) for i, spec in enumerate(self._features)}
+                    self._fields = {spec.name: str(i) for i, spec in enumerate(self._features)}
                     if advice := record.get("advice"):
                         self.reply_type = np.dtype(read_spec(advice).dtype)
                 elif "context" in record:
@@ -229,7 +229,7 @@ class _Reader:
         return None if data is None else (self._context, self._columns(data))
 
     def _columns(self, data: bytes) -> Columns:
-        return Columns(np.frombuffer(data, self._record, 1), self._features, self._places)
+        return Columns(np.frombuffer(data, self._record, 1), self._features, self._fields)
 
     def _line(self) -> bytes | None:
         while (end := self._data.find(b"\n")) < 0:
@@ -244,14 +244,14 @@ class _Reader:
         return self._pop(size)
 
     def _pop(self, size: int) -> bytes:
-        taken = bytes(self._data[:size])
+        content = bytes(self._data[:size])
         del self._data[:size]
-        return taken
+        return content
 
     def _read(self) -> bool:
         """Wait for more data; False if the compile ended and everything was read."""
         while True:
-            running = self._compile.is_running
+            running = self._compilation.is_running
             if select.select([self._pipe], [], [], _POLL_S if running else 0)[0]:
                 self._data += os.read(self._pipe, _READ_BYTES)
                 return True

@@ -23,7 +23,7 @@ from components.core.compiler.development_mode.interactive import (
     InteractiveDecision,
     InteractiveError,
     compile_interactively,
-    stacked,
+    stack_columns,
 )
 from components.core.compiler.logs.training_log import Context, TrainingLog, read_log
 from components.core.compiler.objects.elf import ElfError
@@ -62,7 +62,7 @@ class UpstreamCompiler(Compiler):
     names_callsites: ClassVar[bool] = False
 
     def __call__(self, request: Request) -> Result:
-        """Compile a module, see Compiler. ValueError for a request that this clang cannot fulfil."""
+        """Compile a module and return its samples. ValueError for a request that this clang cannot fulfil."""
         advisor = request.advisor
         if request.forced or request.flips is not None:
             raise ValueError("this clang takes no given decisions")
@@ -120,7 +120,7 @@ class UpstreamCompiler(Compiler):
             FeatureSpec(policy.decision, "int64", (1,)),
         )
         actions = np.array([decision.action for decision in decisions], np.int64)[:, None]
-        columns = stacked(decisions) | {policy.logits: np.stack(logits)[:, None], policy.decision: actions}
+        columns = stack_columns(decisions) | {policy.logits: np.stack(logits)[:, None], policy.decision: actions}
         return TrainingLog((*decisions[0].columns.features, *added), (Context("", columns, None),))
 
 

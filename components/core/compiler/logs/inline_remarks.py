@@ -53,7 +53,7 @@ def read_inline_remarks(record: Path) -> list[InlineRemark]:
         documents = list(yaml.load_all(text, _Loader))
     except (MissingFile, yaml.YAMLError):
         return []
-    found = []
+    remarks = []
     for document in documents:
         if not isinstance(document, dict):
             continue
@@ -61,8 +61,8 @@ def read_inline_remarks(record: Path) -> list[InlineRemark]:
             k: str(v) for entry in document.get("Args") or () if isinstance(entry, dict) for k, v in entry.items()
         }
         if _DECISION in arguments and "Callee" in arguments and "Function" in document:
-            found.append(InlineRemark(str(document["Function"]), arguments.pop("Callee"), arguments))
-    return found
+            remarks.append(InlineRemark(str(document["Function"]), arguments.pop("Callee"), arguments))
+    return remarks
 
 
 def name_decisions(

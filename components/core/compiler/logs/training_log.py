@@ -209,8 +209,8 @@ def _matches_text(lines: Array, first: bytes, number: int, digits: int) -> npt.N
     numbers = np.arange(number, number + len(lines))
     expected = np.empty((len(lines), len(first)), np.uint8)
     expected[:] = np.frombuffer(first, np.uint8)
-    for place in range(digits):
-        expected[:, begin + digits - 1 - place] = numbers // 10**place % 10 + ord("0")
+    for exponent in range(digits):
+        expected[:, begin + digits - 1 - exponent] = numbers // 10**exponent % 10 + ord("0")
     characters = np.ascontiguousarray(lines).view(np.uint8).reshape(expected.shape)
     return np.asarray((characters == expected).all(axis=1))
 

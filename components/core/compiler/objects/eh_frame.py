@@ -75,9 +75,9 @@ def read_frame_descriptions(
     is_cie = distance == 0
     cies, fde, size = start[is_cie], start[~is_cie], length[~is_cie] + _LENGTH_BYTES
     cie_ends = cies + length[is_cie] + _LENGTH_BYTES
-    wanted = fde + _LENGTH_BYTES - distance[~is_cie]
-    cie = np.searchsorted(cies, wanted)
-    if len(fde) and (not len(cies) or (cies[np.minimum(cie, len(cies) - 1)] != wanted).any()):
+    cie_start = fde + _LENGTH_BYTES - distance[~is_cie]
+    cie = np.searchsorted(cies, cie_start)
+    if len(fde) and (not len(cies) or (cies[np.minimum(cie, len(cies) - 1)] != cie_start).any()):
         raise ElfError(".eh_frame has an FDE without a CIE")
     ranges = zip(cies.tolist(), cie_ends.tolist(), strict=True)
     common = [_common_information(bytes(contents[begin:end]), address_bytes) for begin, end in ranges]

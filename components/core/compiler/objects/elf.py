@@ -97,7 +97,7 @@ class _Layout:
         return result
 
 
-def _swapped(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _swap_bytes(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return a 64-bit table of a big-endian file. r_info is one number, so the symbol precedes the type there."""
     names = list(dtype.names or ())
     if "symbol" in names:
@@ -109,7 +109,7 @@ _TABLES_64 = {table: table for table in (_SECTION, _SYMBOL, _RELA, _REL)}
 _TABLES_32 = {_SECTION: _SECTION_32, _SYMBOL: _SYMBOL_32, _RELA: _RELA_32, _REL: _REL_32}
 _LAYOUTS = {
     b"\x02\x01": _Layout(64, "little", _TABLES_64),
-    b"\x02\x02": _Layout(64, "big", {table: _swapped(table) for table in _TABLES_64}),
+    b"\x02\x02": _Layout(64, "big", {table: _swap_bytes(table) for table in _TABLES_64}),
     b"\x01\x01": _Layout(32, "little", _TABLES_32),
     b"\x01\x02": _Layout(32, "big", {table: stored.newbyteorder(">") for table, stored in _TABLES_32.items()}),
 }
@@ -267,8 +267,8 @@ class Elf:
         while at >= 0:
             starts[at] = True
             at = self._names.find(prefix, at + 1)
-        found: list[int] = np.flatnonzero(starts[np.minimum(self._sections["name"], len(self._names))]).tolist()
-        return found
+        indices: list[int] = np.flatnonzero(starts[np.minimum(self._sections["name"], len(self._names))]).tolist()
+        return indices
 
     def section_name(self, index: int) -> str:
         """Return the name of section `index`."""
@@ -371,9 +371,9 @@ class Elf:
         """
         rows = self._sections
         target = np.minimum(rows["info"], len(sections))
-        wanted = np.append(sections, False)[target]
-        explicit = self._explicit(np.flatnonzero(wanted & (rows["type"] == _SHT_RELA)))
-        implicit = np.flatnonzero(wanted & (rows["type"] == _SHT_REL)).tolist()
+        selected = np.append(sections, False)[target]
+        explicit = self._explicit(np.flatnonzero(selected & (rows["type"] == _SHT_RELA)))
+        implicit = np.flatnonzero(selected & (rows["type"] == _SHT_REL)).tolist()
         parts = [explicit, *(self._implicit(index, implicit_addends or {}) for index in implicit)]
         result = explicit if not implicit else _concatenate(parts)
         if len(result) and result.symbol.max() >= symbols:

@@ -166,9 +166,9 @@ class _Functions:
         if not len(self):
             return self.at(position)
         key = position * self._limit + size
-        found = np.minimum(np.searchsorted(self._key, key), len(self) - 1)
-        exact = (self._key[found] == key) & (position >= 0) & (size >= 0) & (size < self._limit)
-        return np.where(exact, found, self.at(position))
+        entry = np.minimum(np.searchsorted(self._key, key), len(self) - 1)
+        exact = (self._key[entry] == key) & (position >= 0) & (size >= 0) & (size < self._limit)
+        return np.where(exact, entry, self.at(position))
 
 
 class _Attribution:
@@ -259,8 +259,8 @@ class _Attribution:
 
         Entries and sections of -1 are left out.
         """
-        known = (entry >= 0) & (section >= 0)
-        entry, size, section = entry[known], size[known], section[known]
+        is_attributed = (entry >= 0) & (section >= 0)
+        entry, size, section = entry[is_attributed], size[is_attributed], section[is_attributed]
         # Weights are float64, which is exact: their sum is less than 2 GiB.
         self._left -= np.bincount(section, size, len(self._left)).astype(np.int64)
         return np.bincount(entry, size, len(self._functions)).astype(np.int64)
@@ -273,31 +273,31 @@ class _Attribution:
             contents = self._elf.contents(index)
             fdes = read_frame_descriptions(contents, self._elf.address_bytes, self._elf.byte_order)
             offsets, targets = self._addresses(index)
-            row, found = _find(offsets, fdes.address)
-            if not found.all():
+            row, exists = _find(offsets, fdes.address)
+            if not exists.all():
                 raise ElfError(".eh_frame has an FDE whose code address has no relocation")
             # With linker relaxation, as on RISC-V, relocations fill in the sizes.
             relocated = _find(offsets, fdes.code_size_at)[1]
             owner = self._functions.starting_at(targets[row], np.where(relocated, -1, fdes.code_size))
             unwind += self._attribute(owner, fdes.size, np.full(len(owner), index))
-            row, found = _find(offsets, fdes.lsda)
-            owners.append(owner[found])
-            tables.append(targets[row[found]])
+            row, exists = _find(offsets, fdes.lsda)
+            owners.append(owner[exists])
+            tables.append(targets[row[exists]])
         for index in np.flatnonzero(self._exidx).tolist():
             # Two words: the address of the function, and that of its table if it has one.
             offsets, targets = self._addresses(index)
             first = offsets % _EXIDX_ENTRY_BYTES == 0
             owner = self._functions.at(targets[first])
             unwind += self._attribute(owner, np.full(len(owner), _EXIDX_ENTRY_BYTES), np.full(len(owner), index))
-            row, found = _find(offsets[first], offsets[~first] - _EXIDX_ENTRY_BYTES // 2)
-            owners.append(owner[row[found]])
-            tables.append(targets[~first][found])
+            row, exists = _find(offsets[first], offsets[~first] - _EXIDX_ENTRY_BYTES // 2)
+            owners.append(owner[row[exists]])
+            tables.append(targets[~first][exists])
         # An LSDA belongs to the first function that refers to it.
         start, first = np.unique(np.concatenate(tables), return_index=True)
         owner = np.concatenate(owners)[first]
         section = np.searchsorted(self._base, start, "right") - 1
-        known = (start >= 0) & np.append(self._tables, False)[section]
-        start, owner, section = start[known], owner[known], section[known]
+        in_table = (start >= 0) & np.append(self._tables, False)[section]
+        start, owner, section = start[in_table], owner[in_table], section[in_table]
         end = self._base[section] + self._size[section]
         end[:-1] = np.minimum(end[:-1], start[1:])
         return unwind, self._attribute(owner, end - start, section)
@@ -353,8 +353,8 @@ class _Attribution:
         lowest, highest = np.full(len(own), len(self._functions)), np.full(len(own), -1)
         np.minimum.at(lowest, section, function)
         np.maximum.at(highest, section, function)
-        found = np.flatnonzero(own & (lowest == highest))
-        return self._attribute(lowest[found], self._size[found], found)
+        exclusive = np.flatnonzero(own & (lowest == highest))
+        return self._attribute(lowest[exclusive], self._size[exclusive], exclusive)
 
     def _entries(self, sections: NDArray[np.bool_]) -> Relocations:
         """Return the relocations in `sections` that may be entries of a jump table.
@@ -411,12 +411,12 @@ class _Attribution:
         return sizes | {".rodata": int(self._size[counted].sum()) - sum(sizes.values())}
 
 
-def _find(values: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the index of each wanted value in the ascending `values`, int64 [N], and whether it is there, bool [N]."""
-    row = np.searchsorted(values, wanted)
-    found = row < len(values)
-    found[found] = values[row[found]] == wanted[found]
-    return np.where(found, row, 0), found
+def _find(values: NDArray[np.int64], queries: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the index of each query in the ascending `values`, int64 [N], and whether it is there, bool [N]."""
+    row = np.searchsorted(values, queries)
+    exists = row < len(values)
+    exists[exists] = values[row[exists]] == queries[exists]
+    return np.where(exists, row, 0), exists
 
 
 def _look_up(values: dict[int, int], keys: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -50,11 +50,11 @@ def replay_arguments(
     selection = _select_recorded(recorded, str(bitcode), allowed_options, bitcode, corpus)
     if selection.refused:
         raise _refused_options_error({name: [str(bitcode)] for name in selection.refused})
-    kept = selection.kept
+    arguments = selection.arguments
     is_cc1 = recorded[0] == "-cc1"
     if thinlto_index is not None:
-        kept += [f"-fthinlto-index={thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
-    command = ["-cc1", *kept] if is_cc1 else ["-c", *kept, "-fno-crash-diagnostics"]
+        arguments += [f"-fthinlto-index={thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
+    command = ["-cc1", *arguments] if is_cc1 else ["-c", *arguments, "-fno-crash-diagnostics"]
     if output is None:
         command += ["-emit-codegen-only"] if is_cc1 else ["-Xclang", "-emit-codegen-only"]
         return [*command, *extra_flags, "-x", "ir", str(bitcode)]
@@ -70,8 +70,8 @@ def require_replayable(modules: Iterable[Module], allowed_options: Collection[st
     """
     refused: dict[str, list[str]] = {}
     for module in modules:
-        found = _select_recorded(module.arguments(), module.name, allowed_options, module.bitcode, module.directory)
-        for name in dict.fromkeys(found.refused):
+        selection = _select_recorded(module.arguments(), module.name, allowed_options, module.bitcode, module.directory)
+        for name in dict.fromkeys(selection.refused):
             refused.setdefault(name, []).append(module.name)
     if refused:
         raise _refused_options_error(refused)

@@ -19,15 +19,15 @@ from components.core.compiler.replay import replay_option_tables as tables
 
 @dataclass
 class Selection:
-    """The recorded options that are kept and those that are refused.
+    """The recorded options that are replayed and those that are refused.
 
     Attributes:
-        kept: kept arguments, in their order.
+        arguments: those to replay, in their order: ["-triple", "x86_64-pc-linux-gnu", "-Oz"].
         refused: names of the options that are not on the allow list, as --allow-cc1-option takes them; arguments that
             are not options or that name a response file are listed unchanged.
     """
 
-    kept: list[str] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
 
@@ -65,7 +65,7 @@ def select_options(
         before_llvm, llvm_option = llvm_option, ""
         if not argument.startswith("-") and before in ("-x", "kept", "refused") and not argument.startswith("@"):
             if before == "kept":
-                selection.kept.append(argument)
+                selection.arguments.append(argument)
             continue
         if argument == "-Xclang" and not is_cc1:
             for_cc1.append(_value(arguments, argument))
@@ -84,28 +84,28 @@ def select_options(
             value = _value(arguments, argument)
             if value.startswith("@"):  # clang expands response files before it parses options
                 selection.refused.append(value)
-            selection.kept += [argument, value]
+            selection.arguments += [argument, value]
         elif argument == "-Xassembler" and not is_cc1:
             value = _value(arguments, argument)
             if tables.ASSEMBLER_FLAG.fullmatch(value) or f"-Wa,{value}" in allowed:
-                selection.kept += [argument, value]
+                selection.arguments += [argument, value]
             else:
                 selection.refused.append(f"-Wa,{value}")
         elif is_cc1 and (resolved := resolve(argument)) is not None:
-            selection.kept.append(resolved)
+            selection.arguments.append(resolved)
         elif _is_allowed(argument, is_cc1):
-            selection.kept.append(argument)
+            selection.arguments.append(argument)
         elif argument.startswith(dropped_or_joined):
             previous = "-x" if argument.startswith("-x") else ""
         elif argument.startswith("-") and _name(argument) in allowed:
-            selection.kept.append(argument)
+            selection.arguments.append(argument)
             previous = "kept"
         else:
             selection.refused.append(_name(argument))
             previous = "refused"
     if for_cc1:
         inner = select_options(for_cc1, True, allowed)
-        selection.kept += [word for argument in inner.kept for word in ("-Xclang", argument)]
+        selection.arguments += [word for argument in inner.arguments for word in ("-Xclang", argument)]
         selection.refused += inner.refused
     return selection
 
@@ -146,10 +146,10 @@ def _has_separate_value(option: str, rest: Sequence[str]) -> bool:
 
 
 def _is_unknown(option: str) -> bool:
-    known = tables.DROPPED_PREFIXES + tables.DROPPED_WITH_VALUE_OR_JOINED
-    return not (
-        option in tables.DROPPED | tables.DROPPED_DRIVER or option.startswith(known) or _is_allowed(option, True)
+    is_dropped = option in tables.DROPPED | tables.DROPPED_DRIVER or option.startswith(
+        tables.DROPPED_PREFIXES + tables.DROPPED_WITH_VALUE_OR_JOINED
     )
+    return not is_dropped and not _is_allowed(option, True)
 
 
 def _is_allowed(argument: str, is_cc1: bool) -> bool:
@@ -179,7 +179,7 @@ def _select_llvm_option(option: str, before: str, selection: Selection, allowed:
     elif (match is not None and _is_allowed_llvm(match[1], match[2])) or (
         _llvm_name(option) in allowed and not is_response_file(option)
     ):
-        selection.kept += ["-mllvm", option]
+        selection.arguments += ["-mllvm", option]
     else:
         selection.refused.append(_llvm_name(option))
 
@@ -189,7 +189,7 @@ def _select_llvm_value(name: str, value: str, option: str, selection: Selection,
     if is_response_file(value):
         selection.refused.append(_llvm_name(value))
     elif _is_allowed_llvm(name, value) or option in allowed:
-        selection.kept += ["-mllvm", value]
+        selection.arguments += ["-mllvm", value]
     elif name not in llvm.LLVM_DROPPED and option not in selection.refused:
         selection.refused.append(option)
 

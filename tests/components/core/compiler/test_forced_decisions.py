@@ -19,8 +19,8 @@ from components.core.compiler.logs.training_log import LogError
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=60))
 def test_ordinal_counts_earlier_decisions_with_the_same_key(keys: list[tuple[int, int]]) -> None:
     columns = np.array(keys, np.int32).reshape(-1, 2)
-    found = ordinals(columns[:, 0], columns[:, 1])
-    assert found.tolist() == [keys[:i].count(key) for i, key in enumerate(keys)]
+    counts = ordinals(columns[:, 0], columns[:, 1])
+    assert counts.tolist() == [keys[:i].count(key) for i, key in enumerate(keys)]
 
 
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)

@@ -89,7 +89,7 @@ def test_exception_of_the_host_ends_the_compiler(module: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "message"),
     [
         ("exit 3", "status 3"),
         ("sleep 60", "longer than 1 s"),
@@ -97,12 +97,12 @@ def test_exception_of_the_host_ends_the_compiler(module: Path, tmp_path: Path) -
         ('for last; do :; done; echo \'"nonsense"\' >"${last#*=}.out"; sleep 60', "not what LLVM's interactive mode"),
     ],
 )
-def test_compiler_that_fails_is_reported(tmp_path: Path, program: str, said: str) -> None:
+def test_compiler_that_fails_is_reported(tmp_path: Path, program: str, message: str) -> None:
     clang = tmp_path / "clang"
     clang.write_text(f"#!/bin/bash\n{program}\n")
     clang.chmod(0o755)
     started = time.monotonic()
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         compile_interactively(clang, [], "inlining", lambda *_: 0, 1, tmp_path)
     assert time.monotonic() - started < 30
 

@@ -27,13 +27,13 @@ def read_reference(path: Path) -> dict[str, list[tuple[dict[str, tuple[float, ..
 
     Reads one value at a time, following the description of the format in LLVM's TrainingLogger.h.
     """
-    found: dict[str, list[tuple[dict[str, tuple[float, ...]], float]]] = {}
+    contexts: dict[str, list[tuple[dict[str, tuple[float, ...]], float]]] = {}
     with open(path, "rb") as stream:
         header = json.loads(stream.readline())
         while line := stream.readline():
             event = json.loads(line)
             if "context" in event:
-                decisions = found.setdefault(event["context"], [])
+                decisions = contexts.setdefault(event["context"], [])
                 continue
             assert event == {"observation": len(decisions)}
             values = {}
@@ -46,7 +46,7 @@ def read_reference(path: Path) -> dict[str, list[tuple[dict[str, tuple[float, ..
             (outcome,) = struct.unpack("<f", stream.read(4))
             assert stream.read(1) == b"\n"
             decisions.append((values, outcome))
-    return found
+    return contexts
 
 
 @pytest.mark.toolchain
@@ -57,9 +57,9 @@ def test_real_log_of_several_functions(
     clang = training_toolchain / "bin" / "clang"
     module = module_called(pressed_corpus, "pressed")
     # The scratch directory is removed after the compile, so an extra flag has the log written to a path that stays.
-    kept = ("-mllvm", f"{PROBLEM.llvm.log_option}={tmp_path / 'log'}")
+    log_option = ("-mllvm", f"{PROBLEM.llvm.log_option}={tmp_path / 'log'}")
     Compiler(clang, "regalloc")(
-        Request(module, Advisor("default"), extra_flags=("-mllvm", *PROBLEM.llvm.development_options, *kept))
+        Request(module, Advisor("default"), extra_flags=("-mllvm", *PROBLEM.llvm.development_options, *log_option))
     )
     reference, log = read_reference(tmp_path / "log"), read_log(tmp_path / "log")
     assert [context.name for context in log.contexts] == list(reference) == ["mix", "calls"]

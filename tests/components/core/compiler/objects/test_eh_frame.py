@@ -39,16 +39,16 @@ def section(path: Path) -> bytes:
 
 
 def test_fdes_match_pyelftools(path: Path, section: bytes) -> None:
-    found = read_frame_descriptions(memoryview(section))
+    fdes = read_frame_descriptions(memoryview(section))
     with open(path, "rb") as file:
         entries = [e for e in ELFFile(file).get_dwarf_info().EH_CFI_entries() if isinstance(e, FDE)]
-        assert found.size.tolist() == [entry.header.length + 4 for entry in entries]
-        assert found.address.tolist() == [entry.offset + 8 for entry in entries]
-        assert found.code_size.tolist() == [entry.header.address_range for entry in entries]
-        assert found.code_size_at.tolist() == [entry.offset + 12 for entry in entries]
+        assert fdes.size.tolist() == [entry.header.length + 4 for entry in entries]
+        assert fdes.address.tolist() == [entry.offset + 8 for entry in entries]
+        assert fdes.code_size.tolist() == [entry.header.address_range for entry in entries]
+        assert fdes.code_size_at.tolist() == [entry.offset + 12 for entry in entries]
         has_lsda = ["L" in entry.cie.header.augmentation.decode() for entry in entries]
-        assert (found.lsda >= 0).tolist() == has_lsda and 0 < sum(has_lsda) < len(entries)
-        assert found.lsda[has_lsda].tolist() == [e.offset + 17 for e in entries if e.lsda_pointer is not None]
+        assert (fdes.lsda >= 0).tolist() == has_lsda and 0 < sum(has_lsda) < len(entries)
+        assert fdes.lsda[has_lsda].tolist() == [e.offset + 17 for e in entries if e.lsda_pointer is not None]
 
 
 def record(*words: bytes) -> bytes:
@@ -60,8 +60,8 @@ FDE_BYTES = record(struct.pack("<I", len(CIE) + 4), bytes(4), struct.pack("<I", 
 
 
 def test_terminators_and_records_without_padding_are_read() -> None:
-    found = read_frame_descriptions(memoryview(CIE + FDE_BYTES + bytes(4)))
-    assert (found.size.tolist(), found.code_size.tolist(), found.lsda.tolist()) == ([20], [77], [-1])
+    fdes = read_frame_descriptions(memoryview(CIE + FDE_BYTES + bytes(4)))
+    assert (fdes.size.tolist(), fdes.code_size.tolist(), fdes.lsda.tolist()) == ([20], [77], [-1])
     assert len(read_frame_descriptions(memoryview(bytes(4))).size) == 0
     assert len(read_frame_descriptions(memoryview(b"")).size) == 0
 
@@ -93,7 +93,7 @@ def test_damage_raises_only_elf_error(section: bytes, data: st.DataObject) -> No
     ):
         content[offset] = value
     try:
-        found = read_frame_descriptions(memoryview(bytes(content)[: data.draw(st.integers(0, len(section)))]))
-        assert int(found.size.sum()) <= len(section) and (found.lsda < len(section)).all()
+        fdes = read_frame_descriptions(memoryview(bytes(content)[: data.draw(st.integers(0, len(section)))]))
+        assert int(fdes.size.sum()) <= len(section) and (fdes.lsda < len(section)).all()
     except ElfError as error:
         assert error.problem

@@ -107,20 +107,20 @@ def test_sections_and_symbols_match_pyelftools(objects: dict[str, Path], name: s
         assert elf.section_sizes() == sizes
         assert elf.section_sizes(allocated_only=True) == allocated
         if table:
-            found = elf.symbols()
-            kinds = (found.type == STT_FUNC, found.binding == STB_WEAK)
-            columns = (found.name, *kinds, found.section, found.value, found.size)
+            symbol_table = elf.symbols()
+            kinds = (symbol_table.type == STT_FUNC, symbol_table.binding == STB_WEAK)
+            columns = (symbol_table.name, *kinds, symbol_table.section, symbol_table.value, symbol_table.size)
             assert list(zip(*(column.tolist() for column in columns), strict=True)) == symbols
             named = [
-                i for i in range(len(found)) if found.name[i]
+                i for i in range(len(symbol_table)) if symbol_table.name[i]
             ]  # pyelftools gives unnamed ones the name of their section
-            assert elf.symbol_names(found.name[named]) == [table.get_symbol(i).name for i in named]
+            assert elf.symbol_names(symbol_table.name[named]) == [table.get_symbol(i).name for i in named]
         else:
             with pytest.raises(ElfError, match="no symbol table"):
                 elf.symbols()
-        for wanted in (".text", ".llvmbc", ".symtab", ".strtab"):
-            expected = reference.get_section_by_name(wanted)
-            contents = elf.section(wanted)
+        for section_name in (".text", ".llvmbc", ".symtab", ".strtab"):
+            expected = reference.get_section_by_name(section_name)
+            contents = elf.section(section_name)
             assert (None if contents is None else bytes(contents)) == (None if expected is None else expected.data())
     assert bool(symbols) == (name != "stripped")
     assert elf.relocatable == (name not in ("program", "stripped"))
@@ -140,10 +140,10 @@ def test_relocations_match_pyelftools(objects: dict[str, Path], name: str) -> No
                 row = (entry["r_offset"], entry["r_info_type"], entry["r_info_sym"], entry["r_addend"])
                 expected.append((table["sh_info"], *row))
     sizes, _ = elf.text_sections()
-    found = elf.relocations(np.ones(len(sizes), bool), len(elf.symbols()))
-    columns = (found.section, found.offset, found.type, found.symbol, found.addend)
+    relocations = elf.relocations(np.ones(len(sizes), bool), len(elf.symbols()))
+    columns = (relocations.section, relocations.offset, relocations.type, relocations.symbol, relocations.addend)
     assert sorted(zip(*(column.tolist() for column in columns), strict=True)) == sorted(expected) != []
-    only = int(found.section[0])
+    only = int(relocations.section[0])
     marked = np.arange(len(sizes)) == only
     assert set(elf.relocations(marked, len(elf.symbols())).section.tolist()) == {only}
 

@@ -148,27 +148,27 @@ def test_function_sizes_of_corpora_are_complete(tiny_corpus: Corpus, pressed_cor
 
 @pytest.mark.parametrize("name", ["oz", "o2", "sections", "nopic", "debug", "aarch64", "aarch64_be", "riscv64"])
 def test_every_fde_and_lsda_belongs_to_a_function(sizes: dict[str, FunctionSizes], name: str) -> None:
-    found = sizes[name]
-    empty = found.instructions == 0
+    functions = sizes[name]
+    empty = functions.instructions == 0
     # On RISC-V the code size in an FDE is in relocations: an empty function's FDE is attributed to its neighbour.
-    assert (found.unwind[~empty] > 0).all() and (name.startswith("riscv") or found.unwind[empty].all())
-    with_tables = {n for n, entry in zip(found.names, found.entry, strict=True) if found.exceptions[entry]}
+    assert (functions.unwind[~empty] > 0).all() and (name.startswith("riscv") or functions.unwind[empty].all())
+    with_tables = {n for n, entry in zip(functions.names, functions.entry, strict=True) if functions.exceptions[entry]}
     assert {"stops", "catches", "_Z6sharedIiET_S0_"} <= with_tables and "leaf" not in with_tables
-    assert int(found.exceptions.sum()) == found.sections[".gcc_except_table"]
-    assert set(found.remainder) >= {".eh_frame"}  # only the CIEs
-    cies = found.sections[".eh_frame"] - int(found.unwind.sum())
-    assert found.remainder[".eh_frame"] == cies < 70
+    assert int(functions.exceptions.sum()) == functions.sections[".gcc_except_table"]
+    assert set(functions.remainder) >= {".eh_frame"}  # only the CIEs
+    cies = functions.sections[".eh_frame"] - int(functions.unwind.sum())
+    assert functions.remainder[".eh_frame"] == cies < 70
 
 
 @pytest.mark.parametrize("name", ["arm", "thumb", "armeb"])
 def test_arms_index_and_exception_tables_are_attributed(sizes: dict[str, FunctionSizes], name: str) -> None:
-    found = sizes[name]
-    has_code = found.instructions > 0
-    parts = {n: size_parts(found, n) for n in ("leaf", "stops", "catches")}
+    functions = sizes[name]
+    has_code = functions.instructions > 0
+    parts = {n: size_parts(functions, n) for n in ("leaf", "stops", "catches")}
     assert all(unwind % 8 == 0 for _, unwind, _, _ in parts.values()) and parts["catches"][1] == 8
     assert parts["stops"][2] > 0 and parts["catches"][2] > 0 and parts["leaf"][2] == 0
-    assert int(found.unwind.sum()) == found.sections[".eh_frame"]
-    assert int(found.exceptions.sum()) == found.sections[".gcc_except_table"]
+    assert int(functions.unwind.sum()) == functions.sections[".eh_frame"]
+    assert int(functions.exceptions.sum()) == functions.sections[".gcc_except_table"]
     assert has_code.sum() > 8
 
 
@@ -178,12 +178,12 @@ def test_without_unwind_tables_only_instructions_count(sizes: dict[str, Function
 
 
 def test_aliases_share_an_entry(sizes: dict[str, FunctionSizes]) -> None:
-    found = sizes["oz"]
+    functions = sizes["oz"]
     first, second = "_ZN5ThingC1Ei", "_ZN5ThingC2Ei"
-    assert found.entry[found.names.index(first)] == found.entry[found.names.index(second)]
-    by_name = found.by_name()
+    assert functions.entry[functions.names.index(first)] == functions.entry[functions.names.index(second)]
+    by_name = functions.by_name()
     assert by_name[first] == by_name[second] > 30
-    assert len(found.names) > len(found.whole)
+    assert len(functions.names) > len(functions.whole)
 
 
 @pytest.mark.parametrize("name", ["o2", "sections", "nopic", "riscv64"])
@@ -210,8 +210,8 @@ def test_table_referenced_by_two_functions_is_in_the_remainder(tmp_path: Path) -
         text += f"{name}: {loads} ret\n.size {name}, .-{name}\n"
     (tmp_path / "t.s").write_text(text)
     subprocess.run(["clang-19", "-c", "t.s"], cwd=tmp_path, check=True)
-    found = read_function_sizes(Elf((tmp_path / "t.o").read_bytes()))
-    assert found.by_name() == {"first": 8, "second": 15 + 8} and found.remainder == {".rodata.first": 12}
+    sizes = read_function_sizes(Elf((tmp_path / "t.o").read_bytes()))
+    assert sizes.by_name() == {"first": 8, "second": 15 + 8} and sizes.remainder == {".rodata.first": 12}
 
 
 def test_empty_function_has_its_own_fde(sizes: dict[str, FunctionSizes]) -> None:
@@ -253,8 +253,8 @@ def test_local_functions_with_the_same_name_are_summed(tmp_path: Path) -> None:
 
 
 def test_functions_that_a_linker_merges_are_weak(sizes: dict[str, FunctionSizes]) -> None:
-    found = sizes["oz"]
-    weak = [name for name, weak in zip(found.names, found.weak, strict=True) if weak]
+    functions = sizes["oz"]
+    weak = [name for name, weak in zip(functions.names, functions.weak, strict=True) if weak]
     assert weak == ["_Z6sharedIiET_S0_", "__clang_call_terminate"]
 
 
@@ -268,8 +268,8 @@ def test_pickled_sizes_do_not_contain_the_object(objects: dict[str, Path], sizes
 def test_implicit_addends_give_the_same_sizes(
     objects: dict[str, Path], sizes: dict[str, FunctionSizes], name: str
 ) -> None:
-    found = read_function_sizes(Elf(with_implicit_addends(objects[name].read_bytes())))
-    assert found.by_name() == sizes[name].by_name() and found.remainder == sizes[name].remainder
+    implicit = read_function_sizes(Elf(with_implicit_addends(objects[name].read_bytes())))
+    assert implicit.by_name() == sizes[name].by_name() and implicit.remainder == sizes[name].remainder
 
 
 def with_implicit_addends(content: bytes) -> bytes:
@@ -332,11 +332,11 @@ def test_damage_raises_elf_error_or_gives_complete_sizes(
     for offset, value in data.draw(st.lists(st.tuples(offsets, st.integers(0, 255)), min_size=1, max_size=8)):
         content[offset] = value
     try:
-        found = read_function_sizes(Elf(bytes(content)))
+        functions = read_function_sizes(Elf(bytes(content)))
     except ElfError as error:
         assert error.problem
         return
-    assert int(found.whole.sum()) + sum(found.remainder.values()) == found.text_size_bytes
-    assert sum(found.sections.values()) == found.text_size_bytes
-    assert found.whole.min(initial=0) >= 0 and min(found.remainder.values(), default=1) > 0
-    assert all(size >= 0 for size in found.by_name().values())
+    assert int(functions.whole.sum()) + sum(functions.remainder.values()) == functions.text_size_bytes
+    assert sum(functions.sections.values()) == functions.text_size_bytes
+    assert functions.whole.min(initial=0) >= 0 and min(functions.remainder.values(), default=1) > 0
+    assert all(size >= 0 for size in functions.by_name().values())

@@ -61,7 +61,7 @@ def test_options_that_write_files_or_name_the_source_are_dropped(dropped: list[s
 
 
 @pytest.mark.parametrize(
-    "kept",
+    "options",
     [
         ["-main-file-name", "a.c"],
         ["-mllvm", "-H"],
@@ -81,8 +81,8 @@ def test_options_that_write_files_or_name_the_source_are_dropped(dropped: list[s
         ["-ffunction-sections", "-fdata-sections"],
     ],
 )
-def test_options_that_affect_code_are_kept(kept: list[str]) -> None:
-    assert replay("-cc1", *kept, "-Oz") == ["-cc1", *kept, "-Oz", *END]
+def test_options_that_affect_code_are_kept(options: list[str]) -> None:
+    assert replay("-cc1", *options, "-Oz") == ["-cc1", *options, "-Oz", *END]
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_driver_flags_for_cc1_and_the_assembler_are_kept() -> None:
         "@x",
         "-g",
     ]
-    kept = ["-march=native", "-Wa,--noexecstack", "-g", "-Xclang", "-disable-free"]
-    assert replay(*recorded) == ["-c", *kept, "-fno-crash-diagnostics", *END[1:]]
+    replayed = ["-march=native", "-Wa,--noexecstack", "-g", "-Xclang", "-disable-free"]
+    assert replay(*recorded) == ["-c", *replayed, "-fno-crash-diagnostics", *END[1:]]
 
 
 CC1_ATTACKS = {
@@ -192,10 +192,10 @@ def test_remedy_removes_refused_options_with_their_values(name: str, attack: lis
         replay(*recorded)
     words = shlex.split(caught.value.remedy.partition("--output NEW ")[2].partition(";")[0])
     assert words[:2] == ["--cmd-remove", name] and (words[2:3] == ["--cmd-add"]) == ("@" in name)
-    edited, found = CommandEdits(remove=(name,)).apply(recorded)
-    kept = replay(*edited)
-    assert found and kept[-len(END) - 3 :] == ["-triple", "x", "-Oz", *END]
-    assert not any("/e/" in word or "evil" in word or name.split()[-1] in word for word in kept)
+    edited, changed = CommandEdits(remove=(name,)).apply(recorded)
+    replayed = replay(*edited)
+    assert changed and replayed[-len(END) - 3 :] == ["-triple", "x", "-Oz", *END]
+    assert not any("/e/" in word or "evil" in word or name.split()[-1] in word for word in replayed)
 
 
 @pytest.mark.parametrize(("name", "attack"), CC1_ATTACKS.items())
@@ -229,9 +229,9 @@ def clang_options() -> list[tuple[str, str, bool, bool]]:
     text = headers[-1].read_text().split("#endif // OPTION")[0]
     # Prefixes, name, identifier, kind, group, alias, alias arguments, flags, visibility.
     entry = r'^OPTION\(\w+, "([^"]+)", \w+, (\w+), \w+, \w+, (?:nullptr|"(?:[^"]|" ")*"), [^,]+, ([^,]+),'
-    found = re.findall(entry, text, re.MULTILINE)
-    assert len(found) > 2000
-    return [(name, kind, "CC1Option" in where.split(" | "), "DefaultVis" in where) for name, kind, where in found]
+    entries = re.findall(entry, text, re.MULTILINE)
+    assert len(entries) > 2000
+    return [(name, kind, "CC1Option" in where.split(" | "), "DefaultVis" in where) for name, kind, where in entries]
 
 
 def test_values_of_kept_options_are_parsed_as_by_clang() -> None:
@@ -248,7 +248,7 @@ def test_values_of_kept_options_are_parsed_as_by_clang() -> None:
             except MissingValue:
                 pytest.fail(f"{name} is parsed as an option with a separate value, but is a {kind}")
             if not selection.refused:
-                assert selection.kept in ([*words, "-O1"], ["-O1"]), (name, kind, is_cc1)
+                assert selection.arguments in ([*words, "-O1"], ["-O1"]), (name, kind, is_cc1)
 
 
 def test_kept_options_take_no_file_according_to_clang() -> None:
@@ -285,7 +285,7 @@ def test_kept_options_take_no_file_according_to_clang() -> None:
         words = [f"{name}/e/x"] if "Joined" in kind else []
         words += ["/e/x"] if kind == "JoinedAndSeparate" else [name, "/e/x"] if kind == "Separate" else []
         selection = select_options([*words, "-O1"], of_cc1)
-        assert selection.refused or selection.kept == ["-O1"], name
+        assert selection.refused or selection.arguments == ["-O1"], name
 
 
 def test_extra_flags_follow_the_thinlto_index() -> None:

@@ -66,10 +66,10 @@ def listed_options(clang: Path) -> dict[str, Option]:
     options: dict[str, Option] = {}
     last: Option | None = None
     for line in text.splitlines():
-        if found := re.match(r"^ {2,4}--?([\w][\w.+-]*?)(\[?=.*?)?\s+- (.*)$", line):
-            last = options.setdefault(found[1], Option(found[2] or "", found[3]))
-        elif (found := re.match(r"^    =(\S*)\s*(- .*)?$", line)) and last is not None:
-            last.keywords.append(found[1])
+        if match := re.match(r"^ {2,4}--?([\w][\w.+-]*?)(\[?=.*?)?\s+- (.*)$", line):
+            last = options.setdefault(match[1], Option(match[2] or "", match[3]))
+        elif (match := re.match(r"^    =(\S*)\s*(- .*)?$", line)) and last is not None:
+            last.keywords.append(match[1])
     assert len(options) > 1500  # the training clang has only some of the targets
     return options
 
@@ -82,14 +82,14 @@ def require_classified(options: dict[str, Option]) -> None:
     missing = []
     for name, option in options.items():
         text = bool(option.value) and not option.keywords and not NUMBERS.fullmatch(option.value)
-        known = refused(name) or name in tables.LLVM_DROPPED
+        classified = refused(name) or name in tables.LLVM_DROPPED
         if text:
-            known |= is_text_option(name)
+            classified |= is_text_option(name)
         elif option.keywords:
-            known |= is_text_option(name) or name in tables.LLVM_KEYWORD_OPTIONS
+            classified |= is_text_option(name) or name in tables.LLVM_KEYWORD_OPTIONS
         else:
-            known |= not RISKY.search(option.help) or name in HARMLESS
-        if not known:
+            classified |= not RISKY.search(option.help) or name in HARMLESS
+        if not classified:
             missing.append(f"{name}{option.value} - {option.help}")
     assert not missing, "add these options to llvm_option_tables.py:\n" + "\n".join(missing)
 
@@ -102,8 +102,8 @@ def test_every_option_of_clang_that_takes_a_text_or_opens_a_file_is_classified(m
     require_classified(options)
     for name in tables.LLVM_KEYWORD_OPTIONS & set(options):
         assert options[name].keywords or not TEXT.fullmatch(options[name].value), f"{name} takes a text"
-        kept = select_options([word for key in options[name].keywords for word in ("-mllvm", f"-{name}={key}")], True)
-        assert not kept.refused
+        words = [word for key in options[name].keywords for word in ("-mllvm", f"-{name}={key}")]
+        assert not select_options(words, True).refused
 
 
 @pytest.mark.toolchain
@@ -121,8 +121,8 @@ def test_unclassified_options_are_found(option: Option) -> None:
 
 
 def test_an_option_has_one_class() -> None:
-    kept = (tables.LLVM_KEYWORD_OPTIONS, tables.LLVM_TEXT_OPTIONS)
-    assert not kept[0] & kept[1]
-    for names in kept:
+    text_classes = (tables.LLVM_KEYWORD_OPTIONS, tables.LLVM_TEXT_OPTIONS)
+    assert not text_classes[0] & text_classes[1]
+    for names in text_classes:
         assert not names & (tables.LLVM_REFUSED | tables.LLVM_DROPPED)
         assert not [name for name in names if refused(name)]

@@ -74,9 +74,9 @@ def text_sections(elf: Elf) -> list[tuple[str, bytes]]:
 @pytest.mark.parametrize("major", sorted({major for majors in SUPPORTED_LLVM_MAJORS.values() for major in majors}))
 @pytest.mark.toolchain
 def test_modules_of_public_projects_replay_to_the_same_text(item: FlagSet, major: int, tmp_path: Path) -> None:
-    found = shutil.which(f"clang-{major}")
-    assert found, f"install clang-{major}"
-    clang = Path(found)
+    program = shutil.which(f"clang-{major}")
+    assert program, f"install clang-{major}"
+    clang = Path(program)
     flags = shlex.split(item.flags)
     built, replayed = tmp_path / "built", tmp_path / "replayed"
     built.mkdir()
