@@ -42,7 +42,7 @@ from components.core.formats.strategy import (
 from components.core.objectives import OBJECTIVES
 from components.core.projects.flags.options import RowNames
 from components.core.projects.option import CodeKind, require_code_kind
-from components.core.projects.recipe import load_recipes, recipe_place, recipe_words
+from components.core.projects.recipe import load_recipes, locate_recipe, recipe_words
 from components.evaluation.config import RELEASE_IF
 from components.platform.console import PRESETS, say
 from components.platform.console.number_types import (
@@ -269,7 +269,7 @@ def check_values(values: Mapping[str, Any], spelled: Callable[[str, object], str
         )
     # The path of a recipe may exist only where the step runs; a bare name is a built-in recipe everywhere.
     if values.get("recipe") and "/" not in values["recipe"]:
-        recipe_place(values["recipe"])
+        locate_recipe(values["recipe"])
 
 
 @contextmanager
@@ -500,7 +500,7 @@ def check_recipe_in_images(values: Mapping[str, Any]) -> None:
     if not recipe:
         return
     try:
-        place = recipe_place(recipe)
+        place = locate_recipe(recipe)
         if isinstance(place, ObjectUri):
             from components.platform.storage.object_storage.fetch import fetch_file
 

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from components.core.formats.policy import IMAGE_VARIABLE
-from components.core.projects.option import type_of_place
+from components.core.projects.option import unwrap_type
 from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER_VARIABLE
 from components.platform.rayjob.kubernetes import ApiServer
@@ -106,7 +106,7 @@ def trainer_command(context: click.Context) -> tuple[tuple[str, ...], dict[str, 
         for one in value if parameter.multiple else (value,):
             text = str(_uri(one)) if isinstance(one, Path) else str(one)
             words += [parameter.opts[0], text]
-            kind = type_of_place(parameter.type)
+            kind = unwrap_type(parameter.type)
             if kind is ARTIFACT or kind is FILE:
                 digests[text] = _digest(_uri(one), kind)
     return (*TRAINER, "--workers", ON_HEAD, *words), digests

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from components.core.projects.option import database_in
+from components.core.projects.option import find_database
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.object_storage.fetch import fetch
@@ -168,7 +168,7 @@ def local_parameters(params: tuple[str, ...]) -> dict[str, str]:
         elif name in PLACES:
             given[name] = place_words(name).absolute(value)
             if name == "compile_commands" and not in_object_storage(value):
-                given[name] = str(database_in(Path(given[name])))
+                given[name] = str(find_database(Path(given[name])))
         elif name == "retrain_state" and value and "://" not in value:
             given[name] = os.path.abspath(value)  # need not exist yet
     return given

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from components.core.formats.deployment import read_deployment
-from components.core.projects.recipe import recipe_place
+from components.core.projects.recipe import locate_recipe
 from components.platform.errors import UserError
 from components.platform.storage.object_storage.fetch import fetch_file
 from components.platform.storage.uri import ObjectUri, parse_place
@@ -114,7 +114,7 @@ def _cache_inputs(step: Step, spelled: Callable[[str, object], str]) -> Iterator
         words = place_words(parameter)
         if flag not in _IDENTIFIED or not value or (value in words and flag != "--recipe"):
             continue
-        place = recipe_place(value) if flag == "--recipe" else parse_place(value)
+        place = locate_recipe(value) if flag == "--recipe" else parse_place(value)
         if isinstance(place, ObjectUri):
             # A recipe or a build refers to further files, so download it and look at those as for a local one.
             yield from _IDENTIFIED[flag](fetch_file(place)) if flag in _NAMES_MORE else identify_remote(place)

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from components.core.projects.recipe import load_recipes, recipe_place
+from components.core.projects.recipe import load_recipes, locate_recipe
 from components.platform.errors import UserError
 from components.platform.storage.digests import json_digest
 from components.platform.storage.uri import ObjectUri, in_object_storage, parse_place
@@ -98,7 +98,7 @@ def _identified(name: str, value: str) -> tuple[str, ...] | _UnknownContent:
 def _recipe(value: str) -> tuple[str, ...]:
     if value not in place_words("recipe") and not in_object_storage(value):
         raise _UnknownContent(f"is {value}, a path that only the steps see")
-    place = recipe_place(value)
+    place = locate_recipe(value)
     if isinstance(place, ObjectUri):
         from components.platform.storage.object_storage.fetch import fetch_file
 

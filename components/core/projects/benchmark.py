@@ -65,41 +65,41 @@ def make_benchmarks(documents: Sequence[BenchmarkDocument], where: str) -> tuple
     Raises:
         UserError: names, globs, placeholders or inputs are wrong.
     """
-    found: dict[str, Benchmark] = {}
+    benchmarks: dict[str, Benchmark] = {}
     for document in documents:
-        place, name = f"{where}: benchmarks", document.name
+        section, name = f"{where}: benchmarks", document.name
         if not _NAME.fullmatch(name):
             raise recipe_error(
-                place, f"name {name!r} must be letters, digits and ._+-, and begin with a letter or digit"
+                section, f"name {name!r} must be letters, digits and ._+-, and begin with a letter or digit"
             )
-        if name in found:
-            raise recipe_error(place, f"two benchmarks are named {name!r}")
-        found[name] = _benchmark(document, found, f"{place}: {name}")
-    return tuple(found.values())
+        if name in benchmarks:
+            raise recipe_error(section, f"two benchmarks are named {name!r}")
+        benchmarks[name] = _benchmark(document, benchmarks, f"{section}: {name}")
+    return tuple(benchmarks.values())
 
 
-def make_input(wanted: Input, source_dir: Path, place: Path) -> None:
-    """Write the input file of a benchmark to `place`, unless it is the output of another benchmark.
+def make_input(definition: Input, source_dir: Path, output: Path) -> None:
+    """Write the input file of a benchmark to `output`, unless it is the output of another benchmark.
 
     Raises:
         UserError: no file of the source matches, or all matching files are empty.
     """
-    if not wanted.files:
-        place.write_text(wanted.text, encoding="utf-8")
+    if not definition.files:
+        output.write_text(definition.text, encoding="utf-8")
         return
-    found = {path for glob in wanted.files for path in source_dir.glob(glob) if path.is_file()}
+    matches = {path for glob in definition.files for path in source_dir.glob(glob) if path.is_file()}
     content = bytearray()
-    for path in sorted(found, key=lambda path: path.relative_to(source_dir).as_posix()):
+    for path in sorted(matches, key=lambda path: path.relative_to(source_dir).as_posix()):
         content += path.read_bytes()
-        if len(content) >= wanted.size_bytes:
+        if len(content) >= definition.size_bytes:
             break
     if not content:
         raise UserError(
-            f"no input for a benchmark: {', '.join(wanted.files)} match no content in {source_dir}",
+            f"no input for a benchmark: {', '.join(definition.files)} match no content in {source_dir}",
             "correct files in the benchmark's input",
         )
-    repeated = content * -(-wanted.size_bytes // len(content))
-    place.write_bytes(repeated[: wanted.size_bytes])
+    repeated = content * -(-definition.size_bytes // len(content))
+    output.write_bytes(repeated[: definition.size_bytes])
 
 
 def _benchmark(document: BenchmarkDocument, earlier: Mapping[str, Benchmark], where: str) -> Benchmark:
@@ -117,8 +117,8 @@ def _benchmark(document: BenchmarkDocument, earlier: Mapping[str, Benchmark], wh
 
 
 def _input(document: InputDocument, earlier: Mapping[str, Benchmark], where: str) -> Input:
-    given = {key for key in ("text", "files", "bytes", "output_of") if getattr(document, key) is not None}
-    if given not in ({"text"}, {"output_of"}, {"files", "bytes"}):
+    keys = {key for key in ("text", "files", "bytes", "output_of") if getattr(document, key) is not None}
+    if keys not in ({"text"}, {"output_of"}, {"files", "bytes"}):
         raise recipe_error(where, "an input is exactly one of text, files with bytes, and output_of")
     if document.text is not None:
         return Input(text=document.text)

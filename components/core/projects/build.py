@@ -17,7 +17,6 @@ from typing import Any
 from components.core.compiler.clang_programs import clangxx, llvm_binutils
 from components.core.projects.compile_commands import DATABASE, find_output
 from components.core.projects.recipe import Recipe, Target
-from components.core.projects.relative import write_launcher
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail, run_logged
 from components.platform.storage.input_files import read_json
@@ -31,6 +30,25 @@ _LINKED = (b"\x7fELF", b"!<ar")
 """First bytes of programs and shared libraries, and of static libraries."""
 _INTERRUPTED = (130, -2, -15)
 """Exit statuses of ninja when it, or a compiler it runs, gets SIGINT or SIGTERM."""
+
+_LAUNCHER = """#!/bin/sh
+# Spells paths below the build directory, in which the compiler runs, relative to it.
+root={root}/
+left=$#
+while [ "$left" -gt 0 ]; do
+  case $1 in
+    "$root"*) argument=${{1#"$root"}} ;;
+    -I"$root"*) argument=-I${{1#-I"$root"}} ;;
+    *) argument=$1 ;;
+  esac
+  shift
+  set -- "$@" "$argument"
+  left=$((left - 1))
+done
+exec "$@"
+"""
+"""CMake spells source and include directories with absolute paths. clang records them in the bitcode (source_filename)
+and in its command line, so the content hash of a module would depend on its build directory."""
 
 OnProgress = Callable[[int, int], None]
 """Called with the number of completed build steps and their total."""
@@ -133,7 +151,7 @@ def configure_project(
     log = log or build_dir / LOG
     _run_shell(recipe, recipe.prepare, source_dir, log, "cannot be prepared", {})
     flags = shlex.join(_all_flags(recipe, source_dir, build_dir, cflags))
-    launcher = str(write_launcher(build_dir))
+    launcher = str(_write_launcher(build_dir))
     definitions = {
         "CMAKE_C_COMPILER": str(clang),
         "CMAKE_CXX_COMPILER": str(clangxx(clang)),
@@ -165,6 +183,14 @@ def configure_project(
         raise _failure(recipe, "cannot be configured", log)
 
 
+def _write_launcher(build_dir: Path) -> Path:
+    """Write a CMAKE_C_COMPILER_LAUNCHER that keeps the path of `build_dir` out of objects; return its path."""
+    launcher = build_dir / "relative-paths"
+    launcher.write_text(_LAUNCHER.format(root=shlex.quote(str(build_dir.absolute()))))
+    launcher.chmod(0o755)
+    return launcher.absolute()
+
+
 def _run_commands(
     recipe: Recipe,
     source_dir: Path,
@@ -194,8 +220,8 @@ def _run_commands(
     _run_shell(recipe, lines, source_dir, log, "cannot be built", environment)
     if not (source_dir / DATABASE).exists():
         objects = [str(path.relative_to(source_dir)) for path in sorted(source_dir.rglob("*.o"))]
-        found = [{"directory": str(source_dir), "file": name, "output": name} for name in objects]
-        (source_dir / DATABASE).write_text(json.dumps(found, indent=1))
+        entries = [{"directory": str(source_dir), "file": name, "output": name} for name in objects]
+        (source_dir / DATABASE).write_text(json.dumps(entries, indent=1))
     return _finish(recipe, source_dir, _entries(recipe, source_dir), [], log, objects_only)
 
 
@@ -211,8 +237,8 @@ def _run_shell(
 def _all_flags(recipe: Recipe, source_dir: Path, build_dir: Path, cflags: list[str]) -> list[str]:
     # Keep the build's path out of debug information and, through __FILE__, out of the code and its size.
     inside = recipe.cmake_options is not None and source_dir.is_relative_to(build_dir)
-    place = "-ffile-compilation-dir=." if inside else f"-ffile-prefix-map={source_dir}/="
-    return [*_target_flags(recipe), "-DNDEBUG", place, *recipe.cflags, *cflags]
+    path_flag = "-ffile-compilation-dir=." if inside else f"-ffile-prefix-map={source_dir}/="
+    return [*_target_flags(recipe), "-DNDEBUG", path_flag, *recipe.cflags, *cflags]
 
 
 def _target_flags(recipe: Recipe) -> list[str]:
@@ -284,7 +310,7 @@ def _entries(recipe: Recipe, directory: Path) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = read_json(database, f"see how {recipe.name} is built")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise UserError(f"{database} is not a compilation database", f"see how {recipe.name} is built")
-    chosen = [entry for entry in entries if (name := find_output(entry, database)) and not excluded(name, recipe)]
+    chosen = [entry for entry in entries if (name := find_output(entry, database)) and not is_excluded(name, recipe)]
     if not chosen:
         raise UserError(
             f"{recipe.name} compiles nothing: {len(entries)} compile commands, {len(recipe.exclude)} exclusions",
@@ -293,14 +319,14 @@ def _entries(recipe: Recipe, directory: Path) -> list[dict[str, Any]]:
     return chosen
 
 
-def excluded(name: str, recipe: Recipe) -> bool:
+def is_excluded(name: str, recipe: Recipe) -> bool:
     """Return whether the recipe excludes an object. The last matching glob decides, as in a .gitignore: "!" cancels
     an exclusion."""
-    found = False
+    excluded = False
     for glob in recipe.exclude:
         if fnmatch.fnmatch(name, glob.removeprefix("!")):
-            found = not glob.startswith("!")
-    return found
+            excluded = not glob.startswith("!")
+    return excluded
 
 
 def _finish(
@@ -315,8 +341,8 @@ def _finish(
 
 
 def _binaries(recipe: Recipe, directory: Path) -> tuple[Path, ...]:
-    found = {path.resolve() for glob in recipe.binaries for path in directory.glob(glob) if path.is_file()}
-    return tuple(sorted(path for path in found if _magic(path) in _LINKED))
+    candidates = {path.resolve() for glob in recipe.binaries for path in directory.glob(glob) if path.is_file()}
+    return tuple(sorted(path for path in candidates if _magic(path) in _LINKED))
 
 
 def _magic(path: Path) -> bytes:

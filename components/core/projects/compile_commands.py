@@ -31,7 +31,7 @@ def output_of(entry: dict[str, Any], directory: str) -> str:
 
     Args:
         entry: of the database.
-        directory: that the command ran in, see `directory_of`.
+        directory: absolute path of the directory that the command ran in.
 
     Raises:
         NoObjectError: it writes none, or the entry is not valid.

@@ -79,7 +79,7 @@ _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".H", ".hp", ".h++", ".tcc")
 _OBJECTS = (".o", ".obj", ".lo")
 _LINKED = (*_OBJECTS, ".a", ".la", ".so", ".lib")
 _MAX_RESPONSE_FILES = 100
-_LIBTOOL_PLACE = re.compile(r"^(pic|non_pic)_object='(.+)'$", re.MULTILINE)
+_LIBTOOL_OBJECT = re.compile(r"^(pic|non_pic)_object='(.+)'$", re.MULTILINE)
 _WORD = re.compile(r"""(?:[^\s"'\\]+|"(?:[^"\\]|\\.)*"|'[^']*'|\\.)+""", re.DOTALL)
 _QUOTED = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)""", re.DOTALL)
 _QUOTING = frozenset("\"'\\")
@@ -116,22 +116,22 @@ class _Arguments:
 
 
 def output_of_shell(command: str, directory: str, source: str, named: str = "") -> str:
-    """Return the object that a shell's command writes, see `output_of_words`."""
+    """Return the object that a shell's command writes: "b/a.o" for "cd b && cc -c a.c". NoObjectError if none."""
     words = _shell_words(command)
-    found: NoObjectError = NotACompileError("its command is empty")
-    place = directory
+    reason: NoObjectError = NotACompileError("its command is empty")
+    working_directory = directory
     for simple in _simple_commands(words):
         if simple[0] == "cd" and len(simple) == 2:
-            place = os.path.join(place, simple[1])
+            working_directory = os.path.join(working_directory, simple[1])
             continue
         try:
-            output = output_of_words(simple, place, source, named)
+            output = output_of_words(simple, working_directory, source, named)
         except NoObjectError as error:
-            found = error if isinstance(found, NotACompileError) else found
+            reason = error if isinstance(reason, NotACompileError) else reason
         else:
-            moved = os.path.relpath(place, directory or None)
+            moved = os.path.relpath(working_directory, directory or None)
             return output if moved == os.curdir else os.path.normpath(os.path.join(moved, output))
-    raise found
+    raise reason
 
 
 def output_of_words(words: Sequence[str], directory: str, source: str, named: str = "") -> str:
@@ -150,23 +150,23 @@ def output_of_words(words: Sequence[str], directory: str, source: str, named: st
     name = os.path.basename(program)
     if name in _SHELLS:
         return output_of_shell(arguments[0], directory, source, named)
-    given = _parse(arguments, directory)
-    output = given.output if given.output is not None else named or None
+    options = _parse(arguments, directory)
+    output = options.output if options.output is not None else named or None
     is_object = output is not None and output.endswith(_OBJECTS)
-    if not _COMPILER.fullmatch(name) and not given.compiles and not is_object:
+    if not _COMPILER.fullmatch(name) and not options.compiles and not is_object:
         raise NotACompileError(f"it runs no compiler of C or C++ but {name[:80]}")
-    if given.other:
-        raise NoObjectError(given.other)
-    if given.inputs and all(map(_is_header, given.inputs)):
+    if options.other:
+        raise NoObjectError(options.other)
+    if options.inputs and all(map(_is_header, options.inputs)):
         raise NoObjectError("it precompiles a header")
-    if not given.compiles and not is_object:
-        if given.missing:
-            raise NoObjectError(f"its response file {given.missing[0]} does not exist")
-        if all(name.endswith(_LINKED) for name, _language in given.inputs):
+    if not options.compiles and not is_object:
+        if options.missing:
+            raise NoObjectError(f"its response file {options.missing[0]} does not exist")
+        if all(name.endswith(_LINKED) for name, _language in options.inputs):
             raise NotACompileError("it only links")
         raise NoObjectError("it links, too, and keeps no object: compile with -c")
     if output is None:
-        output = _implied(given, directory, source)
+        output = _implied(options, directory, source)
     if output in ("/dev/null", "-", ""):
         raise NoObjectError(f"its output is {output or 'empty'}")
     return _of_libtool(directory, output) if output.endswith(".lo") else output
@@ -211,44 +211,44 @@ def _script_of(arguments: Sequence[str]) -> str | None:
 
 
 def _parse(arguments: Sequence[str], directory: str) -> _Arguments:
-    given = _Arguments()
-    words = _expand(arguments, directory, given.missing)
+    options = _Arguments()
+    words = _expand(arguments, directory, options.missing)
     first = True
     language = ""
     for word in words:
         cc1, first = first and word == "-cc1", False
         if cc1:
             rest = list(words)
-            given.compiles = "-emit-obj" in rest
-            given.other = "" if given.compiles else "its cc1 command does not emit an object"
+            options.compiles = "-emit-obj" in rest
+            options.other = "" if options.compiles else "its cc1 command does not emit an object"
             outputs = [value for option, value in itertools.pairwise(rest) if option == "-o"]
-            given.output = outputs[-1] if outputs else None
-            return given
+            options.output = outputs[-1] if outputs else None
+            return options
         if word[:2] in ("-D", "-I", "-W") and len(word) > 2:
             continue  # most words
         if word in ("-o", "--output"):
-            given.output = next(words, None)
-            if given.output is None:
+            options.output = next(words, None)
+            if options.output is None:
                 raise NoObjectError(f"{word} is its last argument")
         elif word.startswith("--output="):
-            given.output = word.removeprefix("--output=")
+            options.output = word.removeprefix("--output=")
         elif word in ("-x", "--language") or word.startswith(("-x", "--language=")):
             value = next(words, "") if word in ("-x", "--language") else re.sub("^(-x|--language=)", "", word)
             language = "" if value == "none" else value
         elif word in _VALUES or word.startswith("-Xarch_"):
             next(words, None)
         elif word == "--":
-            given.inputs += [(name, language) for name in words]
+            options.inputs += [(name, language) for name in words]
         elif not word.startswith("-") or word == "-":
-            if word and not (word.startswith("@") and given.missing):
-                given.inputs.append((word, language))
+            if word and not (word.startswith("@") and options.missing):
+                options.inputs.append((word, language))
         elif word in ("-c", "--compile"):
-            given.compiles = True
+            options.compiles = True
         elif word in _OTHER_RESULTS:
-            given.other = given.other or _OTHER_RESULTS[word]
+            options.other = options.other or _OTHER_RESULTS[word]
         elif word.startswith("-o") and not word.startswith(("-objcmt-", "-object")):
-            given.output = word[2:]
-    return given
+            options.output = word[2:]
+    return options
 
 
 def _expand(arguments: Sequence[str], directory: str, missing: list[str]) -> Iterator[str]:
@@ -275,18 +275,18 @@ def _expand(arguments: Sequence[str], directory: str, missing: list[str]) -> Ite
             yield word
 
 
-def _implied(given: _Arguments, directory: str, source: str) -> str:
+def _implied(options: _Arguments, directory: str, source: str) -> str:
     """Return the object of a compile without -o: the source's name with the suffix .o, in the working directory."""
-    if given.missing:
-        raise NoObjectError(f"its response file {given.missing[0]} does not exist")
+    if options.missing:
+        raise NoObjectError(f"its response file {options.missing[0]} does not exist")
 
-    def place(name: str) -> str:
+    def resolve(name: str) -> str:
         return os.path.normpath(os.path.join(directory, name))
 
-    inputs = [item for item in given.inputs if source and place(item[0]) == place(source)] or given.inputs
+    inputs = [item for item in options.inputs if source and resolve(item[0]) == resolve(source)] or options.inputs
     if not inputs:
         raise NoObjectError("it names no source file")
-    if len(inputs) > 1 and inputs is given.inputs:
+    if len(inputs) > 1 and inputs is options.inputs:
         raise NoObjectError(f"it compiles {len(inputs)} files, none of which is the entry's file {source}".rstrip())
     if _is_header(inputs[0]):
         raise NoObjectError("it precompiles a header")
@@ -305,7 +305,7 @@ def _of_libtool(directory: str, output: str) -> str:
         text = read_bytes(Path(directory, output)).decode("utf-8", "replace")
     except UserError:
         return output
-    objects = {kind: name for kind, name in _LIBTOOL_PLACE.findall(text) if name != "none"}
+    objects = {kind: name for kind, name in _LIBTOOL_OBJECT.findall(text) if name != "none"}
     name = objects.get("pic") or objects.get("non_pic")
     return output if name is None else os.path.join(os.path.dirname(output), name)
 
@@ -322,11 +322,11 @@ def _shell_words(command: str) -> list[tuple[str, bool]]:
     words = []
     for word in _WORD.findall(command):
         bare = _QUOTING.isdisjoint(word)
-        words.append((word if bare else _QUOTED.sub(_unquoted, word), bare))
+        words.append((word if bare else _QUOTED.sub(_unquote, word), bare))
     return words
 
 
-def _unquoted(match: re.Match[str]) -> str:
+def _unquote(match: re.Match[str]) -> str:
     single, double, escaped = match.groups()
     if single is not None:
         return str(single)

@@ -81,7 +81,7 @@ def write_script(
     link_flags: Sequence[str] = (),
     assembly_flags: Sequence[str] = (),
 ) -> None:
-    """Write one script; see `write_compilers`."""
+    """Write a script that runs `program` with the command's own options and behind them the flags."""
     everything = [*flags, *link_flags]
     text = _SCRIPT if everything else _SCRIPT_WITHOUT_FLAGS
     text = text.replace("FLAGS", shlex.join(everything))

@@ -14,7 +14,7 @@ import click
 
 from components.core.formats.corpus import DESCRIPTION
 from components.core.projects.compile_commands import DATABASE
-from components.core.projects.recipe import recipe_place, recipe_words
+from components.core.projects.recipe import locate_recipe, recipe_words
 from components.platform.errors import UserError
 from components.platform.storage.object_storage.fetch import fetch_file
 from components.platform.storage.options import ARTIFACT, FILE, WHOLE_TREE, PlaceType
@@ -54,34 +54,34 @@ def code_kind(text: str) -> tuple[CodeKind, str] | None:
     return ("recipe", text) if text in recipe_words() else None
 
 
-def require_code_kind(kind: CodeKind, text: str, spelled: Callable[[CodeKind, str], str]) -> None:
+def require_code_kind(kind: CodeKind, text: str, format_option: Callable[[CodeKind, str], str]) -> None:
     """Raise UserError if `text`, given where code of this kind is wanted, names code of another kind.
 
     Args:
-        spelled: how the error writes an option with its value; "" if the command has no option for the kind.
+        format_option: how the error writes an option with its value; "" if the command has no option for the kind.
     """
-    found = ("recipe", text) if kind == "recipe" and text in recipe_words() else code_kind(text)
-    if found is None or found[0] == kind:
+    actual = ("recipe", text) if kind == "recipe" and text in recipe_words() else code_kind(text)
+    if actual is None or actual[0] == kind:
         return
-    meant = spelled(*found)
+    meant = format_option(*actual)
     raise UserError(
-        f"{spelled(kind, text) or text} is not {_DESCRIBED[kind]}",
-        f"did you mean {meant}?" if meant else f"make a corpus of it: {_MAKES_CORPUS[found[0]].format(found[1])}",
+        f"{format_option(kind, text) or text} is not {_DESCRIBED[kind]}",
+        f"did you mean {meant}?" if meant else f"make a corpus of it: {_MAKES_CORPUS[actual[0]].format(actual[1])}",
     )
 
 
-def database_in(place: Path) -> Path:
+def find_database(path: Path) -> Path:
     """Return the compile_commands.json in a build directory, as clang's tools find it with -p; a file as it is.
 
     Raises:
         UserError: the directory has none.
     """
-    if not place.is_dir():
-        return place
-    if (place / DATABASE).is_file():
-        return place / DATABASE
+    if not path.is_dir():
+        return path
+    if (path / DATABASE).is_file():
+        return path / DATABASE
     raise UserError(
-        f"there is no {DATABASE} in the directory {place}",
+        f"there is no {DATABASE} in the directory {path}",
         "configure the project with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, or record its build with bear -- make",
     )
 
@@ -92,27 +92,27 @@ class _Recipe(click.ParamType[Path, object]):
     name = "file|uri|name"
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
-        require_code_kind("recipe", str(value), _spelled_in("recipe", parameter, context))
-        place = recipe_place(str(value))
-        return fetch_file(place) if isinstance(place, ObjectUri) else place
+        require_code_kind("recipe", str(value), _option_formatter("recipe", parameter, context))
+        location = locate_recipe(str(value))
+        return fetch_file(location) if isinstance(location, ObjectUri) else location
 
 
-class _Place(click.ParamType[Path, object]):
-    """Converts as `place` does, after an error about code of another kind."""
+class _CodePath(click.ParamType[Path, object]):
+    """Converts as `path_type` does, after an error about code of another kind."""
 
-    def __init__(self, kind: CodeKind, place: PlaceType, name: str = "") -> None:
-        self.name = name or place.name
-        self._kind, self.place = kind, place
+    def __init__(self, kind: CodeKind, path_type: PlaceType, name: str = "") -> None:
+        self.name = name or path_type.name
+        self._kind, self.path_type = kind, path_type
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
-        require_code_kind(self._kind, str(value), _spelled_in(self._kind, parameter, context))
-        found = self.place.convert(value, parameter, context)
-        return database_in(found) if self._kind == "compile_commands" else found
+        require_code_kind(self._kind, str(value), _option_formatter(self._kind, parameter, context))
+        path = self.path_type.convert(value, parameter, context)
+        return find_database(path) if self._kind == "compile_commands" else path
 
 
-def type_of_place(kind: click.ParamType[Any, Any]) -> click.ParamType[Any, Any]:
+def unwrap_type(kind: click.ParamType[Any, Any]) -> click.ParamType[Any, Any]:
     """Return the type that an option of code converts its value with; of other options their type."""
-    return kind.place if isinstance(kind, _Place) else kind
+    return kind.path_type if isinstance(kind, _CodePath) else kind
 
 
 class _LocalCorpus(click.ParamType[Path, object]):
@@ -122,38 +122,38 @@ class _LocalCorpus(click.ParamType[Path, object]):
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
         text = str(value)
-        require_code_kind("corpus", text, _spelled_in("corpus", parameter, context))
+        require_code_kind("corpus", text, _option_formatter("corpus", parameter, context))
         if in_object_storage(text):
             raise UserError(
                 f"--corpus {text}: this command takes a corpus on this machine",
                 f"for {USAGE}: mlgo pipeline run --param corpus={text}",
             )
-        found = click.Path(path_type=Path, exists=True, file_okay=False).convert(text, parameter, context)
-        assert isinstance(found, Path)
-        return found
+        directory = click.Path(path_type=Path, exists=True, file_okay=False).convert(text, parameter, context)
+        assert isinstance(directory, Path)
+        return directory
 
 
-def _spelled_in(
+def _option_formatter(
     kind: CodeKind, parameter: click.Parameter | None, context: click.Context | None
 ) -> Callable[[CodeKind, str], str]:
-    """Return the `spelled` of `require_code_kind` for a command whose `parameter` takes code of a kind."""
-    known = context.command.params if context else ()
-    options = {_OTHER_NAMES.get(str(one.name), one.name): one.opts[0] for one in known}
+    """Return the `format_option` of `require_code_kind` for a command whose `parameter` takes code of a kind."""
+    parameters = context.command.params if context else ()
+    options = {_OTHER_NAMES.get(str(one.name), one.name): one.opts[0] for one in parameters}
     if parameter:
         options[kind] = parameter.opts[0]
 
-    def spelled(kind: CodeKind, text: str) -> str:
+    def format_option(kind: CodeKind, text: str) -> str:
         return f"{options[kind]} {text}" if kind in options else ""
 
-    return spelled
+    return format_option
 
 
 RECIPE = _Recipe()
 """A file, a URI, or the name of a recipe that comes with this project."""
-COMPILE_COMMANDS = _Place("compile_commands", FILE, "file|dir|uri")
+COMPILE_COMMANDS = _CodePath("compile_commands", FILE, "file|dir|uri")
 """A compile_commands.json, or the build directory that holds it."""
-CORPUS = _Place("corpus", ARTIFACT)
+CORPUS = _CodePath("corpus", ARTIFACT)
 """A corpus of the corpus step or of extract_ir, to read."""
-ANY_CORPUS = _Place("corpus", WHOLE_TREE)
+ANY_CORPUS = _CodePath("corpus", WHOLE_TREE)
 """The same, from whatever tool."""
 LOCAL_CORPUS = _LocalCorpus()

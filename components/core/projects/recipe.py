@@ -112,8 +112,8 @@ class RecipeSet:
         for recipe in self.projects:
             if recipe.name == name:
                 return recipe
-        known = ", ".join(recipe.name for recipe in self.projects)
-        raise UserError(f"the recipes have no project {name!r}", f"choose one of {known}")
+        names = ", ".join(recipe.name for recipe in self.projects)
+        raise UserError(f"the recipes have no project {name!r}", f"choose one of {names}")
 
 
 def recipe_words() -> Words:
@@ -121,7 +121,7 @@ def recipe_words() -> Words:
     return Words(tuple(path.stem for path in sorted(PACKAGED.glob("*.yaml"))))
 
 
-def recipe_place(text: str) -> Path | ObjectUri:
+def locate_recipe(text: str) -> Path | ObjectUri:
     """Return the location of a recipe that a user names by the name of a packaged one ("demo"), by path or by URI.
 
     A file that has the name of a packaged recipe is ./demo.
@@ -132,10 +132,10 @@ def recipe_place(text: str) -> Path | ObjectUri:
     """
     if text in recipe_words():
         return PACKAGED / f"{text}.yaml"
-    place = parse_place(text)
-    if isinstance(place, ObjectUri) or place.is_file():
-        return place
-    wrong = "that is a directory" if place.is_dir() else "no such file, and none of ours has that name"
+    location = parse_place(text)
+    if isinstance(location, ObjectUri) or location.is_file():
+        return location
+    wrong = "that is a directory" if location.is_dir() else "no such file, and none of ours has that name"
     raise UserError(
         f"no recipe at {text}: {wrong}",
         f"name a file, a gs:// or s3:// URI, or one of ours: {', '.join(recipe_words().words)}",
@@ -274,10 +274,10 @@ def _cmake_value(key: str, value: bool | int | float | str, where: str) -> str:
 
 
 def _source(source: SourceDocument, where: str, base: Path) -> Source:
-    given = {key: value for key in ("deb", "git", "tag", "url", "sha256", "path") if (value := getattr(source, key))}
-    if set(given) not in ({"deb"}, {"git", "tag"}, {"url", "sha256"}, {"path"}):
+    settings = {key: value for key in ("deb", "git", "tag", "url", "sha256", "path") if (value := getattr(source, key))}
+    if set(settings) not in ({"deb"}, {"git", "tag"}, {"url", "sha256"}, {"path"}):
         raise recipe_error(where, "a source is exactly one of deb, git with tag, url with sha256, and path")
-    match given:
+    match settings:
         case {"deb": package}:
             if not PACKAGE.fullmatch(package):
                 raise recipe_error(where, f"{package!r} is not the name of a source package", "NAME or NAME=VERSION")
@@ -296,7 +296,7 @@ def _source(source: SourceDocument, where: str, base: Path) -> Source:
             except UserError as error:
                 raise recipe_error(where, f"url: {error.problem}", error.remedy) from None
             return Source("url", location, sha256)
-    path = given["path"]
+    path = settings["path"]
     try:
         return Source("path", str((base / path).resolve()))
     except (OSError, ValueError, RuntimeError) as error:  # a loop of links

@@ -89,10 +89,10 @@ def _download_archive(source: Source, archive: Path, progress: Say) -> None:
     partial = archive.with_name(archive.name + ".partial")
     try:
         download(source.location, partial)
-        found = file_digest(partial)
-        if found != source.pin:
+        actual = file_digest(partial)
+        if actual != source.pin:
             raise UserError(
-                f"{source.location} has the SHA-256 {found}, the recipe says {source.pin}",
+                f"{source.location} has the SHA-256 {actual}, the recipe says {source.pin}",
                 "do not use the archive unless you know why it changed; then correct sha256 in the recipe",
             )
         partial.rename(archive)

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.core.projects.build import excluded
+from components.core.projects.build import is_excluded
 from components.core.projects.debian_build.package import SOURCE, WORK, DebianBuild, base_root, build_package
 from components.core.projects.link_recorder.recorder import read_links
 from components.core.projects.recipe import Recipe
@@ -171,7 +171,7 @@ def _extract(
     objects = [
         ObjectFile(str(path), f"{recipe.name}/{name}", directory=SOURCE)
         for path, name in zip(paths, names, strict=True)
-        if not excluded(name, recipe)
+        if not is_excluded(name, recipe)
     ]
     outcomes = extract_objects(objects, output, ExtractConfig(cmd_filter=f"^{config.level}$", num_workers=1))
     extracted = [o.object.name for o in outcomes if o.kind == EXTRACTED]
@@ -188,7 +188,7 @@ def _extract_linked(
 ) -> PackageModules:
     """Extract the programs and shared libraries that the package's rules link."""
     links = read_links(records) if records.is_dir() and any(records.iterdir()) else []
-    links = [link for link in links if not excluded(os.path.relpath(link.output, SOURCE), recipe)]
+    links = [link for link in links if not is_excluded(os.path.relpath(link.output, SOURCE), recipe)]
     found = extract_programs(links, output, ProgramConfig(), Path(SOURCE), f"{recipe.name}/")
     extracted = [o.object.name for o in found.outcomes if o.kind == EXTRACTED]
     left = tuple((o.object.name, o.kind, o.detail) for o in found.outcomes if o.kind != EXTRACTED)

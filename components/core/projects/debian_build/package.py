@@ -1,4 +1,4 @@
-"""Builds one source package by its own rules and returns its results."""
+"""Builds one source package by its own rules and returns its results, or the binaries that it ships."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from components.core.compiler.clang_programs import clang_version
 from components.core.projects.debian_build.privileged import run_privileged
 from components.core.projects.link_recorder.recorder import COMPILE_FLAGS, link_flags, write_recorder
 from components.core.projects.recipe import Recipe, Source
@@ -34,6 +35,7 @@ TIMEOUT_S = 1800.0
 DISK_GIB = 12
 _BASE_TIMEOUT_S = 1800.0
 _TIMED_OUT = 124
+_SYSTEM = Path("/usr")
 
 # The optimization level overrides the package's, and nothing else differs from the shipped build. Errors of clang that
 # GCC 12 does not have are warnings, because the package was never built with such a compiler.
@@ -175,6 +177,31 @@ def build_package(
         os.close(held)
 
 
+@contextmanager
+def build_shipped_binaries(
+    recipe: Recipe, clang: Path, flags: Sequence[str], link_flags: Sequence[str], cache: Path, jobs: int, log: Path
+) -> Iterator[Path]:
+    """Yield a directory with the ELF files of the package's binary packages, below each one's name.
+
+    Args:
+        clang: Debian's clang selects the same version in the root; any other is mounted there.
+        flags, link_flags: appended to the package's own.
+
+    Raises:
+        UserError: the package cannot be built.
+    """
+    major, *_ = clang_version(clang, "pass another --clang")
+    resolved = clang.resolve()
+    toolchain = None if resolved.is_relative_to(_SYSTEM) else resolved.parent.parent
+    build = DebianBuild(major, toolchain, compile_flags=tuple(flags), link_flags=tuple(link_flags), jobs=jobs)
+    base = base_root(cache, major)
+    say(f"building {recipe.name} by its own rules with {clang}")
+    with build_package(recipe, base, build, "binary", log) as built:
+        if built.failure:
+            raise UserError(f"{recipe.name}: {built.failure}; the end of its log:\n{log_tail(log)}", f"see {log}")
+        yield built.binaries
+
+
 def _build(
     source: Source, work: Path, base: Path, config: DebianBuild, target: Literal["objects", "binary"], log: Path
 ) -> PackageBuild:
@@ -255,10 +282,10 @@ def _write_settings(path: Path, config: DebianBuild) -> None:
 
 def _suite() -> str:
     try:
-        found = platform.freedesktop_os_release()
+        release = platform.freedesktop_os_release()
     except OSError:
-        found = {}
-    return found.get("VERSION_CODENAME", "bookworm") if found.get("ID") == "debian" else "bookworm"
+        release = {}
+    return release.get("VERSION_CODENAME", "bookworm") if release.get("ID") == "debian" else "bookworm"
 
 
 def _read(path: Path) -> str:

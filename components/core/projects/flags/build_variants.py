@@ -14,7 +14,7 @@ from components.core.compiler.advisor import Advisor
 from components.core.compiler.clang_programs import clang_version
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.build import BuiltProject, build_project
-from components.core.projects.debian_build.shipped import shipped_binaries
+from components.core.projects.debian_build.package import build_shipped_binaries
 from components.core.projects.flags.link_variants import LINK_VARIANTS, LinkVariant
 from components.core.projects.recipe import Recipe
 from components.core.projects.source import fetch_recipe
@@ -105,10 +105,10 @@ def whole_build(
 def _debian_build(recipe: Recipe, variant: BuildVariant, cache: Path, jobs: int) -> Iterator[BuiltProject]:
     """Yield the files that a package ships, built by its own rules; each build installs its dependencies."""
     log = cache / "logs" / "debian" / f"{recipe.name}-{variant.title.replace(' ', '-')}.log"
-    with shipped_binaries(recipe, variant.clang, variant.flags, variant.link_flags, cache, jobs, log) as directory:
-        paths = sorted(path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
-        binaries = [path for path in paths if _is_named(path.relative_to(directory).as_posix(), recipe)]
-        yield BuiltProject(directory, directory, tuple(binaries), (), log)
+    with build_shipped_binaries(recipe, variant.clang, variant.flags, variant.link_flags, cache, jobs, log) as folder:
+        paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+        binaries = [path for path in paths if _is_named(path.relative_to(folder).as_posix(), recipe)]
+        yield BuiltProject(folder, folder, tuple(binaries), (), log)
 
 
 def _is_named(path: str, recipe: Recipe) -> bool:
@@ -120,12 +120,12 @@ def find_stock_clang(release: Toolchain, stock_clang: Path | None) -> Path:
     if stock_clang is not None:
         return stock_clang
     major = release.llvm_version.split(".")[0]
-    found = shutil.which(f"clang-{major}")
-    if found is None:
+    path = shutil.which(f"clang-{major}")
+    if path is None:
         raise UserError(
             f"no clang-{major} to build the baseline with", f"apt-get install clang-{major}, or pass --stock-clang"
         )
-    return Path(found)
+    return Path(path)
 
 
 def require_same_version(stock_clang: Path, release: Toolchain) -> None:

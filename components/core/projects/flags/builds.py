@@ -41,7 +41,7 @@ class MeasuredProgram:
 
 
 @dataclass(frozen=True)
-class BuildPlace:
+class BuildSetup:
     """Where and with what all rows are built.
 
     Attributes:
@@ -68,7 +68,7 @@ class Project(Protocol):
     def name(self) -> str:
         """Name of the project."""
 
-    def build(self, variant: BuildVariant, place: BuildPlace) -> dict[str, MeasuredProgram | str]:
+    def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
         """Build the programs and return, by their names, the sizes of each, or why it was not built.
 
         Raises:
@@ -87,20 +87,20 @@ class RecipeProject:
         """The recipe's name."""
         return self.recipe.name
 
-    def build(self, variant: BuildVariant, place: BuildPlace) -> dict[str, MeasuredProgram | str]:
+    def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
         """See `Project.build`."""
         recipe = self.recipe
         if recipe.cmake_options is not None:
             # A release clang has none, and CMake then takes those of any version, which do not read objects of LTO.
-            options = [(f"CMAKE_{name.upper()}", str(program)) for name, program in place.binutils.items()]
+            options = [(f"CMAKE_{name.upper()}", str(program)) for name, program in setup.binutils.items()]
             if _LLD in variant.link_flags:
                 # CMake's checks link programs without the flags of the build type, and objects of LTO need lld.
                 options += [(f"CMAKE_{kind}_LINKER_FLAGS_INIT", _LLD) for kind in _LINKED_KINDS]
             recipe = replace(recipe, cmake_options=(*options, *recipe.cmake_options))
-        with whole_build(recipe, variant, place.work, place.cache, place.jobs) as (_, built):
+        with whole_build(recipe, variant, setup.work, setup.cache, setup.jobs) as (_, built):
             root = built.directory.resolve()
-            found = {str(path.relative_to(root)): path for path in built.binaries}
-            measured = _measure_all(found, place.binutils["strip"])
+            programs = {str(path.relative_to(root)): path for path in built.binaries}
+            measured = _measure_all(programs, setup.binutils["strip"])
             if not measured:
                 raise UserError(f"{recipe.name} builds no program", "list programs as `binaries` in the recipe")
             return measured
@@ -157,22 +157,22 @@ class OwnBuild:
                         "clean the tree, or leave out what a build makes: --exclude build, --exclude '*.o'",
                     )
 
-    def build(self, variant: BuildVariant, place: BuildPlace) -> dict[str, MeasuredProgram | str]:
+    def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
         """See `Project.build`."""
-        root = place.work / self.name
+        root = setup.work / self.name
         compilers = Path(tempfile.mkdtemp(prefix="mlgo-compilers-"))  # without the spaces that a tree's path may have
-        log = place.cache / "logs" / "flags" / f"{self.name}-{variant.title.replace(', ', '-').replace(' ', '-')}.log"
+        log = setup.cache / "logs" / "flags" / f"{self.name}-{variant.title.replace(', ', '-').replace(' ', '-')}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
         try:
-            self._copy(root / "source", place.work.parent.resolve())
-            environment = _write_tools(compilers, variant, place)
+            self._copy(root / "source", setup.work.parent.resolve())
+            environment = _write_tools(compilers, variant, setup)
             status = run_logged(["sh", "-e", "-c", self.command], root / "source", log, environment)
             if status != 0:
                 raise UserError(f"{self.command} ends with status {status}:\n{log_tail(log)}", f"see {log}")
-            found = {name: root / "source" / name for name in self.programs if (root / "source" / name).is_file()}
-            measured = _measure_all(found, place.binutils["strip"], self.programs)
-            if not found:
+            programs = {name: root / "source" / name for name in self.programs if (root / "source" / name).is_file()}
+            measured = _measure_all(programs, setup.binutils["strip"], self.programs)
+            if not programs:
                 raise UserError(f"the build does not make {', '.join(self.programs)}", f"see {log}")
             return measured
         finally:
@@ -211,26 +211,26 @@ def find_binutils(stock_clang: Path) -> dict[str, Path]:
     return require_binutils(stock_clang, "builds with LTO and the measurement need")
 
 
-def _write_tools(directory: Path, variant: BuildVariant, place: BuildPlace) -> dict[str, str]:
+def _write_tools(directory: Path, variant: BuildVariant, setup: BuildSetup) -> dict[str, str]:
     """Write compilers with the variant's flags, and LLVM's binutils, and return the environment that names them."""
     write_compilers(directory, variant.clang, [*variant.flags, "-Qunused-arguments"], variant.link_flags)
-    write_binutils(directory, place.binutils)
+    write_binutils(directory, setup.binutils)
     return {
         "CC": str(directory / "clang"),
         "CXX": str(directory / "clang++"),
-        **{name.upper(): str(directory / name) for name in place.binutils},
+        **{name.upper(): str(directory / name) for name in setup.binutils},
         "PATH": f"{directory}:{os.environ.get('PATH', os.defpath)}",
-        "JOBS": str(place.jobs),
-        "CMAKE_BUILD_PARALLEL_LEVEL": str(place.jobs),
+        "JOBS": str(setup.jobs),
+        "CMAKE_BUILD_PARALLEL_LEVEL": str(setup.jobs),
     }
 
 
-def _measure_all(found: dict[str, Path], strip: Path, expected: Sequence[str] = ()) -> dict[str, MeasuredProgram | str]:
+def _measure_all(paths: dict[str, Path], strip: Path, expected: Sequence[str] = ()) -> dict[str, MeasuredProgram | str]:
     """Measure the programs of a build; other files than programs are left out, or said to be none where expected."""
     measured: dict[str, MeasuredProgram | str] = {}
     for name in expected:
         measured[name] = MISSING
-    for name, path in found.items():
+    for name, path in paths.items():
         try:
             binary = measure(path)
         except UserError as error:

@@ -13,7 +13,7 @@ from components.core.compiler.clang_programs import clangxx
 from components.core.compiler.source_language import Language
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
-from components.core.projects.flags.builds import MISSING, BuildPlace, MeasuredProgram, Project, failure_of
+from components.core.projects.flags.builds import MISSING, BuildSetup, MeasuredProgram, Project, failure_of
 from components.core.projects.flags.rows import TITLES, FlagRow
 from components.core.projects.flags.types import (
     CompilerOfRow,
@@ -43,7 +43,7 @@ _COLUMNS = (
 
 
 def compare_flags(
-    projects: Sequence[Project], rows: Sequence[FlagRow], stock_clang: Path, release: Toolchain, place: BuildPlace
+    projects: Sequence[Project], rows: Sequence[FlagRow], stock_clang: Path, release: Toolchain, setup: BuildSetup
 ) -> FlagsComparison:
     """Build every project under every row with each of the row's compilers, and measure its programs.
 
@@ -53,7 +53,7 @@ def compare_flags(
         UserError: no program was built under any row.
     """
     programs: list[FlagsProgram] = []
-    found: list[FlagsProject] = []
+    best_builds: list[FlagsProject] = []
     failures: dict[str, str] = {}
     total, done = len(projects) * sum(len(row.compilers) for row in rows), 0
     for project in projects:
@@ -64,7 +64,7 @@ def compare_flags(
                 variant = row.variant(compiler, stock_clang, release)
                 say(f"build {done} of {total}: {project.name} with {variant.title}")
                 try:
-                    results[row.name, compiler] = project.build(variant, place)
+                    results[row.name, compiler] = project.build(variant, setup)
                 except UserError as error:
                     failures.setdefault(project.name, error.problem)
                     results[row.name, compiler] = failure = failure_of(error)
@@ -72,7 +72,7 @@ def compare_flags(
         measured = list(_programs(project.name, results))
         programs += measured
         if measured:
-            found.append(_best_build(project.name, measured, rows, stock_clang, release, place.binutils))
+            best_builds.append(_best_build(project.name, measured, rows, stock_clang, release, setup.binutils))
     if not programs:
         name, problem = next(iter(failures.items()), ("", "no program was named"))
         raise UserError(
@@ -90,7 +90,7 @@ def compare_flags(
         for row in rows
         for variant in (row.variant(row.compilers[0], stock_clang, release),)
     ]
-    return FlagsComparison(entries, programs, found, flags_totals(programs))
+    return FlagsComparison(entries, programs, best_builds, flags_totals(programs))
 
 
 def flags_totals(programs: Sequence[FlagsProgram]) -> dict[str, FlagsTotal]:

@@ -45,15 +45,15 @@ class RowNames(click.ParamType[tuple[str, ...], Any]):
 
     def __init__(self, conditional: bool = False) -> None:
         self._compared = not conditional
-        self._known = (*(ROW_NAMES if conditional else UNCONDITIONAL_ROWS), ALL_ROWS)
+        self._choices = (*(ROW_NAMES if conditional else UNCONDITIONAL_ROWS), ALL_ROWS)
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> tuple[str, ...]:
         names = value if isinstance(value, tuple) else tuple(part for part in value.split(",") if part)
         for name in names:
-            if name not in self._known:
+            if name not in self._choices:
                 other = f"the row {name} is measured by `mlgo evaluation flags` only, because of what it assumes"
                 problem = other if name in ROW_NAMES else f"there is no row {name!r}"
-                self.fail(f"{problem}; choose among {', '.join(self._known)}", parameter, context)
+                self.fail(f"{problem}; choose among {', '.join(self._choices)}", parameter, context)
         if self._compared and names and ALL_ROWS not in names:
             try:
                 require_compilers([UNCONDITIONAL_ROWS[name] for name in names], ("stock", "policy"))
@@ -152,9 +152,9 @@ def program_options(*, recipe_alone: bool = True) -> Callable[[Callable[..., Any
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def with_request(**options: Any) -> Any:
-            asked = {name: options.pop(name) for name in _PARAMETERS}
-            needed = recipe_alone or asked["recipe"] is None or asked["rows"]
-            return command(**options, request=_rows_request(**asked) if needed else None)
+            values = {name: options.pop(name) for name in _PARAMETERS}
+            needed = recipe_alone or values["recipe"] is None or values["rows"]
+            return command(**options, request=_rows_request(**values) if needed else None)
 
         decorated: Callable[..., Any] = with_request
         for option in reversed(_OPTIONS):
@@ -202,8 +202,8 @@ def _rows_request(
                 f"{named[0]} is given, but no program to build", "pass --recipe or --build, or leave it out"
             )
         return None
-    found = _projects(recipe, projects, command, source, programs, excluded)
-    return RowsRequest(tuple(found), jobs, stock_clang, rows, icf, allowed, experimental)
+    to_build = _projects(recipe, projects, command, source, programs, excluded)
+    return RowsRequest(tuple(to_build), jobs, stock_clang, rows, icf, allowed, experimental)
 
 
 _PARAMETERS = tuple(inspect.signature(_rows_request).parameters)
@@ -234,18 +234,18 @@ def _projects(
         if source or programs or excluded:
             raise UserError("--source, --program and --exclude belong to --build", "leave them out, a recipe has them")
         recipes = select_recipes(recipe, tuple(dict.fromkeys(names)))
-        found: list[Project] = []
+        projects: list[Project] = []
         for project in recipes:
             if (programs_of := of_recipe(project)) is None:
                 say(f"{project.name}: its recipe names no program, so it is left out")
             else:
-                found.append(programs_of)
-        if not found:
+                projects.append(programs_of)
+        if not projects:
             raise UserError(
                 f"no recipe of {', '.join(project.name for project in recipes)} names a program",
                 "list programs as `binaries` in the recipe; libraries alone have no rows",
             )
-        return found
+        return projects
     assert command is not None
     if names:
         raise UserError("--project belongs to --recipe", "leave it out")

@@ -9,7 +9,7 @@ from pathlib import Path
 from components.core.compiler.inline_plan import PLAN_FILE
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.flags.build_variants import find_stock_clang
-from components.core.projects.flags.builds import BuildPlace, Project, find_binutils
+from components.core.projects.flags.builds import BuildSetup, Project, find_binutils
 from components.core.projects.flags.compare import compare_flags
 from components.core.projects.flags.rows import FlagRow, plan_rows, require_compilers
 from components.core.projects.flags.types import CompilerOfRow, FlagsComparison
@@ -25,7 +25,9 @@ class RowsRequest:
         jobs: parallel compiles.
         stock_clang: clang of the baseline; None for the installed one of the release clang's version.
         rows: names of rows; () for all.
-        icf, allowed, experimental: see `plan_rows`.
+        icf: kind of identical code folding of the rows that have it, one of ICF_KINDS.
+        allowed: keys of ALLOWED: what the programs tolerate, so that rows which assume it are built, too.
+        experimental: also the rows with passes that LLVM has off in its own pipelines.
     """
 
     projects: tuple[Project, ...]
@@ -49,21 +51,21 @@ class RowsRequest:
         """Build the programs in `work`, which is empty afterwards, by the compilers of every row, and compare them.
 
         Args:
-            plan: see `plan_rows`.
+            plan: file of an inlining plan: rows of single files are also built with it.
             compilers: only these; () for all of each row.
 
         Raises:
-            UserError: see `check` and `compare_flags`.
+            UserError: a row cannot be built, a tool is missing, or no program was built under any row.
         """
         stock = find_stock_clang(release, self.stock_clang)
         rows = self._rows(release, stock, plan)
         if compilers:
             rows = [row for row in (each.by(compilers) for each in rows) if row.compilers]
-        place = BuildPlace(work, default_cache_dir(), self.jobs, find_binutils(stock))
+        setup = BuildSetup(work, default_cache_dir(), self.jobs, find_binutils(stock))
         try:
-            return compare_flags(self.projects, rows, stock, release, place)
+            return compare_flags(self.projects, rows, stock, release, setup)
         finally:
-            place.clear()
+            setup.clear()
 
     def _rows(self, release: Toolchain, stock: Path, plan: Path | None) -> list[FlagRow]:
         return plan_rows(release, stock, self.rows, self.icf, self.allowed, plan, self.experimental)

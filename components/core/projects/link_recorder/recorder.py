@@ -110,10 +110,10 @@ def write_recorder(directory: Path, lld: str | Path, links: str | Path, level: s
     """
     shutil.copyfile(_SCRIPT, directory / LINKER)
     (directory / LINKER).chmod(0o755)
-    place = str(links) if str(links).startswith("$here") else shlex.quote(str(links))
+    quoted_links = str(links) if str(links).startswith("$here") else shlex.quote(str(links))
     settings = {
         "LLD": shlex.quote(str(lld)),
-        "LINKS": place,
+        "LINKS": quoted_links,
         "LEVEL": shlex.quote(level),
         "PASSES": shlex.quote(_PASSES),
         "MEMORY_KIB": str(memory_gib * 1024 * 1024),
@@ -129,10 +129,10 @@ def read_links(directory: Path) -> list[RecordedLink]:
     Raises:
         UserError: the directory has no records.
     """
-    place = directory / LINKS if (directory / LINKER).is_file() else directory
-    records = sorted(place.glob(f"{_PREFIX}*"), key=lambda path: ((path / "status").stat().st_mtime_ns, path.name))
+    folder = directory / LINKS if (directory / LINKER).is_file() else directory
+    records = sorted(folder.glob(f"{_PREFIX}*"), key=lambda path: ((path / "status").stat().st_mtime_ns, path.name))
     if not records:
-        raise UserError(f"{place} has no record of a link", _REMEDY)
+        raise UserError(f"{folder} has no record of a link", _REMEDY)
     last: dict[str, RecordedLink] = {}
     for record in records:
         link = _read(record)
@@ -171,8 +171,8 @@ def input_files(arguments: Sequence[str], directory: str) -> Iterable[str]:
     searched = [word[2:] for word in arguments if word.startswith("-L") and len(word) > 2]
     for word in arguments:
         if word.startswith("-l"):
-            found = (os.path.join(directory, place, f"lib{word[2:]}.a") for place in searched)
-            path = next((path for path in found if os.path.isfile(path)), "")
+            candidates = (os.path.join(directory, folder, f"lib{word[2:]}.a") for folder in searched)
+            path = next((path for path in candidates if os.path.isfile(path)), "")
             if not path or os.path.isfile(f"{path[:-2]}.so"):
                 continue
         else:

@@ -103,11 +103,11 @@ VALUES = st.recursive(
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS[:5]), VALUES) | VALUES, max_size=3))
 def test_any_value_is_benchmarks_or_a_user_error(entries: list[Any]) -> None:
     try:
-        found = parse(*entries)
+        benchmarks = parse(*entries)
     except UserError as error:
         assert error.problem.startswith("r.yaml: p")
         return
-    assert [benchmark.name for benchmark in found] == [entry["name"] for entry in entries]
+    assert [benchmark.name for benchmark in benchmarks] == [entry["name"] for entry in entries]
 
 
 @given(st.text(alphabet="ab*?[]./!-", min_size=1, max_size=8))
@@ -133,15 +133,15 @@ def test_an_input_is_the_files_in_order_repeated_or_cut(
         (directory / "src" / name[0]).mkdir(parents=True, exist_ok=True)
         (directory / "src" / name[0] / f"{name}.c").write_bytes(content)
     (directory / "src" / "no.h").write_bytes(b"not this one")
-    place = directory / "input"
+    output = directory / "input"
     whole = b"".join(files[name] for name in sorted(files, key=lambda name: f"src/{name[0]}/{name}.c"))
-    wanted = Input(files=("src/**/*.c", "src/a/*.c"), size_bytes=size_bytes)
+    definition = Input(files=("src/**/*.c", "src/a/*.c"), size_bytes=size_bytes)
     if not whole:
         with pytest.raises(UserError, match="match no content"):
-            make_input(wanted, directory, place)
+            make_input(definition, directory, output)
         return
-    make_input(wanted, directory, place)
-    assert place.read_bytes() == (whole * size_bytes)[:size_bytes]
+    make_input(definition, directory, output)
+    assert output.read_bytes() == (whole * size_bytes)[:size_bytes]
 
 
 def test_a_text_is_its_own_input(tmp_path: Path) -> None:

@@ -94,8 +94,8 @@ def test_links_get_the_link_flags(toy: Recipe, tmp_path: Path, clang: Path, comm
 @pytest.mark.toolchain
 def test_objects_have_our_optimization_level_and_no_build_path(toy: Recipe, tmp_path: Path, clang: Path) -> None:
     contents = []
-    for place in ("here", "some/where/else"):
-        built = build(toy, tmp_path / place, clang, EMBED, objects_only=True)
+    for build_dir in ("here", "some/where/else"):
+        built = build(toy, tmp_path / build_dir, clang, EMBED, objects_only=True)
         assert built.binaries == () and not (built.directory / "app").exists()
         item = built.directory / "CMakeFiles/toy.dir/lib/add.c.o"
         assert [a for a in arguments(item) if a.startswith("-O")] == ["-Oz"]

@@ -87,22 +87,22 @@ def test_objects_are_those_of_the_real_driver(
 ) -> None:
     """With and without response files, and with names that have quotes and blanks."""
     arguments = [word for group in groups for word in group]
-    answer = outputs_of_clang(arguments, directory)
-    assume(answer is not None)
-    assert answer is not None
-    expected, links = answer
+    outputs = outputs_of_clang(arguments, directory)
+    assume(outputs is not None)
+    assert outputs is not None
+    expected, links = outputs
     assume(len(set(expected.values())) == len(expected))
     source = data.draw(st.sampled_from(sorted(expected))) if expected else "x.c"
-    found = ours([CLANG, *arguments], directory, source)
+    named = ours([CLANG, *arguments], directory, source)
     if expected:
         want = expected[source]
-        assert found == (None if want in ("/dev/null", "-") else want)
-    elif found is not None:
-        assert links and found.endswith(".o"), "some databases omit -c; the object's kind tells"
+        assert named == (None if want in ("/dev/null", "-") else want)
+    elif named is not None:
+        assert links and named.endswith(".o"), "some databases omit -c; the object's kind tells"
     (directory / "a.rsp").write_text(
         "\n".join('"' + re.sub(r'(["\\])', r"\\\1", word) + '"' for word in arguments[split:])
     )
-    assert ours([CLANG, *arguments[:split], "@a.rsp"], directory, source) == found
+    assert ours([CLANG, *arguments[:split], "@a.rsp"], directory, source) == named
 
 
 RUNNERS = [

@@ -17,7 +17,7 @@ from pipelines.validation import as_parameter, check_values
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the working directory: a build in build/, a corpus in c/, an empty directory, a recipe."""
     for name in ("build", "c", "empty"):
         (tmp_path / name).mkdir()
@@ -51,40 +51,42 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_code_given_to_another_option_is_recognized(
-    places: Path, command: click.Command, arguments: list[str], problem: str, remedy: str
+    working_directory: Path, command: click.Command, arguments: list[str], problem: str, remedy: str
 ) -> None:
     with pytest.raises(UserError) as caught:
         command.main([*arguments, "--output", "o"], standalone_mode=False)
     assert problem in caught.value.problem and remedy in caught.value.remedy, caught.value
-    assert not (places / "o").exists()
+    assert not (working_directory / "o").exists()
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("parameters", "suggestion"),
     [
         ({"corpus": "demo"}, "--param recipe=demo"),
         ({"recipe": "c"}, "--param corpus=c"),
         ({"compile_commands": "tiny"}, "--param recipe=tiny"),
     ],
 )
-def test_parameters_of_a_pipeline_are_recognized_too(places: Path, given: dict[str, str], meant: str) -> None:
-    values = {"recipe": "", "corpus": "", "compile_commands": "", **given}
+def test_parameters_of_a_pipeline_are_recognized_too(
+    working_directory: Path, parameters: dict[str, str], suggestion: str
+) -> None:
+    values = {"recipe": "", "corpus": "", "compile_commands": "", **parameters}
     with pytest.raises(UserError, match="is not a") as caught:
         check_values(values, as_parameter)
-    assert caught.value.remedy == f"did you mean {meant}?"
+    assert caught.value.remedy == f"did you mean {suggestion}?"
 
 
-def test_build_directory_stands_for_its_database(places: Path) -> None:
+def test_build_directory_stands_for_its_database(working_directory: Path) -> None:
     assert COMPILE_COMMANDS.convert("build", None, None) == Path("build/compile_commands.json")
     assert COMPILE_COMMANDS.convert("build/compile_commands.json", None, None) == Path("build/compile_commands.json")
-    found = local_parameters(("compile_commands=build",))
-    assert found == {"compile_commands": str(places / "build/compile_commands.json")}
+    parameters = local_parameters(("compile_commands=build",))
+    assert parameters == {"compile_commands": str(working_directory / "build/compile_commands.json")}
     with pytest.raises(UserError, match=r"build/compile_commands\.json is empty"):  # it is read
         corpus.main(["extract", "--input", "build", "--output", "o"], standalone_mode=False)
 
 
-def test_words_of_recipes_stay_recipes_and_paths_stay_paths(places: Path) -> None:
-    (places / "demo").mkdir()
-    (places / "demo/corpus_description.json").write_text("{}")
+def test_words_of_recipes_stay_recipes_and_paths_stay_paths(working_directory: Path) -> None:
+    (working_directory / "demo").mkdir()
+    (working_directory / "demo/corpus_description.json").write_text("{}")
     check_values({"recipe": "demo", "corpus": "", "compile_commands": "", "problem": "inlining"}, as_parameter)
     assert CORPUS.convert("demo", None, None) == Path("demo")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.projects.benchmark import Benchmark, Input
-from components.core.projects.recipe import Recipe, Source, load_recipes, recipe_place
+from components.core.projects.recipe import Recipe, Source, load_recipes, locate_recipe
 from components.platform.errors import UserError
 from components.platform.storage.uri import ObjectUri
 
@@ -28,17 +28,17 @@ def load(tmp_path: Path, document: object) -> Recipe:
 def test_a_recipe_is_named_by_its_file_its_uri_or_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo").mkdir()
-    assert recipe_place("demo") == RECIPES / "demo.yaml", "a folder of that name is no recipe"
-    assert recipe_place("gs://bucket/r.yaml") == ObjectUri("gs", "bucket", "r.yaml")
+    assert locate_recipe("demo") == RECIPES / "demo.yaml", "a folder of that name is no recipe"
+    assert locate_recipe("gs://bucket/r.yaml") == ObjectUri("gs", "bucket", "r.yaml")
     (tmp_path / "tiny").touch()
-    assert recipe_place("tiny") == RECIPES / "tiny.yaml", "a word has one meaning in every directory"
-    assert recipe_place("./tiny") == Path("tiny")
+    assert locate_recipe("tiny") == RECIPES / "tiny.yaml", "a word has one meaning in every directory"
+    assert locate_recipe("./tiny") == Path("tiny")
 
 
 @pytest.mark.parametrize("text", ["demmo", "nowhere/demo", "../recipes/demo", ""])
 def test_missing_recipe_error_lists_the_packaged_ones(text: str) -> None:
     with pytest.raises(UserError, match="no recipe at") as raised:
-        recipe_place(text)
+        locate_recipe(text)
     assert "abseil, " in raised.value.remedy and ", demo, " in raised.value.remedy
 
 
@@ -124,8 +124,8 @@ def test_a_set_names_files_or_contains_projects(tmp_path: Path) -> None:
 
 
 def test_packages_are_projects_that_build_by_their_own_rules(tmp_path: Path) -> None:
-    spelled = {"name": "own", "source": {"path": "own"}, "build": "debian", "exclude": ["t/*"], "binaries": ["*/bin/*"]}
-    content = {"projects": [GOOD, spelled], "packages": ["zlib", "libxml++2.6=2.40.1-3"], "split": {"seed": 4}}
+    debian = {"name": "own", "source": {"path": "own"}, "build": "debian", "exclude": ["t/*"], "binaries": ["*/bin/*"]}
+    content = {"projects": [GOOD, debian], "packages": ["zlib", "libxml++2.6=2.40.1-3"], "split": {"seed": 4}}
     (tmp_path / "set.yaml").write_text(yaml.safe_dump(content))
     own, zlib, xml = load_recipes(tmp_path / "set.yaml").projects[1:]
     assert own == Recipe(

@@ -95,8 +95,8 @@ def test_two_builds_that_share_a_cache_download_an_archive_once(tree: Path, tmp_
     server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
     with serving(server) as url, ThreadPoolExecutor(4) as pool:
         slow = Source("url", f"{url}/p.tar.gz", pin)
-        found = list(pool.map(lambda i: fetch(slow, tmp_path / f"w{i}"), range(4)))
-    assert [(where / "lib/a.c").read_text() for where in found] == ["int a;\n"] * 4
+        sources = list(pool.map(lambda i: fetch(slow, tmp_path / f"w{i}"), range(4)))
+    assert [(where / "lib/a.c").read_text() for where in sources] == ["int a;\n"] * 4
     assert len(requests) == 1 and len(list((tmp_path / "cache/archives").iterdir())) == 1
 
 
@@ -166,12 +166,12 @@ def test_clone_is_repeated_where_a_submodule_was_not_reached(tree: Path, tmp_pat
     for command in (("init", "-q"), ("add", "."), submodule, commit, ("tag", "v1")):
         subprocess.run(["git", *command], cwd=tree, check=True, env={**os.environ, "GIT_CONFIG_GLOBAL": os.devnull})
     _Overloaded.content, _Overloaded.statuses = b"", [503] * 9
-    said: list[str] = []
+    messages: list[str] = []
     with pytest.raises(UserError, match=r"cannot clone .* at v1: (?!.*already exists)"):
         fetch_recipe(
-            Recipe("p", Source("git", tree.as_uri(), "v1"), cmake_options=()), tmp_path / "w", tmp_path, said.append
+            Recipe("p", Source("git", tree.as_uri(), "v1"), cmake_options=()), tmp_path / "w", tmp_path, messages.append
         )
-    assert len(said) == 3 and not (tmp_path / "w/source").exists(), said
+    assert len(messages) == 3 and not (tmp_path / "w/source").exists(), messages
     assert len(_Overloaded.requests) == 6, "git itself asks twice at each attempt"
 
 

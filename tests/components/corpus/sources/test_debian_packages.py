@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from components.core.formats.corpus import load_corpus
-from components.core.projects.debian_build.package import DebianBuild
-from components.core.projects.debian_build.shipped import shipped_binaries
+from components.core.projects.debian_build.package import DebianBuild, build_shipped_binaries
 from components.core.projects.recipe import Recipe, Source
 from components.corpus.sources import debian_packages
 from components.corpus.sources.debian_packages import DebianConfig
@@ -160,7 +159,7 @@ def test_flag_can_name_a_file_outside_of_the_root(tmp_path: Path, debian_cache: 
     package(tmp_path, "named", compile_and_link, a_c="int main(int n, char **) { return FACTOR * n; }\n")
     recipe = Recipe("named", Source("path", str(tmp_path / "named")), debian=True)
     flags, log = [f"--config={settings}"], tmp_path / "log"
-    with shipped_binaries(recipe, Path("/usr/bin/clang-19"), flags, [], debian_cache, 1, log) as binaries:
+    with build_shipped_binaries(recipe, Path("/usr/bin/clang-19"), flags, [], debian_cache, 1, log) as binaries:
         assert [path.name for path in binaries.rglob("*") if path.is_file()] == ["prog"]
 
 

@@ -19,7 +19,7 @@ from components.core.compiler.source_language import Language
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import (
-    BuildPlace,
+    BuildSetup,
     MeasuredProgram,
     OwnBuild,
     failure_of,
@@ -87,17 +87,17 @@ def stock_only(tmp_path: Path) -> Toolchain:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> BuildPlace:
-    return BuildPlace(tmp_path / "work" / "build", tmp_path / "cache", 1, find_binutils(CLANG))
+def setup(tmp_path: Path) -> BuildSetup:
+    return BuildSetup(tmp_path / "work" / "build", tmp_path / "cache", 1, find_binutils(CLANG))
 
 
 @pytest.fixture
-def compare(stock_only: Toolchain, place: BuildPlace) -> Callable[..., FlagsComparison]:
+def compare(stock_only: Toolchain, setup: BuildSetup) -> Callable[..., FlagsComparison]:
     """Build with stock clang under the named rows."""
 
     def run(project: OwnBuild, *names: str, compilers: tuple[CompilerOfRow, ...] = ("stock",)) -> FlagsComparison:
         rows = [replace(row, compilers=compilers) for row in plan_rows(stock_only, CLANG, names)]
-        return compare_flags([project], rows, CLANG, stock_only, place)
+        return compare_flags([project], rows, CLANG, stock_only, setup)
 
     return run
 
@@ -107,7 +107,7 @@ def stripped(program: FlagsProgram) -> dict[str, int]:
 
 
 def test_rows_drop_fold_and_link_as_they_say(
-    source: Path, compare: Callable[..., FlagsComparison], place: BuildPlace, tmp_path: Path
+    source: Path, compare: Callable[..., FlagsComparison], setup: BuildSetup, tmp_path: Path
 ) -> None:
     keep = f"{BUILD}; cp out/app {tmp_path}/kept-$(ls {tmp_path} | grep -c kept)"
     own = OwnBuild(source, keep, ("out/app",))
@@ -131,7 +131,7 @@ def test_rows_drop_fold_and_link_as_they_say(
     assert program.best == program.best_stock
     assert program.best.row == min(stripped(program), key=lambda row: stripped(program)[row])
     assert sorted(path.name for path in source.iterdir()) == ["fill.cpp", "main.cpp"]
-    assert not list(place.work.glob("*"))
+    assert not list(setup.work.glob("*"))
     rows = list(csv.DictReader(flags_csv(compared).splitlines()))
     assert [row["row"] for row in rows] == ["default", "hidden", "icf-all", "layout", "lto"]
     assert {row["status"] for row in rows} == {"built"}
@@ -234,14 +234,14 @@ def test_experimental_rows_need_the_option(stock_only: Toolchain) -> None:
 
 
 @pytest.mark.toolchain
-def test_experimental_rows_compile_more_variants(toolchain: Path, source: Path, place: BuildPlace) -> None:
+def test_experimental_rows_compile_more_variants(toolchain: Path, source: Path, setup: BuildSetup) -> None:
     (source / "app.c").write_text(varied_code())
     release, own = load_toolchain(toolchain), OwnBuild(source, "$CC app.c -o app; ./app", ("app",))
     names = ["smallest", "program-smallest"]
     assert [row.name for row in plan_rows(release, CLANG) if "smallest" in row.name] == names
     rows = [row for row in plan_rows(release, CLANG, experimental=True) if "smallest" in row.name]
     assert [row.name for row in rows] == [*names, *(f"{name}-experimental" for name in names)]
-    (program,) = compare_flags([own], rows, CLANG, release, place).programs
+    (program,) = compare_flags([own], rows, CLANG, release, setup).programs
     assert [(result.row, result.failure) for result in program.results] == [(row.name, "") for row in rows]
     sizes = {result.row: result.sizes for result in program.results if result.sizes}
     for name in names:
@@ -346,7 +346,7 @@ class Prepared:
     def __init__(self, sizes: dict[str, tuple[RowSizes | None, RowSizes]]) -> None:
         self.sizes = sizes
 
-    def build(self, variant: BuildVariant, place: BuildPlace) -> dict[str, MeasuredProgram | str]:
+    def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
         first, second = self.sizes[variant.title.rpartition(", ")[2]]
         one: MeasuredProgram | str = "ld.lld: error: undefined symbol: f"
         if first:
@@ -354,7 +354,7 @@ class Prepared:
         return {"one": one, "two": MeasuredProgram(second, "c")}
 
 
-def test_line_is_that_of_the_row_which_is_smallest_in_sum(stock_only: Toolchain, place: BuildPlace) -> None:
+def test_line_is_that_of_the_row_which_is_smallest_in_sum(stock_only: Toolchain, setup: BuildSetup) -> None:
     """layout cannot build one of the programs; lto and thinlto have equal files, since files are padded."""
     sizes = {
         "layout": (None, RowSizes(stripped=100, text=50)),
@@ -363,7 +363,7 @@ def test_line_is_that_of_the_row_which_is_smallest_in_sum(stock_only: Toolchain,
         "icf-all": (RowSizes(stripped=800, text=480), RowSizes(stripped=700, text=300)),
     }
     rows = [replace(row, compilers=("stock",)) for row in plan_rows(stock_only, CLANG, list(sizes))]
-    compared = compare_flags([Prepared(sizes)], rows, CLANG, stock_only, place)
+    compared = compare_flags([Prepared(sizes)], rows, CLANG, stock_only, setup)
     assert [program.best.row for program in compared.programs] == ["icf-all", "layout"]
     (project,) = compared.projects
     assert (project.row, project.compiler) == ("lto", "stock")

@@ -56,8 +56,8 @@ def echoing(root: Path) -> None:
 def test_flags_come_last_and_what_only_gcc_has_is_dropped(root: Path) -> None:
     echoing(root)
     dropped = ("-flto=auto", "-ffat-lto-objects", "-specs=/x", "-Werror")
-    said = run(root, "gcc", "-O2", *dropped, "-DA=b c", "m.c", "-o", "m")
-    assert said == f"{root}/c -O2 -DA=b c m.c -o m -w -Oz -Wl,--gc-sections\n"
+    command = run(root, "gcc", "-O2", *dropped, "-DA=b c", "m.c", "-o", "m")
+    assert command == f"{root}/c -O2 -DA=b c m.c -o m -w -Oz -Wl,--gc-sections\n"
     assert run(root, "x86_64-linux-gnu-g++-12", "-c", "-o", "m.o", "m.cc").split() == [
         f"{root}/c++",
         "-c",
@@ -92,8 +92,8 @@ def test_objects_are_kept_at_their_paths(root: Path) -> None:
     run(root, "gcc", "-c", "conftest.c")
     run(root, "gcc", "-c", "a.c", "-o", f"{root}/outside.o")
     (source / "a.o").unlink()  # as builds do once it is in an archive
-    kept = sorted(path.relative_to(root / "objects").as_posix() for path in (root / "objects").rglob("*.o"))
-    assert kept == ["a.o", "sub/b.o"]
+    objects = sorted(path.relative_to(root / "objects").as_posix() for path in (root / "objects").rglob("*.o"))
+    assert objects == ["a.o", "sub/b.o"]
     command = Elf(memoryview((root / "objects" / "a.o").read_bytes())).section(".llvmcmd")
     assert command is not None and b"-Oz" in bytes(command).split(b"\0") and b"-O2" not in bytes(command).split(b"\0")
 

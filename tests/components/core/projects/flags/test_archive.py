@@ -42,10 +42,10 @@ def test_truncation_is_an_error_or_ends_between_members(tmp_path: Path) -> None:
     whole = [bytes(member) for member in members(memoryview(data))]
     for length in range(len(data)):
         try:
-            found = [bytes(member) for member in members(memoryview(data[:length]))]
+            contents = [bytes(member) for member in members(memoryview(data[:length]))]
         except UserError:
             continue
-        assert found == whole[: len(found)]
+        assert contents == whole[: len(contents)]
 
 
 def test_thin_archive_is_refused(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ def recipe(*binaries: str, **more: object) -> Recipe:
 
 
 def test_default_variant_does_not_change_the_recipe() -> None:
-    given = recipe("libp.so.*", cmake_options=(("BUILD_SHARED_LIBS", "ON"),))
-    assert DEFAULT.apply(given) is given
+    original = recipe("libp.so.*", cmake_options=(("BUILD_SHARED_LIBS", "ON"),))
+    assert DEFAULT.apply(original) is original
     assert DEFAULT.compile_flags == DEFAULT.link_flags == ()
 
 
@@ -26,8 +26,8 @@ def test_hidden_variant_links_libraries_statically() -> None:
 
 
 def test_hidden_variant_keeps_build_commands() -> None:
-    given = recipe("p", commands=("make",))
-    assert HIDDEN.apply(given) == given
+    original = recipe("p", commands=("make",))
+    assert HIDDEN.apply(original) == original
 
 
 def test_library_without_programs_has_no_hidden_variant() -> None:

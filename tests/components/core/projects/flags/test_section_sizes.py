@@ -47,10 +47,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_kind_and_text_size_equal_llvm_size(built: Path, name: str, kind: str) -> None:
-    found = measure(built / name)
-    assert found.kind == kind
+    measured = measure(built / name)
+    assert measured.kind == kind
     output = subprocess.run(["llvm-size-19", built / name], check=True, capture_output=True, text=True).stdout
-    assert found.sizes.llvm_size_text == sum(int(line.split()[0]) for line in output.splitlines()[1:])
+    assert measured.sizes.llvm_size_text == sum(int(line.split()[0]) for line in output.splitlines()[1:])
 
 
 def test_section_groups_contain_the_data_of_the_source(built: Path) -> None:
