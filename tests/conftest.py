@@ -29,7 +29,9 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 
 def _kind(item: pytest.Item) -> str:
-    return next((kind for kind in KINDS if item.get_closest_marker(kind)), KINDS[0])
+    """Return the kind of a test: its marker, else what its fixtures need; a clang takes minutes to build."""
+    builds = {"pretrained_release", "training_toolchain"} & {*getattr(item, "fixturenames", ())}
+    return next((kind for kind in KINDS if item.get_closest_marker(kind)), "toolchain" if builds else KINDS[0])
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

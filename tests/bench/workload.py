@@ -26,7 +26,6 @@ from tests.bench.sleeping_compile import SleepingCompile
 
 PROBLEM = problems.get("inlining")
 """The problem whose training is simulated; its objective is size."""
-FLIP_COMPILES = PROBLEM.training.samples
 MEASURED_TWICE = 0.1
 """Fraction of the measured decisions that are measured twice."""
 
@@ -63,12 +62,17 @@ class Workload:
     def iteration(self, count: int, seed: int, policy: Path, slots: int) -> list[FlipRequest]:
         """Return the requests of one iteration, in the order in which they are sent."""
         names = self.names(count, seed)
-        shares = choose_shares([self.sleeping.compile_s[name] for name in names], FLIP_COMPILES, slots)
+        seconds = [self.sleeping.compile_s[name] for name in names]
+        shares = choose_shares(seconds, self.sleeping.flip_compiles, slots)
         return sorted(self.requests(names, policy, shares), key=self.sleeping.seconds, reverse=True)
 
 
-def read_workload(run: Path, scratch: Path) -> Workload:
-    """Return the workload of a finished run. The answers of workers are written to `scratch`, one file per module."""
+def read_workload(run: Path, scratch: Path, flip_compiles: int = 0) -> Workload:
+    """Return the workload of a finished run. The answers of workers are written to `scratch`, one file per module.
+
+    flip_compiles: compiles with flips of each module; 0 for the problem's default.
+    """
+    flip_compiles = flip_compiles or PROBLEM.training.samples
     table = read_modules(run / "trace")
     corpus = load_corpus(run / "corpus")
     modules = {module.name: module for module in corpus.split("train")}
@@ -77,21 +81,21 @@ def read_workload(run: Path, scratch: Path) -> Workload:
     bitcode_bytes = np.array([modules[name].bitcode.stat().st_size for name in names])
     weights = sampling_weights(table["decisions"][known], bitcode_bytes).tolist()
     dense, clang = read_dense(run / "warmstart"), load_toolchain(run / "training").clang
-    _write_answers(run / "trace", names, dense, scratch)
+    _write_answers(run / "trace", names, dense, scratch, flip_compiles)
     measure = MeasureModule(
         Compiler(clang, dense.problem),
         dense.features,
         dense.buckets,
-        FLIP_COMPILES,
+        flip_compiles,
         0,
         read_object_counts(run / "trace"),
     )
     seconds = dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True))
-    sleeping = SleepingCompile(measure, FLIP_COMPILES, seconds, scratch, {name: i for i, name in enumerate(names)})
+    sleeping = SleepingCompile(measure, flip_compiles, seconds, scratch, {name: i for i, name in enumerate(names)})
     return Workload(modules, dict(zip(names, weights, strict=True)), dense, clang, sleeping)
 
 
-def _write_answers(trace: Path, names: Sequence[str], dense: DensePolicy, directory: Path) -> None:
+def _write_answers(trace: Path, names: Sequence[str], dense: DensePolicy, directory: Path, flip_compiles: int) -> None:
     random = np.random.default_rng(0)
     columns = read_columns(trace, ["module", *(feature.name for feature in dense.features)])
     order = np.argsort(columns["module"], kind="stable")
@@ -99,7 +103,7 @@ def _write_answers(trace: Path, names: Sequence[str], dense: DensePolicy, direct
     first, last = np.searchsorted(ordered, wanted), np.searchsorted(ordered, wanted, side="right")
     for number, name in enumerate(names):
         rows = order[first[number] : last[number]]
-        answer = _answer(name, rows, columns, dense, random)
+        answer = _answer(name, rows, columns, dense, random, flip_compiles)
         (directory / str(number)).write_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
 
 
@@ -109,13 +113,14 @@ def _answer(
     columns: Mapping[str, NDArray[np.generic]],
     dense: DensePolicy,
     random: np.random.Generator,
+    flip_compiles: int,
 ) -> FlipShare:
     """Return as many measurements as a real module has; observations are from the trace, gains are random."""
     # Fitted to measurements of 192 modules of full.yaml: 53 of 113 decisions, 188 of 551, 1,604 of 8,346.
     decisions = random.permutation(len(rows))[: round(1.25 * len(rows) ** 0.79)]
     again = decisions[: round(MEASURED_TWICE * len(decisions))]
     decision = np.concatenate([decisions, again])
-    flip_set = np.concatenate([np.arange(len(decisions)), np.arange(len(again)) + 1]) % FLIP_COMPILES
+    flip_set = np.concatenate([np.arange(len(decisions)), np.arange(len(again)) + 1]) % flip_compiles
     order = np.lexsort((flip_set, decision))
     decision, flip_set = decision[order], flip_set[order]
     chosen = {name: column[rows[decision]] for name, column in columns.items()}
@@ -125,5 +130,5 @@ def _answer(
     flips = Flips(observed, logits(dense, observed), action, 1 - action, gain)
     alone, attributed = np.ones_like(decision), float(np.abs(gain).sum())
     return FlipShare(
-        name, 0, {"": 1000}, flips, decision, flip_set, alone, alone, 10.0, attributed, 1.0, 1 + FLIP_COMPILES
+        name, 0, {"": 1000}, flips, decision, flip_set, alone, alone, 10.0, attributed, 1.0, 1 + flip_compiles
     )

@@ -63,6 +63,17 @@ def training_toolchain(make_once: MakeOnce) -> Path:
     return make_once("toolchain", build) / "training"
 
 
+@pytest.fixture(scope="session")
+def pretrained_release(make_once: MakeOnce) -> Path:
+    """A release toolchain that embeds the pretrained policies."""
+
+    def build(directory: Path) -> None:
+        command = [sys.executable, "-m", "components.toolchain", "--mode", "release", "--policy", "pretrained"]
+        subprocess.run([*command, "--output", str(directory / "release")], check=True)
+
+    return make_once("pretrained", build) / "release"
+
+
 _DEVELOPMENT_FILES = ("llvm/lib/Analysis/DevelopmentModeInlineAdvisor.cpp", "llvm/lib/Analysis/TFLiteUtils.cpp")
 
 

@@ -36,7 +36,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     over_local = _over_local(ctx)  # first: the simulation's Ray has other settings
     (ctx.scratch / "answers").mkdir()
     done = measure_slots(
-        read_workload(ctx.run, ctx.scratch / "answers"), ctx.slots, requests_per_slot=ctx.requests_per_slot
+        read_workload(ctx.run, ctx.scratch / "answers", ctx.samples), ctx.slots, requests_per_slot=ctx.requests_per_slot
     )
     return {
         "ray_overhead_ms_per_module": done.driver_ms + done.head_ms,

@@ -46,11 +46,12 @@ def measure(ctx: BenchContext) -> dict[str, float]:
         ctx.scratch / "policy",
         iterations=10**6,
         modules=ctx.modules_per_slot * ctx.slots,
+        samples=ctx.samples,
         workers="local:1",
     )
     answers = ctx.scratch / "answers"
     answers.mkdir()
-    workload = read_workload(ctx.run, answers)
+    workload = read_workload(ctx.run, answers, ctx.samples)
     with training(config) as trainer, simulated(ctx.slots) as (cluster, head):
         pool = SleepingPool(cluster, workload.sleeping)
         _simulate(trainer, workload, pool)

@@ -50,14 +50,6 @@ def program(make_corpus: Callable[..., Corpus], tmp_path_factory: pytest.TempPat
     return make_corpus(tmp_path_factory.mktemp("program") / "corpus", sources).directory
 
 
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("toolchain") / "release"
-    command = [sys.executable, "-m", "components.toolchain", "--mode", "release", "--policy", "pretrained"]
-    subprocess.run([*command, "--output", str(output)], check=True)
-    return output
-
-
 def start(*options: object, environment: Mapping[str, str]) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "components.tune", *map(str, options)]
     return subprocess.Popen(
@@ -70,9 +62,11 @@ def tune(*options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_plan_is_smaller_than_policy(program: Path, training_toolchain: Path, release: Path, tmp_path: Path) -> None:
+def test_plan_is_smaller_than_policy(
+    program: Path, training_toolchain: Path, pretrained_release: Path, tmp_path: Path
+) -> None:
     inputs = ("--corpus", program, "--toolchain", training_toolchain, "--size-of", "modules", "--minutes", 0.5)
-    done = tune(*inputs, "--release-toolchain", release, "--output", tmp_path / "plan")
+    done = tune(*inputs, "--release-toolchain", pretrained_release, "--output", tmp_path / "plan")
     assert done.returncode == 0, done.stderr
     assert "embeds another policy" not in done.stderr + done.stdout
     figures = json.loads((tmp_path / "plan" / "tune.json").read_text())
@@ -87,7 +81,7 @@ def test_plan_is_smaller_than_policy(program: Path, training_toolchain: Path, re
 
 
 def test_plan_is_published_only_if_the_linked_program_is_smaller_than_stock_clangs(
-    make_corpus: Callable[..., Corpus], training_toolchain: Path, release: Path, tmp_path: Path
+    make_corpus: Callable[..., Corpus], training_toolchain: Path, pretrained_release: Path, tmp_path: Path
 ) -> None:
     sources = {f"m{i}.cpp": CPP.format(i=i) for i in range(4)}
     corpus = make_corpus(tmp_path / "corpus", sources)
@@ -103,7 +97,14 @@ def test_plan_is_published_only_if_the_linked_program_is_smaller_than_stock_clan
     )
     for name, text in {**sources, "main.cpp": f"#include <string>\n{functions}{main}"}.items():
         (tree / name).write_text(text)
-    inputs = ("--corpus", corpus.directory, "--toolchain", training_toolchain, "--release-toolchain", release)
+    inputs = (
+        "--corpus",
+        corpus.directory,
+        "--toolchain",
+        training_toolchain,
+        "--release-toolchain",
+        pretrained_release,
+    )
     program = ("--source", tree, "--program", "app", "--row", "layout", "--minutes", 0.3, "--output", tmp_path / "plan")
     refused = tune(*inputs, *program, "--build", "clang++-19 -Oz *.cpp -o app; $CXX -c main.cpp -o unused.o")
     assert refused.returncode == 1, refused.stdout
@@ -130,10 +131,10 @@ def test_linking_needs_a_release_clang(program: Path, training_toolchain: Path, 
 
 
 def test_rows_that_cannot_be_compared_are_refused_before_the_search(
-    program: Path, training_toolchain: Path, release: Path, tmp_path: Path
+    program: Path, training_toolchain: Path, pretrained_release: Path, tmp_path: Path
 ) -> None:
     """A program that is compiled as one module takes no plan."""
-    inputs = ("--corpus", program, "--toolchain", training_toolchain, "--release-toolchain", release)
+    inputs = ("--corpus", program, "--toolchain", training_toolchain, "--release-toolchain", pretrained_release)
     row = ("--build", "true", "--source", tmp_path, "--program", "app", "--row", "lto-outliner,program")
     refused = tune(*inputs, *row, "--output", tmp_path / "plan")
     assert refused.returncode == 1

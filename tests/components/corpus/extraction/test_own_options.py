@@ -51,13 +51,13 @@ def test_other_options_are_kept(foreign: list[str]) -> None:
 
 
 def test_code_of_a_release_clang_is_traced_as_that_of_an_unmodified_one(
-    training_toolchain: Path, release: Path, tmp_path: Path
+    training_toolchain: Path, pretrained_release: Path, tmp_path: Path
 ) -> None:
     sources = {
         "a.c": "static int f(int x) { return x * 3; }\nint a(int x) { return f(x) + f(x + 1); }\n",
         "b.c": "int a(int);\nstatic int g(int x) { return a(x) - 2; }\nint b(int x) { return g(x) * g(x + 2); }\n",
     }
-    flags_of = {release / "bin" / "clang": ["-mllvm", "-enable-ml-inliner=release"], Path("clang-19"): []}
+    flags_of = {pretrained_release / "bin" / "clang": ["-mllvm", "-enable-ml-inliner=release"], Path("clang-19"): []}
     decisions = []
     for clang, flags in flags_of.items():
         build = tmp_path / f"build{len(decisions)}"
@@ -99,10 +99,3 @@ def step(*arguments: object) -> None:
     name, *rest = map(str, arguments)
     done = subprocess.run([sys.executable, "-m", f"components.{name}", *rest], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("toolchain") / "release"
-    step("toolchain", "--mode", "release", "--policy", "pretrained", "--output", output)
-    return output

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -69,15 +68,10 @@ struct Table {
 """
 
 
-@pytest.fixture(scope="module")
-def toolchain(make_once) -> Path:
-    """A release toolchain with the pretrained policy."""
-
-    def build(directory: Path) -> None:
-        command = [sys.executable, "-m", "components.toolchain", "--mode", "release", "--policy", "pretrained"]
-        subprocess.run([*command, "--output", str(directory / "clang")], check=True)
-
-    return make_once("pretrained", build) / "clang"
+@pytest.fixture
+def toolchain(pretrained_release: Path) -> Path:
+    """The release toolchain that is tested."""
+    return pretrained_release
 
 
 @pytest.fixture
