@@ -9,7 +9,7 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import HEURISTIC, PRETRAINED_NAMES, load_policy_info
 from components.platform.errors import UserError
 from components.platform.storage.object_storage.fetch import fetch
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 from pipelines.local.cache_inputs import identify_toolchain
 
 CPP_SOURCE = "policy.cpp"
@@ -116,6 +116,6 @@ def check_start_features(start_from: str, logged: Collection[FeatureSpec]) -> No
 
 
 def _local(place: str) -> Path | None:
-    where = parse_place(place)
+    where = parse_location(place)
     directory = fetch(where) if isinstance(where, ObjectUri) else where
     return directory if directory.exists() else None

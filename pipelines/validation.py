@@ -64,7 +64,7 @@ from components.platform.storage.uri import (
     ObjectUri,
     Words,
     in_object_storage,
-    parse_place,
+    parse_location,
 )
 from components.platform.workers.factory import check_workers, rayjob_workers
 from components.ppo.config import (
@@ -394,7 +394,7 @@ def check_bucket_exists(root: str, option: str = "--pipeline-root") -> None:
     from components.platform.storage.object_storage.object_store import StorageError
     from components.platform.storage.object_storage.stores import store_of
 
-    place = parse_place(root)
+    place = parse_location(root)
     assert isinstance(place, ObjectUri)
     # List a folder that nobody has: the root may contain many objects.
     folder = place / f"mlgo-check-{secrets.token_hex(4)}"
@@ -534,7 +534,7 @@ def check_cloud_root(root: str, vertex: bool = True, rayjob: bool = False) -> No
     scheme, _separator, rest = root.partition("://")
     if scheme in KFP_SCHEMES and not vertex:
         try:
-            parse_place(f"{S3}://{rest.partition('?')[0]}")  # the names are S3's; a query is KFP's configuration
+            parse_location(f"{S3}://{rest.partition('?')[0]}")  # the names are S3's; a query is KFP's configuration
         except UserError:
             problem = f"--pipeline-root {root} has no valid bucket and path"
             raise UserError(problem, f"write it as {scheme}://BUCKET/PATH") from None
@@ -553,4 +553,4 @@ def check_cloud_root(root: str, vertex: bool = True, rayjob: bool = False) -> No
             f"{given}: on a server, steps exchange artifacts through {storage}",
             f"pass --pipeline-root gs://BUCKET/PATH{more}",
         )
-    parse_place(root)
+    parse_location(root)

@@ -34,7 +34,7 @@ from components.platform.console.number_types import COUNT, JOBS, LLVM_MAJOR, TI
 from components.platform.errors import UserError
 from components.platform.processes.cgroup import available_processors
 from components.platform.storage import publish
-from components.platform.storage.manifest import listed
+from components.platform.storage.manifest import list_names
 from components.platform.storage.options import WHOLE_TREE
 
 _PROBLEM = click.option(
@@ -376,7 +376,7 @@ def _require_readable(corpus: Path, llvm_major: int) -> None:
             f"all {len(modules)} modules in {corpus} were {reason}",
             "build the code with the compilers of mlgo corpus compilers; or train with the newer LLVM: --llvm-major",
         )
-    say(f"{len(newer)} of {len(modules)} modules were {reason}: {listed(list(newer))}")
+    say(f"{len(newer)} of {len(modules)} modules were {reason}: {list_names(list(newer))}")
 
 
 @main.command()

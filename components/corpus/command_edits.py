@@ -19,7 +19,7 @@ import click
 from components.core.compiler.replay.replay_options import MissingValue, group_options
 from components.core.formats.corpus import DESCRIPTION, UNSPECIFIED_OVERRIDE
 from components.core.formats.profiles import parse_profile_option
-from components.corpus.extraction.whole_files import read, write
+from components.corpus.extraction.file_io import read, write
 from components.platform.errors import UserError
 
 

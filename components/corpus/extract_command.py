@@ -44,7 +44,7 @@ from components.platform.console import say
 from components.platform.console.number_types import JOBS, LLVM_MAJOR
 from components.platform.errors import UserError
 from components.platform.storage import publish
-from components.platform.storage.manifest import listed
+from components.platform.storage.manifest import list_names
 from components.platform.storage.options import FILE, TREE
 
 _EMBED_REMEDY = {
@@ -243,7 +243,7 @@ def _announce_newer(outcomes: Iterable[Outcome]) -> None:
             newer.setdefault(outcome.llvm_major, []).append(outcome.object.name)
     for major, names in sorted(newer.items()):
         say(
-            f"{newer_llvm([major], DEFAULT_LLVM_MAJOR)}: {listed(names)}; "
+            f"{newer_llvm([major], DEFAULT_LLVM_MAJOR)}: {list_names(names)}; "
             f"train with --llvm-major {major} or later, or leave them out with --llvm-major {DEFAULT_LLVM_MAJOR}"
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from components.core.formats.profiles import PROFILE_OPTIONS, parse_profile_option
-from components.corpus.extraction.whole_files import read, write
+from components.corpus.extraction.file_io import read, write
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.input_files import open_regular, path_errors

@@ -26,7 +26,7 @@ from components.corpus.extraction.outcome import (
     Outcome,
 )
 from components.corpus.sources.objects import NO_OUTPUT, NOT_A_COMPILE, OUTSIDE
-from components.platform.storage.manifest import listed
+from components.platform.storage.manifest import list_names
 
 NOT_AN_OBJECT = "not_an_object"
 COMPILE_FAILED = "compile_failed"
@@ -123,7 +123,7 @@ class Report:
         for item in unexpected:
             by_reason.setdefault((item.kind, item.detail), []).append(item.name)
         shown = list(by_reason.items())[:_MAX_EXAMPLES]
-        lines = [f"  {_LABELS.get(kind, kind)}: {listed(names)}: {detail}" for (kind, detail), names in shown]
+        lines = [f"  {_LABELS.get(kind, kind)}: {list_names(names)}: {detail}" for (kind, detail), names in shown]
         if more := len(unexpected) - sum(len(names) for _reason, names in shown):
             lines.append(f"  and {more} more")
         if written and len(unexpected) > _MAX_EXAMPLES:

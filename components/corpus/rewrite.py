@@ -10,7 +10,7 @@ from components.core.formats.corpus import DESCRIPTION, REPORT, load_corpus
 from components.core.formats.splits import FILE as SPLITS
 from components.corpus.profiles import FOLDER as PROFILES
 from components.platform.errors import UserError
-from components.platform.storage.kinds import described
+from components.platform.storage.kinds import describe_kind
 from components.platform.storage.manifest import MANIFEST, read_manifest, require_whole, scan_directory, write_manifest
 
 
@@ -34,7 +34,7 @@ def rewriting(directory: Path, verified: bool) -> Iterator[None]:
         manifest = read_manifest(directory)
         if manifest.kind != "corpus":
             raise UserError(
-                f"{directory} is {described(manifest.kind)}, not a corpus", "pass the directory of a corpus"
+                f"{directory} is {describe_kind(manifest.kind)}, not a corpus", "pass the directory of a corpus"
             )
         if verified:
             require_whole(manifest)

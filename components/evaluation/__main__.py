@@ -30,7 +30,7 @@ from components.platform.command import run_step
 from components.platform.console import preset_option, say
 from components.platform.console.number_types import FINITE_FLOAT, FRACTION, JOBS, REDUCTION_PERCENT, SEED, TIMEOUT_S
 from components.platform.errors import UserError
-from components.platform.storage.options import ARTIFACT, LOOSE, OUTPUT, PROGRAM, ArtifactOr
+from components.platform.storage.options import ARTIFACT, OUTPUT, PROGRAM, UNMANAGED_FILES, ArtifactOr
 from components.platform.workers.factory import HELP as WORKERS_HELP
 
 
@@ -95,7 +95,7 @@ def main() -> None:
 )
 @click.option(
     "--ppo-root",
-    type=LOOSE,
+    type=UNMANAGED_FILES,
     help="Root directory of the training, for the curve of its rewards (training.csv).  [default: the policy]",
 )
 @click.option(

@@ -17,7 +17,7 @@ from components.core.projects.option import CORPUS
 from components.platform.command import run_step
 from components.platform.console import preset_option
 from components.platform.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S, FiniteFloatRange
-from components.platform.rayjob.options import RAYJOB_OPTIONS, choose_workers
+from components.platform.rayjob.options import choose_workers, rayjob_options
 from components.platform.rayjob.step_lease import watch_step_lease
 from components.platform.storage.options import ARTIFACT, FILE, OUTPUT, WORK_DIR
 from components.platform.workers.factory import HELP as WORKERS_HELP
@@ -204,7 +204,7 @@ Examples:
     help="Hyperparameters of a whole run, separated by semicolons.",
 )
 @ALLOW_CC1_OPTION
-@RAYJOB_OPTIONS
+@rayjob_options
 def main(
     cluster_image: str, spot_node_label: str, ray_cluster_options: str, run_gin_bindings: str, **options: Any
 ) -> None:

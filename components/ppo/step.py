@@ -21,7 +21,7 @@ from components.platform.console.shutdown_deadline import shutdown_deadline
 from components.platform.errors import UserError
 from components.platform.processes.cgroup import available_processors
 from components.platform.storage import publish
-from components.platform.storage.directory import make_directory, removed_if_unused
+from components.platform.storage.directory import make_directory, remove_if_unused
 from components.platform.storage.publish import require_publishable
 from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
 from components.platform.storage.uri import display_path
@@ -59,7 +59,7 @@ def run(config: PpoConfig) -> None:
     # Before the root directory exists: a refused input leaves nothing.
     require_publishable(config.output, "policy")
     data = load_training_data(config)
-    with removed_if_unused(root):
+    with remove_if_unused(root):
         make_directory(root)
         _train_in(root, config, fingerprint, data)
 

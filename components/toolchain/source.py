@@ -15,7 +15,7 @@ from components.platform.storage import MANIFEST, publish
 from components.platform.storage.downloads.debsource import download_deb_source
 from components.platform.storage.downloads.git import require_git, run_git
 from components.platform.storage.object_storage.fetch import fetch_tree
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 from components.toolchain.sdk import Sdk
 
 VERSION_FILE = "cmake/Modules/LLVMVersion.cmake"
@@ -168,7 +168,7 @@ def source_version(path: Path) -> str:
 
 def _from_folder(origin: str) -> Path:
     """Return the directory of an llvm-project tree; one in object storage is downloaded, once a version."""
-    place = parse_place(origin)
+    place = parse_location(origin)
     return fetch_tree(place) if isinstance(place, ObjectUri) else place.absolute()
 
 

@@ -36,7 +36,7 @@ from components.platform.console.escape import csv_text
 from components.platform.console.shutdown_deadline import shutdown_deadline
 from components.platform.errors import UserError
 from components.platform.storage import digest, publish
-from components.platform.storage.directory import make_directory, removed_if_unused
+from components.platform.storage.directory import make_directory, remove_if_unused
 from components.platform.storage.manifest import MANIFEST
 from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
 from components.platform.storage.uri import display_path
@@ -76,7 +76,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
     folder = search_folder(config.root_dir, inputs)
     with (
         shutdown_deadline(),
-        removed_if_unused(folder),
+        remove_if_unused(folder),
         _lease(folder) as lease,
         publish(config.output, "plan") as partial,
         _loadable(config.policy, toolchain.clang) as policy,

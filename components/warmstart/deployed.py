@@ -11,7 +11,7 @@ from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage import digest
 from components.platform.storage.object_storage.fetch import fetch
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 
 
 def deployed_start(deployment: Deployment, toolchain: Path) -> str:
@@ -30,7 +30,7 @@ def deployed_start(deployment: Deployment, toolchain: Path) -> str:
     if deployed.llvm_version.split(".")[0] != load_toolchain(toolchain).llvm_version.split(".")[0]:
         say(f"the deployed policy is for LLVM {deployed.llvm_version}: training starts from LLVM's heuristic")
         return HEURISTIC
-    place = parse_place(deployed.policy)
+    place = parse_location(deployed.policy)
     policy = fetch(place) if isinstance(place, ObjectUri) else place
     if digest(policy) != deployed.policy_digest:
         raise UserError(

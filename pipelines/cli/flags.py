@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from components.platform.errors import UserError
-from components.platform.storage.uri import USAGE, in_object_storage, parse_place
+from components.platform.storage.uri import USAGE, in_object_storage, parse_location
 
 
 class RunDirectory(click.ParamType):
@@ -21,7 +21,7 @@ class RunDirectory(click.ParamType):
                 f"--output {value}: a run keeps its state and logs in a local directory",
                 f"pass a directory; for artifacts in object storage: mlgo pipeline run --pipeline-root {USAGE}",
             )
-        place = value if isinstance(value, Path) else parse_place(str(value))
+        place = value if isinstance(value, Path) else parse_location(str(value))
         assert isinstance(place, Path)
         return place.absolute()
 

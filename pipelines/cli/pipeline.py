@@ -16,7 +16,7 @@ from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.replaceable import require_apart
-from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage, parse_place
+from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage, parse_location
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.local.locations import artifact_digest, artifact_root
 from pipelines.local.runners.runner import Runner
@@ -138,7 +138,7 @@ def print_result(root: str, skipped: Collection[str]) -> None:
     from components.evaluation.report.terminal_report import print_table, read_metrics
 
     artifact = "evaluation" if REPORT_STEP in skipped else "release_report"
-    place = parse_place(f"{root}/{artifact}")
+    place = parse_location(f"{root}/{artifact}")
     report = fetch(place) if isinstance(place, ObjectUri) else place
     print_table(read_metrics(report), report)
     if REPORT_STEP in skipped and artifact_digest(f"{root}/release"):

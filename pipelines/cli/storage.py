@@ -9,7 +9,7 @@ import click
 
 from components.platform.console import say
 from components.platform.errors import UserError
-from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage, parse_place
+from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage, parse_location
 
 
 class BucketOrPlace(click.ParamType):
@@ -24,10 +24,10 @@ class BucketOrPlace(click.ParamType):
         scheme, _separator, rest = text.partition("://")
         bucket = rest.rstrip("/")
         if in_object_storage(text) and "/" not in bucket:
-            place = parse_place(f"{scheme}://{bucket}/any")
+            place = parse_location(f"{scheme}://{bucket}/any")
             assert isinstance(place, ObjectUri)
             return replace(place, path="")
-        place = parse_place(text)
+        place = parse_location(text)
         if not isinstance(place, ObjectUri):
             raise UserError(f"{text} is a local path", f"pass gs://BUCKET, s3://BUCKET, or {USAGE}")
         return place

@@ -11,7 +11,7 @@ from typing import Any
 from components.platform.errors import UserError
 from components.platform.rayjob.spec import NAMESPACE
 from components.platform.storage import discard, publish
-from components.platform.storage.uri import USAGE, mirror, parse_place
+from components.platform.storage.uri import USAGE, mirror, parse_location
 from pipelines.cluster.findings import Finding, missing, ok, unknown
 from pipelines.cluster.registry import check_registry
 from pipelines.images import Image, docker_client
@@ -37,7 +37,7 @@ def check_bucket(pipeline_root: str) -> Finding:
             f"{pipeline_root}: only Kubeflow Pipelines has the credentials",
             "start a pipeline that writes an artifact; or let steps write themselves, with --artifact-root",
         )
-    root = parse_place(pipeline_root)
+    root = parse_location(pipeline_root)
     if isinstance(root, Path):
         raise UserError(f"--pipeline-root {pipeline_root} is on this machine", f"pass {USAGE}")
     place = root / f"mlgo-check-{secrets.token_hex(6)}"

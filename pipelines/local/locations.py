@@ -7,7 +7,7 @@ from pathlib import Path
 from components.platform.errors import UserError
 from components.platform.storage import require_artifact
 from components.platform.storage.manifest import NotAManifest, manifest_digest
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 
 
 def artifact_digest(place: str, verify_content: bool = False) -> str:
@@ -16,7 +16,7 @@ def artifact_digest(place: str, verify_content: bool = False) -> str:
     Args:
         verify_content: whether every file of a local artifact is read and compared with its checksum.
     """
-    where = parse_place(place)
+    where = parse_location(place)
     try:
         if isinstance(where, ObjectUri):
             from components.platform.storage.object_storage.remote import read_verified_manifest
@@ -41,11 +41,11 @@ def artifact_root(pipeline_root: str, output: Path) -> str:
 
 def absolute_place(place: str) -> str:
     """Return a path as an absolute one, a URI as it is. UserError if it is not a valid location."""
-    where = parse_place(place)
+    where = parse_location(place)
     return str(where) if isinstance(where, ObjectUri) else str(where.absolute())
 
 
 def local_directory(place: str) -> Path | None:
     """Return `place` as a path, None if it is in object storage."""
-    where = parse_place(place)
+    where = parse_location(place)
     return None if isinstance(where, ObjectUri) else where

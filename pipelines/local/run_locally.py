@@ -11,7 +11,7 @@ from components.core.formats.deployment import read_deployment
 from components.core.projects.recipe import locate_recipe
 from components.platform.errors import UserError
 from components.platform.storage.object_storage.fetch import fetch_file
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 from pipelines.local.cache_inputs import identify_build, identify_clang, identify_path, identify_recipe, identify_remote
 from pipelines.local.ir import steps_of
 from pipelines.local.locations import artifact_root
@@ -114,7 +114,7 @@ def _cache_inputs(step: Step, spelled: Callable[[str, object], str]) -> Iterator
         words = place_words(parameter)
         if flag not in _IDENTIFIED or not value or (value in words and flag != "--recipe"):
             continue
-        place = locate_recipe(value) if flag == "--recipe" else parse_place(value)
+        place = locate_recipe(value) if flag == "--recipe" else parse_location(value)
         if isinstance(place, ObjectUri):
             # A recipe or a build refers to further files, so download it and look at those as for a local one.
             yield from _IDENTIFIED[flag](fetch_file(place)) if flag in _NAMES_MORE else identify_remote(place)

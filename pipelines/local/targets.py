@@ -11,10 +11,10 @@ from pathlib import Path
 
 from components.platform.errors import UserError
 from components.platform.storage.kinds import Kind
-from components.platform.storage.manifest import listed
+from components.platform.storage.manifest import list_names
 from components.platform.storage.publish import require_publishable
 from components.platform.storage.replaceable import enclosing_artifact, require_replaceable
-from components.platform.storage.uri import ObjectUri, mirror, parse_place
+from components.platform.storage.uri import ObjectUri, mirror, parse_location
 from pipelines.local.locations import local_directory
 from pipelines.local.step import RunLocations, Step
 from pipelines.local.step_cache import StepRecords
@@ -63,7 +63,7 @@ def require_free_targets(steps: Sequence[Step], records: StepRecords) -> None:
         names = (name for name in os.listdir(run) if not name.startswith(".") and not name.endswith(".log"))
         if foreign := sorted(set(names) - ours):
             raise UserError(
-                f"{run} is not the directory of an earlier run and is not empty: it has {listed(foreign)}",
+                f"{run} is not the directory of an earlier run and is not empty: it has {list_names(foreign)}",
                 "choose a new or an empty directory as --output",
             )
     folders = [run / name for name in _RUN_FOLDERS]
@@ -102,7 +102,7 @@ def require_inputs_kept(
 
 
 def _require_target(place: str, kind: Kind | None) -> None:
-    where = parse_place(place)
+    where = parse_location(place)
     if not isinstance(where, ObjectUri):
         require_replaceable(where, kind)
     elif kind is not None:

@@ -14,17 +14,17 @@ from components.evaluation.metrics_types import Metrics
 from components.evaluation.report.terminal_report import read_metrics
 from components.platform.errors import UserError
 from components.platform.storage import require_artifact
-from components.platform.storage.kinds import Kind, described
+from components.platform.storage.kinds import Kind, describe_kind
 from components.platform.storage.manifest import ManifestEntry
 from components.platform.storage.object_storage.fetch import fetch
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 
 _BITCODE, _INDEX = ".bc", ".thinlto.bc"
 
 
 def local(place: str) -> Path:
     """Return the local path of the artifact at `place`, which is downloaded if it is in object storage."""
-    where = parse_place(place)
+    where = parse_location(place)
     return fetch(where) if isinstance(where, ObjectUri) else where
 
 
@@ -121,7 +121,7 @@ def _files(place: str, kind: Kind, verify_content: bool = False) -> tuple[Manife
     Raises:
         UserError: there is none, it is of another kind, or files are missing or damaged.
     """
-    where = parse_place(place)
+    where = parse_location(place)
     if isinstance(where, ObjectUri):
         from components.platform.storage.object_storage.remote import read_remote_manifest
 
@@ -133,5 +133,5 @@ def _files(place: str, kind: Kind, verify_content: bool = False) -> tuple[Manife
         manifest = require_artifact(where, kind, verify_content)
         found, files = manifest.kind, manifest.files
     if found != kind:
-        raise UserError(f"{place} is {described(found)}, not {described(kind)}", f"pass the {kind} of the run")
+        raise UserError(f"{place} is {describe_kind(found)}, not {describe_kind(kind)}", f"pass the {kind} of the run")
     return files

@@ -15,7 +15,7 @@ from components.platform.errors import UserError
 from components.platform.storage import MANIFEST
 from components.platform.storage.object_storage.object_store import StoredObject
 from components.platform.storage.object_storage.stores import store_of
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 from pipelines.submit.artifact_root import artifact_root_of
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest, check_run_id, run_state
@@ -105,7 +105,7 @@ def _folder(server: KfpServer, run_id: str, place: str, direct: bool) -> ObjectU
             "next run could not read the policy",
             "train with --artifact-root s3://BUCKET/PATH or --pipeline-root gs://BUCKET/PATH",
         )
-    where = parse_place(place)
+    where = parse_location(place)
     if not isinstance(where, ObjectUri):
         raise UserError(f"the artifacts of the run {run_id} are at {place}, not in object storage", by_hand)
     return where

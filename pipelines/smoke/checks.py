@@ -22,7 +22,7 @@ from components.platform.storage import require_artifact
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.object_storage.object_store import NO_VERSION, StorageError, VersionConflict
 from components.platform.storage.object_storage.stores import store_of
-from components.platform.storage.uri import REMOTE_SCHEMES, ObjectUri, display_path, parse_place
+from components.platform.storage.uri import REMOTE_SCHEMES, ObjectUri, display_path, parse_location
 from pipelines.smoke.rows import FailedOnPurpose, NotTried
 from pipelines.submit.kfp_client import KfpServer, server_version, version_numbers
 from pipelines.submit.kfp_rest import HOST_VARIABLE, KfpRest
@@ -103,7 +103,7 @@ def check_root(output: str) -> str:
         NotTried: KFP copies the step's artifacts.
     """
     name = f".probe-{secrets.token_hex(4)}"
-    place = parse_place(output)
+    place = parse_location(output)
     if isinstance(place, Path):
         probe = place.with_name(f"{place.name}{name}")
         probe.write_text(name)
@@ -137,7 +137,7 @@ def check_root(output: str) -> str:
 
 def check_artifact(place: str) -> str:
     """Read and verify the artifact of an earlier step."""
-    where = parse_place(place)
+    where = parse_location(place)
     directory = fetch(where) if isinstance(where, ObjectUri) else where
     manifest = require_artifact(directory, "artifact", verify_content=True)
     return f"{display_path(directory)}: {len(manifest.files)} file, as it was written"
@@ -213,7 +213,7 @@ def check_retry(read: str, fail_once: str, version: str) -> str:
     """
     if fail_once == "no":
         raise NotTried("--param fail_once=no")
-    place = parse_place(read)
+    place = parse_location(read)
     if not isinstance(place, ObjectUri) or place.scheme not in REMOTE_SCHEMES:
         raise NotTried("the first attempt leaves its mark in object storage that the step writes itself", _ROOT_REMEDY)
     numbers = version_numbers(version)

@@ -1,6 +1,6 @@
 """The artifact root of a run on KFP: where steps read and write artifacts themselves, whatever KFP copies.
 
-It is an option of the launcher in the command of each step (platform/launcher/kfp_places.py), so a stored pipeline
+It is an option of the launcher in the command of each step (platform/launcher/kfp_locations.py), so a stored pipeline
 and a schedule keep it, and KFP does not reuse the result of a run with another one.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from components.platform.errors import UserError
 from components.platform.launcher.images import COMMAND
-from components.platform.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, parse_place
+from components.platform.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, parse_location
 from pipelines.spec import containers, expect_pipeline
 
 OPTION = "--artifact-root"
@@ -22,7 +22,7 @@ OPTION = "--artifact-root"
 
 def check_artifact_root(root: str) -> None:
     """Raise UserError unless `root` is a folder that steps on a server can read and write themselves."""
-    place = parse_place(root) if root.partition("://")[0] in REMOTE_SCHEMES else None
+    place = parse_location(root) if root.partition("://")[0] in REMOTE_SCHEMES else None
     if not isinstance(place, ObjectUri) or "?" in root:
         raise UserError(f"{OPTION} {root} is no folder in object storage that steps read themselves", f"pass {USAGE}")
 

@@ -16,7 +16,7 @@ from typing import Any
 from components.core.projects.recipe import load_recipes, locate_recipe
 from components.platform.errors import UserError
 from components.platform.storage.digests import json_digest
-from components.platform.storage.uri import ObjectUri, in_object_storage, parse_place
+from components.platform.storage.uri import ObjectUri, in_object_storage, parse_location
 from pipelines.local.cache_inputs import identify_recipe, identify_remote
 from pipelines.spec import expect_pipeline
 from pipelines.submit.prepare import dags
@@ -86,7 +86,7 @@ def _identified(name: str, value: str) -> tuple[str, ...] | _UnknownContent:
             raise _UnknownContent(f"is {value}, a path that only the steps see")
         if name == "compile_commands":
             raise _UnknownContent("names files that only the step sees")
-        place = parse_place(value)
+        place = parse_location(value)
         assert isinstance(place, ObjectUri)
         return identify_remote(place)
     except UserError as error:

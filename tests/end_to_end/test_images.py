@@ -292,8 +292,8 @@ def test_killed_run_resumes_and_builds_release_clang(finished: tuple[Path, str],
     code = (
         "import sys\n"
         "from components.platform.storage.object_storage.fetch import fetch\n"
-        "from components.platform.storage.uri import parse_place\n"
-        "print(fetch(parse_place(sys.argv[1])))\n"
+        "from components.platform.storage.uri import parse_location\n"
+        "print(fetch(parse_location(sys.argv[1])))\n"
     )
     environment = os.environ | {"STORAGE_EMULATOR_HOST": storage, "MLGO_CACHE_DIR": str(run.parent / "here")}
     uri = f"gs://{BUCKET}/runs/{run.name}/release"

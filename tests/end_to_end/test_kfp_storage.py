@@ -12,7 +12,7 @@ import pytest
 
 from components.platform.storage import require_artifact
 from components.platform.storage.object_storage.fetch import fetch
-from components.platform.storage.uri import parse_place
+from components.platform.storage.uri import parse_location
 from pipelines.local.ir import steps_of
 from pipelines.local.step import RunLocations, Step
 from pipelines.spec import load_spec
@@ -82,7 +82,7 @@ def test_steps_exchange_artifacts_that_kfp_copies(
     assert reported["metadata"]["modules"] > 0
     for name, files in (("corpus", "corpus_description.json"), ("trace", "trace.json"), ("vocab", None)):
         # With credentials, the same artifacts are ordinary ones in object storage.
-        place = parse_place(f"s3://{RUN}/{name}")
+        place = parse_location(f"s3://{RUN}/{name}")
         manifest = require_artifact(fetch(place), name, verify_content=True)  # type: ignore[arg-type]
         assert manifest.files and (files is None or files in {entry.name for entry in manifest.files})
 
@@ -91,13 +91,13 @@ def publish_toolchain(launcher: KfpLauncher, places: RunLocations, toolchain: Pa
     """Publish a finished training clang as the step that builds it does."""
     code = (
         "import os, shutil, sys\n"
-        "from components.platform.launcher.kfp_places import resolve_places\n"
+        "from components.platform.launcher.kfp_locations import resolve_locations\n"
         "from components.platform.launcher.executor import parse_executor_input\n"
         "from components.platform.storage import publish\n"
-        "from components.platform.storage.uri import mirror, parse_place\n"
+        "from components.platform.storage.uri import mirror, parse_location\n"
         "_flag, document, output, source = sys.argv[1:]\n"
-        "(output,) = resolve_places([output], parse_executor_input(document), '')\n"
-        "with publish(mirror(parse_place(output)), 'trace') as directory:\n"
+        "(output,) = resolve_locations([output], parse_executor_input(document), '')\n"
+        "with publish(mirror(parse_location(output)), 'trace') as directory:\n"
         "    ignored = shutil.ignore_patterns('manifest.json')\n"
         "    shutil.copytree(source, directory, symlinks=True, dirs_exist_ok=True, ignore=ignored)\n"
     )

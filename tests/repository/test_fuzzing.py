@@ -47,7 +47,7 @@ from components.platform.errors import UserError
 from components.platform.launcher.executor import parse_executor_input, write_executor_output
 from components.platform.launcher.notify import OUTCOME_VARIABLE
 from components.platform.storage.manifest import write_manifest
-from components.platform.storage.uri import parse_place
+from components.platform.storage.uri import parse_location
 from components.ppo.oversampling import read_oversampling
 from pipelines.cli.retrain import retrain_group as retrain
 from pipelines.finish.__main__ import main as finish
@@ -557,7 +557,7 @@ def test_damaged_input_is_reported_in_one_message(data: st.DataObject) -> None:
 @given(text=TEXT | st.builds("{}{}".format, st.sampled_from(["gs://", "file://", "s3://", "gs://bucket/"]), TEXT))
 def test_location_is_parsed_or_refused(text: str) -> None:
     with contextlib.suppress(UserError):
-        parse_place(text)
+        parse_location(text)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -19,7 +19,7 @@ import pytest
 
 from components.platform.storage import publish
 from components.platform.storage.object_storage import gcs
-from components.platform.storage.uri import mirror, parse_place
+from components.platform.storage.uri import mirror, parse_location
 from pipelines.cli.retrain import _installed
 from pipelines.cli.submit import submit_command
 from pipelines.images import BASES, ON_IMAGE
@@ -118,7 +118,7 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
         monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
         gcs._client.cache_clear()
-        corpus = parse_place(VALUES["vars.MLGO_CORPUS"])
+        corpus = parse_location(VALUES["vars.MLGO_CORPUS"])
         assert not isinstance(corpus, Path)
         with publish(mirror(corpus), "corpus") as directory:
             for name in "abc":

@@ -17,7 +17,7 @@ from components.core.projects.compile_commands import DATABASE
 from components.core.projects.recipe import locate_recipe, recipe_words
 from components.platform.errors import UserError
 from components.platform.storage.object_storage.fetch import fetch_file
-from components.platform.storage.options import ARTIFACT, FILE, WHOLE_TREE, PlaceType
+from components.platform.storage.options import ARTIFACT, FILE, WHOLE_TREE, LocationType
 from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage
 
 CodeKind = Literal["recipe", "compile_commands", "corpus"]
@@ -100,7 +100,7 @@ class _Recipe(click.ParamType[Path, object]):
 class _CodePath(click.ParamType[Path, object]):
     """Converts as `path_type` does, after an error about code of another kind."""
 
-    def __init__(self, kind: CodeKind, path_type: PlaceType, name: str = "") -> None:
+    def __init__(self, kind: CodeKind, path_type: LocationType, name: str = "") -> None:
         self.name = name or path_type.name
         self._kind, self.path_type = kind, path_type
 

@@ -21,7 +21,7 @@ from components.platform.errors import UserError
 from components.platform.storage.downloads.debsource import PACKAGE
 from components.platform.storage.downloads.http_download import require_http
 from components.platform.storage.input_files import MissingFile, parse_yaml, read_text
-from components.platform.storage.uri import ObjectUri, Words, parse_place
+from components.platform.storage.uri import Location, ObjectUri, Words, parse_location
 
 PACKAGED = Path(__file__).with_name("recipes")
 """The recipes that come with this project."""
@@ -121,7 +121,7 @@ def recipe_words() -> Words:
     return Words(tuple(path.stem for path in sorted(PACKAGED.glob("*.yaml"))))
 
 
-def locate_recipe(text: str) -> Path | ObjectUri:
+def locate_recipe(text: str) -> Location:
     """Return the location of a recipe that a user names by the name of a packaged one ("demo"), by path or by URI.
 
     A file that has the name of a packaged recipe is ./demo.
@@ -132,7 +132,7 @@ def locate_recipe(text: str) -> Path | ObjectUri:
     """
     if text in recipe_words():
         return PACKAGED / f"{text}.yaml"
-    location = parse_place(text)
+    location = parse_location(text)
     if isinstance(location, ObjectUri) or location.is_file():
         return location
     wrong = "that is a directory" if location.is_dir() else "no such file, and none of ours has that name"

@@ -14,6 +14,7 @@ from pathlib import Path
 from components.core.compiler.objects.elf import Elf, ElfError
 from components.core.formats.bitcode import BitcodeError, producer_major, read_layout
 from components.corpus.extraction.compiler_used import CompilerUsed, RestoreError
+from components.corpus.extraction.file_io import read, write
 from components.corpus.extraction.outcome import (
     ASSEMBLY,
     DUPLICATE,
@@ -32,7 +33,6 @@ from components.corpus.extraction.outcome import (
     newer_llvm,
 )
 from components.corpus.extraction.own_options import strip_own_options
-from components.corpus.extraction.whole_files import read, write
 from components.corpus.sources.archive import ArchiveError, is_archive, read_members
 from components.corpus.sources.objects import ObjectFile
 from components.corpus.sources.thinlto import INDEX_SUFFIX, MISSING_INDEX_WARNING, ThinLto, copy_saved, index_of

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from components.core import problems
 from components.core.formats.corpus import DESCRIPTION
 from components.core.formats.toolchain import PLUGIN
-from components.corpus.extraction.whole_files import read, write
+from components.corpus.extraction.file_io import read, write
 
 _OWN_PREFIX = "mlgo-"
 _PLUGIN_OPTIONS = ("-fpass-plugin=", "-fplugin=", "-load=")

@@ -16,6 +16,7 @@ from components.core.formats.bitcode import MAGIC, WRAPPER, BitcodeError, bitcod
 from components.core.formats.bitcode_symbols import read_symbols
 from components.core.projects.link_recorder.recorder import RecordedLink, input_files
 from components.corpus.extraction.extract import compile_filter
+from components.corpus.extraction.file_io import read, write
 from components.corpus.extraction.outcome import (
     EXTRACTED,
     FAILED,
@@ -29,11 +30,10 @@ from components.corpus.extraction.outcome import (
     newer_llvm,
 )
 from components.corpus.extraction.own_options import strip_own_options
-from components.corpus.extraction.whole_files import read, write
 from components.corpus.sources.archive import ArchiveError, is_archive, read_members
 from components.corpus.sources.objects import ObjectFile, object_at
 from components.platform.console import say
-from components.platform.storage.manifest import listed
+from components.platform.storage.manifest import list_names
 
 _ERROR = re.compile(r"^.*?\berror: (.*(?:\n>>> .*)*)", re.MULTILINE)
 _OUT_OF_MEMORY = re.compile(r"out of memory|cannot allocate memory|bad_alloc", re.IGNORECASE)
@@ -127,7 +127,7 @@ def announce_programs(found: Programs) -> None:
     if several:
         say(f"{several} of {number} functions are in several programs")
     for module, inputs in found.native.items():
-        say(f"{module} has inputs that are not bitcode; they stay as they are, and what they use: {listed(inputs)}")
+        say(f"{module} has inputs that are not bitcode; they stay as they are, and what they use: {list_names(inputs)}")
 
 
 def _extract(

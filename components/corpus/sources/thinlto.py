@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterable
 from typing import Literal
 
+from components.corpus.extraction.file_io import read, write
 from components.corpus.extraction.outcome import EXTRACTED, FAILED, NO_INDEX, Outcome
-from components.corpus.extraction.whole_files import read, write
 from components.corpus.sources.folder import SAVED_MODULE_SUFFIX
 from components.corpus.sources.objects import ObjectFile
 

@@ -27,9 +27,9 @@ from components.platform.launcher.executor import (
     parse_executor_input,
     write_executor_output,
 )
-from components.platform.launcher.kfp_places import output_locations, resolve_places
+from components.platform.launcher.kfp_locations import output_locations, resolve_locations
 from components.platform.storage.input_files import path_errors, read_json
-from components.platform.storage.uri import ObjectUri, mirror, parse_place
+from components.platform.storage.uri import ObjectUri, mirror, parse_location
 
 
 @click.command(
@@ -123,7 +123,7 @@ def main(
     """
     kfp = parse_executor_input(executor_input)
     given = without_empty(arguments)
-    kept = resolve_places(given, kfp, work, artifact_root)
+    kept = resolve_locations(given, kfp, work, artifact_root)
     status = _run(step, kept, time_limit_s)
     if status != 0:
         return status
@@ -212,7 +212,7 @@ def _exists(module: str) -> bool:
 
 def _output_of(arguments: Sequence[str]) -> Path:
     """Return the local directory of the artifact at --output."""
-    place = parse_place(_output_option(arguments))
+    place = parse_location(_output_option(arguments))
     return mirror(place) if isinstance(place, ObjectUri) else place
 
 

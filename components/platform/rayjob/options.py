@@ -11,7 +11,7 @@ import click
 from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER_VARIABLE
 from components.platform.rayjob.spec import GKE_SPOT, RayJobSpec
-from components.platform.storage.options import leave_in_storage
+from components.platform.storage.options import skip_fetch
 from components.platform.workers.factory import check_workers, rayjob_workers
 
 _ELSEWHERE = {"name", "image", "entrypoint", "max_workers", "spot", "env", "run_id"}
@@ -23,7 +23,7 @@ SETTINGS: dict[str, Callable[[str], Any]] = {
 """Fields of a RayJobSpec that --ray-cluster-options may set -> parser of the value."""
 
 
-def RAYJOB_OPTIONS(command: Any) -> Any:
+def rayjob_options(command: Any) -> Any:
     """Add --ray-cluster-options, --spot-node-label and --cluster-image to a click command; each may be empty."""
     for option in (
         click.option(
@@ -56,7 +56,7 @@ def choose_workers(context: click.Context, _parameter: click.Parameter, value: s
     """Check --workers (click callback); inputs of a RayJob stay in object storage."""
     check_workers(value)
     if rayjob_workers(value):
-        leave_in_storage(context, f"--workers {value} trains on other machines, which see object storage only")
+        skip_fetch(context, f"--workers {value} trains on other machines, which see object storage only")
     return value
 
 

@@ -19,7 +19,7 @@ from components.platform.console import say, say_error
 from components.platform.errors import UserError
 from components.platform.storage.object_storage.object_store import NO_VERSION, VersionConflict
 from components.platform.storage.object_storage.stores import store_of
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 
 LEASE_VARIABLE = "MLGO_STEP_LEASE"
 """Environment variable by which a RayJob's trainer gets the URI of the lease."""
@@ -59,7 +59,7 @@ def watch_step_lease(poll_s: float = RENEWAL_S, patience_s: float = PATIENCE_S) 
     place = os.environ.get(LEASE_VARIABLE)
     if not place:
         return None
-    uri = parse_place(place)
+    uri = parse_location(place)
     assert isinstance(uri, ObjectUri)
     thread = threading.Thread(target=_watch, args=(uri, poll_s, patience_s, _end), daemon=True)
     thread.start()

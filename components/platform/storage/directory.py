@@ -43,7 +43,7 @@ def make_directory(directory: Path, wanted: Path | None = None) -> None:
 
 
 @contextmanager
-def removed_if_unused(directory: Path) -> Iterator[None]:
+def remove_if_unused(directory: Path) -> Iterator[None]:
     """When the block ends, remove `directory` and its parents again that did not exist before and are empty."""
     missing = []
     for parent in (directory, *directory.parents):

@@ -25,11 +25,11 @@ from components.platform.storage.manifest import (
     MANIFEST,
     Manifest,
     differing_files,
-    listed,
+    list_names,
     read_manifest,
     require_whole,
 )
-from components.platform.storage.uri import ObjectUri, display_path, uri_of
+from components.platform.storage.uri import Location, ObjectUri, display_path, uri_of
 
 FileState = tuple[int, int, int]
 """Inode, size in bytes, and time of modification in nanoseconds of a file."""
@@ -100,7 +100,9 @@ class CommandInputs:
         if is_artifact:
             require_whole(manifest)
         elif differing := differing_files(manifest):
-            say(f"warning: {directory} is read as it is; files that differ from its {MANIFEST}: {listed(differing)}")
+            say(
+                f"warning: {directory} is read as it is; files that differ from its {MANIFEST}: {list_names(differing)}"
+            )
 
     def require_unchanged(self, every: bool = True) -> None:
         """Raise UserError if a local input was replaced or modified since it was added.
@@ -162,7 +164,7 @@ _current: weakref.ref[CommandInputs] | None = None
 """Weak, because a command whose options are refused is never closed. Not click's context, which threads do not have."""
 
 
-def add_input(place: Path | ObjectUri, is_artifact: bool = True, whole: bool = False) -> None:
+def add_input(place: Location, is_artifact: bool = True, whole: bool = False) -> None:
     """Add an input to the running command of click, if there is one. Args and raises as `CommandInputs.add`."""
     context = click.get_current_context(silent=True)
     if context is None:

@@ -58,7 +58,7 @@ def kind_by_files(names: Iterable[str]) -> str:
     return next((kind for name, kind in _BY_FILE.items() if name in present), "")
 
 
-def described(kind: str) -> str:
+def describe_kind(kind: str) -> str:
     """Return a kind with its article, for messages."""
     if not kind:
         return "an artifact of an unknown kind"

@@ -25,7 +25,7 @@ import google_crc32c
 
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, read_json
-from components.platform.storage.kinds import KINDS, described, kind_by_files
+from components.platform.storage.kinds import KINDS, describe_kind, kind_by_files
 from components.platform.storage.uri import display_path
 
 MANIFEST = "manifest.json"
@@ -274,8 +274,8 @@ def require_artifact(directory: Path, kind: str, verify_content: bool = False) -
     manifest = read_manifest(directory)
     if kind in KINDS and manifest.kind not in ("", kind):
         raise UserError(
-            f"{display_path(directory)} is {described(manifest.kind)}, not {described(kind)}",
-            f"pass {described(kind)}, or make one: mlgo {step} --help",
+            f"{display_path(directory)} is {describe_kind(manifest.kind)}, not {describe_kind(kind)}",
+            f"pass {describe_kind(kind)}, or make one: mlgo {step} --help",
         )
     if verify_content:
         verify(directory)
@@ -305,10 +305,10 @@ def _refuse(manifest: Manifest, names: list[str], what: str) -> None:
         remedy = "make it again, or copy it again from where it is whole"
         if manifest.kind == "corpus":
             remedy += f"; if you changed it yourself: mlgo corpus import --input {place} --output NEW"
-        raise UserError(f"{place} is damaged: files {what}: {listed(names)}", remedy)
+        raise UserError(f"{place} is damaged: files {what}: {list_names(names)}", remedy)
 
 
-def listed(names: list[str]) -> str:
+def list_names(names: list[str]) -> str:
     """Return the first names, for messages."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 

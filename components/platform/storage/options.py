@@ -2,7 +2,7 @@
 
 Each converts to a local path. Inputs in object storage are downloaded during conversion, local ones are verified
 (components.platform.storage.inputs); `publish` uploads outputs. A command whose work runs elsewhere only computes the
-paths: see `leave_in_storage`.
+paths: see `skip_fetch`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from components.platform.storage.object_storage.fetch import (
     fetch_files_outside_artifacts,
     fetch_tree,
 )
-from components.platform.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, Words, mirror, parse_place
+from components.platform.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, Words, mirror, parse_location
 
-_LEFT = "components.platform.storage.options.left"
+_SKIP_FETCH = "components.platform.storage.options.skip_fetch"
 
 
-def leave_in_storage(context: click.Context, why: str) -> None:
+def skip_fetch(context: click.Context, why: str) -> None:
     """Require places in object storage for this command from here on; convert them to mirrors without downloading.
 
     Call it from an eager option.
@@ -35,10 +35,10 @@ def leave_in_storage(context: click.Context, why: str) -> None:
     Args:
         why: reason that local places are refused, for the error: "a RayJob reads object storage only".
     """
-    context.meta[_LEFT] = why
+    context.meta[_SKIP_FETCH] = why
 
 
-class PlaceType(click.ParamType):
+class LocationType(click.ParamType):
     """Converts the text of an option to a path.
 
     Args:
@@ -56,8 +56,8 @@ class PlaceType(click.ParamType):
         self._directory = directory
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
-        place = value if isinstance(value, Path) else parse_place(str(value))
-        why = context.meta.get(_LEFT, "") if context else ""
+        place = value if isinstance(value, Path) else parse_location(str(value))
+        why = context.meta.get(_SKIP_FETCH, "") if context else ""
         if why and not (isinstance(place, ObjectUri) and place.scheme in REMOTE_SCHEMES):
             option = parameter.opts[0] if parameter else self.name
             raise UserError(f"{option} {value} is on this machine, but {why}", f"use {option} {USAGE}")
@@ -74,7 +74,7 @@ class ArtifactOr(click.ParamType):
 
     name = "artifact"
 
-    def __init__(self, *words: str, kind: PlaceType | None = None) -> None:
+    def __init__(self, *words: str, kind: LocationType | None = None) -> None:
         self.words, self._kind = Words(words), kind or ARTIFACT
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
@@ -112,17 +112,17 @@ class ProgramType(click.ParamType):
 
 PROGRAM = ProgramType()
 """A program to run."""
-ARTIFACT = PlaceType("dir|uri", fetch, "artifact")
+ARTIFACT = LocationType("dir|uri", fetch, "artifact")
 """An artifact to read."""
-OUTPUT = PlaceType("dir|uri", mirror)
+OUTPUT = LocationType("dir|uri", mirror)
 """An artifact to write; nothing is fetched."""
-WORK_DIR = PlaceType("dir|uri", mirror)
+WORK_DIR = LocationType("dir|uri", mirror)
 """A directory in which artifacts such as checkpoints are added and removed; the step fetches what it needs from it."""
-LOOSE = PlaceType("dir|uri", fetch_files_outside_artifacts)
+UNMANAGED_FILES = LocationType("dir|uri", fetch_files_outside_artifacts)
 """The files in such a directory that belong to no artifact, to read."""
-TREE = PlaceType("dir|uri", fetch_tree, "any")
+TREE = LocationType("dir|uri", fetch_tree, "any")
 """An artifact, or a folder that another tool filled; without a manifest nothing shows whether it is complete."""
-WHOLE_TREE = PlaceType("dir|uri", fetch_tree, "whole")
+WHOLE_TREE = LocationType("dir|uri", fetch_tree, "whole")
 """The same where all files in it are the input: an output there would be among them the next time."""
-FILE = PlaceType("file|uri", fetch_file)
+FILE = LocationType("file|uri", fetch_file)
 """A single file to read."""

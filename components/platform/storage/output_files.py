@@ -45,7 +45,7 @@ def replace_bytes(path: Path, content: bytes, flush: bool = False) -> None:
         path = path.resolve()
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
-        with full_disk_named(path), open(partial, "wb") as stream:
+        with name_full_disk(path), open(partial, "wb") as stream:
             stream.write(content)
             if flush:
                 stream.flush()
@@ -57,7 +57,7 @@ def replace_bytes(path: Path, content: bytes, flush: bool = False) -> None:
 
 
 @contextmanager
-def full_disk_named(place: Path) -> Iterator[None]:
+def name_full_disk(place: Path) -> Iterator[None]:
     """Name what is full in the error of a full disk: errors of writes name no file, those of copies their source.
 
     That is `place`, unless another file or the directory for temporary files is on a full disk and `place` is not.

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.platform.console import say
-from components.platform.storage.directory import empty, make_directory, removed_if_unused
+from components.platform.storage.directory import empty, make_directory, remove_if_unused
 from components.platform.storage.inputs import require_unchanged_inputs
 from components.platform.storage.kinds import Kind
 from components.platform.storage.manifest import Manifest, ManifestEntry, scan_directory, write_manifest
-from components.platform.storage.output_files import full_disk_named
+from components.platform.storage.output_files import name_full_disk
 from components.platform.storage.replaceable import require_apart, require_replaceable
-from components.platform.storage.shared_state.stale_directories import make_locked, remove_stale
+from components.platform.storage.shared_state.stale_directories import create_locked, remove_stale
 from components.platform.storage.uri import uri_of
 
 _AT_FDCWD = -100
@@ -38,13 +38,13 @@ class Partial:
         directory: the directory to fill.
         kind: what it becomes.
         files: its entries, if known without reading every file again.
-        vouched: whether it gets a manifest; False for folders that other tools filled.
+        has_manifest: whether it gets a manifest; False for folders that other tools filled.
     """
 
     directory: Path
     kind: str
     files: tuple[ManifestEntry, ...] | None = None
-    vouched: bool = True
+    has_manifest: bool = True
 
 
 @contextmanager
@@ -114,16 +114,16 @@ def publish_local(output: Path, kind: str, replace_anything: bool = False) -> It
     """
     if not replace_anything:
         require_replaceable(output, kind)
-    with removed_if_unused(output.parent):
+    with remove_if_unused(output.parent):
         make_directory(output.parent, output)
         remove_stale(_partial_directories(output))
         # Held until the directory is published or doomed, so that remove_stale leaves it alone.
-        partial, lock = make_locked(output.parent, f".{output.name}.partial-", output)
+        partial, lock = create_locked(output.parent, f".{output.name}.partial-", output)
         try:
             filled = Partial(partial, kind)
-            with full_disk_named(output):
+            with name_full_disk(output):
                 yield filled
-                if filled.vouched:
+                if filled.has_manifest:
                     write_manifest(partial, filled.files, filled.kind)
             _flush_directory(partial)
             if not replace_anything:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from components.platform.errors import UserError
 from components.platform.storage.inputs import CONTAINS, command_inputs
-from components.platform.storage.kinds import described
-from components.platform.storage.manifest import MANIFEST, Manifest, listed, read_manifest, unlisted_files
+from components.platform.storage.kinds import describe_kind
+from components.platform.storage.manifest import MANIFEST, Manifest, list_names, read_manifest, unlisted_files
 from components.platform.storage.uri import display_path
 
 _REMEDY = "choose another --output"
@@ -39,9 +39,11 @@ def require_replaceable(output: Path, kind: str | None) -> None:
     if kind is None:
         kind = manifest.kind
     elif manifest.kind != kind:
-        raise UserError(f"{output} is {described(manifest.kind)}, and would be replaced by {described(kind)}", remedy)
+        raise UserError(
+            f"{output} is {describe_kind(manifest.kind)}, and would be replaced by {describe_kind(kind)}", remedy
+        )
     if unlisted := unlisted_files(manifest):
-        problem = f"{output} has files that are not part of the {kind} and would be lost: {listed(unlisted)}"
+        problem = f"{output} has files that are not part of the {kind} and would be lost: {list_names(unlisted)}"
         raise UserError(problem, f"move them elsewhere, or {_REMEDY}")
 
 
@@ -63,7 +65,7 @@ def enclosing_artifact(place: Path) -> str:
     """Return the kind and the directory of the artifact that `place` lies within, "" if there is none."""
     for parent in Path(os.path.realpath(place)).parents:
         if manifest := _artifact(parent):
-            return f"{described(manifest.kind)}, {parent}"
+            return f"{describe_kind(manifest.kind)}, {parent}"
     return ""
 
 

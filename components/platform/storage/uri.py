@@ -63,6 +63,10 @@ class ObjectUri:
         return replace(self, path=f"{self.path}/{name}" if self.path else name)
 
 
+Location = ObjectUri | Path
+"""What an option names: an object or folder in object storage, or a local file or directory."""
+
+
 @dataclass(frozen=True)
 class Words:
     """The words that an option takes in addition to a path or a URI.
@@ -92,7 +96,7 @@ class Words:
 NO_WORDS = Words()
 
 
-def parse_place(text: str) -> ObjectUri | Path:
+def parse_location(text: str) -> Location:
     """Parse a path option: gs://BUCKET/PATH, s3://BUCKET/PATH, file:///PATH or a path.
 
     Raises:
@@ -126,7 +130,7 @@ def _parse_object_uri(text: str, scheme: str, rest: str) -> ObjectUri:
         )
     if not path or any(part in ("", ".", "..") for part in path.split("/")):
         raise UserError(f"{text} has no path in the bucket {bucket}", wanted)
-    if problem := name_problem(path):
+    if problem := find_name_problem(path):
         raise UserError(f"{text!r} is not a valid place in object storage: {problem}", "choose another name")
     return ObjectUri(scheme, bucket, path)
 
@@ -137,7 +141,7 @@ def in_object_storage(text: str) -> bool:
     return bool(separator) and scheme in SCHEMES
 
 
-def name_problem(name: str) -> str:
+def find_name_problem(name: str) -> str:
     """Return why an object cannot have this name (it could not be read or listed again), or "" if it can."""
     control = next((char for char in name if unicodedata.category(char) == "Cc"), None)
     if control is not None:

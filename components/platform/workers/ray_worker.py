@@ -27,7 +27,7 @@ from components.platform.processes.reaper import REAPER
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.manifest import digest
 from components.platform.storage.object_storage.fetch import fetch
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 from components.platform.workers import serialization
 from components.platform.workers.settings import CACHE_GB, DEFAULT_CACHE_GB, REPLY_BYTES
 
@@ -207,7 +207,7 @@ class RayWorker:
     def _artifact(self, uri: str, content: str) -> Path:
         with self._fetching:
             if uri not in self._artifacts:
-                place = parse_place(uri)
+                place = parse_location(uri)
                 assert isinstance(place, ObjectUri)
                 self._artifacts[uri] = fetch(place)
             if digest(self._artifacts[uri]) != content:

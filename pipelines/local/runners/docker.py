@@ -14,7 +14,7 @@ from components.core.formats.policy import IMAGE_VARIABLE
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.launcher.images import IMAGES
-from components.platform.launcher.kfp_places import DIRECT_VARIABLE
+from components.platform.launcher.kfp_locations import DIRECT_VARIABLE
 from components.platform.launcher.notify import NOTIFY_VARIABLE
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.object_storage.s3 import ENDPOINT_VARIABLES, REGION_VARIABLES

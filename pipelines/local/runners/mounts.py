@@ -12,7 +12,7 @@ from components.core.projects.compile_commands import objects_in
 from components.core.projects.recipe import load_recipes, recipe_files
 from components.platform.errors import UserError
 from components.platform.storage.input_files import read_bytes
-from components.platform.storage.uri import parse_place
+from components.platform.storage.uri import parse_location
 
 _IMAGES_OWN = tuple(
     Path(p)
@@ -82,7 +82,7 @@ _NAMED_BY: dict[str, Callable[[Path], Iterable[Path]]] = {"--compile-commands": 
 def _local(argument: str) -> Path | None:
     """Return the path that an argument names, None if it is relative, a URI, or not a path at all."""
     try:
-        place = parse_place(argument)
+        place = parse_location(argument)
     except UserError:  # a URI of another scheme
         return None
     return Path(os.path.normpath(place)) if isinstance(place, Path) and place.is_absolute() else None

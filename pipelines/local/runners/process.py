@@ -14,7 +14,7 @@ from pathlib import Path
 from components.platform.console.progress import LOG_FORMAT_VARIABLE
 from components.platform.errors import UserError
 from components.platform.launcher.images import IMAGES
-from components.platform.launcher.kfp_places import DIRECT_VARIABLE
+from components.platform.launcher.kfp_locations import DIRECT_VARIABLE
 from components.platform.launcher.notify import NOTIFY_VARIABLE
 from pipelines.local.cache_inputs import identify_toolchain
 from pipelines.local.runners.runner import Runner, RunningStep

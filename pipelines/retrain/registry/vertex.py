@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from components.platform.console import say
 from components.platform.errors import UserError
-from components.platform.storage.uri import parse_place
+from components.platform.storage.uri import parse_location
 from pipelines.retrain.registry.entry import ALIAS, RegistryEntry
 from pipelines.submit.polling import NoAnswer, NotFound, poll
 from pipelines.submit.vertex import VertexServer, call
@@ -56,7 +56,7 @@ class VertexRegistry:
                 "letter",
                 "pass --model mlgo-inlining",
             )
-        if getattr(parse_place(entry.uri), "scheme", "") != "gs":
+        if getattr(parse_location(entry.uri), "scheme", "") != "gs":
             raise UserError(
                 f"the policy at {entry.uri} is not in Cloud Storage, which Vertex AI reads",
                 "train with --pipeline-root gs://BUCKET/PATH, or use a registry of Kubeflow",

@@ -17,7 +17,7 @@ import pytest
 from components.platform.storage.object_storage import gcs, s3
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.shared_state.versioned_json import read_versioned, write_versioned
-from components.platform.storage.uri import parse_place
+from components.platform.storage.uri import parse_location
 from components.ppo.checkpointing.checkpoint import STATE
 from tests.components.ppo.runs import LEARNING_BY_DEFAULT, train
 from tests.servers.kfp_launcher import KfpLauncher
@@ -206,7 +206,7 @@ def test_root_directory_in_a_bucket_on_two_machines(inputs, undisturbed, tmp_pat
     assert second.process.returncode == 143, said
     # Damage the checkpoint in the bucket: mirrors are verified against it.
     newest = read_versioned(f"{root}/latest.json").content["checkpoints"][-1]
-    uri: Any = parse_place(f"{root}/checkpoints/{newest}")
+    uri: Any = parse_location(f"{root}/checkpoints/{newest}")
     for blob in gcs.bucket_of(uri).list_blobs(prefix=f"{uri.path}/data/"):
         if blob.name.endswith(STATE):
             blob.upload_from_string(b"{}")
@@ -240,7 +240,7 @@ def test_lost_pod_on_kfp_resumes_below_the_artifact_root(inputs, tmp_path, monke
         done = launcher.run(command)
         assert done.returncode == 0 and "resuming after iteration " in done.stdout, done.stdout + done.stderr
         assert launcher.downloaded == launcher.uploaded == []
-        uri: Any = parse_place(launcher.recorded["policy"]["metadata"]["location"])
+        uri: Any = parse_location(launcher.recorded["policy"]["metadata"]["location"])
         assert json.loads((fetch(uri) / "report.json").read_text())["iterations"] == 6
         s3._client.cache_clear()
 

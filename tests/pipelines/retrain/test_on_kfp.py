@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from components.platform.storage.object_storage import s3
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 from pipelines.retrain.state import load_state
 from tests.pipelines.retrain.test_promote import artifacts
 from tests.pipelines.retrain.test_server_run import publish_at
@@ -70,7 +70,7 @@ def test_policy_below_the_artifact_root_is_deployed(launcher: KfpLauncher, tmp_p
     assert deployed is not None and deployed.policy == f"{OWN}/{RUN}/policy/{SALT}/policy", (
         "where the next run reads it"
     )
-    place = parse_place(launcher.recorded["promotion"]["metadata"]["location"])
+    place = parse_location(launcher.recorded["promotion"]["metadata"]["location"])
     assert isinstance(place, ObjectUri) and str(place).startswith(OWN)
 
 

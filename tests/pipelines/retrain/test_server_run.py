@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from components.platform.errors import UserError
 from components.platform.storage import publish, read_manifest
 from components.platform.storage.object_storage import gcs
-from components.platform.storage.uri import ObjectUri, mirror, parse_place
+from components.platform.storage.uri import ObjectUri, mirror, parse_location
 from pipelines.cli.main import cli
 from pipelines.retrain.server_run import REPORT, TASKS, server_run_artifacts
 from pipelines.retrain.state import load_state
@@ -52,7 +52,7 @@ def storage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 def publish_at(uri: str, source: Path | None = None) -> str:
     """Publish an artifact, a copy of `source` or one file; return its URI."""
-    place = parse_place(uri)
+    place = parse_location(uri)
     assert isinstance(place, ObjectUri)
     kind = read_manifest(source).kind if source else "evaluation"
     with publish(mirror(place), kind) as directory:  # type: ignore[arg-type]

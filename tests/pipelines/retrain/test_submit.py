@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from components.platform.errors import UserError
 from components.platform.storage import digest, publish
 from components.platform.storage.object_storage import gcs
-from components.platform.storage.uri import ObjectUri, mirror, parse_place
+from components.platform.storage.uri import ObjectUri, mirror, parse_location
 from pipelines.cli.main import cli
 from pipelines.retrain.state import load_state, save_state
 from tests.pipelines.retrain.test_promote import OLD
@@ -47,7 +47,7 @@ def submit(*arguments: str, command: str = "submit") -> None:
 
 
 def test_run_gets_the_state_and_who_submits_it(storage: None, submitted: list[dict[str, Any]]) -> None:
-    place = parse_place("gs://retraining/old")
+    place = parse_location("gs://retraining/old")
     assert isinstance(place, ObjectUri)
     with publish(mirror(place), "trace") as directory:
         (directory / "weights.npz").write_text("weights")

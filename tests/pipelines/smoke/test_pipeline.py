@@ -16,7 +16,7 @@ import pytest
 
 from components.platform.errors import UserError
 from components.platform.storage.object_storage.fetch import fetch
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 from pipelines.local.ir import steps_of
 from pipelines.local.run_locally import local_steps
 from pipelines.local.step import RunLocations, Step
@@ -86,7 +86,7 @@ def test_steps_under_kfps_launcher_say_that_it_copies(launcher: KfpLauncher, tmp
         done = launcher.run(known[name].argv(places))
         assert done.returncode == 0, done.stdout + done.stderr
         if name != "smoke-report":
-            place = parse_place(places.artifact(known[name].output).replace("minio", "s3"))
+            place = parse_location(places.artifact(known[name].output).replace("minio", "s3"))
             assert isinstance(place, ObjectUri)
             rows = json.loads((fetch(place) / "checks.json").read_text())["rows"]
             found[name] = {row["what"]: row for row in rows}

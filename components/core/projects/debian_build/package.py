@@ -21,7 +21,7 @@ from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail
 from components.platform.storage.shared_state.file_lock import exclusive_lock
-from components.platform.storage.shared_state.stale_directories import make_locked
+from components.platform.storage.shared_state.stale_directories import create_locked
 
 SCRIPTS = Path(__file__).parent
 _BASE_SCRIPTS = ("make-base", "compiler")
@@ -169,7 +169,7 @@ def build_package(
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     # Next to the root, so that one container sees both.
-    work, held = make_locked(base.parent, f"{WORK}{recipe.name}-", base.parent)
+    work, held = create_locked(base.parent, f"{WORK}{recipe.name}-", base.parent)
     try:
         yield _build(recipe.source, work, base, config, target, log)
     finally:

@@ -104,7 +104,7 @@ def fetch_tree(uri: ObjectUri) -> Path:
         if place.is_dir():
             return place
         with suppress(_Changed), publish_local(place, "", replace_anything=True) as partial:
-            partial.vouched = False
+            partial.has_manifest = False
             download_folder(uri, folder, partial.directory)
             if list_folder(uri) != folder:
                 raise _Changed
@@ -130,7 +130,7 @@ def fetch_files_outside_artifacts(uri: ObjectUri) -> Path:
     place = hold_version(uri, _digest(loose | {"": ("", 0)}))  # differs from the mirror of `fetch_tree`
     if not place.is_dir():
         with publish_local(place, "", replace_anything=True) as partial:
-            partial.vouched = False
+            partial.has_manifest = False
             download_folder(uri, loose, partial.directory)
     return place
 

@@ -25,7 +25,7 @@ from components.platform.storage.manifest import ManifestEntry, manifest_digest
 from components.platform.storage.object_storage.partial_download import download_files
 from components.platform.storage.object_storage.remote import RemoteManifest, read_remote_manifest
 from components.platform.storage.shared_state.stale_directories import lock_shared, remove_unused
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 
 _KEEP_FRACTION = 0.8
 """Fraction of the limit that an eviction leaves, so that not every new entry needs an eviction."""
@@ -128,7 +128,7 @@ class FileCache:
 
 @lru_cache(maxsize=4)
 def _artifact(uri: str, content: str) -> tuple[RemoteManifest, dict[str, ManifestEntry]]:
-    place = parse_place(uri)
+    place = parse_location(uri)
     assert isinstance(place, ObjectUri)
     remote = read_remote_manifest(place)
     if not remote.version or manifest_digest(remote.files) != content:

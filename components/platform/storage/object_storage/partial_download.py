@@ -11,7 +11,7 @@ import google_crc32c
 from components.platform.errors import UserError
 from components.platform.storage.directory import make_directory
 from components.platform.storage.manifest import ManifestEntry
-from components.platform.storage.object_storage.contained import create_file_below
+from components.platform.storage.object_storage.confined_files import create_file_below
 from components.platform.storage.object_storage.packs import Pack
 from components.platform.storage.object_storage.remote import RemoteManifest
 from components.platform.storage.object_storage.stores import store_of

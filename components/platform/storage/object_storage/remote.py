@@ -28,7 +28,7 @@ from typing import TypeVar
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
 from components.platform.storage.directory import empty
-from components.platform.storage.kinds import described
+from components.platform.storage.kinds import describe_kind
 from components.platform.storage.manifest import (
     MANIFEST,
     VERSION,
@@ -43,14 +43,14 @@ from components.platform.storage.manifest import (
     parse_manifest,
     scan_directory,
 )
-from components.platform.storage.object_storage.contained import create_file_below, create_link
+from components.platform.storage.object_storage.confined_files import create_file_below, create_link
 from components.platform.storage.object_storage.object_store import NO_VERSION, ObjectMissing, VersionConflict
 from components.platform.storage.object_storage.packs import Pack, group_into_packs, unpack
 from components.platform.storage.object_storage.packs import parse as parse_packs
 from components.platform.storage.object_storage.packs import write as write_pack
 from components.platform.storage.object_storage.stores import store_of
-from components.platform.storage.shared_state.stale_directories import make_locked
-from components.platform.storage.uri import ObjectUri, concurrent_modification_error, name_problem
+from components.platform.storage.shared_state.stale_directories import create_locked
+from components.platform.storage.uri import ObjectUri, concurrent_modification_error, find_name_problem
 
 T = TypeVar("T")
 
@@ -113,14 +113,14 @@ def read_manifest_to_replace(uri: ObjectUri, kind: str) -> RemoteManifest:
     text, version = store_of(uri).read(uri / MANIFEST)
     for parent in _parents(uri):
         if (within := _kind_at(parent)) is not None:
-            raise UserError(f"{uri} lies within {described(within)}, {parent}", "choose another --output")
+            raise UserError(f"{uri} lies within {describe_kind(within)}, {parent}", "choose another --output")
     if text is None:
         return RemoteManifest(uri)
     try:
         found = _parse(uri, text, version)
         if found.kind != kind:
             raise UserError(
-                f"{uri} is {described(found.kind)}, and would be replaced by {described(kind)}",
+                f"{uri} is {describe_kind(found.kind)}, and would be replaced by {describe_kind(kind)}",
                 "choose another --output, or delete what is there if you do not need it",
             )
         return found
@@ -316,7 +316,7 @@ def _withdraw(artifact: RemoteManifest) -> None:
 def _require_publishable(uri: ObjectUri, files: Sequence[ManifestEntry]) -> None:
     """Raise UserError for links that readers reject and names that objects cannot have, before anything is uploaded."""
     for entry in files:
-        if problem := name_problem((uri / f"data/{'0' * 21}" / entry.name).path):
+        if problem := find_name_problem((uri / f"data/{'0' * 21}" / entry.name).path):
             raise UserError(
                 f"the file {entry.name!r} cannot be published at {uri}: {problem}", "rename the file, or leave it out"
             )
@@ -426,7 +426,7 @@ def _scratch_directory_near(directory: Path) -> Iterator[str]:
     It is named and locked like a partial artifact (publish.py), so that a later run removes it
     after a kill.
     """
-    scratch, lock = make_locked(directory.parent, f"{directory.name}-packs-", directory)
+    scratch, lock = create_locked(directory.parent, f"{directory.name}-packs-", directory)
     try:
         yield str(scratch)
     finally:

@@ -33,7 +33,7 @@ def lock_shared(directory: Path) -> int | None:
     return None
 
 
-def make_locked(parent: Path, prefix: str, wanted: Path) -> tuple[Path, int]:
+def create_locked(parent: Path, prefix: str, wanted: Path) -> tuple[Path, int]:
     """Make a directory with a new name and lock it (shared); retry if another process removes it in between.
 
     Args:

@@ -16,7 +16,7 @@ from components.platform.storage.object_storage.object_store import VersionConfl
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.output_files import replace_bytes
 from components.platform.storage.shared_state.file_lock import exclusive_lock
-from components.platform.storage.uri import USAGE, ObjectUri, parse_place
+from components.platform.storage.uri import USAGE, ObjectUri, parse_location
 
 _MISSING_VERSION = "nothing"
 """Version of a local document that does not exist."""
@@ -37,7 +37,7 @@ class VersionedJson:
 
 def read_versioned(place: str) -> VersionedJson:
     """Read the JSON object at a path or URI. UserError if it is not one, or object storage does not answer."""
-    where = parse_place(place)
+    where = parse_location(place)
     if isinstance(where, Path) and (not place or where.is_dir()):
         raise UserError(f"{place!r} is not a file name", f"write it as {USAGE}.json or a path")
     text, version = _read_remote(where) if isinstance(where, ObjectUri) else _read_local(where)
@@ -64,7 +64,7 @@ def write_versioned(place: str, content: dict[str, Any], before: VersionedJson) 
         Conflict: the document has another version by now.
         UserError: object storage refuses or does not answer; the document may have been written nevertheless.
     """
-    where = parse_place(place)
+    where = parse_location(place)
     text = (json.dumps(content, indent=1) + "\n").encode()
     written = (
         _write_remote(where, text, before.version)

@@ -13,7 +13,7 @@ import pytest
 
 from components.platform.storage import require_artifact
 from components.platform.storage.object_storage.fetch import fetch
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 from tests.servers.kfp_launcher import KfpLauncher
 from tests.servers.s3_server import CREDENTIALS, s3_server
 from tests.support import bitcode as whole
@@ -94,7 +94,7 @@ def test_steps_exchange_artifacts_that_kfp_does_not_copy(root: str, url: str, bi
 
     assert not server.run("second", ("first",), "import", "--input", "{first}")
     assert launcher.downloaded == [], "the next task's pod gets no copy"
-    uri = parse_place(launcher.recorded["second"]["metadata"]["location"])
+    uri = parse_location(launcher.recorded["second"]["metadata"]["location"])
     assert isinstance(uri, ObjectUri)
     files = {entry.name for entry in require_artifact(fetch(uri), "corpus", verify_content=True).files}
     assert {f"m{number}.bc" for number in range(MODULES)} <= files

@@ -13,7 +13,7 @@ from components.platform.errors import UserError
 from components.platform.storage import publish, read_manifest
 from components.platform.storage.manifest import Manifest, NotAManifest, first_escaping_link, scan_directory
 from components.platform.storage.object_storage import gcs
-from components.platform.storage.object_storage.contained import create_file_below, create_link
+from components.platform.storage.object_storage.confined_files import create_file_below, create_link
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.object_storage.remote import read_remote_manifest
 from components.platform.storage.uri import ObjectUri, mirror

@@ -17,7 +17,7 @@ from components.corpus.__main__ import main as corpus
 from components.platform.errors import UserError
 from components.platform.storage import publish, read_manifest, write_manifest
 from components.platform.storage.inputs import command_inputs
-from components.platform.storage.kinds import KINDS, Kind, described
+from components.platform.storage.kinds import KINDS, Kind, describe_kind
 from components.platform.storage.object_storage.remote import is_complete, read_remote_manifest
 from components.platform.storage.options import ARTIFACT, OUTPUT, TREE, WHOLE_TREE
 from components.platform.storage.uri import ObjectUri, mirror
@@ -75,7 +75,7 @@ def test_file_that_appears_while_the_artifact_is_made_is_kept(tmp_path: Path) ->
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "trace"])
 def test_artifact_of_another_kind_is_kept(tmp_path: Path, kind: Kind) -> None:
     make(tmp_path / "a", kind)
-    refused(tmp_path / "a", tmp_path, f"a is {described(kind)}, and would be replaced by a trace")
+    refused(tmp_path / "a", tmp_path, f"a is {describe_kind(kind)}, and would be replaced by a trace")
 
 
 def test_artifact_of_an_earlier_version_is_known_by_its_files(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.platform.errors import UserError
-from components.platform.storage.uri import ObjectUri, display_path, mirror, name_mirrors_by_uri, parse_place, uri_of
+from components.platform.storage.uri import ObjectUri, display_path, mirror, name_mirrors_by_uri, parse_location, uri_of
 
 PART = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/"), min_size=1, max_size=18).filter(
     lambda part: part not in (".", "..")
@@ -23,7 +23,7 @@ def test_uri_is_recovered_from_its_mirror(uri: ObjectUri) -> None:
     assert uri_of(mirror(uri)) == uri
     assert uri_of(mirror(uri) / "checkpoints" / "000012") == uri / "checkpoints/000012"
     assert uri_of(mirror(uri, "0123abcd") / "checkpoints") == uri / "checkpoints"
-    assert parse_place(str(uri)) == ObjectUri(uri.scheme, uri.bucket, uri.path.strip("/"))
+    assert parse_location(str(uri)) == ObjectUri(uri.scheme, uri.bucket, uri.path.strip("/"))
 
 
 @given(URIS)
@@ -45,9 +45,9 @@ def test_other_paths_have_no_uri(tmp_path: Path) -> None:
 
 
 def test_parses_paths_and_file_uris() -> None:
-    assert parse_place("runs/demo") == Path("runs/demo")
-    assert parse_place("file:///runs/a%20b") == Path("/runs/a b")
-    assert parse_place("gs://bucket/a/b/") == ObjectUri("gs", "bucket", "a/b")
+    assert parse_location("runs/demo") == Path("runs/demo")
+    assert parse_location("file:///runs/a%20b") == Path("/runs/a b")
+    assert parse_location("gs://bucket/a/b/") == ObjectUri("gs", "bucket", "a/b")
 
 
 @pytest.mark.parametrize(
@@ -68,26 +68,26 @@ def test_parses_paths_and_file_uris() -> None:
 )
 def test_invalid_place_is_refused(text: str) -> None:
     with pytest.raises(UserError, match=text.split(":")[0]):
-        parse_place(text)
+        parse_location(text)
 
 
 @pytest.mark.parametrize("bucket", ["ab", "Bucket", "-abc", "a b c"])
 def test_invalid_bucket_name_error_gives_the_rules(bucket: str) -> None:
     with pytest.raises(UserError, match=f"{bucket!r} is not a valid bucket name") as raised:
-        parse_place(f"gs://{bucket}/x")
+        parse_location(f"gs://{bucket}/x")
     assert "3 to 63 characters" in raised.value.remedy
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\rb", "tab\t", "nul\0", "bell\x07", "del\x7f", "csi\x9b", "x/\x1b[2J/y"])
 def test_name_with_control_characters_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="control character"):
-        parse_place(f"gs://bucket/{name}")
+        parse_location(f"gs://bucket/{name}")
 
 
 @pytest.mark.parametrize(("name", "expected"), [("a" * 1025, "longer than 1024 bytes"), ("a\udcff", "not valid UTF-8")])
 def test_invalid_object_name_is_refused(name: str, expected: str) -> None:
     with pytest.raises(UserError, match=expected):
-        parse_place(f"gs://bucket/{name}")
+        parse_location(f"gs://bucket/{name}")
 
 
 @pytest.mark.parametrize("part", ["a" * 221, "\u4e00" * 25])

@@ -23,7 +23,7 @@ from components.platform.rayjob.step_lease import _GIVEN_UP, LEASE_VARIABLE, RUN
 from components.platform.storage import publish
 from components.platform.storage.object_storage.gcs import EMULATOR_VARIABLE, bucket_of
 from components.platform.storage.object_storage.stores import store_of
-from components.platform.storage.uri import ObjectUri, mirror, parse_place
+from components.platform.storage.uri import ObjectUri, mirror, parse_location
 from components.platform.workers import LocalPool, make_pool
 from components.platform.workers.settings import CACHE_GB
 from components.ppo import run_on_cluster
@@ -147,7 +147,7 @@ def test_rayjob_of_a_run_has_its_id_and_a_lease(
     (container,) = made["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
     env = {variable["name"]: variable["value"] for variable in container["env"]}
     assert env[LEASE_VARIABLE] == f"{place}/output.step"
-    lease = parse_place(env[LEASE_VARIABLE])
+    lease = parse_location(env[LEASE_VARIABLE])
     assert isinstance(lease, ObjectUri) and store_of(lease).read(lease)[0] == b'{"step": "follows"}'
 
 

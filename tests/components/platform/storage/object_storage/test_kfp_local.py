@@ -15,8 +15,8 @@ from components.platform.storage import publish, read_manifest
 from components.platform.storage.object_storage.fetch import fetch, fetch_file
 from components.platform.storage.object_storage.kfp_local import KfpLocalStore, kfp_local_uri, local_directory
 from components.platform.storage.object_storage.object_store import NO_VERSION, ObjectMissing, VersionConflict
-from components.platform.storage.options import ARTIFACT, leave_in_storage
-from components.platform.storage.uri import ObjectUri, mirror, parse_place
+from components.platform.storage.options import ARTIFACT, skip_fetch
+from components.platform.storage.uri import ObjectUri, mirror, parse_location
 from tests.components.platform.storage.test_uri import PATHS
 
 PLACE = ObjectUri("kfp-local", "minio", "mlpipeline/v2/corpus")
@@ -39,7 +39,7 @@ def root(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_uri_becomes_the_path_that_kfp_uses(uri: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ARTIFACT_LOCAL_PATH", raising=False)
-    place = parse_place(kfp_local_uri(uri))
+    place = parse_location(kfp_local_uri(uri))
     assert isinstance(place, ObjectUri) and local_directory(place) == Path(path)
 
 
@@ -50,7 +50,7 @@ def test_places_that_kfp_does_not_copy_stay(uri: str) -> None:
 
 @given(PATHS, st.sampled_from(["minio", "s3"]))
 def test_places_differ_if_uris_do_and_stay_below_the_schemes_directory(path: str, scheme: str) -> None:
-    place = parse_place(kfp_local_uri(f"{scheme}://bucket/{path}"))
+    place = parse_location(kfp_local_uri(f"{scheme}://bucket/{path}"))
     assert isinstance(place, ObjectUri)
     assert str(local_directory(place)).endswith(f"/{scheme}/bucket/{path}")
     assert mirror(place).is_relative_to(mirror(ObjectUri("kfp-local", scheme, "bucket")).parents[1])
@@ -59,7 +59,7 @@ def test_places_differ_if_uris_do_and_stay_below_the_schemes_directory(path: str
 @pytest.mark.parametrize("uri", ["kfp-local://../a", "kfp-local://minio/../a", "kfp-local://minio"])
 def test_place_outside_is_refused(uri: str) -> None:
     with pytest.raises(UserError):
-        parse_place(uri)
+        parse_location(uri)
 
 
 def test_published_artifact_is_packed_without_links_and_fetched_unchanged(root: Path, cache: Path) -> None:
@@ -118,7 +118,7 @@ def test_unwritable_directory_is_an_error(root: Path) -> None:
 
 def test_directory_of_a_pod_is_refused_where_other_machines_read_it() -> None:
     context = click.Context(click.Command("ppo"))
-    leave_in_storage(context, "a RayJob reads object storage only")
+    skip_fetch(context, "a RayJob reads object storage only")
     with pytest.raises(UserError, match=r"kfp-local://.* is on this machine, but a RayJob reads") as raised:
         ARTIFACT.convert(str(PLACE), None, context)
     assert "gs://BUCKET/PATH" in raised.value.remedy

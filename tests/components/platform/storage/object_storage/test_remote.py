@@ -129,8 +129,8 @@ def test_one_of_sixteen_writers_wins_and_all_use_its_artifact(
     code = (
         "import sys\n"
         "from components.platform.storage import publish\n"
-        "from components.platform.storage.uri import mirror, parse_place\n"
-        "place = mirror(parse_place(sys.argv[1]))\n"
+        "from components.platform.storage.uri import mirror, parse_location\n"
+        "place = mirror(parse_location(sys.argv[1]))\n"
         "with publish(place, 'trace') as directory:\n"
         "    (directory / 'who').write_text(sys.argv[2])\n"
         "    print('ready', flush=True)\n    sys.stdin.readline()\n"

@@ -13,7 +13,7 @@ import pytest
 from components.platform.errors import UserError
 from components.platform.storage import discard, publish
 from components.platform.storage.object_storage import s3
-from components.platform.storage.object_storage.contained import create_file_below
+from components.platform.storage.object_storage.confined_files import create_file_below
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.object_storage.object_store import (
     NO_VERSION,

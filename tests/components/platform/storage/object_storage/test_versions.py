@@ -14,8 +14,8 @@ from components.platform.storage.object_storage.fetch import fetch, fetch_file, 
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.shared_state import stale_directories
 from components.platform.storage.shared_state.stale_directories import (
+    create_locked,
     lock_shared,
-    make_locked,
     remove_stale,
     remove_unused,
 )
@@ -42,8 +42,8 @@ def fetch_in_another_process(uri: ObjectUri, cache: Path) -> str:
     code = (
         "import sys\n"
         "from components.platform.storage.object_storage.fetch import fetch\n"
-        "from components.platform.storage.uri import parse_place\n"
-        "print((fetch(parse_place(sys.argv[1])) / 'a').read_text())\n"
+        "from components.platform.storage.uri import parse_location\n"
+        "print((fetch(parse_location(sys.argv[1])) / 'a').read_text())\n"
     )
     environment = os.environ | {"MLGO_CACHE_DIR": str(cache)}
     command = [sys.executable, "-c", code, str(uri)]
@@ -183,7 +183,7 @@ def test_directory_removed_as_stale_before_it_is_locked_is_made_again(
         return lock_shared(directory)
 
     monkeypatch.setattr(stale_directories, "lock_shared", hold_late)
-    made, descriptor = make_locked(tmp_path, ".trace.partial-", tmp_path)
+    made, descriptor = create_locked(tmp_path, ".trace.partial-", tmp_path)
     remove_stale([made])
     assert made.is_dir() and removed and not removed[0].exists()
     os.close(descriptor)

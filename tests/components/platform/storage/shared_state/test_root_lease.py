@@ -13,19 +13,19 @@ import pytest
 
 from components.platform.errors import UserError
 from components.platform.storage import publish
-from components.platform.storage.directory import removed_if_unused
+from components.platform.storage.directory import remove_if_unused
 from components.platform.storage.shared_state import root_lease as module
 from components.platform.storage.shared_state.process_identity import ProcessIdentity
 from components.platform.storage.shared_state.root_lease import LATEST, LeaseLost, RootLease
 from components.platform.storage.shared_state.versioned_json import read_versioned, write_versioned
-from components.platform.storage.uri import mirror, parse_place, uri_of
+from components.platform.storage.uri import mirror, parse_location, uri_of
 
 CODE = """
 import sys
 from pathlib import Path
 from components.platform.storage.shared_state.root_lease import RootLease
-from components.platform.storage.uri import mirror, parse_place
-root = mirror(parse_place(sys.argv[1])) if "://" in sys.argv[1] else Path(sys.argv[1])
+from components.platform.storage.uri import mirror, parse_location
+root = mirror(parse_location(sys.argv[1])) if "://" in sys.argv[1] else Path(sys.argv[1])
 root.mkdir(parents=True, exist_ok=True)
 with RootLease(root, "training") as fence:
     fence.update(checkpoints=["one"])
@@ -94,7 +94,7 @@ def test_zombie_training_is_replaced(where, start):
 
 @pytest.fixture
 def root(where, tmp_path):
-    found = mirror(parse_place(where)) if "://" in where else tmp_path / "root"  # type: ignore[arg-type]
+    found = mirror(parse_location(where)) if "://" in where else tmp_path / "root"  # type: ignore[arg-type]
     found.mkdir(parents=True)
     return found
 
@@ -191,7 +191,7 @@ def test_invalid_document_is_reported(tmp_path):
 
 def test_failure_without_results_leaves_no_new_directory(tmp_path: Path) -> None:
     root = tmp_path / "deep" / "root"
-    with pytest.raises(UserError, match="refused"), removed_if_unused(root):
+    with pytest.raises(UserError, match="refused"), remove_if_unused(root):
         root.mkdir(parents=True)
         with RootLease(root, "training", results="checkpoints/*"):
             (root / "policies").mkdir()

@@ -10,7 +10,7 @@ import pytest
 
 from components.platform.errors import UserError
 from components.platform.storage.shared_state.versioned_json import read_versioned, write_versioned
-from components.platform.storage.uri import ObjectUri, parse_place
+from components.platform.storage.uri import ObjectUri, parse_location
 from tests.support.buckets import put_object
 
 
@@ -53,7 +53,7 @@ def test_concurrent_increments_are_all_counted(document: str) -> None:
 
 
 def test_invalid_document_is_named(document: str) -> None:
-    place = parse_place(document)
+    place = parse_location(document)
     if isinstance(place, ObjectUri):
         put_object(replace(place, path=place.path.removesuffix("/state.json")), "state.json", "[1]")
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.platform.launcher.kfp_places import DIRECT_VARIABLE, output_locations, resolve_places
+from components.platform.launcher.kfp_locations import DIRECT_VARIABLE, output_locations, resolve_locations
 
 
 def executor_input(root: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def test_artifacts_become_directories_and_the_working_directory_is_of_the_pod(
     scheme: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = f"{scheme}://bucket/run"
-    found = resolve_places(arguments(root), executor_input(root), "ppo")
+    found = resolve_locations(arguments(root), executor_input(root), "ppo")
     local = f"kfp-local://{scheme}/bucket/run"
     pod = f"{tmp_path}/{scheme}/bucket/run/ppo"
     assert found == ["--corpus", f"{local}/corpus", "--root-dir", pod, "--output", f"{local}/policy"]
@@ -46,20 +46,20 @@ def test_artifacts_become_directories_and_the_working_directory_is_of_the_pod(
 def test_only_uris_of_artifacts_are_replaced(capsys: pytest.CaptureFixture[str]) -> None:
     root = "s3://bucket/run"
     given = ["--recipe", "s3://bucket/recipe.yaml", "--x", f"{root}/corpus2", "--part", f"{root}/corpus/a.bc"]
-    found = resolve_places(given, executor_input(root), "")
+    found = resolve_locations(given, executor_input(root), "")
     assert found == [*given[:5], "kfp-local://s3/bucket/run/corpus/a.bc"] and capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("root", ["gs://bucket/run", "/runs/1"])
 def test_places_that_steps_read_themselves_stay(root: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert resolve_places(arguments(root), executor_input(root), "ppo") == arguments(root)
+    assert resolve_locations(arguments(root), executor_input(root), "ppo") == arguments(root)
     assert capsys.readouterr().out == ""
 
 
 def test_runners_without_kfp_keep_s3(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DIRECT_VARIABLE, "1")
     root = "s3://bucket/run"
-    assert resolve_places(arguments(root), executor_input(root), "ppo") == arguments(root)
+    assert resolve_locations(arguments(root), executor_input(root), "ppo") == arguments(root)
 
 
 ROOTS = ["minio://mlpipeline/v2/artifacts", "s3://bucket/kfp", "gs://bucket/kfp"]
@@ -73,7 +73,7 @@ def test_below_an_artifact_root_the_place_is_that_below_the_pipeline_root(
 ) -> None:
     kfp = executor_input(f"{root}/{TASK}")
     kfp["inputs"]["artifacts"]["corpus"]["artifacts"][0]["metadata"] = {"location": "s3://own/other/corpus"}
-    found = resolve_places(arguments(f"{root}/{TASK}"), kfp, "ppo", own)
+    found = resolve_locations(arguments(f"{root}/{TASK}"), kfp, "ppo", own)
     place = f"{own.rstrip('/')}/{TASK}"
     assert found == ["--corpus", "s3://own/other/corpus", "--root-dir", f"{place}/ppo", "--output", f"{place}/policy"]
     assert capsys.readouterr().out == "", "a lost pod does not start again"
@@ -91,8 +91,8 @@ def test_artifacts_of_a_run_with_another_root_are_read_where_they_are() -> None:
         ({"location": "gs://old/corpus"}, "gs://old/corpus"),
     ):
         corpus["metadata"] = metadata
-        assert resolve_places(["--corpus", f"{root}/corpus"], kfp, "", "s3://own/mlgo") == ["--corpus", place]
-        assert resolve_places(["--corpus", f"{root}/corpus"], kfp, "") == ["--corpus", place]
+        assert resolve_locations(["--corpus", f"{root}/corpus"], kfp, "", "s3://own/mlgo") == ["--corpus", place]
+        assert resolve_locations(["--corpus", f"{root}/corpus"], kfp, "") == ["--corpus", place]
 
 
 def test_pages_that_kfp_copies_have_no_location() -> None:

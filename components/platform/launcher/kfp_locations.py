@@ -22,7 +22,7 @@ from typing import Any
 
 from components.platform.console import say
 from components.platform.storage.object_storage.kfp_local import kfp_local_uri, local_directory
-from components.platform.storage.uri import REMOTE_SCHEMES, ObjectUri, parse_place
+from components.platform.storage.uri import REMOTE_SCHEMES, ObjectUri, parse_location
 
 DIRECT_VARIABLE = "MLGO_DIRECT_STORAGE"
 """Environment variable of a runner without KFP's launcher: steps read and write every URI themselves."""
@@ -33,7 +33,7 @@ _BELOW_ROOT = re.compile(rf"[^/]+/{_UUID}/[^/]+(?:/{_UUID})?/[^/]+$")
 """PIPELINE/RUN_ID/TASK/UUID/ARTIFACT, the end of the URI that KFP's driver gives to an artifact."""
 
 
-def resolve_places(
+def resolve_locations(
     arguments: Sequence[str], executor_input: Mapping[str, Any], work: str, artifact_root: str = ""
 ) -> list[str]:
     """Replace the URIs of artifacts by the places at which the step reads and writes them.
@@ -71,7 +71,7 @@ def output_locations(
     """Return metadata with the location of each output that the step writes below the artifact root, by its name.
 
     Args:
-        arguments: the step's, before `resolve_places`. KFP copies outputs that they do not name: pages.
+        arguments: the step's, before `resolve_locations`. KFP copies outputs that they do not name: pages.
     """
     names = executor_input.get("outputs", {}).get("artifacts", {}) if artifact_root else {}
     return {
@@ -106,7 +106,7 @@ def _location(uri: str, artifact_root: str) -> str:
 
 def _directory_of_pod(uri: str) -> str:
     """Return the place of a working directory, a plain directory if KFP copies it."""
-    local = parse_place(kfp_local_uri(uri))
+    local = parse_location(kfp_local_uri(uri))
     if not isinstance(local, ObjectUri) or str(local) == uri:
         return uri
     place = str(local_directory(local))
