@@ -23,7 +23,7 @@ class BenchContext:
         slots: slots of the simulated Ray cluster; the goals are for 512.
         modules_per_slot: modules of an iteration on that cluster, by slots; 12 are about 30 s of the slots.
         requests_per_slot: requests that the head's work is measured on, by slots.
-        samples: compiles per module of a training iteration; 0 for the problem's default.
+        modules, samples: modules of a training iteration, and compiles per module; 0 for the problem's default.
         compiled_before: builds of clangs may take objects from the cache of builds; the figures are then too good.
     """
 
@@ -33,6 +33,7 @@ class BenchContext:
     slots: int = 512
     modules_per_slot: int = 12
     requests_per_slot: int = 20
+    modules: int = 0
     samples: int = 0
     compiled_before: bool = False
 

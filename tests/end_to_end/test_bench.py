@@ -35,7 +35,14 @@ FIGURES = {
 }
 """Figures with a goal, of a run whose problem is inlining."""
 SMALL = partial(
-    BenchContext, repeats=1, slots=4, modules_per_slot=1, requests_per_slot=5, samples=2, compiled_before=True
+    BenchContext,
+    repeats=1,
+    slots=4,
+    modules_per_slot=1,
+    requests_per_slot=5,
+    modules=3,
+    samples=2,
+    compiled_before=True,
 )
 OF_FEW_MODULES = {"credit_r2_unseen_modules", "credit_error_percent"}
 """The tiny run has too few modules for these to be numbers."""

@@ -38,6 +38,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
         ctx.scratch / "root",
         ctx.scratch / "policy",
         iterations=WARM_UP + ctx.repeats,
+        modules=ctx.modules,
         samples=ctx.samples,
         validate_every=VALIDATE_NEVER,
         workers=f"local:{WORKERS}",

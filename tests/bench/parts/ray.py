@@ -55,6 +55,7 @@ def _over_local(ctx: BenchContext) -> float:
         ctx.scratch / "root",
         ctx.scratch / "policy",
         iterations=WARM_UP + ctx.repeats,
+        modules=ctx.modules,
         samples=ctx.samples,
         validate_every=VALIDATE_NEVER,
         workers=f"local:{WORKERS}",
