@@ -1,5 +1,5 @@
-# What the clangs and the plugin have in common: language, warnings, ccache, and how a policy is embedded. Included after
-# find_package(LLVM).
+# What the clangs and the plugin have in common: language, warnings, ccache, sources, and how a policy is embedded.
+# Included after find_package(LLVM).
 set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
@@ -9,6 +9,16 @@ if(CCACHE)
 endif()
 
 set(ours ${CMAKE_CURRENT_LIST_DIR}/../cpp)
+include_directories(BEFORE ${ours})
+
+# Sources of the clangs and of the plugin: the advisor that computes features, and what a training one adds.
+set(features ${ours}/inlining/features)
+set(feature_advisor ${ours}/inlining/InlineFeatureAdvisor.cpp ${features}/CallsiteCosts.cpp ${features}/FunctionProperties.cpp
+    ${features}/ExtendedFeatures.cpp ${features}/TrainedRanges.cpp)
+set(training_advisor ${ours}/inlining/InlineTrainingAdvisor.cpp ${ours}/inlining/CallsiteLog.cpp
+    ${ours}/decisions/PolicySampling.cpp ${ours}/decisions/ForcedDecisionsFile.cpp ${ours}/policy/NativePolicy.cpp
+    ${ours}/policy/PolicyRunner.cpp)
+
 separate_arguments(llvm_definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
 add_compile_options(-fno-exceptions -funwind-tables -Wno-deprecated-declarations
                     $<$<NOT:$<BOOL:${LLVM_ENABLE_RTTI}>>:-fno-rtti>)

@@ -1,0 +1,104 @@
+#include "driver/CompileHook.h"
+
+#include "outlining/Outlining.h"
+#include "program/KeepSmaller.h"
+#include "program/SizePipeline.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/IR/PassInstrumentation.h"
+
+using namespace clang;
+
+/// Returns whether the passes that run before the link do more than optimize:
+/// instrument, or apply a profile or a language's rules. Passes that LLVM calls
+/// required run anyway, so what is missing here is larger, not wrong.
+static bool needsPasses(const CodeGenOptions &Options,
+                        const LangOptions &Language) {
+  return !Language.Sanitize.empty() || Language.ObjCAutoRefCount ||
+         Language.MatrixTypes || Options.SanitizeCoverageType ||
+         Options.DebugInfoForProfiling ||
+         Options.getProfileInstr() != CodeGenOptions::ProfileNone ||
+         Options.getProfileUse() != CodeGenOptions::ProfileNone ||
+         !Options.SampleProfileFile.empty() ||
+         !Options.MemoryProfileOutput.empty() ||
+         !Options.MemoryProfileUsePath.empty() ||
+         Options.CoverageNotesFile.size() || Options.CoverageDataFile.size() ||
+         Options.WholeProgramVTables || Options.PseudoProbeForProfiling ||
+         !Options.PassPlugins.empty();
+}
+
+/// Returns whether all that a compile writes is an object, to a temporary file
+/// that becomes the output at its end.
+static bool writesOneObject(CompilerInstance &Clang) {
+  const FrontendOptions &Frontend = Clang.getFrontendOpts();
+  const CodeGenOptions &Options = Clang.getCodeGenOpts();
+  return Frontend.UseTemporary && !Frontend.OutputFile.empty() &&
+         Frontend.OutputFile != "-" && Options.SplitDwarfOutput.empty() &&
+         Options.OptRecordFile.empty();
+}
+
+/// Returns whether the compile's input is a program's module, as corpora have
+/// it: bitcode under the name that lld gives such a module.
+static bool compilesProgram(const CompilerInvocation &Compile) {
+  const FrontendOptions &Frontend = Compile.getFrontendOpts();
+  return Compile.getCodeGenOpts().MainFileName == "ld-temp.o" &&
+         !Frontend.Inputs.empty() &&
+         Frontend.Inputs.front().getKind().getLanguage() == Language::LLVM_IR;
+}
+
+/// Lets a module that \p Builder's pipeline gets run no passes but the required
+/// ones. A module with coroutines runs all: only the pipelines before the link
+/// split them.
+static void skipOptionalPasses(llvm::PassBuilder &Builder) {
+  auto Skips = std::make_shared<std::optional<bool>>();
+  Builder.getPassInstrumentationCallbacks()
+      ->registerShouldRunOptionalPassCallback(
+          [Skips](llvm::StringRef, llvm::Any IR) {
+            if (!*Skips)
+              if (auto *M = llvm::any_cast<const llvm::Module *>(&IR))
+                *Skips = llvm::none_of(**M, [](const llvm::Function &F) {
+                  return F.isPresplitCoroutine();
+                });
+            return !Skips->value_or(false);
+          });
+}
+
+CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
+  CodeGenOptions &Options = Clang->getCodeGenOpts();
+  const FrontendOptions &Frontend = Clang->getFrontendOpts();
+  const bool MayLeavePasses =
+      Options.PrepareForLTO && !Options.PrepareForThinLTO && !Options.FatLTO &&
+      Options.OptimizeSize > 0 && !needsPasses(Options, Clang->getLangOpts());
+  // LLVM's options are parsed by the time that these run.
+  Options.PassBuilderCallbacks.push_back(
+      [MayLeavePasses, IsProgram = compilesProgram(Clang->getInvocation())](
+          llvm::PassBuilder &Builder) {
+        if (IsProgram)
+          compileAsProgram();
+        registerSizePasses(Builder);
+        registerOutlining(Builder);
+        if (MayLeavePasses && compilesWholePrograms())
+          skipOptionalPasses(Builder);
+      });
+  auto Variants = requestedVariants(Frontend.LLVMArgs);
+  if (!Variants) {
+    DiagnosticsEngine &Diagnostics = Clang->getDiagnostics();
+    Diagnostics.Report(
+        Diagnostics.getCustomDiagID(DiagnosticsEngine::Error, "%0"))
+        << toString(Variants.takeError());
+  } else if (Frontend.ProgramAction == frontend::EmitObj &&
+             !Variants->empty()) {
+    if (!registerVariantAdvisor)
+      warnOfNoVariants("this clang has no inlining policy");
+    else if (Options.OptimizeSize == 0)
+      warnOfNoVariants("the level is not -Oz or -Os");
+    else if (!writesOneObject(*Clang))
+      warnOfNoVariants("the compile writes more than an object, or not to a "
+                       "file");
+    else if (expectVariants(Frontend.OutputFile, /*IsProgram=*/false,
+                            std::move(*Variants)))
+      Options.PassBuilderCallbacks.push_back(registerVariantAdvisor);
+  }
+  return Clang;
+}
+
+bool mlgo::finishCompile(bool Success) { return finishVariants(Success); }

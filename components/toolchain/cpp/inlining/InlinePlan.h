@@ -1,0 +1,65 @@
+//===- InlinePlan.h - Inlining decisions found by a search ------*- C++ -*-===//
+//
+// A plan holds the inlining decisions of a program's modules that a search by
+// measured flips found (components/tune). With -mllvm -mlgo-inline-plan=FILE
+// the release clang takes them instead of its policy's.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MLGO_INLINE_PLAN_H
+#define MLGO_INLINE_PLAN_H
+
+#include "decisions/ForcedDecisions.h"
+#include "inlining/InlineFeatureAdvisor.h"
+
+namespace mlgo {
+
+/// Returns whether -mlgo-inline-plan is given, unless the plan has choices and
+/// no decisions.
+bool hasInlinePlan();
+
+/// Returns whether -mlgo-inline-plan is given.
+bool hasPlannedChoices() __attribute__((weak));
+
+/// Returns the plan's choices among the variants of -mlgo-keep-smaller, as
+/// -mlgo-choices writes them. Emits an error if the plan cannot be read.
+std::string loadPlannedChoices(llvm::Module &M) __attribute__((weak));
+
+/// Returns the plan's decisions for \p M. Returns none if the plan has no entry
+/// for this module, and emits an error if it cannot be read.
+///
+/// File format (components/core/compiler/inline_plan.py writes it): a line of
+/// JSON {"version": 1, "problem", "llvm_major", "modules": N, "crc"}; an index,
+/// uint64[N][5] of the MD5 (low word) of the source file's name and of its last
+/// component, and of offset, size and CRC-32 of the module's decisions ("crc"
+/// is the CRC-32 of the index); the decisions, in the format of
+/// ForcedDecisions.h. Numbers are little-endian. If the header ends with
+/// "choices", a CRC-32, what follows the decisions are choices.
+///
+/// A module is found by the path of its source file. If no entry has this path,
+/// because the program is built elsewhere, an entry with the same file name is
+/// used if the module defines more than half of its callers. Of several
+/// entries, the one with the most such callers is used.
+ForcedDecisions loadInlinePlan(llvm::Module &M);
+
+/// Decides by a plan, and by the policy for calls that are not in the plan. A
+/// remark (-Rpass-analysis=inline-plan) reports how many of the plan's
+/// decisions were found.
+class PlannedInlineAdvisor : public InlineFeatureAdvisor {
+public:
+  PlannedInlineAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM,
+                       std::unique_ptr<llvm::MLModelRunner> Runner,
+                       std::function<bool(llvm::CallBase &)> GetDefaultAdvice,
+                       ForcedDecisions Plan);
+  ~PlannedInlineAdvisor() override;
+
+protected:
+  std::unique_ptr<llvm::InlineAdvice>
+  decide(llvm::CallBase &Call, llvm::OptimizationRemarkEmitter &ORE) override;
+
+private:
+  ForcedDecisions Plan;
+};
+
+} // namespace mlgo
+
+#endif

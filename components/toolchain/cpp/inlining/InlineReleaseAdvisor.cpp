@@ -1,0 +1,78 @@
+// The inline advisor of the release clang, which decides by the embedded
+// policy.
+//
+// -enable-ml-inliner=release requests it. With
+// -inliner-interactive-channel-base another process decides, from the features
+// that a policy sees. LLVM's own advisor is used only for
+// -inliner-interactive-include-default.
+#include "InlinerSizeModel.h"
+#include "inlining/InlineAdvisors.h"
+#include "inlining/InlineFeatureAdvisor.h"
+#include "inlining/InlinePlan.h"
+#include "support/LLVMOptions.h"
+#include "llvm/Analysis/InlineModelFeatureMaps.h"
+#include "llvm/Analysis/InteractiveModelRunner.h"
+#include "llvm/Analysis/ReleaseModeModelRunner.h"
+#include "llvm/IR/Module.h"
+
+using namespace llvm;
+using namespace mlgo;
+
+/// Returns the ranges of the embedded policy. The objects of TensorFlow's AOT
+/// compiler have none.
+static TrainedRanges embeddedRanges() {
+  TrainedRanges Ranges;
+#ifdef MLGO_INLINING_TRAINED_RANGES
+  static constexpr struct {
+    const char *Feature;
+    int64_t Smallest, Largest;
+  } Embedded[] = {MLGO_INLINING_TRAINED_RANGES};
+  for (const auto &R : Embedded)
+    Ranges.add(R.Feature, R.Smallest, R.Largest);
+#endif
+#ifdef MLGO_INLINING_UNWIND_TABLES
+  Ranges.requireUnwindTables();
+#endif
+  return Ranges;
+}
+
+static constexpr char ChannelOption[] = "inliner-interactive-channel-base";
+
+std::unique_ptr<InlineAdvisor>
+mlgo::createInlineReleaseAdvisor(Module &M, ModuleAnalysisManager &MAM,
+                                 DefaultAdvice GetDefaultAdvice) {
+  if (isGiven("inliner-interactive-include-default"))
+    return createLLVMReleaseAdvisor(M, MAM, std::move(GetDefaultAdvice));
+  for (StringRef Option :
+       {"ml-inliner-skip-policy", "ml-inliner-model-selector",
+        "ml-advisor-keep-fpi-cache"})
+    if (isGiven(Option))
+      M.getContext().emitError(
+          "-" + Option +
+          " is not supported by the inline advisor of this clang");
+  std::unique_ptr<MLModelRunner> Model;
+  const auto &Features = inliningFeatures();
+  if (isGiven(ChannelOption)) {
+    const std::string &Base = llvmOption<std::string>(ChannelOption);
+    Model = std::make_unique<InteractiveModelRunner>(
+        M.getContext(), Features, InlineDecisionSpec, Base + ".out",
+        Base + ".in");
+  } else {
+    Model = std::make_unique<ReleaseModeModelRunner<InlinerSizeModel>>(
+        M.getContext(), Features, DecisionName);
+  }
+  std::unique_ptr<InlineFeatureAdvisor> Advisor;
+  const bool IsPlanned = hasInlinePlan();
+  if (IsPlanned)
+    Advisor = std::make_unique<PlannedInlineAdvisor>(
+        M, MAM, std::move(Model), std::move(GetDefaultAdvice),
+        mlgo::loadInlinePlan(M));
+  else
+    Advisor = std::make_unique<InlineFeatureAdvisor>(
+        M, MAM, std::move(Model), std::move(GetDefaultAdvice));
+  // A plan lists what differs from the policy's own decisions, and another
+  // process knows best what it was trained on.
+  if (useTrainedRanges(/*Default=*/!IsPlanned) && !isGiven(ChannelOption))
+    Advisor->setTrainedRanges(embeddedRanges());
+  return Advisor;
+}

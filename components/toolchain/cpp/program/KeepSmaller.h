@@ -1,0 +1,57 @@
+//===- KeepSmaller.h - The smallest of several variants ---------*- C++ -*-===//
+//
+// Whether the policy makes an object or a program smaller than the heuristic is
+// known for sure only when both are compiled. With -mllvm -mlgo-keep-smaller a
+// process forks after the passes that the variants share. Each child completes
+// the compile (in lld: the link) as one variant, one after the other, the
+// process itself is the last and the first variant, and the smallest file is
+// kept. By default the variants are the heuristic and the policy;
+// -mlgo-variants=LIST names others (Variants.h).
+//
+//===----------------------------------------------------------------------===//
+#ifndef MLGO_KEEP_SMALLER_H
+#define MLGO_KEEP_SMALLER_H
+
+#include "program/Variants.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Passes/PassBuilder.h"
+
+namespace mlgo {
+
+/// Returns the variants that \p Arguments, of clang -cc1 or of lld, ask for;
+/// none if they ask for none. Fails if -mlgo-variants cannot be understood.
+llvm::Expected<std::vector<Variant>>
+requestedVariants(llvm::ArrayRef<std::string> Arguments);
+
+/// Announces that this process writes \p Output, an object or, with
+/// \p IsProgram, a linked program, and compiles it as each of \p Variants, the
+/// first of them itself. Without this call forkVariants does nothing. Returns
+/// false, with a warning, if \p Output exists and is no regular file.
+bool expectVariants(std::string Output, bool IsProgram,
+                    std::vector<Variant> Variants);
+
+/// Returns whether expectVariants was called: the pipeline, which is built
+/// before the fork, then needs the passes of all variants.
+bool expectsVariants();
+
+/// Warns that variants were asked for and are not compiled, because of
+/// \p Reason.
+void warnOfNoVariants(const llvm::Twine &Reason);
+
+/// Called between the passes that all variants share and those in which they
+/// differ, before the folding of equal functions and, \p IsFolded, after it.
+/// Returns once in each variant.
+void forkVariants(llvm::Module &M, bool IsFolded);
+
+/// Called when the file is written (\p Success) or cannot be written. Does not
+/// return in a child; in the process itself it moves the smallest file to its
+/// place and returns \p Success.
+bool finishVariants(bool Success);
+
+/// Registers an advisor that decides by the variant. Only release toolchains
+/// have one (ReleaseDefaults.cpp).
+void registerVariantAdvisor(llvm::PassBuilder &Builder) __attribute__((weak));
+
+} // namespace mlgo
+
+#endif

@@ -1,0 +1,33 @@
+// The backend of full LTO that lld calls in place of LLVM's (LinkHook.h).
+#include "program/SizePipeline.h"
+#include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/IR/Module.h"
+#include "llvm/LTO/LTOBackend.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace llvm;
+
+/// Compiles a program as LLVM's LTO backend does. A program that is compiled
+/// by the pipeline of its level is first written as bitcode and read again: the
+/// names that passes make unique, and the order of a value's uses, then do not
+/// depend on how the modules were merged, and clang makes the same object of
+/// that bitcode.
+Error lto::backend(const Config &C, AddStreamFn AddStream, unsigned Parallelism,
+                   Module &M, ModuleSummaryIndex &Index) {
+  if (!mlgo::programLevel(M, C))
+    return llvmBackend(C, std::move(AddStream), Parallelism, M, Index);
+  SmallVector<char, 0> Bitcode;
+  raw_svector_ostream Stream(Bitcode);
+  WriteBitcodeToFile(M, Stream);
+  // The linker keeps the module; its functions are most of its memory.
+  for (Function &F : M)
+    F.deleteBody();
+  auto Read = parseBitcodeFile(
+      MemoryBufferRef(StringRef(Bitcode.data(), Bitcode.size()), "ld-temp.o"),
+      M.getContext());
+  if (!Read)
+    return Read.takeError();
+  SmallVector<char, 0>().swap(Bitcode);
+  return llvmBackend(C, std::move(AddStream), Parallelism, **Read, Index);
+}

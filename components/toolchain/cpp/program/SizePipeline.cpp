@@ -1,0 +1,229 @@
+#include "program/SizePipeline.h"
+
+#include "program/KeepSmaller.h"
+#include "support/LLVMOptions.h"
+#include "support/ReleaseDefaults.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/SaveAndRestore.h"
+#include "llvm/Transforms/IPO/GlobalDCE.h"
+#include "llvm/Transforms/IPO/IROutliner.h"
+#include "llvm/Transforms/IPO/MergeFunctions.h"
+
+using namespace llvm;
+using namespace mlgo;
+
+static cl::opt<bool> WholeProgram(
+    "mlgo-whole-program", cl::Hidden, cl::init(hasReleaseDefaults()),
+    cl::desc("Compile a program of -Oz or -Os that full LTO links as one "
+             "module by the pipeline of this level; false: LLVM's pipelines"));
+
+static cl::opt<bool> Program(
+    "mlgo-program", cl::Hidden,
+    cl::desc("The module is a linked program: compile it as the linker does"));
+
+static cl::opt<cl::boolOrDefault>
+    Fold("mlgo-fold", cl::Hidden,
+         cl::desc("Fold equal functions before the inliner at -Oz and -Os; by "
+                  "default in programs that are compiled as one module "
+                  "and in our linker's backends of ThinLTO"));
+
+std::optional<OptimizationLevel> mlgo::sizeLevel(const Module &M) {
+  size_t Defined = 0, Small = 0, Smallest = 0;
+  for (const Function &F : M)
+    if (!F.isDeclarationForLinker() && !F.hasOptNone()) {
+      ++Defined;
+      Small += F.hasOptSize(); // also true for minsize
+      Smallest += F.hasMinSize();
+    }
+  if (2 * Small <= Defined)
+    return std::nullopt;
+  return 2 * Smallest > Small ? OptimizationLevel::Oz : OptimizationLevel::Os;
+}
+
+bool mlgo::compilesWholePrograms() { return WholeProgram; }
+
+bool mlgo::isProgram(const Module &M) {
+  return Program || M.getModuleIdentifier() == "ld-temp.o";
+}
+
+/// Returns whether MergeFunctions must not replace \p F by a call of an equal
+/// function, or calls of another by calls of \p F.
+static bool mustStayApart(const Function &F) {
+  // A call of a strong function of a shared library may reach another library's
+  // definition. That replaces one function, not all that are equal.
+  if (F.hasExternalLinkage() && !F.isDSOLocal())
+    return true;
+  // Code generation crashes at a call in a naked function and at one of an
+  // interrupt handler.
+  switch (F.getCallingConv()) {
+  case CallingConv::X86_INTR:
+  case CallingConv::AVR_INTR:
+  case CallingConv::AVR_SIGNAL:
+  case CallingConv::MSP430_INTR:
+  case CallingConv::M68k_INTR:
+    return true;
+  default:
+    return F.hasFnAttribute(Attribute::Naked) || F.hasFnAttribute("interrupt");
+  }
+}
+
+/// Runs MergeFunctions, which has no option to leave functions out. It compares
+/// attributes, so these get one that no other function has.
+static void mergeEqualFunctions(Module &M, ModuleAnalysisManager &MAM) {
+  static constexpr char Apart[] = "mlgo-apart";
+  std::vector<Function *> Marked;
+  for (Function &F : M)
+    if (!F.isDeclaration() && mustStayApart(F)) {
+      F.addFnAttr(Apart, utostr(Marked.size()));
+      Marked.push_back(&F);
+    }
+  MergeFunctionsPass().run(M, MAM);
+  for (Function *F : Marked)
+    F->removeFnAttr(Apart);
+}
+
+namespace {
+/// Folds equal functions of a module for size. Here or afterwards the variants
+/// of -mlgo-keep-smaller begin to differ.
+class FoldPass : public PassInfoMixin<FoldPass> {
+public:
+  FoldPass(bool Folds) : Folds(Folds) {}
+
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
+    // Known here only: a ThinLTO backend builds its pipeline for -O2.
+    if (!sizeLevel(M))
+      return PreservedAnalyses::all();
+    PreservedAnalyses Result = PreservedAnalyses::all();
+    forkVariants(M, /*IsFolded=*/false);
+    const Variant *V = appliedVariant();
+    if (V && V->Fold ? *V->Fold : Folds) {
+      mergeEqualFunctions(M, MAM);
+      Result = PreservedAnalyses::none();
+      MAM.invalidate(M, Result);
+      GlobalDCEPass().run(M, MAM);
+    }
+    forkVariants(M, /*IsFolded=*/true);
+    return Result;
+  }
+
+private:
+  bool Folds;
+};
+
+/// LLVM's outliner of IR, in the variants that have it.
+struct VariantIROutlinerPass : PassInfoMixin<VariantIROutlinerPass> {
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
+    const Variant *V = appliedVariant();
+    if (!V || !V->IROutliner)
+      return PreservedAnalyses::all();
+    PreservedAnalyses Result = IROutlinerPass().run(M, MAM);
+    // LLVM 19's passes the addresses of thread-local variables on as arguments.
+    if (verifyModule(M))
+      report_fatal_error("LLVM's IR outliner makes invalid code of this "
+                         "module; leave out the variant " +
+                             Twine(V->Name),
+                         /*gen_crash_diag=*/false);
+    return Result;
+  }
+};
+} // namespace
+
+/// Set while extensions register with the builder of a program's pipeline.
+static thread_local bool BuildsProgram = false;
+
+/// Sets LLVM's option if the user did not.
+static void setByDefault(StringRef Name, bool Value) {
+  if (!isGiven(Name))
+    llvmOption<bool>(Name).setValue(Value);
+}
+
+void mlgo::compileAsProgram() { setByDefault("mlgo-program", true); }
+
+/// Sets the options of a program's code generation. Called before its passes
+/// are made, which read them.
+static void setProgramOptions(OptimizationLevel Level) {
+  setByDefault("mlgo-outline", true);
+  if (Level != OptimizationLevel::Oz)
+    return;
+  // These passes shorten loops and lengthen code: what they hoist or add to the
+  // loop takes registers, which are saved then.
+  setByDefault("disable-machine-licm", true);
+  setByDefault("disable-lsr", true);
+  setByDefault("enable-load-pre", false);
+}
+
+void mlgo::registerSizePasses(PassBuilder &Builder, bool InLinker) {
+  const bool IsProgram = Program || BuildsProgram;
+  const bool FoldsByDefault = IsProgram || (InLinker && WholeProgram);
+  Builder.registerPipelineEarlySimplificationEPCallback(
+      [=](ModulePassManager &Passes, OptimizationLevel Level) {
+        if (IsProgram)
+          setProgramOptions(Level);
+        Passes.addPass(FoldPass(Fold == cl::BOU_UNSET ? FoldsByDefault
+                                                      : Fold == cl::BOU_TRUE));
+      });
+  auto IsSecond = std::make_shared<bool>(false);
+  Builder.registerOptimizerLastEPCallback(
+      [&Builder, IsProgram, IsSecond](ModulePassManager &Passes,
+                                      OptimizationLevel Level) {
+        if (*IsSecond)
+          return;
+        // The second time the inliner meets the functions as they came out of
+        // the first, and what only calls in the whole program show has been
+        // simplified.
+        *IsSecond = true;
+        if (IsProgram)
+          Passes.addPass(Builder.buildPerModuleDefaultPipeline(Level));
+        if (expectsVariants())
+          Passes.addPass(VariantIROutlinerPass());
+      });
+}
+
+/// Returns whether \p M has tests of types, which LLVM's pipelines of LTO
+/// replace and those of a level do not.
+static bool testsTypes(const Module &M) {
+  for (const Function &F : M)
+    switch (F.getIntrinsicID()) {
+    case Intrinsic::type_test:
+    case Intrinsic::public_type_test:
+    case Intrinsic::type_checked_load:
+    case Intrinsic::type_checked_load_relative:
+      return true;
+    default:
+      break;
+    }
+  return false;
+}
+
+/// Returns whether LTOBackend.cpp gives its pipelines a profile.
+static bool hasProfile(const lto::Config &Conf) {
+  return !Conf.SampleProfile.empty() || Conf.RunCSIRInstr ||
+         !Conf.CSIRProfile.empty() || Conf.AddFSDiscriminator;
+}
+
+std::optional<OptimizationLevel> mlgo::programLevel(const Module &M,
+                                                    const lto::Config &Conf) {
+  if (!WholeProgram || Conf.OptLevel == 0 || !Conf.OptPipeline.empty() ||
+      hasProfile(Conf) || M.getProfileSummary(/*IsCS=*/false) || testsTypes(M))
+    return std::nullopt;
+  return sizeLevel(M);
+}
+
+ModulePassManager mlgo::operator|(ModulePassManager LLVMPipeline,
+                                  const LinkedProgram &Program) {
+  auto Level = programLevel(Program.M, Program.Conf);
+  if (!Level)
+    return LLVMPipeline;
+  // As clang sets them for the level (BackendUtil.cpp), so that clang makes the
+  // same object of the same module.
+  PipelineTuningOptions Tuning = Program.Conf.PTO;
+  Tuning.LoopVectorization = *Level == OptimizationLevel::Os;
+  Tuning.SLPVectorization = true;
+  PassBuilder Builder(Program.TM, Tuning, std::nullopt, Program.PIC);
+  SaveAndRestore Builds(BuildsProgram, true);
+  Program.RegisterPlugins(Program.Conf.PassPlugins, Builder);
+  return Builder.buildPerModuleDefaultPipeline(*Level);
+}
