@@ -58,12 +58,13 @@ Expected<DecisionRows>
 mlgo::parseDecisionRows(StringRef Content, StringRef Name, StringRef Problem) {
   auto [Header, Rest] = Content.split('\n');
   int64_t Version, Rows, Names;
-  StringRef Of;
+  StringRef HeaderProblem;
   if (!consumeNumber(Header, "version", Version))
     return corrupt(Name, "it has no header");
   if (Version != 1)
     return corrupt(Name, "its version is not 1");
-  if (!consumeText(Header, "problem", Of) || Of != Problem)
+  if (!consumeText(Header, "problem", HeaderProblem) ||
+      HeaderProblem != Problem)
     return corrupt(Name, "it is not for the problem " + Problem);
   if (!consumeNumber(Header, "decisions", Rows) ||
       !consumeNumber(Header, "names", Names) || Rows < 0 || Names < 0)
@@ -87,66 +88,66 @@ mlgo::parseDecisionRows(StringRef Content, StringRef Name, StringRef Problem) {
     int32_t Words[RowWords];
     for (size_t I = 0; I < RowWords; ++I)
       Words[I] = support::endian::read32le(Row + I * sizeof(int32_t));
-    auto [First, Second, Ordinal, Action] = Words;
-    // Only a call has two names, and its callee may be unnamed. INT32_MAX is
-    // not a valid ordinal because DenseMap reserves it as the empty key.
+    auto [Caller, Callee, Ordinal, Action] = Words;
+    // Only a call has a callee, and that may be unnamed. INT32_MAX is not a
+    // valid ordinal because DenseMap reserves it as the empty key.
     const bool IsCall = Problem == "inlining";
-    if (First < 0 || First >= Names || Second < -1 ||
-        Second >= (IsCall ? Names : 0) || Ordinal < 0 ||
+    if (Caller < 0 || Caller >= Names || Callee < -1 ||
+        Callee >= (IsCall ? Names : 0) || Ordinal < 0 ||
         Ordinal == std::numeric_limits<int32_t>::max() || Action < 0 ||
         (IsCall && Action > 1))
       return corrupt(Name, "a decision is out of range");
-    Result.Rows.push_back({First, Second, Ordinal, Action});
+    Result.Rows.push_back({Caller, Callee, Ordinal, Action});
   }
   return Result;
 }
 
 static std::tuple<int32_t, int32_t, int32_t>
 keyOf(const DecisionRows::Row &Row) {
-  return {Row.First, Row.Second, Row.Ordinal};
+  return {Row.Caller, Row.Callee, Row.Ordinal};
 }
 
-Expected<ForcedDecisions> ForcedDecisions::create(const DecisionRows &Given,
+Expected<ForcedDecisions> ForcedDecisions::create(const DecisionRows &Decisions,
                                                   StringRef Name) {
   ForcedDecisions Result;
-  for (auto [I, Known] : enumerate(Given.Names))
-    Result.Ids.try_emplace(Known, static_cast<int32_t>(I));
-  Result.Rows = Given.Rows;
-  Result.Seen.resize(Given.Rows.size());
-  Result.Reached.resize(Given.Rows.size());
+  for (auto [I, Symbol] : enumerate(Decisions.Names))
+    Result.Ids.try_emplace(Symbol, static_cast<int32_t>(I));
+  Result.Rows = Decisions.Rows;
+  Result.NextOrdinals.resize(Decisions.Rows.size());
+  Result.Reached.resize(Decisions.Rows.size());
   for (size_t I = 1; I < Result.Rows.size(); ++I)
     if (keyOf(Result.Rows[I - 1]) >= keyOf(Result.Rows[I]))
       return corrupt(Name, "a decision is in it twice, or out of order");
   return Result;
 }
 
-int32_t ForcedDecisions::idOf(StringRef Name) const {
-  auto Known = Ids.find(symbolName(Name));
-  return Known == Ids.end() ? -1 : Known->second;
+int32_t ForcedDecisions::idOf(StringRef Symbol) const {
+  auto Id = Ids.find(symbolName(Symbol));
+  return Id == Ids.end() ? -1 : Id->second;
 }
 
-std::optional<int64_t> ForcedDecisions::next(StringRef First,
-                                             StringRef Second) {
-  const int32_t FirstId = idOf(First);
-  const int32_t SecondId = Second.empty() ? -1 : idOf(Second);
-  if (FirstId < 0 || (SecondId < 0 && !Second.empty()))
+std::optional<int64_t> ForcedDecisions::next(StringRef Caller,
+                                             StringRef Callee) {
+  const int32_t CallerId = idOf(Caller);
+  const int32_t CalleeId = Callee.empty() ? -1 : idOf(Callee);
+  if (CallerId < 0 || (CalleeId < 0 && !Callee.empty()))
     return std::nullopt;
-  auto From = [&](int32_t Ordinal) {
-    const auto Key = std::make_tuple(FirstId, SecondId, Ordinal);
+  auto LowerBound = [&](int32_t Ordinal) {
+    const auto Key = std::make_tuple(CallerId, CalleeId, Ordinal);
     auto IsLess = [&](const Row &Row) { return keyOf(Row) < Key; };
     return partition_point(Rows, IsLess) - Rows.begin();
   };
-  const size_t Begin = From(0);
-  if (Begin == Rows.size() || Rows[Begin].First != FirstId ||
-      Rows[Begin].Second != SecondId)
+  const size_t Begin = LowerBound(0);
+  if (Begin == Rows.size() || Rows[Begin].Caller != CallerId ||
+      Rows[Begin].Callee != CalleeId)
     return std::nullopt;
-  const int32_t Ordinal = Seen[Begin]++;
-  const size_t Found = From(Ordinal);
-  if (Found == Rows.size() ||
-      keyOf(Rows[Found]) != std::make_tuple(FirstId, SecondId, Ordinal))
+  const int32_t Ordinal = NextOrdinals[Begin]++;
+  const size_t Index = LowerBound(Ordinal);
+  if (Index == Rows.size() ||
+      keyOf(Rows[Index]) != std::make_tuple(CallerId, CalleeId, Ordinal))
     return std::nullopt;
-  Reached[Found] = true;
-  return Rows[Found].Action;
+  Reached[Index] = true;
+  return Rows[Index].Action;
 }
 
 Error ForcedDecisions::writeReport(const std::string &Path) const {

@@ -31,11 +31,13 @@ llvm::StringRef symbolName(llvm::StringRef Name);
 ///
 /// File format (components/core/compiler/forced_decisions.py writes it): a line
 /// of JSON {"version": 1, "problem", "decisions": N, "names": M}; int32[N][4]
-/// of two names (indices; the second is -1 for the register allocator), ordinal
-/// and action; M names, each terminated by NUL. Numbers are little-endian.
+/// of caller, callee, ordinal and action; M names, each terminated by NUL.
+/// Numbers are little-endian.
 struct DecisionRows {
+  /// Symbols are indices of Names. The register allocator decides about a
+  /// function, which is the caller; the callee is -1.
   struct Row {
-    int32_t First, Second, Ordinal, Action;
+    int32_t Caller, Callee, Ordinal, Action;
   };
 
   std::vector<std::string> Names; ///< As returned by symbolName().
@@ -69,10 +71,10 @@ public:
   static llvm::Expected<ForcedDecisions> create(const DecisionRows &Rows,
                                                 llvm::StringRef Name);
 
-  /// Returns the forced action of the next decision about \p First and
-  /// \p Second, if any.
-  std::optional<int64_t> next(llvm::StringRef First,
-                              llvm::StringRef Second = "");
+  /// Returns the forced action of the next decision about \p Callee in
+  /// \p Caller, if any.
+  std::optional<int64_t> next(llvm::StringRef Caller,
+                              llvm::StringRef Callee = "");
 
   size_t size() const { return Rows.size(); }
 
@@ -87,13 +89,13 @@ public:
 private:
   using Row = DecisionRows::Row;
 
-  int32_t idOf(llvm::StringRef Name) const;
+  int32_t idOf(llvm::StringRef Symbol) const;
 
   llvm::StringMap<int32_t> Ids;
-  std::vector<Row> Rows; ///< Sorted by names and ordinal.
-  /// At the index of the first row of a pair of names: the number of decisions
-  /// about the pair so far.
-  std::vector<int32_t> Seen;
+  std::vector<Row> Rows; ///< Sorted by caller, callee, ordinal.
+  /// At the index of the first row of a caller and a callee: the number of
+  /// decisions about them so far.
+  std::vector<int32_t> NextOrdinals;
   std::vector<bool> Reached; ///< For each row, whether the compile reached it.
 };
 

@@ -28,16 +28,16 @@ static cl::opt<uint64_t>
                   "policy is greedy"));
 static cl::opt<unsigned> Samples(
     "mlgo-samples", cl::Hidden, cl::init(0),
-    cl::desc("Compile the module this many times from one front half, sample i "
-             "with the "
-             "seed -mlgo-seed + i; needs -mlgo-sample-prefix and -o -"));
+    cl::desc("Compile the module this many times, sharing the passes before "
+             "the first decision, sample i with the seed -mlgo-seed + i; needs "
+             "-mlgo-sample-prefix and -o -"));
 static cl::opt<std::string> SamplePrefix(
     "mlgo-sample-prefix", cl::Hidden,
     cl::desc("Sample i writes PREFIX.i.o, PREFIX.i.log and PREFIX.i.calls"));
 static cl::opt<bool>
     SampleLogs("mlgo-sample-logs", cl::Hidden, cl::init(true),
-               cl::desc("Whether samples log their decisions; what a compile "
-                        "comes to needs no log"));
+               cl::desc("Whether samples log their decisions; sizes and scores "
+                        "are reported without it"));
 
 static unsigned SampleIndex = 0;
 
@@ -78,8 +78,8 @@ double mlgo::sampleUniform() {
   }
   if (SampleKey == 0 || policySeed() % 2 == 0)
     return Stream.nextUnit();
-  SplitMix64 Own{policySeed() ^ SampleKey};
-  return Own.nextUnit();
+  SplitMix64 KeyStream{policySeed() ^ SampleKey};
+  return KeyStream.nextUnit();
 }
 
 [[noreturn]] static void leave(int Status, const Twine &Message = "") {
@@ -97,7 +97,7 @@ std::optional<SampleFiles> mlgo::forkIntoSamples() {
     leave(1, "the inliner and the register allocator cannot both be in "
              "development mode");
   if (SamplePrefix.empty())
-    leave(1, "-mlgo-sample-prefix says where the samples go and is missing");
+    leave(1, "-mlgo-sample-prefix is missing");
   outs().flush();
   pid_t Parent = getpid();
   for (SampleIndex = 0; SampleIndex < Samples; ++SampleIndex) {

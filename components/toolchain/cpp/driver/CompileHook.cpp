@@ -1,8 +1,10 @@
 #include "driver/CompileHook.h"
 
+#include "inlining/InlinePlan.h"
 #include "outlining/Outlining.h"
 #include "program/KeepSmaller.h"
 #include "program/SizePipeline.h"
+#include "clang/Basic/DiagnosticFrontend.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/PassInstrumentation.h"
 
@@ -40,7 +42,7 @@ static bool writesOneObject(CompilerInstance &Clang) {
 /// it: bitcode under the name that lld gives such a module.
 static bool compilesProgram(const CompilerInvocation &Compile) {
   const FrontendOptions &Frontend = Compile.getFrontendOpts();
-  return Compile.getCodeGenOpts().MainFileName == "ld-temp.o" &&
+  return Compile.getCodeGenOpts().MainFileName == mlgo::LinkedModuleName &&
          !Frontend.Inputs.empty() &&
          Frontend.Inputs.front().getKind().getLanguage() == Language::LLVM_IR;
 }
@@ -70,20 +72,25 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
       Options.OptimizeSize > 0 && !needsPasses(Options, Clang->getLangOpts());
   // LLVM's options are parsed by the time that these run.
   Options.PassBuilderCallbacks.push_back(
-      [MayLeavePasses, IsProgram = compilesProgram(Clang->getInvocation())](
+      [Clang, MayLeavePasses,
+       IsProgram = compilesProgram(Clang->getInvocation())](
           llvm::PassBuilder &Builder) {
         if (IsProgram)
           compileAsProgram();
         registerSizePasses(Builder);
         registerOutlining(Builder);
-        if (MayLeavePasses && compilesWholePrograms())
-          skipOptionalPasses(Builder);
+        if (!MayLeavePasses || !compilesWholePrograms())
+          return;
+        if (isPlanGiven && isPlanGiven())
+          Clang->getDiagnostics().Report(diag::warn_fe_backend_plugin)
+              << "-mlgo-inline-plan has no effect: the linker compiles the "
+                 "program as one module; to inline here, pass "
+                 "-mllvm -mlgo-whole-program=0";
+        skipOptionalPasses(Builder);
       });
   auto Variants = requestedVariants(Frontend.LLVMArgs);
   if (!Variants) {
-    DiagnosticsEngine &Diagnostics = Clang->getDiagnostics();
-    Diagnostics.Report(
-        Diagnostics.getCustomDiagID(DiagnosticsEngine::Error, "%0"))
+    Clang->getDiagnostics().Report(diag::err_fe_backend_plugin)
         << toString(Variants.takeError());
   } else if (Frontend.ProgramAction == frontend::EmitObj &&
              !Variants->empty()) {

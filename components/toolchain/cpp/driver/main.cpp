@@ -22,7 +22,7 @@ extern "C" __attribute__((weak)) const char mlgoDescription[];
 /// Returns the arguments of the driver with a linker that knows LLVM's bitcode
 /// where LTO for ELF needs one. Without a choice clang runs GNU's, which asks
 /// for LLVMgold.so.
-static std::vector<char *> withLinkerOfLTO(llvm::ArrayRef<char *> Arguments) {
+static std::vector<char *> withLTOLinker(llvm::ArrayRef<char *> Arguments) {
   static char Start[] = "--start-no-unused-arguments",
               Linker[] = "-fuse-ld=lld", End[] = "--end-no-unused-arguments";
   std::vector<char *> Result = Arguments.vec();
@@ -55,9 +55,10 @@ static std::vector<char *> withLinkerOfLTO(llvm::ArrayRef<char *> Arguments) {
 int main(int Argc, char **Argv) {
   llvm::InitLLVM Init(Argc, Argv);
   const bool ShowsVersion = Argc == 2 && std::strcmp(Argv[1], "--version") == 0;
-  const llvm::ArrayRef<char *> Given(Argv, Argc);
-  std::vector<char *> Arguments =
-      mlgo::hasReleaseDefaults() ? withLinkerOfLTO(Given) : Given.vec();
+  const llvm::ArrayRef<char *> CommandLine(Argv, Argc);
+  std::vector<char *> Arguments = mlgo::hasReleaseDefaults()
+                                      ? withLTOLinker(CommandLine)
+                                      : CommandLine.vec();
   Argc = static_cast<int>(Arguments.size());
   Arguments.push_back(nullptr);
   int Status = clang_main(Argc, Arguments.data(), {Argv[0], nullptr, false});

@@ -48,9 +48,9 @@ void InlineFeatureAdvisor::levelFunctions() {
     unsigned Level = 0;
     for (const DirectCallGraph::Node *Member : *Cycle)
       for (const DirectCallGraph::Node *Callee : Member->callees())
-        if (auto Known = Levels.find(&Graph.get(*Callee->F));
-            Known != Levels.end())
-          Level = std::max(Level, Known->second + 1);
+        if (auto CalleeLevel = Levels.find(&Graph.get(*Callee->F));
+            CalleeLevel != Levels.end())
+          Level = std::max(Level, CalleeLevel->second + 1);
     for (const DirectCallGraph::Node *Member : *Cycle)
       if (Member->F)
         Levels[&Graph.get(*Member->F)] = Level;
@@ -58,17 +58,17 @@ void InlineFeatureAdvisor::levelFunctions() {
 }
 
 const FunctionProperties &InlineFeatureAdvisor::properties(Function &F) {
-  std::unique_ptr<FunctionProperties> &Known = Properties[&F];
-  if (!Known) {
-    FunctionPropertiesAnalysis::Result &Kept =
+  std::unique_ptr<FunctionProperties> &InPass = Properties[&F];
+  if (!InPass) {
+    FunctionPropertiesAnalysis::Result &Cached =
         FAM.getResult<FunctionPropertiesAnalysis>(F);
-    if (!Kept.UsesAreCounted) {
-      Kept.Properties.Uses = FunctionProperties::usesOf(F);
-      Kept.UsesAreCounted = true;
+    if (!Cached.UsesAreCounted) {
+      Cached.Properties.Uses = FunctionProperties::usesOf(F);
+      Cached.UsesAreCounted = true;
     }
-    Known = std::make_unique<FunctionProperties>(Kept.Properties);
+    InPass = std::make_unique<FunctionProperties>(Cached.Properties);
   }
-  return *Known;
+  return *InPass;
 }
 
 // Function passes have run since the last entry. They changed functions of the
@@ -112,53 +112,54 @@ bool InlineFeatureAdvisor::isReachable(CallBase &Call) {
          reachableBlocks(Caller).contains(Call.getParent());
 }
 
-CallsiteCostsAnalysis::Result &InlineFeatureAdvisor::callee(CallBase &Call) {
+CallsiteCostsAnalysis::Result &
+InlineFeatureAdvisor::calleeCosts(CallBase &Call) {
   Function &Callee = *Call.getCalledFunction();
-  CallsiteCostsAnalysis::Result &Kept =
+  CallsiteCostsAnalysis::Result &Cached =
       FAM.getResult<CallsiteCostsAnalysis>(Callee);
-  if (!Kept.Valid)
-    Kept = CallsiteCostsAnalysis::Result(Callee);
-  return Kept;
+  if (!Cached.Valid)
+    Cached = CallsiteCostsAnalysis::Result(Callee);
+  return Cached;
 }
 
 InlineAdvisor::MandatoryInliningKind
-InlineFeatureAdvisor::mandatoryKind(CallBase &Call, CallsiteCosts &Known) {
-  if (!Known.Mandatory) {
+InlineFeatureAdvisor::mandatoryKind(CallBase &Call, CallsiteCosts &Costs) {
+  if (!Costs.Mandatory) {
     Function &Callee = *Call.getCalledFunction();
     auto Libraries = [&](Function &F) -> const TargetLibraryInfo & {
       return FAM.getResult<TargetLibraryAnalysis>(F);
     };
-    Known.Mandatory = getAttributeBasedInliningDecision(
+    Costs.Mandatory = getAttributeBasedInliningDecision(
         Call, &Callee, FAM.getResult<TargetIRAnalysis>(Callee), Libraries);
   }
-  const std::optional<InlineResult> &Decided = *Known.Mandatory;
-  if (!Decided)
+  const std::optional<InlineResult> &Result = *Costs.Mandatory;
+  if (!Result)
     return MandatoryInliningKind::NotMandatory;
-  return Decided->isSuccess() ? MandatoryInliningKind::Always
-                              : MandatoryInliningKind::Never;
+  return Result->isSuccess() ? MandatoryInliningKind::Always
+                             : MandatoryInliningKind::Never;
 }
 
-bool InlineFeatureAdvisor::canBeInlined(CallBase &Call, CallsiteCosts &Known,
+bool InlineFeatureAdvisor::canBeInlined(CallBase &Call, CallsiteCosts &Costs,
                                         bool Mandatory) {
   Function &Callee = *Call.getCalledFunction();
   TargetTransformInfo &Target = FAM.getResult<TargetIRAnalysis>(Callee);
   auto Assumptions = [&](Function &F) -> AssumptionCache & {
     return FAM.getResult<AssumptionAnalysis>(F);
   };
-  if (!Known.Features)
-    Known.Features = getInliningCostFeatures(Call, Target, Assumptions);
-  if (Mandatory || !*Known.Features)
-    return Known.Features->has_value();
-  if (!Known.Estimate) {
-    Known.Estimate = callee(Call).estimate(Call, **Known.Features, Target);
-    if (!*Known.Estimate)
-      Known.Estimate = getInliningCostEstimate(Call, Target, Assumptions);
+  if (!Costs.Features)
+    Costs.Features = getInliningCostFeatures(Call, Target, Assumptions);
+  if (Mandatory || !*Costs.Features)
+    return Costs.Features->has_value();
+  if (!Costs.Estimate) {
+    Costs.Estimate = calleeCosts(Call).estimate(Call, **Costs.Features, Target);
+    if (!*Costs.Estimate)
+      Costs.Estimate = getInliningCostEstimate(Call, Target, Assumptions);
   }
-  return Known.Estimate->has_value();
+  return Costs.Estimate->has_value();
 }
 
 void InlineFeatureAdvisor::setFeatures(CallBase &Call,
-                                       const CallsiteCosts &Known) {
+                                       const CallsiteCosts &Costs) {
   Function &Caller = *Call.getCaller();
   Function &Callee = *Call.getCalledFunction();
   const FunctionProperties &CallerProperties = properties(Caller);
@@ -185,10 +186,10 @@ void InlineFeatureAdvisor::setFeatures(CallBase &Call,
       count_if(Call.args(), [](const Use &U) { return isa<Constant>(U); }));
   Set(FeatureIndex::node_count, NodeCount);
   Set(FeatureIndex::edge_count, EdgeCount);
-  Set(FeatureIndex::cost_estimate, **Known.Estimate);
-  for (size_t I = 0; I < (*Known.Features)->size(); ++I)
+  Set(FeatureIndex::cost_estimate, **Costs.Estimate);
+  for (size_t I = 0; I < (*Costs.Features)->size(); ++I)
     Set(inlineCostFeatureToMlFeature(static_cast<InlineCostFeatureIndex>(I)),
-        (**Known.Features)[I]);
+        (**Costs.Features)[I]);
   mlgo::setExtendedFeatures(Call, CallerProperties, CalleeProperties, History,
                             [&](mlgo::ExtendedFeature Feature, int64_t Value) {
                               *ModelRunner->getTensor<int64_t>(
@@ -211,8 +212,8 @@ InlineFeatureAdvisor::getAdviceImpl(CallBase &Call) {
   };
   if (!isReachable(Call))
     return Untracked(false);
-  CallsiteCosts &Known = callee(Call).of(Call);
-  const MandatoryInliningKind Kind = mandatoryKind(Call, Known);
+  CallsiteCosts &Costs = calleeCosts(Call).of(Call);
+  const MandatoryInliningKind Kind = mandatoryKind(Call, Costs);
   if (Kind == MandatoryInliningKind::Never ||
       Call.getCaller() == Call.getCalledFunction())
     return Untracked(false);
@@ -225,11 +226,11 @@ InlineFeatureAdvisor::getAdviceImpl(CallBase &Call) {
     });
     return Untracked(Mandatory);
   }
-  if (!canBeInlined(Call, Known, Mandatory))
+  if (!canBeInlined(Call, Costs, Mandatory))
     return Untracked(false);
   if (Mandatory)
     return std::make_unique<TrackedAdvice>(this, Call, ORE, true);
-  setFeatures(Call, Known);
+  setFeatures(Call, Costs);
   std::unique_ptr<InlineAdvice> Advice = decide(Call, ORE);
   History.add(*Call.getCalledFunction(), Advice->isInliningRecommended());
   return Advice;
@@ -266,15 +267,15 @@ InlineFeatureAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
   return std::make_unique<TrackedAdvice>(this, Call, ORE, Inline);
 }
 
-void InlineFeatureAdvisor::inlined(const TrackedAdvice &Advice,
-                                   bool CalleeWasDeleted) {
+void InlineFeatureAdvisor::updateAfterInlining(const TrackedAdvice &Advice,
+                                               bool CalleeWasDeleted) {
   Function &Caller = *Advice.Caller;
   const FunctionProperties After = Advice.Updater->get();
   *Properties[&Caller] = After;
-  if (auto *Kept = FAM.getCachedResult<FunctionPropertiesAnalysis>(Caller))
-    *Kept = {After, /*UsesAreCounted=*/false};
-  if (auto *Kept = FAM.getCachedResult<CallsiteCostsAnalysis>(Caller))
-    Kept->Valid = false;
+  if (auto *Cached = FAM.getCachedResult<FunctionPropertiesAnalysis>(Caller))
+    *Cached = {After, /*UsesAreCounted=*/false};
+  if (auto *Cached = FAM.getCachedResult<CallsiteCostsAnalysis>(Caller))
+    Cached->Valid = false;
   int64_t DirectCalls = After.DirectCalls;
   int64_t Size = After.Instructions;
   if (CalleeWasDeleted) {
@@ -318,13 +319,13 @@ void InlineFeatureAdvisor::TrackedAdvice::remark(StringRef Name) {
 
 void InlineFeatureAdvisor::TrackedAdvice::recordInliningImpl() {
   remark<OptimizationRemark>("InliningSuccess");
-  owner().inlined(*this, /*CalleeWasDeleted=*/false);
+  owner().updateAfterInlining(*this, /*CalleeWasDeleted=*/false);
 }
 
 void InlineFeatureAdvisor::TrackedAdvice::
     recordInliningWithCalleeDeletedImpl() {
   remark<OptimizationRemark>("InliningSuccessWithCalleeDeleted");
-  owner().inlined(*this, /*CalleeWasDeleted=*/true);
+  owner().updateAfterInlining(*this, /*CalleeWasDeleted=*/true);
 }
 
 void InlineFeatureAdvisor::TrackedAdvice::recordUnsuccessfulInliningImpl(

@@ -68,12 +68,12 @@ private:
   void levelFunctions();
   const FunctionProperties &properties(llvm::Function &F);
   bool isReachable(llvm::CallBase &Call);
-  CallsiteCostsAnalysis::Result &callee(llvm::CallBase &Call);
+  CallsiteCostsAnalysis::Result &calleeCosts(llvm::CallBase &Call);
   MandatoryInliningKind mandatoryKind(llvm::CallBase &Call,
-                                      CallsiteCosts &Known);
-  bool canBeInlined(llvm::CallBase &Call, CallsiteCosts &Known, bool Mandatory);
-  void setFeatures(llvm::CallBase &Call, const CallsiteCosts &Known);
-  void inlined(const TrackedAdvice &Advice, bool CalleeWasDeleted);
+                                      CallsiteCosts &Costs);
+  bool canBeInlined(llvm::CallBase &Call, CallsiteCosts &Costs, bool Mandatory);
+  void setFeatures(llvm::CallBase &Call, const CallsiteCosts &Costs);
+  void updateAfterInlining(const TrackedAdvice &Advice, bool CalleeWasDeleted);
 
   TrainedRanges Ranges;
   const float SizeIncreaseThreshold; ///< As a factor of InitialSize.

@@ -80,12 +80,13 @@ Expected<Plan> Plan::read(const std::string &Path) {
   Result.Buffer = std::move(*File);
   auto [Header, Rest] = Result.Buffer->getBuffer().split('\n');
   int64_t Version, Major, Modules, Crc;
-  StringRef Of;
+  StringRef HeaderProblem;
   if (!consumeNumber(Header, "version", Version))
     return unusable(Path, "it has no header");
   if (Version != 1)
     return unusable(Path, "its version is not 1");
-  if (!consumeText(Header, "problem", Of) || Of != Problem)
+  if (!consumeText(Header, "problem", HeaderProblem) ||
+      HeaderProblem != Problem)
     return unusable(Path, "it is not for inlining");
   if (!consumeNumber(Header, "llvm_major", Major) ||
       !consumeNumber(Header, "modules", Modules) ||
@@ -141,14 +142,14 @@ static std::pair<size_t, size_t> definedCallers(const DecisionRows &Rows,
                                                 const Module &M) {
   std::vector<bool> Decides(Rows.Names.size());
   for (const DecisionRows::Row &Row : Rows.Rows)
-    Decides[Row.First] = true;
-  size_t Found = 0, Callers = 0;
+    Decides[Row.Caller] = true;
+  size_t Defined = 0, Callers = 0;
   for (size_t I = 0; I < Decides.size(); ++I)
     if (Decides[I]) {
       ++Callers;
-      Found += defines(M, Rows.Names[I]);
+      Defined += defines(M, Rows.Names[I]);
     }
-  return {Found, Callers};
+  return {Defined, Callers};
 }
 
 Expected<std::optional<ForcedDecisions>>
@@ -159,18 +160,18 @@ Plan::decisionsOf(const Module &M) const {
   const auto Exact =
       count_if(Index, [&](const Entry &E) { return E.Source == Source; });
   std::optional<DecisionRows> Best;
-  size_t MostFound = 0;
+  size_t MostDefined = 0;
   for (const Entry &E : Index) {
     if (Exact ? E.Source != Source : E.File != File)
       continue;
     Expected<DecisionRows> Rows = rows(E);
     if (!Rows)
       return Rows.takeError();
-    auto [Found, Callers] = definedCallers(*Rows, M);
+    auto [Defined, Callers] = definedCallers(*Rows, M);
     // A file name is only a hint: a program may have many main.cpp.
-    if ((Exact || 2 * Found > Callers) && (!Best || Found > MostFound)) {
+    if ((Exact || 2 * Defined > Callers) && (!Best || Defined > MostDefined)) {
       Best = std::move(*Rows);
-      MostFound = Found;
+      MostDefined = Defined;
     }
   }
   if (!Best)
@@ -181,50 +182,51 @@ Plan::decisionsOf(const Module &M) const {
   return std::move(*Decisions);
 }
 
-bool mlgo::hasPlannedChoices() { return !PlanFile.empty(); }
+bool mlgo::isPlanGiven() { return !PlanFile.empty(); }
 
-bool mlgo::hasInlinePlan() {
-  if (PlanFile.empty())
-    return false;
-  Expected<Plan> Read = Plan::read(PlanFile);
-  if (Read)
-    return Read->hasDecisions() || Read->choices().empty();
-  consumeError(Read.takeError()); // Reported when the decisions are loaded.
-  return true;
+/// Returns the plan, which a process reads once: children of
+/// -mlgo-keep-smaller share it, as do the threads of a link. Emits an error and
+/// returns null if it cannot be read.
+static const Plan *loadPlan(Module &M) {
+  static Expected<Plan> Loaded = Plan::read(PlanFile);
+  static const std::string Message = Loaded ? "" : toString(Loaded.takeError());
+  if (Message.empty())
+    return &*Loaded;
+  M.getContext().emitError(Message);
+  return nullptr;
 }
 
 std::string mlgo::loadPlannedChoices(Module &M) {
-  Expected<Plan> Read = Plan::read(PlanFile);
-  if (Read)
-    return Read->choices().str();
-  M.getContext().emitError(toString(Read.takeError()));
-  return "";
+  const Plan *P = loadPlan(M);
+  return P ? P->choices().str() : "";
 }
 
-static void remark(Module &M, StringRef Name, const Twine &Said) {
+static void remark(Module &M, StringRef Name, const Twine &Message) {
   auto Defined = find_if(M, [](Function &F) { return !F.isDeclaration(); });
   if (Defined == M.end())
     return;
   OptimizationRemarkAnalysis R(RemarkPass, Name, &*Defined);
-  R << Said.str();
+  R << Message.str();
   M.getContext().diagnose(R);
 }
 
-ForcedDecisions mlgo::loadInlinePlan(Module &M) {
-  auto Found = [&]() -> Expected<std::optional<ForcedDecisions>> {
-    Expected<Plan> Read = Plan::read(PlanFile);
-    if (!Read)
-      return Read.takeError();
-    return Read->decisionsOf(M);
-  }();
-  if (!Found)
-    M.getContext().emitError(toString(Found.takeError()));
-  else if (*Found)
-    return std::move(**Found);
+std::optional<ForcedDecisions> mlgo::loadInlinePlan(Module &M) {
+  if (!isPlanGiven())
+    return std::nullopt;
+  const Plan *P = loadPlan(M);
+  if (!P)
+    return ForcedDecisions();
+  if (!P->hasDecisions() && !P->choices().empty())
+    return std::nullopt;
+  auto Decisions = P->decisionsOf(M);
+  if (!Decisions)
+    M.getContext().emitError(toString(Decisions.takeError()));
+  else if (*Decisions)
+    return std::move(*Decisions);
   else
     remark(M, "NoPlan",
            "the plan has no decisions of " + M.getSourceFileName());
-  return {};
+  return ForcedDecisions();
 }
 
 PlannedInlineAdvisor::PlannedInlineAdvisor(

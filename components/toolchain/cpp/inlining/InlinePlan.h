@@ -13,19 +13,16 @@
 
 namespace mlgo {
 
-/// Returns whether -mlgo-inline-plan is given, unless the plan has choices and
-/// no decisions.
-bool hasInlinePlan();
-
 /// Returns whether -mlgo-inline-plan is given.
-bool hasPlannedChoices() __attribute__((weak));
+bool isPlanGiven() __attribute__((weak));
 
 /// Returns the plan's choices among the variants of -mlgo-keep-smaller, as
 /// -mlgo-choices writes them. Emits an error if the plan cannot be read.
 std::string loadPlannedChoices(llvm::Module &M) __attribute__((weak));
 
-/// Returns the plan's decisions for \p M. Returns none if the plan has no entry
-/// for this module, and emits an error if it cannot be read.
+/// Returns the plan's decisions for \p M; none without a plan, or if the plan
+/// has choices and no decisions. Without an entry for this module they are
+/// empty, and after an error, if the plan cannot be read.
 ///
 /// File format (components/core/compiler/inline_plan.py writes it): a line of
 /// JSON {"version": 1, "problem", "llvm_major", "modules": N, "crc"}; an index,
@@ -39,7 +36,7 @@ std::string loadPlannedChoices(llvm::Module &M) __attribute__((weak));
 /// because the program is built elsewhere, an entry with the same file name is
 /// used if the module defines more than half of its callers. Of several
 /// entries, the one with the most such callers is used.
-ForcedDecisions loadInlinePlan(llvm::Module &M);
+std::optional<ForcedDecisions> loadInlinePlan(llvm::Module &M);
 
 /// Decides by a plan, and by the policy for calls that are not in the plan. A
 /// remark (-Rpass-analysis=inline-plan) reports how many of the plan's

@@ -62,11 +62,12 @@ mlgo::createInlineReleaseAdvisor(Module &M, ModuleAnalysisManager &MAM,
         M.getContext(), Features, DecisionName);
   }
   std::unique_ptr<InlineFeatureAdvisor> Advisor;
-  const bool IsPlanned = hasInlinePlan();
+  std::optional<ForcedDecisions> Plan = loadInlinePlan(M);
+  const bool IsPlanned = Plan.has_value();
   if (IsPlanned)
     Advisor = std::make_unique<PlannedInlineAdvisor>(
         M, MAM, std::move(Model), std::move(GetDefaultAdvice),
-        mlgo::loadInlinePlan(M));
+        std::move(*Plan));
   else
     Advisor = std::make_unique<InlineFeatureAdvisor>(
         M, MAM, std::move(Model), std::move(GetDefaultAdvice));

@@ -28,8 +28,8 @@ public:
   const llvm::TargetInstrInfo &get(const llvm::TargetInstrInfo &Target) const {
     // Outlined functions have no functions to tune for, therefore other
     // subtargets, which differ in nothing that matters here.
-    auto Found = Infos.find(&Target);
-    return Found != Infos.end() ? *Found->second : First ? *First : Target;
+    auto Info = Infos.find(&Target);
+    return Info != Infos.end() ? *Info->second : First ? *First : Target;
   }
 
 private:

@@ -72,14 +72,14 @@ NativePolicy::load(StringRef Directory, const std::vector<TensorSpec> &Features,
 Error NativePolicy::bind(StringRef Library, const json::Object &Description,
                          const std::vector<TensorSpec> &Features,
                          const std::vector<void *> &Buffers) {
-  const json::Array *Wanted = Description.getArray("features");
+  const json::Array *PolicyFeatures = Description.getArray("features");
   auto NumActions = Description.getInteger("num_actions");
-  if (!Wanted || !NumActions || *NumActions < 2)
+  if (!PolicyFeatures || !NumActions || *NumActions < 2)
     return fail(Library +
                 " does not say its features and its number of actions");
   Logits.resize(*NumActions);
   std::string Missing;
-  for (const json::Value &Feature : *Wanted) {
+  for (const json::Value &Feature : *PolicyFeatures) {
     const json::Object *Spec = Feature.getAsObject();
     StringRef Name = Spec ? Spec->getString("name").value_or("") : "";
     StringRef Type = Spec ? Spec->getString("type").value_or("") : "";

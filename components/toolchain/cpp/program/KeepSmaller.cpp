@@ -31,6 +31,7 @@ using namespace mlgo;
 static constexpr char OptionName[] = "mlgo-keep-smaller";
 static constexpr char VariantsOption[] = "mlgo-variants";
 static constexpr char ExperimentalOption[] = "mlgo-experimental";
+static constexpr char ChoicesOption[] = "mlgo-choices";
 static constexpr char DefaultVariants[] = "heuristic,policy";
 
 // These are read by requestedVariants, before LLVM parses its options.
@@ -53,13 +54,13 @@ static cl::opt<bool> Experimental(
              "and ir-outliner), for programs whose tests run afterwards"));
 
 static cl::opt<std::string> ChoicesFile(
-    "mlgo-choices", cl::Hidden,
+    ChoicesOption, cl::Hidden,
     cl::desc("With -mlgo-keep-smaller: append each choice to this file, and "
              "take the choices that it has without compiling again"));
 
 namespace {
 /// A variant's file, moved away from the place of the output.
-struct Kept {
+struct VariantFile {
   size_t Index; ///< Of the variant.
   std::string Path;
 };
@@ -71,7 +72,7 @@ struct Session {
   bool IsChild = false;
   bool IsDecided = false;   ///< Forked, or compiled as one variant.
   std::string Name, Digest; ///< In a record of choices.
-  std::vector<Kept> Files;
+  std::vector<VariantFile> Files;
 };
 } // namespace
 
@@ -101,8 +102,8 @@ bool mlgo::expectsVariants() { return Current.has_value(); }
 
 Expected<std::vector<Variant>>
 mlgo::requestedVariants(ArrayRef<std::string> Arguments) {
-  std::optional<bool> IsAsked;
-  bool AllowsExperimental = false;
+  std::optional<bool> IsRequested;
+  bool AllowsExperimental = false, HasChoices = false;
   std::optional<StringRef> List;
   for (StringRef Argument : Arguments) {
     for (StringRef Prefix : {"-plugin-opt=", "--plugin-opt=", "-mllvm="})
@@ -113,19 +114,24 @@ mlgo::requestedVariants(ArrayRef<std::string> Arguments) {
     if (!Argument.starts_with("-"))
       continue;
     if (Name == OptionName)
-      IsAsked = IsOn;
+      IsRequested = IsOn;
     else if (Name == ExperimentalOption)
       AllowsExperimental = IsOn;
     else if (Name == VariantsOption)
       List = Value;
+    else if (Name == ChoicesOption)
+      HasChoices = true;
   }
   std::vector<Variant> Variants;
-  if (List || IsAsked == true) {
+  if (List || IsRequested == true) {
     auto Parsed =
         parseVariants(List.value_or(DefaultVariants), AllowsExperimental);
-    if (!Parsed || IsAsked.value_or(true))
+    if (!Parsed || IsRequested.value_or(true))
       return Parsed;
   }
+  if (HasChoices)
+    WithColor::warning() << "-" << ChoicesOption << " has no effect without -"
+                         << OptionName << "\n";
   return Variants;
 }
 
@@ -143,8 +149,8 @@ static std::string digestOf(const Module &M) {
 
 /// Returns the variant that \p Choices, lines of JSON, name last for
 /// \p Digest.
-static std::optional<Variant> chosenBefore(MemoryBufferRef Choices,
-                                           StringRef Digest) {
+static std::optional<Variant> findChoice(MemoryBufferRef Choices,
+                                         StringRef Digest) {
   std::optional<Variant> Result;
   for (line_iterator Line(Choices); !Line.is_at_end(); ++Line) {
     auto Parsed = json::parse(*Line);
@@ -168,7 +174,7 @@ static std::optional<Variant> chosenBefore(MemoryBufferRef Choices,
 /// Returns the variant that the choices file or, if that does not know \p M,
 /// the plan names for it.
 static std::optional<Variant> recordedChoice(Module &M) {
-  const bool HasPlan = hasPlannedChoices && hasPlannedChoices();
+  const bool HasPlan = isPlanGiven && isPlanGiven();
   if (ChoicesFile.empty() && !HasPlan)
     return std::nullopt;
   Current->Digest = digestOf(M);
@@ -178,18 +184,18 @@ static std::optional<Variant> recordedChoice(Module &M) {
     if (auto File = MemoryBuffer::getFile(ChoicesFile, /*IsText=*/false,
                                           /*RequiresNullTerminator=*/true,
                                           /*IsVolatile=*/true))
-      if (auto Found = chosenBefore(**File, Current->Digest))
-        return Found;
+      if (auto Chosen = findChoice(**File, Current->Digest))
+        return Chosen;
   if (!HasPlan)
     return std::nullopt;
   const std::string Choices = loadPlannedChoices(M);
-  return chosenBefore(MemoryBufferRef(Choices, "plan"), Current->Digest);
+  return findChoice(MemoryBufferRef(Choices, "plan"), Current->Digest);
 }
 
 /// Returns the descriptor of the temporary file that clang renames to
 /// \p Output when the compile ends, and its path.
 static std::optional<std::pair<int, std::string>>
-temporaryOf(StringRef Output) {
+findTemporaryFile(StringRef Output) {
   SmallString<128> Absolute(Output);
   if (sys::fs::make_absolute(Absolute))
     return std::nullopt;
@@ -222,9 +228,9 @@ static bool reopen(int Descriptor, const std::string &Path) {
       open(Path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, Mode & 0777);
   if (New < 0)
     return false;
-  const bool Done = dup3(New, Descriptor, O_CLOEXEC) >= 0;
+  const bool IsReopened = dup3(New, Descriptor, O_CLOEXEC) >= 0;
   close(New);
-  return Done;
+  return IsReopened;
 }
 
 /// Becomes \p V in a child; returns false there. In the parent returns true
@@ -245,7 +251,7 @@ static bool runInChild(const Variant &V, size_t Index, std::string Aside) {
     Current->IsChild = true;
     // The files of other variants are the parent's, and a variant that crashes
     // ends here: clang would write a report of it.
-    for (const Kept &Other : Current->Files)
+    for (const VariantFile &Other : Current->Files)
       sys::DontRemoveFileOnSignal(Other.Path);
     for (int Signal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP})
       signal(Signal, SIG_DFL);
@@ -280,9 +286,9 @@ void mlgo::forkVariants(Module &M, bool IsFolded) {
   if (!IsFolded) {
     Current->Name =
         Current->IsProgram ? Current->Output : M.getSourceFileName();
-    if (auto Before = recordedChoice(M)) {
+    if (auto Chosen = recordedChoice(M)) {
       Current->IsDecided = true;
-      return applyVariant(std::move(*Before));
+      return applyVariant(std::move(*Chosen));
     }
     if (none_of(Variants, [](const Variant &V) { return V.Fold.has_value(); }))
       return; // They share the folding.
@@ -293,7 +299,7 @@ void mlgo::forkVariants(Module &M, bool IsFolded) {
     return warnOfNoVariants("the link runs on several threads");
   std::optional<std::pair<int, std::string>> Temporary;
   if (!Current->IsProgram) {
-    Temporary = temporaryOf(Current->Output);
+    Temporary = findTemporaryFile(Current->Output);
     if (!Temporary)
       return warnOfNoVariants("clang's temporary file is not found");
   }
@@ -322,8 +328,9 @@ static Expected<uint64_t> loadedBytes(StringRef Path) {
   DenseMap<uint64_t, std::vector<object::SectionRef>> Relocations;
   if (File.isRelocatableObject())
     for (const object::SectionRef &S : File.sections())
-      if (auto Of = S.getRelocatedSection(); Of && *Of != File.section_end())
-        Relocations[(*Of)->getIndex()].push_back(S);
+      if (auto Target = S.getRelocatedSection();
+          Target && *Target != File.section_end())
+        Relocations[(*Target)->getIndex()].push_back(S);
   StringSet<> Bodies;
   uint64_t Result = 0;
   for (const object::SectionRef &S : File.sections()) {
@@ -386,14 +393,14 @@ static void record(size_t Chosen, ArrayRef<std::pair<size_t, uint64_t>> Sizes) {
 }
 
 /// Moves the smallest of the output and \p Files to the output's place.
-static void keepSmallest(ArrayRef<Kept> Files) {
+static void keepSmallest(ArrayRef<VariantFile> Files) {
   auto Size = loadedBytes(Current->Output);
   if (!Size)
     return consumeError(Size.takeError());
   std::vector<std::pair<size_t, uint64_t>> Sizes{{0, *Size}};
   uint64_t Smallest = *Size;
-  const Kept *Best = nullptr;
-  for (const Kept &File : Files) {
+  const VariantFile *Best = nullptr;
+  for (const VariantFile &File : Files) {
     auto Other = loadedBytes(File.Path);
     if (!Other) {
       consumeError(Other.takeError());
@@ -423,7 +430,7 @@ bool mlgo::finishVariants(bool Success) {
   auto Files = std::move(Current->Files);
   if (Success && !Files.empty())
     keepSmallest(Files);
-  for (const Kept &File : Files) {
+  for (const VariantFile &File : Files) {
     sys::fs::remove(File.Path);
     sys::DontRemoveFileOnSignal(File.Path);
   }

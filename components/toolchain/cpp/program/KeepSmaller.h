@@ -19,7 +19,8 @@
 namespace mlgo {
 
 /// Returns the variants that \p Arguments, of clang -cc1 or of lld, ask for;
-/// none if they ask for none. Fails if -mlgo-variants cannot be understood.
+/// none if they ask for none, with a warning if they name a file of choices.
+/// Fails if -mlgo-variants cannot be understood.
 llvm::Expected<std::vector<Variant>>
 requestedVariants(llvm::ArrayRef<std::string> Arguments);
 

@@ -24,7 +24,8 @@ Error lto::backend(const Config &C, AddStreamFn AddStream, unsigned Parallelism,
   for (Function &F : M)
     F.deleteBody();
   auto Read = parseBitcodeFile(
-      MemoryBufferRef(StringRef(Bitcode.data(), Bitcode.size()), "ld-temp.o"),
+      MemoryBufferRef(StringRef(Bitcode.data(), Bitcode.size()),
+                      mlgo::LinkedModuleName),
       M.getContext());
   if (!Read)
     return Read.takeError();

@@ -102,11 +102,11 @@ int main(int Argc, char **Argv) {
   llvm::SmallVector<const char *, 256> Arguments(Argv, Argv + Argc);
   prepareVariants(Arguments);
   digestLinker(Arguments);
-  lld::Result Ended = lld::lldMain(Arguments, llvm::outs(), llvm::errs(),
-                                   {{lld::Gnu, &lld::elf::link}});
-  mlgo::finishVariants(Ended.retCode == 0);
+  lld::Result Result = lld::lldMain(Arguments, llvm::outs(), llvm::errs(),
+                                    {{lld::Gnu, &lld::elf::link}});
+  mlgo::finishVariants(Result.retCode == 0);
   // Destructors of a large link take long.
-  if (!Ended.canRunAgain)
-    lld::exitLld(Ended.retCode);
-  return Ended.retCode;
+  if (!Result.canRunAgain)
+    lld::exitLld(Result.retCode);
+  return Result.retCode;
 }

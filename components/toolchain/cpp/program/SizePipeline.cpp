@@ -46,7 +46,7 @@ std::optional<OptimizationLevel> mlgo::sizeLevel(const Module &M) {
 bool mlgo::compilesWholePrograms() { return WholeProgram; }
 
 bool mlgo::isProgram(const Module &M) {
-  return Program || M.getModuleIdentifier() == "ld-temp.o";
+  return Program || M.getModuleIdentifier() == LinkedModuleName;
 }
 
 /// Returns whether MergeFunctions must not replace \p F by a call of an equal

@@ -39,6 +39,9 @@ bool compilesWholePrograms();
 std::optional<llvm::OptimizationLevel>
 programLevel(const llvm::Module &M, const llvm::lto::Config &Conf);
 
+/// LLVM's name of the module of full LTO.
+inline constexpr char LinkedModuleName[] = "ld-temp.o";
+
 /// Returns whether \p M is a whole program: the module of full LTO in a linker,
 /// or what a clang compiles with -mlgo-program or under the name of such a
 /// module, to the object that our lld makes of it.

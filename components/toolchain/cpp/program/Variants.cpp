@@ -17,7 +17,7 @@ struct Word {
 };
 } // namespace
 
-static ArrayRef<Word> knownWords() {
+static ArrayRef<Word> variantWords() {
   enum { Inliner, Outliner, Folding, Registers, IR };
   static constexpr Word Words[] = {
       {"heuristic", Inliner, false, [](Variant &) {}},
@@ -44,26 +44,26 @@ Expected<Variant> mlgo::parseVariant(StringRef Name, bool Experimental) {
   Name.split(Texts, '+');
   SmallDenseSet<int> Groups;
   for (StringRef Text : Texts) {
-    const Word *Known =
-        find_if(knownWords(), [&](const Word &W) { return W.Text == Text; });
-    if (Known == knownWords().end())
+    const Word *W =
+        find_if(variantWords(), [&](const Word &W) { return W.Text == Text; });
+    if (W == variantWords().end())
       return invalid("there is no word '" + Text + "' for a variant; " +
                      "the words are " +
-                     join(map_range(knownWords(),
+                     join(map_range(variantWords(),
                                     [](const Word &W) { return W.Text.str(); }),
                           ", "));
-    const bool IsInliner = Known->Group == knownWords().front().Group;
+    const bool IsInliner = W->Group == variantWords().front().Group;
     if (IsInliner != Groups.empty())
       return invalid("'" + Name +
                      "' has to begin with heuristic or policy, once");
-    if (!Groups.insert(Known->Group).second)
+    if (!Groups.insert(W->Group).second)
       return invalid("'" + Name + "' has two words where one can be, such as " +
                      Text);
-    if (Known->IsExperimental && !Experimental)
+    if (W->IsExperimental && !Experimental)
       return invalid("'" + Text +
                      "' is off in LLVM's own pipelines; run the program's "
                      "tests, and pass -mlgo-experimental, too");
-    Known->Set(Result);
+    W->Set(Result);
   }
   return Result;
 }

@@ -2,7 +2,7 @@
 //
 // A variant is named by words that are joined by '+': "heuristic" or "policy",
 // which decides about inlining, and what else differs from a compile without
-// variants (knownWords in Variants.cpp).
+// variants (variantWords in Variants.cpp).
 //
 //===----------------------------------------------------------------------===//
 #ifndef MLGO_VARIANTS_H

@@ -18,9 +18,8 @@ using namespace llvm;
 using namespace mlgo;
 
 static cl::opt<std::string> FlipsFile(
-    "mlgo-measure-flips", cl::Hidden,
-    cl::desc("Measure what each decision in this file would come to in place "
-             "of the heuristic's or the policy's; writes FILE.scores"));
+    "mlgo-measure-flips", cl::Hidden, cl::value_desc("FILE"),
+    cl::desc("Score each alternative decision in FILE; writes FILE.scores"));
 
 [[noreturn]] static void fail(const Twine &Message) {
   report_fatal_error("-mlgo-measure-flips: " + Message,
@@ -35,8 +34,8 @@ std::unique_ptr<FlipMeasurement> FlipMeasurement::load(StringRef Problem) {
     report_fatal_error(Decisions.takeError(), /*gen_crash_diag=*/false);
   std::unique_ptr<FlipMeasurement> Result(new FlipMeasurement(FlipsFile));
   for (auto [Row, Decision] : enumerate(Decisions->Rows))
-    Result->Flips[Decisions->Names[Decision.First]][Decision.Ordinal].push_back(
-        {Decision.Action, Row});
+    Result->Flips[Decisions->Names[Decision.Caller]][Decision.Ordinal]
+        .push_back({Decision.Action, Row});
   const size_t Count = Decisions->Rows.size();
   if (Count == 0)
     return Result;
@@ -61,11 +60,11 @@ std::optional<int64_t> FlipMeasurement::atDecision(StringRef Function) {
   auto OfFunction = Flips.find(symbolName(Function));
   if (OfFunction == Flips.end())
     return std::nullopt;
-  auto Known = OfFunction->second.find(Ordinals[Function]++);
-  if (Known == OfFunction->second.end())
+  auto OfDecision = OfFunction->second.find(Ordinals[Function]++);
+  if (OfDecision == OfFunction->second.end())
     return std::nullopt;
   const pid_t Parent = getpid();
-  for (const Flip &F : Known->second) {
+  for (const Flip &F : OfDecision->second) {
     const pid_t Child = fork();
     if (Child < 0)
       fail("cannot fork: " + Twine(strerror(errno)));

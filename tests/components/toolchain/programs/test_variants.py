@@ -231,6 +231,36 @@ def test_option_turns_variants_off_again(toolchain: Path, program: Path) -> None
     assert built(toolchain, program, False, off[0]) != plain
 
 
+@pytest.mark.parametrize("link", [False, True], ids=["object", "program"])
+def test_file_of_choices_without_variants_is_a_warning(toolchain: Path, program: Path, link: bool) -> None:
+    options = words("-mlgo-choices=choices", link=link)
+    command = [toolchain / "bin" / "clang", "-Oz", "-flto" if link else "-c", *options, "program.c", "-o", "out"]
+    done = subprocess.run([str(part) for part in command], cwd=program, capture_output=True, text=True)
+    assert done.returncode == 0 and not (program / "choices").exists()
+    assert done.stderr.count("warning: -mlgo-choices has no effect without -mlgo-keep-smaller") == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "warns"),
+    [
+        (["-flto"], True),
+        (["-flto", "-Wno-backend-plugin"], False),
+        (["-flto", "-mllvm", "-mlgo-whole-program=0"], False),
+        (["-flto=thin"], False),
+        ([], False),
+    ],
+    ids=str,
+)
+def test_plan_that_a_compile_does_not_take_is_a_warning(
+    toolchain: Path, program: Path, flags: list[str], warns: bool
+) -> None:
+    write_plan(program / "inline.plan", [], 19)
+    options = words("-mlgo-inline-plan=inline.plan")
+    command = [toolchain / "bin" / "clang", "-Oz", *flags, *options, "-c", "program.c", "-o", "out"]
+    done = subprocess.run([str(part) for part in command], cwd=program, capture_output=True, text=True)
+    assert done.returncode == 0 and ("warning: -mlgo-inline-plan has no effect" in done.stderr) == warns
+
+
 @pytest.mark.parametrize("kind", ["choices", "plan", "plan with decisions"])
 def test_plan_holds_choices(toolchain: Path, program: Path, kind: str) -> None:
     names, plan = ["heuristic", "policy", "heuristic+no-outline", "heuristic+no-fold"], program / "inline.plan"

@@ -45,8 +45,8 @@ CallsiteCosts &CallsiteCostsAnalysis::Result::of(CallBase &Call) {
   if (!SeesMore)
     if (std::optional<CallsiteKey> Key = CallsiteKey::of(Call, HasLargeAllocas))
       return Costs[std::move(*Key)];
-  Unlike = std::make_unique<CallsiteCosts>();
-  return *Unlike;
+  Uncached = std::make_unique<CallsiteCosts>();
+  return *Uncached;
 }
 
 static bool callsItself(const Function &F) {
@@ -162,11 +162,11 @@ std::optional<CallsiteKey> CallsiteKey::of(CallBase &Call,
     } else {
       // The analyses compare bases with each other, and an alloca of the caller
       // may become registers. Otherwise they do not distinguish bases.
-      auto Place =
+      auto BaseIndex =
           static_cast<uint64_t>(find(Bases, Stripped.Base) - Bases.begin());
-      if (Place == Bases.size())
+      if (BaseIndex == Bases.size())
         Bases.push_back(Stripped.Base);
-      Words.push_back(Place << 8 | isa<AllocaInst>(Stripped.Base) << 4 |
+      Words.push_back(BaseIndex << 8 | isa<AllocaInst>(Stripped.Base) << 4 |
                       Pointer << 2 | K);
       Words.push_back(static_cast<uint64_t>(Stripped.Offset));
     }

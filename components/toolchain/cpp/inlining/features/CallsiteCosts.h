@@ -79,7 +79,7 @@ public:
     /// Whether `estimate` is possible, unless the call prevents it.
     bool FeaturesTellCost = false;
     std::unordered_map<CallsiteKey, CallsiteCosts, CallsiteKey::Hash> Costs;
-    std::unique_ptr<CallsiteCosts> Unlike;
+    std::unique_ptr<CallsiteCosts> Uncached;
   };
   Result run(llvm::Function &F, llvm::FunctionAnalysisManager &) {
     return Result(F);

@@ -13,12 +13,12 @@ AnalysisKey FunctionPropertiesAnalysis::Key;
 // needed from it here, a walk is much cheaper.
 BlockSet mlgo::reachableBlocks(const Function &F) {
   BlockSet Reached;
-  SmallVector<const BasicBlock *, 32> Open{&F.getEntryBlock()};
-  Reached.insert(Open.front());
-  while (!Open.empty())
-    for (const BasicBlock *Successor : successors(Open.pop_back_val()))
+  SmallVector<const BasicBlock *, 32> Worklist{&F.getEntryBlock()};
+  Reached.insert(Worklist.front());
+  while (!Worklist.empty())
+    for (const BasicBlock *Successor : successors(Worklist.pop_back_val()))
       if (Reached.insert(Successor).second)
-        Open.push_back(Successor);
+        Worklist.push_back(Successor);
   return Reached;
 }
 
@@ -95,14 +95,14 @@ FunctionPropertiesUpdater::FunctionPropertiesUpdater(
 }
 
 void FunctionPropertiesUpdater::addReachable(const BasicBlock *From,
-                                             BlockSet &Found) const {
-  SmallVector<const BasicBlock *, 32> Open{From};
-  Found.insert(From);
-  while (!Open.empty())
-    for (const BasicBlock *Successor : successors(Open.pop_back_val()))
-      if (Found.insert(Successor).second &&
+                                             BlockSet &Blocks) const {
+  SmallVector<const BasicBlock *, 32> Worklist{From};
+  Blocks.insert(From);
+  while (!Worklist.empty())
+    for (const BasicBlock *Successor : successors(Worklist.pop_back_val()))
+      if (Blocks.insert(Successor).second &&
           (Successor == UnwindBlock || !Beyond.contains(Successor)))
-        Open.push_back(Successor);
+        Worklist.push_back(Successor);
 }
 
 /// Returns whether \p Block can be reached from one of the blocks in
@@ -111,13 +111,14 @@ static bool isReachableFrom(const BasicBlock *Block,
                             const BlockSet &Reachable) {
   BlockSet Seen;
   Seen.insert(Block);
-  SmallVector<const BasicBlock *, 32> Open{Block};
-  while (!Open.empty())
-    for (const BasicBlock *Predecessor : predecessors(Open.pop_back_val())) {
+  SmallVector<const BasicBlock *, 32> Worklist{Block};
+  while (!Worklist.empty())
+    for (const BasicBlock *Predecessor :
+         predecessors(Worklist.pop_back_val())) {
       if (Reachable.contains(Predecessor))
         return true;
       if (Seen.insert(Predecessor).second)
-        Open.push_back(Predecessor);
+        Worklist.push_back(Predecessor);
     }
   return false;
 }

@@ -82,9 +82,9 @@ public:
   FunctionProperties get() const;
 
 private:
-  /// Adds \p From and the blocks that can be reached from it to \p Found. Does
+  /// Adds \p From and the blocks that can be reached from it to \p Blocks. Does
   /// not go beyond the blocks in `Beyond`, except for `UnwindBlock`.
-  void addReachable(const llvm::BasicBlock *From, BlockSet &Found) const;
+  void addReachable(const llvm::BasicBlock *From, BlockSet &Blocks) const;
 
   /// Returns whether the inlined code returns. If not, the rest of the call's
   /// block has become an unreachable block.
