@@ -113,8 +113,8 @@ def _configure_and_build(
 
 def allocator(tree: Path) -> str:
     """Return the allocator of the clangs of this tree: "jemalloc" if its static library was found, else "libc"."""
-    found = re.search(r"^JEMALLOC:FILEPATH=(.*)$", (tree / "CMakeCache.txt").read_text(), re.MULTILINE)
-    return "jemalloc" if found and not found[1].endswith("NOTFOUND") else "libc"
+    library = re.search(r"^JEMALLOC:FILEPATH=(.*)$", (tree / "CMakeCache.txt").read_text(), re.MULTILINE)
+    return "jemalloc" if library and not library[1].endswith("NOTFOUND") else "libc"
 
 
 def run_build_tool(command: list[str], log: Path, action: str, progress: str | None) -> None:

@@ -66,10 +66,11 @@ class ToolchainConfig:
 
     def __post_init__(self) -> None:
         check_strategy(self.strategy, self.llvm_major, "--strategy {}", "--llvm-major {}")
-        if self.mode == "training" and (self.strategy == EXTERNAL) != bool(self.clang):
-            problem = "needs the training clang" if self.strategy == EXTERNAL else "builds the training clang"
+        is_external = self.strategy == EXTERNAL
+        if self.mode == "training" and (is_external != bool(self.clang) or (self.problem and not is_external)):
             raise UserError(
-                f"--strategy {self.strategy} {problem}", "pass --clang PATH together with --strategy external, only"
+                f"--strategy {self.strategy} {'needs' if is_external else 'builds'} the training clang",
+                "pass --clang PATH, and --problem, together with --strategy external, only",
             )
         if self.mode == "release":
             object.__setattr__(self, "strategy", release_strategy(self.strategy, self.llvm_major))
@@ -83,17 +84,10 @@ class ToolchainConfig:
                 f"LLVM {self.llvm_major} in a toolchain of --strategy {self.strategy} has no IR2Vec embeddings",
                 f"pass --strategy plugin --llvm-major {MIN_IR2VEC_MAJOR}, or omit --ir2vec-vocab",
             )
-        if self.ir2vec_vocab and self.mode == "release":
-            raise UserError("a release clang has the IR2Vec vocabulary of its policy", "omit --ir2vec-vocab")
         if self.mode == "release" and not self.policies:
             raise UserError(
                 "a release clang needs a policy, and none was given",
                 "pass --policy DIR, the output of the warmstart or of the ppo step, or --policy pretrained",
-            )
-        if self.mode == "training" and self.policies:
-            raise UserError(
-                "a training clang loads its policy when it compiles, not when it is built",
-                "omit --policy, or pass --mode release",
             )
 
 

@@ -17,9 +17,9 @@ HEADER = "IR2VecVocabulary.h"
 TIMEOUT_S = 60.0
 
 
-def make_vocabulary(given: Path | str, sdk: Sdk, path: Path) -> Vocabulary:
-    """Write RANDOM or a copy of the file `given` to `path` and return it. UserError if the file is no vocabulary."""
-    content = read_vocabulary(given).content if isinstance(given, Path) else random_vocabulary(_entities(sdk))
+def make_vocabulary(source: Path | str, sdk: Sdk, path: Path) -> Vocabulary:
+    """Write RANDOM or a copy of the file `source` to `path` and return it. UserError if the file is no vocabulary."""
+    content = read_vocabulary(source).content if isinstance(source, Path) else random_vocabulary(_entities(sdk))
     path.write_bytes(content)
     return read_vocabulary(path)
 

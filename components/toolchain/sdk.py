@@ -69,8 +69,8 @@ def find_sdk(major: int, prefix: Path | None = None, strategy: Strategy = "sdk")
     """
     installed = prefix is None
     prefix = prefix.absolute() if prefix else _installed(major)
-    wanted = _PLUGIN_PACKAGES if strategy == "plugin" else _PACKAGES
-    missing = [name for name in wanted if not (prefix / name.format(major=major)).exists()]
+    packages_by_file = _PLUGIN_PACKAGES if strategy == "plugin" else _PACKAGES
+    missing = [name for name in packages_by_file if not (prefix / name.format(major=major)).exists()]
     config = prefix / _LLVM_CONFIG
     # Checked before the missing files: an SDK of another version lacks many, and installing them would be wrong.
     version = _version(config) if config.exists() else ""
@@ -78,7 +78,7 @@ def find_sdk(major: int, prefix: Path | None = None, strategy: Strategy = "sdk")
         raise UserError(
             f"the LLVM SDK in {prefix} is version {version}, but {major} was requested",
             f"pass --llvm-major {version.partition('.')[0]}, or install the other with: "
-            f"{apt_line(_all(major, wanted))}",
+            f"{apt_line(_all_packages(major, packages_by_file))}",
         )
     if missing and not installed:
         raise UserError(
@@ -86,7 +86,7 @@ def find_sdk(major: int, prefix: Path | None = None, strategy: Strategy = "sdk")
             "pass --sdk the prefix of an SDK, such as the output of mlgo toolchain --mode sdk, or omit it for the "
             "installed one",
         )
-    packages = {wanted[name].format(major=major) for name in missing}
+    packages = {packages_by_file[name].format(major=major) for name in missing}
     packages |= missing_build_tools()
     if packages:
         state = f"the LLVM {major} SDK in {prefix} is incomplete" if prefix.is_dir() else f"no LLVM {major} SDK found"
@@ -119,8 +119,8 @@ def apt_line(packages: set[str]) -> str:
     return f"sudo apt-get install {' '.join(sorted(packages))}"
 
 
-def _all(major: int, wanted: Mapping[str, str]) -> set[str]:
-    return {template.format(major=major) for template in wanted.values()}
+def _all_packages(major: int, packages_by_file: Mapping[str, str]) -> set[str]:
+    return {template.format(major=major) for template in packages_by_file.values()}
 
 
 def _installed(major: int) -> Path:

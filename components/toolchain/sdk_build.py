@@ -103,12 +103,12 @@ def make_sdk(config: SdkConfig) -> Path:
 
 def _require_targets(targets: str, source: Path) -> None:
     """Raise UserError if `targets` names a code generator that the source does not have."""
-    known = code_generators(source)
-    wanted = [] if targets in ("native", "all") else targets.split(",")
-    if known and (unknown := [name for name in wanted if name not in (*known, *_NATIVE)]):
+    generators = code_generators(source)
+    names = [] if targets in ("native", "all") else targets.split(",")
+    if generators and (unknown := [name for name in names if name not in (*generators, *_NATIVE)]):
         raise UserError(
             f"--targets {unknown[0]}: LLVM in {source} has no such code generator",
-            f"pass native, all, or some of {', '.join(known)}; experimental ones are built by --define "
+            f"pass native, all, or some of {', '.join(generators)}; experimental ones are built by --define "
             "LLVM_EXPERIMENTAL_TARGETS_TO_BUILD=NAME",
         )
 
@@ -116,16 +116,16 @@ def _require_targets(targets: str, source: Path) -> None:
 def cmake_definitions(config: SdkConfig) -> dict[str, str]:
     """Return the variables of LLVM's CMake project."""
     components = [_COMPONENTS, config.definitions.get(_INSTALLED, "")]
-    found = {"CMAKE_C_COMPILER": _compiler("CC", "clang"), "CMAKE_CXX_COMPILER": _compiler("CXX", "clang++")}
-    compiler = Path(found["CMAKE_CXX_COMPILER"]).resolve()
+    detected = {"CMAKE_C_COMPILER": _compiler("CC", "clang"), "CMAKE_CXX_COMPILER": _compiler("CXX", "clang++")}
+    compiler = Path(detected["CMAKE_CXX_COMPILER"]).resolve()
     if compiler.name.startswith("clang") and (compiler.with_name("ld.lld").exists() or shutil.which("ld.lld")):
-        found["LLVM_USE_LINKER"] = "lld"
+        detected["LLVM_USE_LINKER"] = "lld"
     if shutil.which("ccache"):
-        found["LLVM_CCACHE_BUILD"] = "ON"
+        detected["LLVM_CCACHE_BUILD"] = "ON"
     targets = {"native": "host", "all": "all"}.get(config.targets, config.targets.replace(",", ";"))
     return {
         **_DEFAULTS,
-        **{name: value for name, value in found.items() if value},
+        **{name: value for name, value in detected.items() if value},
         "LLVM_TARGETS_TO_BUILD": targets,
         _LINK_JOBS: str(_link_jobs(config.jobs)),
         **config.definitions,
@@ -137,10 +137,10 @@ def cmake_definitions(config: SdkConfig) -> dict[str, str]:
 
 def _compiler(variable: str, name: str) -> str:
     """Return the compiler of an environment variable, or else the newest clang; "" leaves the choice to CMake."""
-    if given := os.environ.get(variable):
-        return given
-    versions = [name, *(f"{name}-{major}" for major in range(30, 14, -1))]
-    return next((found for version in versions if (found := shutil.which(version))), "")
+    if compiler := os.environ.get(variable):
+        return compiler
+    names = [name, *(f"{name}-{major}" for major in range(30, 14, -1))]
+    return next((compiler for name in names if (compiler := shutil.which(name))), "")
 
 
 def _link_jobs(jobs: int) -> int:

@@ -140,8 +140,8 @@ def check_source(source: Path, sdk: Sdk, origin: str) -> None:
 def code_generators(source: Path) -> tuple[str, ...]:
     """Return the names of the targets that LLVM's CMake project in `source` builds; () if it does not list them."""
     text = (source / "llvm" / "CMakeLists.txt").read_text(encoding="utf-8", errors="replace")
-    found = re.search(r"^set\(LLVM_ALL_TARGETS\s([^)$]*)\)", text, re.MULTILINE)
-    return tuple(re.sub("#.*", "", found[1]).split()) if found else ()
+    targets = re.search(r"^set\(LLVM_ALL_TARGETS\s([^)$]*)\)", text, re.MULTILINE)
+    return tuple(re.sub("#.*", "", targets[1]).split()) if targets else ()
 
 
 def _require_files(source: Path, names: Iterable[str], origin: str) -> None:
@@ -168,8 +168,8 @@ def source_version(path: Path) -> str:
 
 def _from_folder(origin: str) -> Path:
     """Return the directory of an llvm-project tree; one in object storage is downloaded, once a version."""
-    place = parse_location(origin)
-    return fetch_tree(place) if isinstance(place, ObjectUri) else place.absolute()
+    location = parse_location(origin)
+    return fetch_tree(location) if isinstance(location, ObjectUri) else location.absolute()
 
 
 def _from_deb(sdk: Sdk, cache: Path) -> Path:

@@ -191,7 +191,7 @@ def test_release_clang_is_built_by_a_strategy_of_its_own() -> None:
     for wrong in (("external", ""), ("sdk", STOCK)):
         with pytest.raises(UserError) as caught:
             ToolchainConfig("training", Path("out"), wrong[0], clang=wrong[1])  # type: ignore[arg-type]
-        assert "--clang PATH together with --strategy external" in caught.value.remedy
+        assert "--clang PATH, and --problem, together with --strategy external" in caught.value.remedy
 
 
 def test_changed_clang_is_refused(external: Toolchain, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from components.core.formats.policy import PRETRAINED_NAMES, PolicyInfo, load_po
 from components.core.policy.pretrained import pretrained_problems
 from components.platform.storage import publish
 from components.toolchain.__main__ import main
-from components.toolchain.config import SdkConfig
+from components.toolchain.config import SdkConfig, ToolchainConfig
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -36,10 +36,18 @@ def test_help_shows_both_modes_in_examples() -> None:
         (["--mode", "training", "--sdk", "nowhere"], "nowhere is no complete SDK of LLVM 19"),
         (["--mode", "sdk", "--llvm-major", "21"], "pass --llvm-major 22"),
         (["--mode", "sdk", "--llvm-major", "22"], "pass --llvm-source git:llvmorg-22"),
-        (["--mode", "sdk", "--extra-policy", "."], "omit --policy, --extra-policy"),
-        (["--mode", "sdk", "--embed", "tf-aot"], "an SDK is LLVM alone"),
-        (["--mode", "training", "--projects", "polly"], "--projects is for LLVM's own build"),
-        (["--mode", "sdk", "--ir2vec-vocab", "random"], "an SDK is LLVM alone"),
+        (["--mode", "sdk", "--extra-policy", "."], "--extra-policy is an option of --mode release"),
+        (["--mode", "sdk", "--embed", "tf-aot"], "--embed is an option of --mode release"),
+        (["--mode", "sdk", "--strategy", "plugin"], "--strategy is an option of --mode training and release"),
+        (["--mode", "sdk", "--sdk", "."], "omit --sdk, or pass --mode training"),
+        (["--mode", "training", "--projects", "polly"], "--projects is an option of --mode sdk"),
+        (["--mode", "training", "--definitions", "A=B"], "--definitions is an option of --mode sdk"),
+        (["--mode", "release", "--ir2vec-vocab", "random"], "--ir2vec-vocab is an option of --mode training"),
+        (["--mode", "release", "--clang", "clang-19"], "--clang is an option of --mode training"),
+        (
+            ["--mode", "training", "--problem", "regalloc"],
+            "pass --clang PATH, and --problem, together with --strategy external",
+        ),
         (["--mode", "training", "--llvm-source", "nowhere"], "nowhere is not an LLVM source tree"),
     ],
 )
@@ -52,13 +60,13 @@ def test_invalid_arguments_are_refused_with_a_remedy(tmp_path: Path, arguments: 
 
 
 def test_definitions_of_a_pipeline_are_quoted_as_in_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[SdkConfig] = []
-    monkeypatch.setattr("components.toolchain.__main__.make_sdk", given.append)
+    configs: list[SdkConfig] = []
+    monkeypatch.setattr("components.toolchain.__main__.make_sdk", configs.append)
     definitions = "LLVM_ENABLE_LTO=Thin CMAKE_CXX_FLAGS='-O1 -g' LLVM_DISTRIBUTION_COMPONENTS=a;b"
     arguments = ["--mode", "sdk", "--output", str(tmp_path / "sdk"), "--define", "A=1", "--definitions", definitions]
     main(arguments, standalone_mode=False)
-    found = {"LLVM_ENABLE_LTO": "Thin", "CMAKE_CXX_FLAGS": "-O1 -g", "LLVM_DISTRIBUTION_COMPONENTS": "a;b"}
-    assert given[0].definitions == {"A": "1"} | found
+    unquoted = {"LLVM_ENABLE_LTO": "Thin", "CMAKE_CXX_FLAGS": "-O1 -g", "LLVM_DISTRIBUTION_COMPONENTS": "a;b"}
+    assert configs[0].definitions == {"A": "1"} | unquoted
 
 
 @pytest.mark.parametrize("name", PRETRAINED_NAMES)
@@ -66,8 +74,8 @@ def test_definitions_of_a_pipeline_are_quoted_as_in_a_shell(tmp_path: Path, monk
 def test_own_policy_replaces_the_pretrained_one(
     own: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = []
-    monkeypatch.setattr("components.toolchain.__main__.make_toolchain", given.append)
+    configs: list[ToolchainConfig] = []
+    monkeypatch.setattr("components.toolchain.__main__.make_toolchain", configs.append)
     with publish(tmp_path / "policy", "policy") as partial:
         write_policy_info(partial, PolicyInfo(own, (), 2, trained_by="ppo"))
     arguments = [
@@ -77,7 +85,7 @@ def test_own_policy_replaces_the_pretrained_one(
         f"--output={tmp_path / 'o'}",
     ]
     main(arguments, standalone_mode=False)
-    (config,) = given
+    (config,) = configs
     assert tmp_path / "policy" in config.policies
     problems = {own, *pretrained_problems(name)}
     assert sorted(load_policy_info(policy).problem for policy in config.policies) == sorted(problems)
