@@ -11,6 +11,7 @@ import yaml
 
 from components.platform.storage.directory import make_directory
 from pipelines.images import Image
+from pipelines.parameters.tables import TABLES
 from pipelines.submit.prepare import ready_spec
 
 HEADER = "# Made by `mlgo pipeline compile`. Images are names here; what runs it puts digests in their place.\n"
@@ -35,6 +36,9 @@ def compile_pipeline(name: str, output: Path, images: Mapping[str, Image] | None
     from pipelines.training import training_pipeline
 
     pipeline = {"training": training_pipeline, "sdk": sdk_pipeline, "smoke": smoke_pipeline}[name]
+    definitions = pipeline.pipeline_spec.root.input_definitions.parameters
+    for parameter in TABLES[name]:
+        definitions[parameter.name].description = parameter.describe()
     make_directory(output.parent, output)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".compile-") as scratch:
         compiled = Path(scratch, "pipeline.yaml")

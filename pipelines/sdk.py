@@ -21,16 +21,7 @@ def sdk_pipeline(
     definitions: str = "",
     jobs: str = "",
 ) -> None:
-    """Build LLVM from source.
-
-    Args:
-        llvm_source: LLVM's source: `deb`, `git:TAG`, or the path or URI of llvm-project.
-        llvm_major: Major version of LLVM: 19 or 22.
-        targets: Code generators: `native`, `all`, or LLVM's names with commas between, such as `X86,AArch64`.
-        projects: Projects of llvm-project to configure next to clang and lld, such as `polly`, with commas between.
-        definitions: Variables of LLVM's CMake project: `NAME=VALUE NAME='VALUE WITH BLANKS'`.
-        jobs: Parallel compiles. Empty: the processors that the step has.
-    """
+    """Build LLVM from source."""
     with dsl.ExitHandler(notification(), name="build-sdk"):
         # Thousands of compiles, and links of 4 GB each. The jobs that run at a time follow the limits.
         built = sized(

@@ -217,62 +217,6 @@ def training_pipeline(
     """Train a policy on C or C++ code and build a clang that embeds it.
 
     Exactly one of `recipe`, `corpus` and `compile_commands` must not be empty.
-
-    Args:
-        recipe: Projects to fetch and build: a built-in recipe, such as `demo`, `full`, `performance` or `tiny`, or the
-            path or URI of your own. Containers cannot build Debian packages (`debian`): build such a corpus elsewhere.
-        corpus: Path or URI of an existing corpus.
-        compile_commands: Path or URI of the compile_commands.json of a finished build.
-        problem: Decision that the policy makes: `inlining`, for size, or `regalloc`, for speed.
-        preset: Amount of training: `tiny` only shows that everything works, `demo` takes 20 minutes in total, `full`
-            trains for an hour.
-        train_minutes: Minutes of training, a number. Empty: the preset's.
-        strategy: How a clang gets the policy. `sdk`: it is linked with it. `plugin`: the installed clang loads it as a
-            pass plugin; inlining only. `external`: training uses `clang`, the release clang is one of these two.
-        targets: Code generators of the clangs: `native`, or `all` for code of other processors.
-        llvm_major: Major version of LLVM whose clang is trained and released: 19; with `plugin` or a source also 22.
-        llvm_source: Source of LLVM's matching files: `deb`, `git:TAG`, a path or a URI.
-        sdk: Path or URI of the LLVM that the clangs are linked from, built by `mlgo toolchain --mode sdk`. Empty: the
-            installed one.
-        clang: Path of a training clang that others built in LLVM's development mode, where all steps find it. Only for
-            `external`.
-        workers: Where modules are compiled: `local` or `local:N`, N at a time. `rayjob:N` applies to the training only,
-            on a Ray cluster of up to N pods that KubeRay starts for it; all other steps then use `local`.
-        spot_node_label: LABEL=VALUE, label (and taint) of the nodes that the workers of that Ray cluster run on. Empty:
-            any node.
-        ray_cluster_options: NAME=VALUE,..., settings of that Ray cluster; see `mlgo ppo --help`. Empty: defaults.
-        seed: Random seed of all steps.
-        min_reduction_percent: Percentage by which held-out modules must shrink, or lower their scores, for the verdict
-            `better`, a number. Empty: the problem's default.
-        max_slowdown_percent: For inlining with `recipe`: the verdict is not `better` if the recipe's benchmarks execute
-            more than this percentage of additional instructions, a number. Empty: no limit.
-        flag_rows: For inlining with `recipe`: rows of `mlgo evaluation flags`, separated by commas, or `all`. Its
-            programs are also linked under these; the verdict is `better`, and there is a plan, only if they are smaller
-            than by stock clang, each under its best row. Empty: none.
-        release_if: `better`: the release clang embeds the trained policy only if the verdict is `better`; otherwise the
-            policy of `start_from`, or from `heuristic` a pretrained one, takes its place if the verdict on that is, and
-            else none is built. `always`: it embeds the trained policy whatever the verdict, unless its start is better.
-        oversample_modules: Modules that the previous policy made larger; see `mlgo ppo --help`. Empty: those of
-            `retrain_state`.
-        extra_policy: Path or URI of a policy for another problem that the release clang embeds as well.
-        start_from: Where training starts: `heuristic`, `pretrained`, `pretrained-llvm` (of LLVM's own features),
-            `pretrained-thumb` (for Thumb-2), or the path or URI of a policy. Empty: the deployed policy of
-            `retrain_state`, or `heuristic`.
-        features: Features of the policy: `extended`; `llvm` for those that upstream LLVM has, too; or `ir2vec` for the
-            extended ones and embeddings of functions, with `plugin` and LLVM 22.
-        ir2vec_vocab: Vocabulary of these embeddings: a file of LLVM's format, or `random`. Empty: none.
-        algorithm: `ppo`, `dqn` or `es`. Empty: the problem's default; `ppo` from a trained policy.
-        credit_assignment: How training learns what a decision is worth: `counterfactual`, `function` or `module`.
-            Empty: the algorithm's default.
-        size_of: `linked` weights a function's bytes by the share that the project's link keeps, `modules` counts all.
-        gin_bindings: Hyperparameters, separated by semicolons: `PpoParameters.learning_rate=1e-4;...`. Empty: defaults.
-        tune_minutes: Minutes of search for a plan, a number: inlining decisions for the corpus' own modules. Empty: no
-            search.
-        retrain_state: URI of the state of retraining: training starts from the deployed policy, and the last step
-            promotes the new one if it is clearly better, or records why not. Empty: nothing is promoted.
-        promoted_by: Person or account that promotes, for the state's history. Empty: the account of the step.
-        model_registry: Registry where the last step registers what is deployed then: `vertex:PROJECT/REGION`, or the
-            URL of Kubeflow's. Empty: none.
     """
     # The content behind a path or URI may change while its name stays: a step that reads one is not reused, unless
     # `mlgo pipeline submit` knows the content (pipelines/submit/reuse.py).

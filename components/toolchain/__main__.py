@@ -14,7 +14,6 @@ from components.core import problems
 from components.core.formats.ir2vec_vocabulary import RANDOM
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import (
-    PLUGIN_PROBLEMS,
     Strategy,
     Targets,
     check_strategy,
@@ -134,7 +133,7 @@ def main(
     check_strategy(strategy, major, "--strategy {}", "--llvm-major {}")
     from components.core.policy.pretrained import with_pretrained  # imports NumPy
 
-    embeddable = PLUGIN_PROBLEMS if release_strategy(strategy, major) == "plugin" else problems.names()
+    embeddable = problems.names("decided_by_plugin" if release_strategy(strategy, major) == "plugin" else "")
     embedded = with_pretrained([*policies, *([extra_policy] if extra_policy else [])], embeddable)
     make_toolchain(ToolchainConfig(policies=tuple(embedded), **_fields_of(ToolchainConfig, {"mode": mode, **options})))
 

@@ -17,7 +17,7 @@ from components.core.compiler.development_mode.external_clang import inspect_cla
 from components.core.formats.features import FeatureSpec
 from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, Vocabulary, read_vocabulary, uses_embeddings
 from components.core.formats.policy import IMPORTED, PolicyInfo, check_features, load_policy_info
-from components.core.formats.strategy import EXTERNAL, MIN_IR2VEC_MAJOR, PLUGIN_PROBLEMS
+from components.core.formats.strategy import EXTERNAL, MIN_IR2VEC_MAJOR
 from components.core.formats.toolchain import FILE_NAME, PLUGIN, Toolchain, digest_of_clang, load_toolchain
 from components.core.policy.agreement import require_one_policy
 from components.platform.console import say
@@ -144,7 +144,7 @@ def _describe(
         built |= {"embed": config.embed, "policies": {name: digest(policy) for name, policy in policies.items()}}
         return Toolchain(directory, config.mode, sdk.version, probe.read_triple(clang), features, built)
     upstream: dict[str, tuple[str, ...]] = {}
-    for problem in PLUGIN_PROBLEMS if config.strategy == "plugin" else problems.names():
+    for problem in problems.names("decided_by_plugin" if config.strategy == "plugin" else ""):
         features[problem] = probe.read_logged_features(clang, problem)
         # In release mode a training clang uses LLVM's own advisors.
         upstream[problem] = tuple(spec.name for spec in probe.read_supported_features(clang, problem))
@@ -194,9 +194,10 @@ def _check_policies(config: ToolchainConfig) -> dict[str, Path]:
                 f"{config.strategy} does not have",
                 f"pass --strategy plugin --llvm-major {MIN_IR2VEC_MAJOR}",
             )
-        if config.strategy == "plugin" and problem not in PLUGIN_PROBLEMS:
+        if config.strategy == "plugin" and not problems.get(problem).decided_by_plugin:
             raise UserError(
-                f"{policy} is a policy for {problem}, and LLVM lets a plugin decide on {PLUGIN_PROBLEMS[0]} only",
+                f"{policy} is a policy for {problem}, and LLVM lets a plugin decide on "
+                f"{', '.join(problems.names('decided_by_plugin'))} only",
                 "omit it, or pass --strategy sdk",
             )
         if problem in policies:

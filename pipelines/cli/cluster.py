@@ -11,8 +11,8 @@ from components.platform.rayjob.options import parse_settings
 from components.platform.rayjob.spec import NAMESPACE, RayJobSpec
 from components.platform.storage.uri import USAGE
 from pipelines.cli.flags import IMAGES
+from pipelines.parameters.on_server import MINIO
 from pipelines.spec import COMPILED, load_spec, used_images
-from pipelines.validation import MINIO
 
 _NO_IMAGE = f"mlgo-cluster@sha256:{'0' * 64}"  # the size of a Ray cluster does not depend on it
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Collection
 from importlib.util import find_spec
@@ -20,8 +19,9 @@ from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage,
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.local.locations import artifact_digest, artifact_root
 from pipelines.local.runners.runner import Runner
+from pipelines.parameters.on_server import check_llvm_in_images, check_recipe_in_images
+from pipelines.parameters.tables import BY_NAME
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, REPORT_STEP, builds_sdk, load_spec, used_images
-from pipelines.validation import PLACES, check_llvm_in_images, check_recipe_in_images, place_words
 
 
 class CompiledPipeline(click.ParamType):
@@ -161,39 +161,29 @@ def local_parameters(params: tuple[str, ...]) -> dict[str, str]:
 
     Paths of existing files and directories, the path of a state and the external training clang become absolute.
     """
-    given = parameters(params)
-    for name, value in given.items():
-        if name == "clang":
-            given[name] = program_path(value)
-        elif name in PLACES:
-            given[name] = place_words(name).absolute(value)
-            if name == "compile_commands" and not in_object_storage(value):
-                given[name] = str(find_database(Path(given[name])))
-        elif name == "retrain_state" and value and "://" not in value:
-            given[name] = os.path.abspath(value)  # need not exist yet
-    return given
+    texts = parameters(params)
+    for name, value in texts.items():
+        if name in BY_NAME:
+            texts[name] = BY_NAME[name].absolute(value)
+        if name == "compile_commands" and not in_object_storage(value):
+            texts[name] = str(find_database(Path(texts[name])))
+    return texts
 
 
-def program_path(name: str) -> str:
-    """Return the absolute path of a program that exists, given by path or by its name on the PATH; others as given."""
-    found = shutil.which(name)
-    return os.path.abspath(found) if found else name
-
-
-def make_runner(kind: str, images: str, given: dict[str, str], pipeline: Path = COMPILED) -> Runner:
+def make_runner(kind: str, images: str, parameters: dict[str, str], pipeline: Path = COMPILED) -> Runner:
     """Return the runner that --runner names.
 
     Args:
         images: --images, for docker.
-        given: the pipeline's parameters, as returned by `local_parameters`.
+        parameters: the pipeline's, as returned by `local_parameters`.
         pipeline: YAML file of the compiled pipeline.
     """
     if kind == "docker":
         spec = load_spec(pipeline)
         if not builds_sdk(spec):
-            check_llvm_in_images(given | {"llvm_major": str(_llvm_major(given))})
-            check_recipe_in_images(given)
-        if (state := given.get("retrain_state")) and not in_object_storage(state):
+            check_llvm_in_images(parameters | {"llvm_major": str(_llvm_major(parameters))})
+            check_recipe_in_images(parameters)
+        if (state := parameters.get("retrain_state")) and not in_object_storage(state):
             raise UserError(
                 f"--param retrain_state={state}: the step in a container that promotes cannot write this file",
                 f"name a state in object storage, {USAGE}.json, or use --runner process",
@@ -204,7 +194,7 @@ def make_runner(kind: str, images: str, given: dict[str, str], pipeline: Path = 
         return DockerRunner(given_images(images), used_images(spec))
     from pipelines.local.runners.process import ProcessRunner
 
-    return ProcessRunner(llvm_major=_llvm_major(given))
+    return ProcessRunner(llvm_major=_llvm_major(parameters))
 
 
 def _llvm_major(given: dict[str, str]) -> int:

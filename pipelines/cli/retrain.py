@@ -28,12 +28,12 @@ from pipelines.cli.image_help import current_image, not_in_image
 from pipelines.cli.pipeline import local_parameters, make_runner, parameters
 from pipelines.cli.register import REGISTRY_OPTIONS, register, register_deployed
 from pipelines.cli.server import RUN_OPTIONS, SERVER_OPTIONS, STORED_PIPELINE, chosen_server, options
+from pipelines.parameters.on_server import check_state_on_server, require_shared
 from pipelines.retrain.artifacts import check_evaluation, check_run, module_checksums, training_toolchain
 from pipelines.retrain.check import Limits, RetrainInputs, retrain_reasons
 from pipelines.retrain.promote import describe_day
 from pipelines.retrain.registry import parse_registry
 from pipelines.retrain.state import State, load_state, save_state
-from pipelines.validation import check_state_on_server, require_shared
 
 _WHO = ("MLGO_PROMOTED_BY", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
 

@@ -17,6 +17,15 @@ from components.platform.storage.uri import GS
 from pipelines.cli.flags import IMAGES, PARAMS
 from pipelines.cli.pipeline import PIPELINE, in_pipelines_environment, parameters
 from pipelines.images import given_images
+from pipelines.parameters.check import checked_values, uses_rayjob
+from pipelines.parameters.on_server import (
+    check_bucket_exists,
+    check_cloud_root,
+    check_llvm_in_images,
+    check_places_on_server,
+    check_recipe_in_images,
+    check_state_on_server,
+)
 from pipelines.spec import builds_sdk, load_spec, parameter_values
 from pipelines.submit.artifact_registry import check_template
 from pipelines.submit.artifact_root import check_artifact_root, with_artifact_root
@@ -39,16 +48,6 @@ from pipelines.submit.prepare import (
 from pipelines.submit.reuse import reuse_by_content
 from pipelines.submit.stored_pipeline import StoredRun
 from pipelines.submit.vertex import VertexServer, VertexSettings, parse_vertex
-from pipelines.validation import (
-    check_bucket_exists,
-    check_cloud_root,
-    check_llvm_in_images,
-    check_places_on_server,
-    check_recipe_in_images,
-    check_state_on_server,
-    checked_values,
-    uses_rayjob,
-)
 
 _NOT_ON_VERTEX = {
     "namespace": ("Vertex AI has projects instead of namespaces", "name the project with --vertex PROJECT/REGION"),

@@ -15,10 +15,10 @@ from components.platform.storage.uri import USAGE, mirror, parse_location
 from pipelines.cluster.findings import Finding, missing, ok, unknown
 from pipelines.cluster.registry import check_registry
 from pipelines.images import Image, docker_client
+from pipelines.parameters.on_server import MINIO, check_cloud_root
 from pipelines.submit.kfp_client import KfpServer, server_version, version_numbers
 from pipelines.submit.kfp_rest import KfpRest
 from pipelines.submit.polling import NoAnswer
-from pipelines.validation import MINIO, check_cloud_root
 
 _FROM_HERE = "checked with this machine's credentials, not with those of the pods"
 

@@ -6,7 +6,7 @@ Otherwise a file that is in the way would end the run only when its step starts,
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from components.platform.errors import UserError
@@ -18,7 +18,8 @@ from components.platform.storage.uri import ObjectUri, mirror, parse_location
 from pipelines.local.locations import local_directory
 from pipelines.local.step import RunLocations, Step
 from pipelines.local.step_cache import StepRecords
-from pipelines.validation import PLACES, place_words
+from pipelines.parameters.parameter import FormatParameter
+from pipelines.parameters.tables import BY_NAME, PLACES
 
 _KINDS: dict[str, Kind] = {
     "training": "toolchain",
@@ -77,27 +78,27 @@ def require_free_targets(steps: Sequence[Step], records: StepRecords) -> None:
 
 
 def require_inputs_kept(
-    given: Mapping[str, str],
+    parameters: Mapping[str, str],
     steps: Sequence[Step],
     locations: RunLocations,
-    spelled: Callable[[str, object], str],
+    write: FormatParameter,
 ) -> None:
     """Raise UserError if a parameter names something that a step of the run would replace.
 
     Args:
-        given: the pipeline's parameters.
-        spelled: how messages write a parameter.
+        parameters: the pipeline's, as text.
+        write: how messages write a parameter.
     """
     targets = [local_directory(locations.artifact(step.output)) for step in steps if step.output]
     for name in PLACES:
-        value = given.get(name, "")
-        place = local_directory(value) if value and value not in place_words(name) else None
-        if place is None:
+        value = parameters.get(name, "")
+        source = local_directory(value) if value and value not in BY_NAME[name].words else None
+        if source is None:
             continue
         for target in filter(None, targets):
-            if Path(os.path.realpath(place)).is_relative_to(os.path.realpath(target)):
+            if Path(os.path.realpath(source)).is_relative_to(os.path.realpath(target)):
                 raise UserError(
-                    f"{spelled(name, value)} is in {target}, which this run would replace", "choose another --output"
+                    f"{write(name, value)} is in {target}, which this run would replace", "choose another --output"
                 )
 
 

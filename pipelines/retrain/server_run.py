@@ -16,13 +16,13 @@ from components.platform.storage import MANIFEST
 from components.platform.storage.object_storage.object_store import StoredObject
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import ObjectUri, parse_location
+from pipelines.parameters.on_server import KFP_SCHEMES
 from pipelines.submit.artifact_root import artifact_root_of
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_rest import KfpRest, check_run_id, run_state
 from pipelines.submit.kfp_tasks import tasks_of
 from pipelines.submit.polling import RUN_ENDED
 from pipelines.submit.vertex import VertexServer, artifact_uri, get_job, job_state, task_details
-from pipelines.validation import KFP_SCHEMES
 
 REPORT = "release_report"
 TASKS = {

@@ -124,14 +124,7 @@ def _small(task: dsl.PipelineTask) -> dsl.PipelineTask:
     description="Check in minutes what works on this server, and tell it in a table.",
 )
 def smoke_pipeline(fail_once: str = "auto", ray_cluster_options: str = "") -> None:
-    """Check what works on a server, before a run needs it for hours.
-
-    Args:
-        fail_once: Whether a step fails once, on purpose: `auto`, on servers that are known to repeat it; `yes`, on
-            every server, and the run fails where it is not repeated; `no`.
-        ray_cluster_options: NAME=VALUE,..., settings of the Ray cluster of one pod; see `mlgo ppo --help`. Empty:
-            defaults.
-    """
+    """Check what works on a server, before a run needs it for hours."""
     with dsl.ExitHandler(notification(), name="smoke-test"):
         run_id = dsl.PIPELINE_JOB_ID_PLACEHOLDER
         toolchain = _small(check_toolchain())

@@ -18,15 +18,14 @@ from components.platform.errors import UserError
 from components.platform.storage.digests import json_digest
 from components.platform.storage.uri import ObjectUri, in_object_storage, parse_location
 from pipelines.local.cache_inputs import identify_recipe, identify_remote
+from pipelines.parameters.tables import BY_NAME
 from pipelines.spec import expect_pipeline
 from pipelines.submit.prepare import dags
-from pipelines.validation import PLACES, place_words
 
 CONTENT_OPTION = "--content"
 """The launcher's option that has the digest; the launcher itself does not use it."""
 _PARAMETERS = {
-    **{name: name for name in (*PLACES, "clang", "retrain_state") if name != "corpus"},
-    "existing": "corpus",
+    one.step_option.removeprefix("--").replace("-", "_"): one.name for one in BY_NAME.values() if one.reference
 }
 """Input of a step that names content -> the pipeline's parameter that it gets."""
 _OURS = frozenset({"mlgo-training", "mlgo-sdk"})
@@ -80,7 +79,7 @@ def _identified(name: str, value: str) -> tuple[str, ...] | _UnknownContent:
     try:
         if name == "recipe" and value:
             return _recipe(value)
-        if not value or value in place_words(name) or (name == "oversample_modules" and value.startswith("[")):
+        if not value or value in BY_NAME[name].words or (name == "oversample_modules" and value.startswith("[")):
             return ()
         if not in_object_storage(value):
             raise _UnknownContent(f"is {value}, a path that only the steps see")
@@ -96,7 +95,7 @@ def _identified(name: str, value: str) -> tuple[str, ...] | _UnknownContent:
 
 
 def _recipe(value: str) -> tuple[str, ...]:
-    if value not in place_words("recipe") and not in_object_storage(value):
+    if value not in BY_NAME["recipe"].words and not in_object_storage(value):
         raise _UnknownContent(f"is {value}, a path that only the steps see")
     place = locate_recipe(value)
     if isinstance(place, ObjectUri):

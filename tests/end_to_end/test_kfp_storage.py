@@ -15,8 +15,8 @@ from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.uri import parse_location
 from pipelines.local.ir import steps_of
 from pipelines.local.step import RunLocations, Step
+from pipelines.parameters.check import checked_values
 from pipelines.spec import load_spec
-from pipelines.validation import checked_values
 from tests.servers.kfp_launcher import ROOT, KfpLauncher
 from tests.servers.s3_server import s3_server
 from tests.support.buckets import use_s3

@@ -11,10 +11,10 @@ import click
 import pytest
 
 from components.toolchain.__main__ import main
+from pipelines.parameters.tables import SDK, TABLES, TRAINING
 from pipelines.smoke.rows import TABLE_STEP
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
 from pipelines.submit.prepare import dags
-from pipelines.validation import _KINDS, _SDK_KINDS
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines")
@@ -40,9 +40,18 @@ def test_missing_kfp_is_reported_with_remedy(tmp_path: Path, monkeypatch: pytest
     assert not (tmp_path / "p.yaml").exists()
 
 
+@pytest.mark.parametrize("pipeline", TABLES)
+def test_signature_of_pipeline_agrees_with_the_table(pipeline: str) -> None:
+    definitions = load_spec(COMPILED_PIPELINES[pipeline])["root"]["inputDefinitions"]["parameters"]
+    written = {name: (one["defaultValue"], one["description"]) for name, one in definitions.items()}
+    assert written == {one.name: (one.default, one.describe()) for one in TABLES[pipeline]}
+
+
 def test_description_of_parameter_names_every_choice() -> None:
     parameters = load_spec(COMPILED)["root"]["inputDefinitions"]["parameters"]
-    choices = {name: kind.choices for name, (kind, _example) in _KINDS.items() if isinstance(kind, click.Choice)}
+    choices = {
+        parameter.name: parameter.type.choices for parameter in TRAINING if isinstance(parameter.type, click.Choice)
+    }
     assert {"preset", "problem", "features"} <= set(choices)
     for name, known in choices.items():
         assert all(f"`{choice}`" in parameters[name]["description"] for choice in known), name
@@ -51,7 +60,7 @@ def test_description_of_parameter_names_every_choice() -> None:
 
 def test_parameters_of_sdk_pipeline_are_options_of_its_step() -> None:
     parameters = load_spec(COMPILED_PIPELINES["sdk"])["root"]["inputDefinitions"]["parameters"]
-    assert parameters.keys() == _SDK_KINDS.keys()
+    assert parameters.keys() == {one.name for one in SDK}
     assert all(parameter["description"].endswith(".") for parameter in parameters.values())
     known = {option for parameter in main.params for option in parameter.opts}
     assert {f"--{name.replace('_', '-')}" for name in parameters} <= known

@@ -9,7 +9,7 @@ import pytest
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.platform.errors import UserError
-from pipelines.policy_checks import check_external_clang, check_extra_policy, check_start_features
+from pipelines.parameters.policy_checks import check_external_clang, check_extra_policy, check_start_features
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_external_clang_is_checked_before_a_run(
     write_policy_info(tmp_path, PolicyInfo("inlining", (FeatureSpec("callee_users", "int64"),), 2, "ppo"))
     check_external_clang(clang, 19, "inlining", str(tmp_path), own_sdk=False)
     installed = ("Debian clang version 19.1.6",)
-    monkeypatch.setattr("pipelines.policy_checks.identify_toolchain", lambda _major: installed)
+    monkeypatch.setattr("pipelines.parameters.policy_checks.identify_toolchain", lambda _major: installed)
     with pytest.raises(UserError, match=r"clang 19\.1\.7, but the release clang will be Debian clang version 19\.1\.6"):
         check_external_clang(clang, 19, "inlining", "heuristic", own_sdk=False)
     check_external_clang(clang, 19, "inlining", "heuristic", own_sdk=True)

@@ -12,8 +12,8 @@ import yaml
 from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from pipelines.local.ir import steps_of
+from pipelines.parameters.check import checked_values
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec, parameter_values, used_images, with_images
-from pipelines.validation import checked_values
 
 
 @pytest.fixture

@@ -54,8 +54,8 @@ from pipelines.finish.__main__ import main as finish
 from pipelines.images import read_images
 from pipelines.local.cache_inputs import identify_build
 from pipelines.local.runners.mounts import mounted_paths
+from pipelines.parameters.check import checked_values
 from pipelines.spec import load_spec, with_images
-from pipelines.validation import checked_values
 from tests.support.bitcode import bitcode
 
 EXAMPLES = int(os.environ.get("MLGO_FUZZ_EXAMPLES", "200"))

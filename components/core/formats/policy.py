@@ -57,6 +57,8 @@ PRETRAINED_FOLDERS = {
     PRETRAINED_THUMB: {"inlining": "inlining-thumb"},
 }
 """Name of pretrained policies -> problem -> folder of components/core/policy/pretrained."""
+PRETRAINED_OF_OUR_FEATURES = {"inlining": (PRETRAINED, PRETRAINED_THUMB)}
+"""Problem -> pretrained policies that use features which only our training clangs log."""
 PRETRAINED_NAMES = tuple(PRETRAINED_FOLDERS)
 PRETRAINED_HELP = f"{PRETRAINED_LLVM}: of LLVM's own features; {PRETRAINED_THUMB}: for Thumb-2"
 """What the names mean, for the help of options that take them."""

@@ -26,8 +26,6 @@ DEBIAN_SOURCE_MAJORS = (19,)
 """The supported versions of LLVM whose source Debian has next to the packages."""
 MIN_IR2VEC_MAJOR = 22
 """First of the supported versions of LLVM whose embeddings of functions (IR2Vec) are features, by a plugin."""
-PLUGIN_PROBLEMS = ("inlining",)
-"""Problems that LLVM lets a plugin decide."""
 
 
 def release_strategy(strategy: Strategy, major: int) -> Strategy:

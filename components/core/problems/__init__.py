@@ -14,9 +14,9 @@ __all__ = ["Problem", "describe_field", "get", "names"]
 _PROBLEMS = {problem.name: problem for problem in (INLINING, REGALLOC)}
 
 
-def names() -> tuple[str, ...]:
-    """Return the names of all problems, for --problem."""
-    return tuple(_PROBLEMS)
+def names(field: str = "") -> tuple[str, ...]:
+    """Return the names of all problems, for --problem; or of those whose `field` is true."""
+    return tuple(name for name, problem in _PROBLEMS.items() if not field or getattr(problem, field))
 
 
 def describe_field(field: str) -> str:

@@ -103,6 +103,8 @@ class Problem:
             None for all code.
         objective: name of an objective (core/objectives), which is the outcome of a compile, lower is better.
         min_reduction_percent: default of the least reduction of size or scores that makes a policy better.
+        decided_by_plugin: whether LLVM lets a plugin take the decisions.
+        has_plans: whether a plan may hold the decisions of a program (core/compiler/inline_plan.py).
     """
 
     name: str
@@ -113,3 +115,5 @@ class Problem:
     policy: PolicyInterface
     training: TrainingDefaults = TrainingDefaults()
     cmd_filter: str | None = None
+    decided_by_plugin: bool = False
+    has_plans: bool = False

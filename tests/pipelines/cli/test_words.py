@@ -21,12 +21,12 @@ from pipelines.cli.pipeline import local_parameters
 from pipelines.local import run_locally
 from pipelines.local.run_locally import local_steps
 from pipelines.local.step import Step
+from pipelines.parameters.tables import BY_NAME, PLACES
 from pipelines.retrain.retraining import training_start
 from pipelines.retrain.state import Deployed, State
-from pipelines.validation import PLACES, place_words
 
 ROOT = Path(__file__).parents[3]
-WORDS = {name: place_words(name) for name in PLACES}
+WORDS = {name: BY_NAME[name].words for name in PLACES}
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from components.platform.storage import digest, publish
 from components.platform.storage.object_storage import gcs
 from components.platform.storage.uri import ObjectUri, mirror
 from pipelines.cli.pipeline import local_parameters
-from pipelines.local.options import RunOptions
 from pipelines.local.run_locally import local_steps
 from pipelines.local.step import RunLocations, Step
+from pipelines.parameters.run_options import run_parameters
 from pipelines.retrain.state import Deployed, load_state, save_state
 from pipelines.spec import COMPILED
 
@@ -44,8 +44,7 @@ def source(tmp_path: Path, kind: str) -> dict[str, Any]:
 
 
 def steps(tmp_path: Path, preset: str = "demo", kind: str = "recipe", **more: Any) -> tuple[Step, ...]:
-    options = RunOptions(output=tmp_path / "run", preset=preset, **source(tmp_path, kind), **more)
-    return local_steps(COMPILED, options.parameters())
+    return local_steps(COMPILED, run_parameters({"preset": preset, **source(tmp_path, kind), **more}))
 
 
 def one(tmp_path: Path, name: str, **more: Any) -> Step:
@@ -136,7 +135,7 @@ def test_content_behind_local_paths_is_part_of_the_cache_inputs(parameter: str, 
     for number in ("1", "11"):
         recipe.write_text(f"name: p{number}\nsource: {{deb: pp}}\ncmake: {{}}\n")
         (tree / "driver.cpp").write_text(number)
-        given = RunOptions(tmp_path / "run", recipe=recipe).parameters() | {parameter: str(tree)}
+        given = run_parameters({"recipe": recipe}) | {parameter: str(tree)}
         seen.append({step.name: step.cache_inputs for step in local_steps(COMPILED, given)})
     for name in ("toolchain-training", "corpus", "toolchain-release", "release-report"):
         assert seen[0][name] != seen[1][name], name

@@ -11,15 +11,15 @@ from components.platform.errors import UserError
 from components.platform.storage import publish
 from components.platform.storage.kinds import Kind
 from components.platform.storage.manifest import MANIFEST
-from pipelines.local.options import RunOptions
 from pipelines.local.run_locally import local_steps
 from pipelines.local.runners.process import ProcessRunner
 from pipelines.local.scheduler import run_pipeline
 from pipelines.local.step import RunLocations, Step
 from pipelines.local.step_cache import StepRecords
 from pipelines.local.targets import _KINDS, require_free_targets, require_inputs_kept
+from pipelines.parameters.parameter import as_option
+from pipelines.parameters.run_options import run_parameters
 from pipelines.spec import COMPILED, COMPILED_PIPELINES
-from pipelines.validation import as_option
 
 CORPUS = Step("corpus", "mlgo-toolchain", "components.corpus", ("true",), (), "corpus")
 PPO = Step("ppo", "mlgo-training", "components.ppo", ("true",), (), "policy", work="ppo")
@@ -139,10 +139,10 @@ def test_parameter_that_the_run_would_replace_is_refused(run: Path, given: dict[
 
 
 def test_kind_of_each_output_of_our_pipelines_is_known(tmp_path: Path) -> None:
-    options = RunOptions(tmp_path, recipe=Path(__file__), tune_minutes=1.0)
+    parameters = run_parameters({"recipe": Path(__file__), "tune_minutes": 1.0})
     state = {"retrain_state": str(tmp_path / "state.json"), "recipe": "tiny"}
     steps = [
-        *local_steps(COMPILED, options.parameters() | state),
+        *local_steps(COMPILED, parameters | state),
         *local_steps(COMPILED_PIPELINES["sdk"], {}),
         *local_steps(COMPILED_PIPELINES["smoke"], {}),
     ]

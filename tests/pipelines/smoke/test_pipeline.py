@@ -20,11 +20,11 @@ from components.platform.storage.uri import ObjectUri, parse_location
 from pipelines.local.ir import steps_of
 from pipelines.local.run_locally import local_steps
 from pipelines.local.step import RunLocations, Step
+from pipelines.parameters.check import checked_values
 from pipelines.smoke.rows import TABLE_HEADING, process_start_s
 from pipelines.spec import COMPILED_PIPELINES, load_spec
 from pipelines.submit.kfp_client import KfpServer
 from pipelines.submit.kfp_runs import follow
-from pipelines.validation import checked_values
 from tests.servers.argo_nodes import Workflow
 from tests.servers.http_server import JsonHandler, serving
 from tests.servers.kfp_launcher import KfpLauncher

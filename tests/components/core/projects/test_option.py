@@ -13,7 +13,8 @@ from components.platform.errors import UserError
 from components.trace.__main__ import main as trace
 from pipelines.cli.main import cli
 from pipelines.cli.pipeline import local_parameters
-from pipelines.validation import as_parameter, check_values
+from pipelines.parameters.check import check_values
+from pipelines.parameters.parameter import as_parameter
 
 
 @pytest.fixture

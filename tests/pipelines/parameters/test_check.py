@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from components.platform.errors import UserError
-from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
-from pipelines.validation import (
+from pipelines.parameters.check import checked_values
+from pipelines.parameters.on_server import (
     IMAGE_LLVM_MAJOR,
     check_cloud_root,
     check_llvm_in_images,
     check_places_on_server,
     check_recipe_in_images,
-    checked_values,
 )
+from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SPEC, SDK = load_spec(COMPILED), load_spec(COMPILED_PIPELINES["sdk"])
 EXTERNAL = {"strategy": "external", "clang": "/usr/bin/clang", "features": "llvm"}
 

@@ -1,0 +1,68 @@
+"""Check the values of a pipeline's parameters, before its first step starts or anything is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from components.platform.workers.factory import rayjob_workers
+from components.toolchain.config import SdkConfig
+from pipelines.parameters.parameter import FormatParameter, Parameter, as_parameter
+from pipelines.parameters.rules import check_rules
+from pipelines.parameters.tables import SDK, SMOKE, TRAINING
+from pipelines.spec import builds_sdk, parameter_values
+
+
+def checked_values(
+    spec: Mapping[str, Any], texts: Mapping[str, str], write: FormatParameter = as_parameter
+) -> dict[str, Any]:
+    """Return the values of all parameters of a compiled pipeline: those in `texts`, defaults for the others.
+
+    Args:
+        write: as_option or as_parameter: how messages write a parameter.
+
+    Raises:
+        UserError: a parameter is unknown, or has a value that no step accepts.
+    """
+    values = parameter_values(spec, texts)
+    if builds_sdk(spec):
+        typed = {name: value for name, value in typed_values(values, SDK, write).items() if value not in ("", None)}
+        SdkConfig(output=Path("sdk"), definitions=dict(typed.pop("definitions", ())), **typed)
+    else:
+        check_values(values, write)
+        typed_values(values, SMOKE, write)
+    return values
+
+
+def check_values(values: Mapping[str, Any], write: FormatParameter) -> None:
+    """Raise UserError for values that no step of the training accepts.
+
+    Args:
+        values: by parameter. Of another pipeline than ours, only the parameters that it shares with ours are checked.
+        write: as_option or as_parameter.
+    """
+    check_rules(typed_values(values, TRAINING, write), write)
+
+
+def typed_values(values: Mapping[str, Any], table: Iterable[Parameter], write: FormatParameter) -> dict[str, Any]:
+    """Return those of `values` that are in a table, as their types make them.
+
+    An empty value is "" of texts, else None. UserError if a value is invalid.
+    """
+    typed: dict[str, Any] = {}
+    for parameter in table:
+        if parameter.name not in values:
+            continue
+        if (value := values[parameter.name]) == "":
+            typed[parameter.name] = "" if parameter.type is click.STRING else None
+        else:
+            typed[parameter.name] = parameter.convert(value, write)
+    return typed
+
+
+def uses_rayjob(values: Mapping[str, Any]) -> bool:
+    """Return whether the training step of a pipeline with these parameters starts a Ray cluster."""
+    return rayjob_workers(values.get("workers") or "") is not None
