@@ -23,7 +23,6 @@ def sdk_pipeline(
 ) -> None:
     """Build LLVM from source."""
     with dsl.ExitHandler(notification(), name="build-sdk"):
-        # Thousands of compiles, and links of 4 GB each. The jobs that run at a time follow the limits.
         built = sized(
             toolchain_sdk(
                 llvm_source=llvm_source,
@@ -32,8 +31,6 @@ def sdk_pipeline(
                 projects=projects,
                 definitions=definitions,
                 jobs=jobs,
-            ),
-            "32",
-            "64G",
+            )
         )
         built.set_caching_options(False)  # the content behind `llvm_source` may change

@@ -18,6 +18,7 @@ from components.evaluation.component import evaluation as evaluate
 from components.evaluation.component import release_report as report_release
 from components.evaluation.component import select_policy
 from components.platform.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
+from components.platform.launcher.registry import TASKS
 from components.ppo.component import ppo as train
 from components.toolchain.component import toolchain_release, toolchain_training
 from components.trace.component import trace as collect_trace
@@ -34,21 +35,22 @@ ALL_ATTEMPTS = "30d"
 value kfp writes one hour; before 2.17 it writes no more than that."""
 
 
-def sized(task: dsl.PipelineTask, cpus: str, memory: str) -> dsl.PipelineTask:
-    """Limit a task's CPUs and memory, request half of that, and let the server start it up to three times.
+def sized(task: dsl.PipelineTask) -> dsl.PipelineTask:
+    """Limit a task's CPUs and memory as in the registry, request half of that, and let the server start it three times.
 
     The server decides what it retries: KFP from 2.17 on a pod that was lost, but no step that failed; older versions
     and Vertex AI a step that failed. So a step repeats its own requests.
     """
-    half_cpus, half_memory = f"{int(cpus) * 500}m", f"{int(memory.removesuffix('G')) // 2}G"
-    task.set_cpu_request(half_cpus).set_cpu_limit(cpus).set_memory_request(half_memory).set_memory_limit(memory)
+    limits = TASKS[task.component_spec.name]
+    task.set_cpu_request(f"{limits.cpus * 500}m").set_cpu_limit(str(limits.cpus))
+    task.set_memory_request(f"{limits.memory_gb // 2}G").set_memory_limit(f"{limits.memory_gb}G")
     return task.set_retry(2, backoff_duration=RETRY_PAUSE, backoff_factor=2.0, backoff_max_duration=ALL_ATTEMPTS)
 
 
 def notification() -> dsl.PipelineTask:
     """Return the task that notifies of a run's end; it always runs, because a notification is not a result."""
-    told = sized(finish(run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER), "1", "2G").set_caching_options(False)
-    return told.set_cpu_request("100m").set_memory_request("256M")  # it sends some requests
+    notified = sized(finish(run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER)).set_caching_options(False)
+    return notified.set_cpu_request("100m").set_memory_request("256M")  # it sends some requests
 
 
 # A separate pipeline, because kfp 2.17's local runner looks up a condition's operands only among a pipeline's inputs.
@@ -84,9 +86,7 @@ def release_and_promote(
     was chosen.
     """
     with dsl.If(release_policy != "none", name="release-wanted"):
-        selected = sized(
-            select_policy(evaluation=evaluation, policy=policy, warmstart=warmstart, training=training), "1", "4G"
-        )
+        selected = sized(select_policy(evaluation=evaluation, policy=policy, warmstart=warmstart, training=training))
         chosen = selected.outputs["release_policy"]
         released = sized(
             toolchain_release(
@@ -97,9 +97,7 @@ def release_and_promote(
                 llvm_major=llvm_major,
                 llvm_source=llvm_source,
                 sdk=sdk,
-            ),
-            "4",
-            "8G",
+            )
         )
         released.set_caching_options(False)  # as for the training clang
         reported = sized(
@@ -115,9 +113,7 @@ def release_and_promote(
                 min_reduction_percent=min_reduction_percent,
                 max_slowdown_percent=max_slowdown_percent,
                 flag_rows=flag_rows,
-            ),
-            "4",
-            "8G",
+            )
         )
         reported.set_caching_options(False)  # as for the corpus
         with dsl.If(release_policy == "trained", name="trained"), dsl.If(retrain_state != "", name="promotion-wanted"):
@@ -134,9 +130,7 @@ def release_and_promote(
                     registry=model_registry,
                     run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
                     run_resource_name=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
-                ),
-                "4",
-                "8G",
+                )
             )
             promoted.set_caching_options(False)  # the state may have changed
         with dsl.If(tune_minutes != "", name="plan-wanted"):
@@ -151,9 +145,7 @@ def release_and_promote(
                     flag_rows=flag_rows,
                     workers=workers,
                     seed=seed,
-                ),
-                "8",
-                "16G",
+                )
             )
             planned.set_caching_options(False)  # as for the corpus
 
@@ -168,9 +160,7 @@ def release_and_promote(
                 by=promoted_by,
                 run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
                 run_resource_name=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
-            ),
-            "1",
-            "2G",
+            )
         )
         refused.set_caching_options(False)  # the state may have changed
 
@@ -230,9 +220,7 @@ def training_pipeline(
                 sdk=sdk,
                 clang=clang,
                 ir2vec_vocab=ir2vec_vocab,
-            ),
-            "4",
-            "8G",
+            )
         )
         training.set_caching_options(False)
         code = sized(
@@ -242,19 +230,15 @@ def training_pipeline(
                 compile_commands=compile_commands,
                 llvm_major=llvm_major,
                 problem=problem,
-            ),
-            "4",
-            "8G",
+            )
         )
         code.set_caching_options(False)
         traced = sized(
             collect_trace(
                 corpus=code.outputs["corpus"], training=training.outputs["training"], problem=problem, workers=workers
-            ),
-            "4",
-            "8G",
+            )
         )
-        buckets = sized(make_vocab(trace=traced.outputs["trace"]), "1", "4G")
+        buckets = sized(make_vocab(trace=traced.outputs["trace"]))
         cloned = sized(
             clone(
                 trace=traced.outputs["trace"],
@@ -266,9 +250,7 @@ def training_pipeline(
                 features=features,
                 gin_bindings=gin_bindings,
                 seed=seed,
-            ),
-            "2",
-            "8G",
+            )
         )
         cloned.set_caching_options(False)
         trained = sized(
@@ -289,9 +271,7 @@ def training_pipeline(
                 gin_bindings=gin_bindings,
                 seed=seed,
                 oversample_modules=oversample_modules,
-            ),
-            "8",
-            "16G",
+            )
         )
         trained.set_caching_options(False)
         trained.set_env_variable(CLUSTER_VARIABLE, IMAGES[CLUSTER])
@@ -306,9 +286,7 @@ def training_pipeline(
                 preset=preset,
                 min_reduction_percent=min_reduction_percent,
                 release_if=release_if,
-            ),
-            "4",
-            "8G",
+            )
         )
         release_and_promote(
             release_policy=judged.outputs["release_policy"],

@@ -22,7 +22,6 @@ def corpus(  # type: ignore[no-untyped-def]
         corpus: Corpus in the layout of mlgo-utils.
     """
     return step(
-        "toolchain",
         "corpus",
         [
             "obtain",
@@ -39,6 +38,5 @@ def corpus(  # type: ignore[no-untyped-def]
             "--output",
             corpus.uri,
         ],
-        hours=6,
         metrics={"report.json:counts": "corpus"},
     )

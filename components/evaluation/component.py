@@ -65,7 +65,6 @@ def evaluation(  # type: ignore[no-untyped-def]
         release_policy: Policy that the release clang embeds: `trained`, `start` or `pretrained`; `none`: none is built.
     """
     return step(
-        "toolchain",
         "evaluation",
         [
             "--corpus",
@@ -92,7 +91,6 @@ def evaluation(  # type: ignore[no-untyped-def]
             "--output",
             evaluation.uri,
         ],
-        hours=6,
         copies={"report.html": page.path, "summary.md": summary.path},
         values={"metrics.json:release_policy": release_policy},
         metrics={_HEADLINE: "evaluation_metrics"},
@@ -117,8 +115,7 @@ def select_policy(  # type: ignore[no-untyped-def]
         release_policy: The chosen policy.
     """
     return step(
-        "toolchain",
-        "evaluation",
+        "select-policy",
         [
             "select-policy",
             "--evaluation",
@@ -132,7 +129,6 @@ def select_policy(  # type: ignore[no-untyped-def]
             "--output",
             release_policy.uri,
         ],
-        hours=1,
     )
 
 
@@ -176,8 +172,7 @@ def release_report(  # type: ignore[no-untyped-def]
         summary: Markdown summary of the report.
     """
     return step(
-        "toolchain",
-        "evaluation",
+        "release-report",
         [
             "--corpus",
             corpus.uri,
@@ -205,7 +200,6 @@ def release_report(  # type: ignore[no-untyped-def]
             "--output",
             release_report.uri,
         ],
-        hours=6,
         copies={"report.html": page.path, "summary.md": summary.path},
         metrics={_HEADLINE: "release_metrics"},
     )

@@ -53,7 +53,6 @@ def ppo(  # type: ignore[no-untyped-def]
         training_metrics: Headline metrics.
     """
     return step(
-        "training",
         "ppo",
         [
             "--corpus",
@@ -94,7 +93,6 @@ def ppo(  # type: ignore[no-untyped-def]
             "--output",
             policy.uri,
         ],
-        hours=72,
         metrics={"report.json:iterations,trained_s,best_iteration,validation_reduction_percent": "training_metrics"},
         work="ppo",
         extends="minutes",

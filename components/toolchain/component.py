@@ -8,7 +8,7 @@ from components.platform.launcher.declare import step
 def _build(mode, strategy, targets, llvm_major, llvm_source, sdk, output, more=()):  # type: ignore[no-untyped-def]
     arguments = ["--mode", mode, "--strategy", strategy, "--targets", targets, "--llvm-major", llvm_major]
     arguments += ["--llvm-source", llvm_source, "--sdk", sdk, *more, "--output", output.uri]
-    return step("toolchain", "toolchain", arguments, hours=2)
+    return step(f"toolchain-{mode}", arguments)
 
 
 @dsl.container_component
@@ -88,4 +88,4 @@ def toolchain_sdk(  # type: ignore[no-untyped-def]
     """
     arguments = ["--mode", "sdk", "--llvm-source", llvm_source, "--llvm-major", llvm_major, "--targets", targets]
     arguments += ["--projects", projects, "--definitions", definitions, "--jobs", jobs, "--output", sdk.uri]
-    return step("sdk", "toolchain", arguments, hours=24)
+    return step("toolchain-sdk", arguments)

@@ -23,7 +23,6 @@ def trace(  # type: ignore[no-untyped-def]
         trace: Decisions with their features and rewards.
     """
     return step(
-        "training",
         "trace",
         [
             "--corpus",
@@ -37,6 +36,5 @@ def trace(  # type: ignore[no-untyped-def]
             "--output",
             trace.uri,
         ],
-        hours=6,
         metrics={"trace.json:modules,decisions": "trace"},
     )

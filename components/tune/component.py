@@ -40,7 +40,6 @@ def tune(  # type: ignore[no-untyped-def]
         plan_metrics: Headline metrics.
     """
     return step(
-        "toolchain",
         "tune",
         [
             "--corpus",
@@ -66,7 +65,6 @@ def tune(  # type: ignore[no-untyped-def]
             "--output",
             plan.uri,
         ],
-        hours=24,
         metrics={
             "tune.json:corpus_modules,modules,rounds,heuristic_bytes,policy_bytes,plan_bytes,policy_reduction_percent,"
             "plan_reduction_percent,plan_linked_reduction_percent": "plan_metrics"

@@ -39,7 +39,6 @@ def warmstart(  # type: ignore[no-untyped-def]
         agreement: Confusion matrix of the heuristic's decisions (rows) and the policy's, for inlining.
     """
     return step(
-        "training",
         "warmstart",
         [
             "--trace",
@@ -63,7 +62,6 @@ def warmstart(  # type: ignore[no-untyped-def]
             "--output",
             warmstart.uri,
         ],
-        hours=6,
         metrics={"report.json": "warmstart_metrics"},
         matrices={"report.json": "agreement"},
     )

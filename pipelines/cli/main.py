@@ -11,6 +11,7 @@ import click
 
 from components.platform.command import run_step
 from components.platform.console import say
+from components.platform.launcher.registry import STEPS
 from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.image_help import IMAGE_HELP, current_image, image_help, image_usage, not_in_image
@@ -22,18 +23,8 @@ from pipelines.cli.submit import SERVER_COMMANDS
 from pipelines.parameters.parameter import as_option
 from pipelines.parameters.run_options import run_options, run_parameters
 
-STEPS = {
-    "toolchain": "Build a training clang, a release clang that embeds a policy, or LLVM's libraries.",
-    "corpus": "Turn code into a corpus: bitcode and compile command of each module.",
-    "trace": "Record every decision of the default heuristic, or export a trace for ml-compiler-opt.",
-    "vocab": "Compute the quantiles of each feature of a trace.",
-    "warmstart": "Train a policy that imitates the default heuristic.",
-    "ppo": "Train a policy by reinforcement learning (DQN, PPO, ES), starting from the warmstart.",
-    "policy": "Explain the decisions of a policy, export or import it.",
-    "evaluation": "Measure a policy on held-out code.",
-    "tune": "Search for the inlining decisions that make one program smallest: a plan for the release clang.",
-}
-"""Subcommands that run a step (`mlgo vocab ...`), with their short help."""
+COMMANDS = {name: step for name, step in STEPS.items() if step.help}
+"""Subcommands that run a step (`mlgo vocab ...`)."""
 
 
 class StepGroup(click.Group):
@@ -48,14 +39,14 @@ class StepGroup(click.Group):
         if image := current_image():
             known = IMAGE_HELP[image]
             return [*(group for group in groups if group in known.groups), *known.steps]
-        return [*groups, *STEPS]
+        return [*groups, *COMMANDS]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         image = current_image()
-        known = name in STEPS or name in super().list_commands(context)
+        known = name in COMMANDS or name in super().list_commands(context)
         if image and known and name not in self.list_commands(context):
             raise not_in_image(image, name)
-        if name not in STEPS:
+        if name not in COMMANDS:
             return super().get_command(context, name)
         return click.Command(
             name,
@@ -63,8 +54,8 @@ class StepGroup(click.Group):
             params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
             context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
             add_help_option=False,  # the step itself answers --help
-            help=STEPS[name],
-            short_help=STEPS[name],
+            help=COMMANDS[name].help,
+            short_help=COMMANDS[name].help,
         )
 
     def get_help(self, context: click.Context) -> str:
@@ -79,7 +70,7 @@ class StepGroup(click.Group):
 def _become(step: str, arguments: tuple[str, ...]) -> NoReturn:
     sys.stdout.flush()
     # -P: do not import a folder of the working directory that has the name of one of our modules.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", f"components.{step}", *arguments])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", COMMANDS[step].module, *arguments])
 
 
 @click.group(cls=StepGroup, context_settings={"max_content_width": 110})

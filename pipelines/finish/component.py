@@ -3,6 +3,7 @@
 from kfp import dsl
 
 from components.platform.launcher.images import IMAGES
+from components.platform.launcher.registry import STEPS, TASKS
 
 
 # Without KFP's PipelineTaskFinalStatus: KFP passes the state RUNNING for most runs that succeeded, and no error; it
@@ -15,7 +16,7 @@ def finish(run_id: str):  # type: ignore[no-untyped-def]
         run_id: ID of the run.
     """
     return dsl.ContainerSpec(
-        image=IMAGES["toolchain"],
-        command=["python", "-m", "pipelines.finish"],
+        image=IMAGES[TASKS["finish"].image],
+        command=["python", "-m", STEPS["finish"].module],
         args=["--run-id", run_id],
     )

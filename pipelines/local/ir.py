@@ -12,10 +12,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from components.platform.errors import UserError
+from components.platform.launcher.__main__ import main as launcher
+from components.platform.launcher.__main__ import module_of
+from components.platform.launcher.images import COMMAND
 from pipelines.local.step import SINGLE_FILE_TYPES, Condition, Step
 from pipelines.local.unsupported import ON_KFP, require_supported
 
@@ -118,6 +120,7 @@ def _step(
     always: bool,
 ) -> Step:
     container = executor["container"]
+    command = tuple(container.get("command", ()))
     arguments = [_PARAMETER.sub(lambda m: _text(values.get(m[1]), name), text) for text in container.get("args", ())]
     definitions = component.get("outputDefinitions", {})
     outputs = {key: value["artifactType"]["schemaTitle"] for key, value in definitions.get("artifacts", {}).items()}
@@ -125,14 +128,11 @@ def _step(
     made = [key for key, title in outputs.items() if title not in SINGLE_FILE_TYPES and key != work]
     if len(made) > 1:
         raise UserError(f"the task {name} writes {len(made)} artifacts", "this runner supports one artifact per task")
-    # A step's name is an identifier; other arguments may be longer than a file's name may be.
-    named = [argument for argument in arguments if argument.isidentifier()]
-    step = next((a for a in named if (Path(__file__).parents[2] / "components" / a / "__main__.py").is_file()), "")
     return Step(
         name=name,
         image=container["image"],
-        module=f"components.{step}" if step else "components.platform.launcher",
-        command=tuple(container.get("command", ())),
+        module=_module(command, arguments),
+        command=command,
         arguments=tuple(arguments),
         output=made[0] if made else "",
         inputs={key: source.key for key, source in read.items()},
@@ -144,6 +144,15 @@ def _step(
         work=work,
         extends=tuple(f"--{flag}" for flag in _option(arguments, "--extends").split(",") if flag),
     )
+
+
+def _module(command: tuple[str, ...], arguments: list[str]) -> str:
+    """Return the package that a container runs: that of the step which the launcher gets, or of its own command."""
+    module = _option([*command], "-m")
+    if command != COMMAND:
+        return module
+    context = launcher.make_context("launcher", [*arguments], resilient_parsing=True)
+    return module_of(context.params["step"] or "")
 
 
 def _with_defaults(component: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

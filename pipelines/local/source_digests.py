@@ -9,80 +9,91 @@ from pathlib import Path
 import components
 
 ROOT = Path(components.__file__).parent.parent
-"""The directory that holds the package `components`."""
-
+"""The directory that holds the packages."""
 FLOORS = ("components.core", "components.platform")
 """The packages of what steps share; their subpackages are digested one by one."""
-
-IGNORED_FOLDERS = frozenset({"platform/console"})
-"""Concepts that cannot change the content of an artifact, only the output on the terminal."""
+IGNORED = frozenset({"components/platform/console"})
+"""Packages that cannot change the content of an artifact, only the output on the terminal."""
+_PACKAGES = ("components", "pipelines")
 
 
 class SourceDigests:
     """Digests of the steps' code, as it is on disk at the first request.
 
+    The code of a step is its package and, transitively, the packages that it imports; of modules that lie directly in
+    `components`, `pipelines` or a floor, these modules.
+
     Args:
-        root: the directory that holds the package `components`.
+        root: the directory that holds the packages.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
-        self._components = root / "components"
+        self._root = root
         self._imported: dict[str, tuple[str, ...]] = {}
         self._content: dict[str, str] = {}
 
     def of(self, module: str) -> str:
-        """Return the sha256 (hex) over all files of the step and of the concepts that it imports, transitively.
+        """Return the sha256 (hex) over all files that the step's code is in.
 
         Args:
-            module: the step's package, "components.vocab".
+            module: the step's package, "components.vocab" or "pipelines.retrain".
         """
         total = hashlib.sha256()
-        for folder in sorted(self.folders(module)):
-            total.update(f"{folder} {self._digest(folder)}\n".encode())
+        for path in sorted(self.paths(module)):
+            total.update(f"{path} {self._digest(path)}\n".encode())
         return total.hexdigest()
 
-    def folders(self, module: str) -> frozenset[str]:
-        """Return the folders of `components` whose code the step runs, its own included: "vocab", "core/formats"."""
+    def paths(self, module: str) -> frozenset[str]:
+        """Return the packages and modules whose code the step runs, its own included: "components/core/formats"."""
         reached: set[str] = set()
-        waiting = [_folder(module)]
+        waiting = [_path(module)]
         while waiting:
             current = waiting.pop()
-            if current not in reached and current not in IGNORED_FOLDERS:
+            if current not in reached and current not in IGNORED:
                 reached.add(current)
                 waiting += self._imports(current)
         return frozenset(reached)
 
-    def _imports(self, folder: str) -> tuple[str, ...]:
-        if folder not in self._imported:
-            found: set[str] = set()
-            for path in (self._components / folder).rglob("*.py"):
-                tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-                found.update(name for node in ast.walk(tree) for name in _imported_folders(node))
-            self._imported[folder] = tuple(sorted(name for name in found if (self._components / name).is_dir()))
-        return self._imported[folder]
+    def _imports(self, path: str) -> tuple[str, ...]:
+        if path not in self._imported:
+            modules = {
+                name
+                for file in self._files(path)
+                if file.suffix == ".py"
+                for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file)))
+                for name in _imported_modules(node)
+            }
+            self._imported[path] = tuple(sorted({_path(name) for name in modules if any(self._files(_path(name)))}))
+        return self._imported[path]
 
-    def _digest(self, folder: str) -> str:
-        if folder not in self._content:
+    def _files(self, path: str) -> list[Path]:
+        """Return the files of a package, or the file of a module; none if it is neither."""
+        module = self._root / f"{path}.py"
+        if module.is_file():
+            return [module]
+        files = (self._root / path).rglob("*") if path.count("/") else ()
+        return sorted(file for file in files if file.is_file() and "__pycache__" not in file.parts)
+
+    def _digest(self, path: str) -> str:
+        if path not in self._content:
             total = hashlib.sha256()
-            for path in sorted((self._components / folder).rglob("*")):
-                if path.is_file() and "__pycache__" not in path.parts:
-                    content = hashlib.sha256(path.read_bytes()).hexdigest()
-                    total.update(f"{path.relative_to(self._components)} {content}\n".encode())
-            self._content[folder] = total.hexdigest()
-        return self._content[folder]
+            for file in self._files(path):
+                content = hashlib.sha256(file.read_bytes()).hexdigest()
+                total.update(f"{file.relative_to(self._root)} {content}\n".encode())
+            self._content[path] = total.hexdigest()
+        return self._content[path]
 
 
-def _imported_folders(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in ("components", *FLOORS):
-        return [_folder(f"{node.module}.{alias.name}") for alias in node.names]
-    if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("components."):
-        return [_folder(str(node.module))]
-    if isinstance(node, ast.Import):
-        return [_folder(alias.name) for alias in node.names if alias.name.startswith("components.")]
-    return []
+def _imported_modules(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in (*_PACKAGES, *FLOORS):
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    if isinstance(node, ast.ImportFrom) and node.level == 0:
+        names = [str(node.module)]
+    return [name for name in names if name.partition(".")[0] in _PACKAGES]
 
 
-def _folder(module: str) -> str:
-    """Return the folder of a module's step or concept, relative to `components`."""
-    depth = 2 if module.startswith(tuple(f"{floor}." for floor in FLOORS)) else 1
-    return "/".join(module.split(".")[1 : 1 + depth])
+def _path(module: str) -> str:
+    """Return the path of what a module is digested with: "components/vocab", "components/core/formats"."""
+    depth = 3 if module.startswith(tuple(f"{floor}." for floor in FLOORS)) else 2
+    return "/".join(module.split(".")[:depth])

@@ -39,8 +39,7 @@ def promote(  # type: ignore[no-untyped-def]
         promotion_metrics: `promoted` is 1 or 0.
     """
     return step(
-        "toolchain",
-        "pipelines.retrain",
+        "promote",
         [
             "--state",
             state,
@@ -67,7 +66,6 @@ def promote(  # type: ignore[no-untyped-def]
             "--output",
             promotion.uri,
         ],
-        hours=6,
         metrics={"promotion.json": "promotion_metrics"},
     )
 
@@ -100,8 +98,7 @@ def record_refusal(  # type: ignore[no-untyped-def]
         refusal_metrics: `promoted` is 0.
     """
     return step(
-        "toolchain",
-        "pipelines.retrain",
+        "record-refusal",
         [
             "--state",
             state,
@@ -122,6 +119,5 @@ def record_refusal(  # type: ignore[no-untyped-def]
             "--output",
             refusal.uri,
         ],
-        hours=1,
         metrics={"promotion.json": "refusal_metrics"},
     )

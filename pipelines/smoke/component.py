@@ -14,9 +14,6 @@ from components.platform.launcher.declare import step
 from components.platform.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
 from pipelines.training import notification, sized
 
-_MODULE = "pipelines.smoke"
-_HOURS = 0.25
-
 
 @dsl.container_component
 def check_toolchain(toolchain_checks: dsl.Output[dsl.Artifact], next_step: dsl.OutputPath(str)):  # type: ignore[no-untyped-def, valid-type]
@@ -27,10 +24,8 @@ def check_toolchain(toolchain_checks: dsl.Output[dsl.Artifact], next_step: dsl.O
         next_step: `run`.
     """
     return step(
-        "toolchain",
-        _MODULE,
+        "check-toolchain",
         ["image", "--image", "toolchain", "--output", toolchain_checks.uri],
-        hours=_HOURS,
         values={"checks.json:next_step": next_step},
     )
 
@@ -44,7 +39,7 @@ def check_training(toolchain_checks: dsl.Input[dsl.Artifact], training_checks: d
         training_checks: What was found.
     """
     arguments = ["image", "--image", "training", "--read", toolchain_checks.uri]
-    return step("training", _MODULE, [*arguments, "--output", training_checks.uri], hours=_HOURS)
+    return step("check-training", [*arguments, "--output", training_checks.uri])
 
 
 @dsl.container_component
@@ -57,7 +52,7 @@ def check_ray(run_id: str, ray_cluster_options: str, ray_checks: dsl.Output[dsl.
         ray_checks: What was found.
     """
     arguments = ["ray", "--ray-cluster-options", ray_cluster_options, "--run-id", run_id]
-    return step("training", _MODULE, [*arguments, "--output", ray_checks.uri], hours=_HOURS)
+    return step("check-ray", [*arguments, "--output", ray_checks.uri])
 
 
 @dsl.container_component
@@ -73,13 +68,13 @@ def check_retry(  # type: ignore[no-untyped-def]
         retry_checks: What was found.
     """
     arguments = ["retry", "--read", training_checks.uri, "--run-id", run_id, "--fail-once", fail_once]
-    return step("toolchain", _MODULE, [*arguments, "--output", retry_checks.uri], hours=_HOURS)
+    return step("check-retry", [*arguments, "--output", retry_checks.uri])
 
 
 @dsl.container_component
 def unreachable():  # type: ignore[no-untyped-def]
     """Fail: the condition of this step never holds."""
-    return step("toolchain", _MODULE, ["unreachable"], hours=_HOURS)
+    return step("unreachable", ["unreachable"])
 
 
 @dsl.container_component
@@ -105,10 +100,8 @@ def smoke_report(  # type: ignore[no-untyped-def]
     found = (toolchain_checks, training_checks, ray_checks, retry_checks)
     arguments = [argument for checks in found for argument in ("--checks", checks.uri)]
     return step(
-        "toolchain",
-        _MODULE,
+        "smoke-report",
         ["report", *arguments, "--output", table.uri],
-        hours=_HOURS,
         copies={"table.html": page.path, "table.md": summary.path},
         metrics={"summary.json": "smoke_metrics"},
     )
@@ -116,7 +109,7 @@ def smoke_report(  # type: ignore[no-untyped-def]
 
 def _small(task: dsl.PipelineTask) -> dsl.PipelineTask:
     """Limit a task's CPUs and memory; it always runs, because it is about the present."""
-    return sized(task, "1", "2G").set_caching_options(False)
+    return sized(task).set_caching_options(False)
 
 
 @dsl.pipeline(

@@ -21,8 +21,9 @@ import pytest
 
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import ModuleTrace, TraceWriter
+from components.platform.launcher.registry import STEPS
 from components.platform.storage import publish
-from pipelines.cli.main import STEPS, cli
+from pipelines.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 BAD = "gs://b/x"
@@ -131,8 +132,7 @@ def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str,
 def all_commands() -> list[tuple[str, ...]]:
     """Return the module and the words of every command of `mlgo`."""
     found = list(leaves(cli, ("pipelines",)))
-    for step in STEPS:
-        module = f"components.{step}"
+    for module in (step.module for step in STEPS.values() if step.help):
         found += leaves(import_module(f"{module}.__main__").main, (module,))
     return found
 

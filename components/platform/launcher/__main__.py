@@ -187,7 +187,7 @@ def _run(step: str, arguments: Sequence[str], time_limit_s: float) -> int:
         problem = f"the step {step} took more than {time_limit_s:.0f} s"
         raise_soon(lambda: UserError(problem, "raise its time limit in the pipeline"), frame)
 
-    module = step if "." in step else f"components.{step}"
+    module = module_of(step)
     if not all(part.isidentifier() for part in step.split(".")) or not _exists(module):
         raise UserError(f"there is no step {step!r}", "mlgo --help lists the steps")
     if time_limit_s:
@@ -201,6 +201,11 @@ def _run(step: str, arguments: Sequence[str], time_limit_s: float) -> int:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return 0
+
+
+def module_of(step: str) -> str:
+    """Return the package of a step that the launcher gets: "vocab" or "pipelines.retrain"."""
+    return step if "." in step else f"components.{step}"
 
 
 def _exists(module: str) -> bool:

@@ -8,13 +8,12 @@ from typing import Any
 from kfp import dsl
 
 from components.platform.launcher.images import COMMAND, IMAGES
+from components.platform.launcher.registry import STEPS, TASKS
 
 
 def step(
-    image: str,
     name: str,
     arguments: Sequence[Any],
-    hours: float,
     copies: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
     metrics: Mapping[str, str] | None = None,
@@ -22,24 +21,25 @@ def step(
     work: str = "",
     extends: str = "",
 ) -> dsl.ContainerSpec:
-    """Return the container that runs `components.<name>` under the launcher.
+    """Return the container that runs a task's step under the launcher.
 
     Args:
-        image: a key of IMAGES.
+        name: key of registry.TASKS, which has the step, its image and its time limit.
         arguments: arguments of the step, with KFP's placeholders.
-        hours: time limit of the step.
         copies, values, metrics, matrices: the launcher's options --copy and so on, FILE -> place or output; with
             metrics FILE may be FILE:KEY,...
         work, extends: the launcher's options of these names.
     """
-    options: list[Any] = ["--time-limit-s", str(round(3600 * hours))]
+    task = TASKS[name]
+    step = STEPS[task.step].module.removeprefix("components.")
+    options: list[Any] = ["--time-limit-s", str(round(3600 * task.hours))]
     options += ["--work", work, "--extends", extends] if work else []
     pairs_of = {"--copy": copies, "--value": values, "--metrics": metrics, "--confusion-matrix": matrices}
     for flag, pairs in pairs_of.items():
         for file, place in (pairs or {}).items():
             options += [flag, f"{file}={place}"]
     return dsl.ContainerSpec(
-        image=IMAGES[image],
+        image=IMAGES[task.image],
         command=list(COMMAND),
-        args=["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER, *options, name, *arguments],
+        args=["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER, *options, step, *arguments],
     )

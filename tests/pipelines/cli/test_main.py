@@ -19,7 +19,7 @@ from components.platform.errors import UserError
 from components.platform.launcher.images import IMAGES
 from components.platform.storage import publish
 from pipelines.cli.image_help import IMAGE_HELP
-from pipelines.cli.main import STEPS, cli
+from pipelines.cli.main import COMMANDS, cli
 from pipelines.images import ON_IMAGE, ROOT
 from pipelines.spec import REPORT_STEP
 
@@ -42,7 +42,7 @@ def image_environment(image: str) -> dict[str, str]:
 def test_help_lists_every_step() -> None:
     done = mlgo("--help")
     assert done.returncode == 0
-    assert all(f"\n  {step} " in done.stdout for step in ("run", "pipeline", "images", "retrain", *STEPS))
+    assert all(f"\n  {step} " in done.stdout for step in ("run", "pipeline", "images", "retrain", *COMMANDS))
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -105,7 +105,7 @@ def test_image_offers_retraining_on_a_server_only() -> None:
 
 
 def test_every_step_is_in_an_image() -> None:
-    assert {step for known in IMAGE_HELP.values() for step in known.steps} == set(STEPS)
+    assert {step for known in IMAGE_HELP.values() for step in known.steps} == set(COMMANDS)
 
 
 def test_example_of_image_help_runs_as_written(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_example_of_image_help_runs_as_written(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-4:] == ["mlgo-training:TAG", "vocab", "--trace", "a b"]
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", COMMANDS)
 def test_help_of_each_step_has_example(step: str) -> None:
     done = mlgo(step, "--help")
     assert done.returncode == 0, done.stderr

@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from components.platform.launcher.registry import STEPS
+from pipelines.local.run_locally import local_steps
 from pipelines.local.source_digests import SourceDigests
+from pipelines.spec import COMPILED
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     for folder, text in {
         "step": "def f() -> None:\n    from components.core.direct.part import x\n",
-        "core/direct": "import components.core.indirect.deep\nfrom components.core import also, console\n",
+        "core/direct": "import components.core.indirect.deep\n"
+        "from components.core import also\nfrom components.platform import console\n",
         "core/indirect": "from . import sibling\n",
         "core/also": "",
         "platform/console": "from components.core.unrelated import x\n",
@@ -25,7 +29,12 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_all_forms_of_imports_are_followed(root: Path) -> None:
-    assert SourceDigests(root).folders("components.step") == {"step", "core/direct", "core/indirect", "core/also"}
+    assert SourceDigests(root).paths("components.step") == {
+        "components/step",
+        "components/core/direct",
+        "components/core/indirect",
+        "components/core/also",
+    }
 
 
 def test_digest_covers_all_files_but_caches_and_unrelated_folders(root: Path) -> None:
@@ -39,10 +48,17 @@ def test_digest_covers_all_files_but_caches_and_unrelated_folders(root: Path) ->
 
 
 def test_real_steps_import_their_concepts_and_no_other_step() -> None:
-    steps = {"toolchain", "corpus", "trace", "vocab", "warmstart", "ppo", "evaluation", "tune"}
+    steps = {f"components/{name}" for name, step in STEPS.items() if step.module == f"components.{name}"}
     digests = SourceDigests()
-    assert {f"core/{name}" for name in ("compiler", "formats", "workers", "storage")} <= digests.folders(
-        "components.trace"
-    )
+    concepts = {"core/compiler", "core/formats", "platform/workers", "platform/storage"}
+    assert {f"components/{name}" for name in concepts} <= digests.paths("components.trace")
     for step in steps:
-        assert digests.folders(f"components.{step}") & steps == {step}
+        assert digests.paths(step.replace("/", ".")) & steps == {step}
+
+
+def test_digest_of_a_promotion_covers_the_code_of_retraining(tmp_path: Path) -> None:
+    steps = local_steps(COMPILED, {"recipe": "tiny", "retrain_state": str(tmp_path / "state.json")})
+    modules = {step.name: step.module for step in steps}
+    assert modules["promote"] == modules["record-refusal"] == "pipelines.retrain"
+    paths = SourceDigests().paths("pipelines.retrain")
+    assert {"pipelines/retrain", "components/evaluation", "components/core/formats"} <= paths

@@ -121,7 +121,7 @@ def test_lineage_of_a_compiler_names_llvm_and_its_policies(tmp_path: Path) -> No
     assert "inlining_policy_digest" not in lineage(tmp_path / "training")
     with publish(tmp_path / "broken", "trace") as directory:
         (directory / "toolchain.json").write_text("{}")
-    with pytest.raises(UserError, match="a toolchain description"):
+    with pytest.raises(UserError, match="is not the description of an artifact"):
         lineage(tmp_path / "broken")
 
 
