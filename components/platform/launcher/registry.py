@@ -1,6 +1,6 @@
 """The registry of steps and of the pipeline's tasks: what each one is, and what it runs on.
 
-The components, the pipelines, the command `mlgo` and tests read it. It imports nothing: kfp's environment reads it, too.
+The components, the pipelines, the command `mlgo` and tests read it. Imports nothing: kfp's environment reads it, too.
 """
 
 from __future__ import annotations
