@@ -43,13 +43,13 @@ def test_aot_policy_decides_like_the_native_policy(
 
 def test_aot_policy_cannot_assume_values_of_features_that_the_compiler_lacks() -> None:
     """Its class has no values to assume, so that the features would be 0."""
-    known, lacking = FeatureSpec("known", "int64"), FeatureSpec("lacking", "int64")
-    info = PolicyInfo("inlining", (known, lacking), 2, "ppo", optional_features={"known": 2.0, "lacking": 1.0})
-    check_embedded(info, [known], "cpp")
+    present, lacking = FeatureSpec("known", "int64"), FeatureSpec("lacking", "int64")
+    info = PolicyInfo("inlining", (present, lacking), 2, "ppo", optional_features={"known": 2.0, "lacking": 1.0})
+    check_embedded(info, [present], "cpp")
     with pytest.raises(UserError, match=r"lacks lacking, .* with --embed tf-aot") as caught:
-        check_embedded(info, [known], "tf-aot")
+        check_embedded(info, [present], "tf-aot")
     assert caught.value.remedy == "use --embed cpp"
-    check_embedded(info, [known, lacking], "tf-aot")
+    check_embedded(info, [present, lacking], "tf-aot")
 
 
 @pytest.mark.toolchain

@@ -71,9 +71,9 @@ def test_policy_decides_as_in_our_training_clang(
     theirs = compiler_for(external, "inlining", 60)
     assert type(theirs) is UpstreamCompiler
     for advisor in (Advisor("log"), Advisor("policy", policy=policy, log=True)):
-        (expected,), (found,) = ours(Request(module, advisor)).samples, theirs(Request(module, advisor)).samples
-        assert found.text_size_bytes == expected.text_size_bytes and found.callsites is None
-        (context,), (other,) = found.log.contexts, expected.log.contexts
+        (expected,), (sample,) = ours(Request(module, advisor)).samples, theirs(Request(module, advisor)).samples
+        assert sample.text_size_bytes == expected.text_size_bytes and sample.callsites is None
+        (context,), (other,) = sample.log.contexts, expected.log.contexts
         assert len(context) > 20 and set(context.columns) <= set(other.columns)
         for name, column in context.columns.items():
             if column.dtype.kind == "i":

@@ -107,11 +107,11 @@ def test_release_clang_decides_by_its_policy(
 
 
 def test_policy_with_other_features_is_refused(publish_policy, training_toolchain, tmp_path) -> None:
-    known = load_toolchain(training_toolchain).features["inlining"]
-    policy = publish_policy(tmp_path / "policy", features=(*known[:-1], FeatureSpec("callee_smell", "int64")))
+    features = load_toolchain(training_toolchain).features["inlining"]
+    policy = publish_policy(tmp_path / "policy", features=(*features[:-1], FeatureSpec("callee_smell", "int64")))
     with pytest.raises(UserError, match="this compiler does not log: callee_smell") as caught:
         make_toolchain(ToolchainConfig("release", tmp_path / "release", policies=(policy,)))
-    assert f"the policy does not use: {known[-1].name}" in caught.value.problem
+    assert f"the policy does not use: {features[-1].name}" in caught.value.problem
     assert [path.name for path in tmp_path.iterdir()] == ["policy"]
 
 
@@ -150,7 +150,7 @@ def test_release_toolchain_without_linker_says_what_to_install(
 
 
 def test_image_keeps_the_archives_that_clangs_and_linker_are_linked_from(policy: Path, tmp_path: Path) -> None:
-    kept = ARCHIVES.read_text().replace("@TARGET@", "X86").splitlines()
+    archive_members = ARCHIVES.read_text().replace("@TARGET@", "X86").splitlines()
     sdk, cache = find_sdk(19), default_cache_dir()
     source, policies = llvm_source("deb", sdk, cache), {"inlining": tmp_path / "policy"}
     shutil.copytree(policy, policies["inlining"])
@@ -167,5 +167,5 @@ def test_image_keeps_the_archives_that_clangs_and_linker_are_linked_from(policy:
                 Path(name).name
                 for name in re.findall(r"\t(/\S+/llvm-19/\S+\.a)\(", (tmp_path / "extracted").read_text())
             }
-            assert archives <= set(kept), target
+            assert archives <= set(archive_members), target
             assert ("liblldELF.a" in archives) == (target == "ld.lld")

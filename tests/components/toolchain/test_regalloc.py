@@ -167,8 +167,8 @@ def test_samples_are_determined_by_their_seeds(
 def test_policy_with_other_feature_shapes_is_refused(
     training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path
 ) -> None:
-    known = load_toolchain(training_toolchain).features["regalloc"]
-    other = tuple(FeatureSpec("progress", "float32", (1, 33)) if f.name == "progress" else f for f in known)
+    features = load_toolchain(training_toolchain).features["regalloc"]
+    other = tuple(FeatureSpec("progress", "float32", (1, 33)) if f.name == "progress" else f for f in features)
     write_policy(tmp_path / "policy", training_toolchain, (*other, FeatureSpec("mood", "int64")))
     module = module_named(pressed_corpus, "pressed")
     with pytest.raises(CompileError, match=r"does not log: progress \(float\[1,33\]\), mood \(int64_t\[1\]\)"):

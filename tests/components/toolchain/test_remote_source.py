@@ -15,7 +15,7 @@ from tests.support.buckets import put_object
 
 
 @pytest.fixture
-def place(any_place: ObjectUri, tmp_path: Path) -> ObjectUri:
+def location(any_place: ObjectUri, tmp_path: Path) -> ObjectUri:
     """Return a URI with the files of a tree and no manifest, as other tools upload it."""
     root = tree(tmp_path / "llvm-project")
     for path in root.rglob("*"):
@@ -24,21 +24,21 @@ def place(any_place: ObjectUri, tmp_path: Path) -> ObjectUri:
     return any_place
 
 
-def test_source_is_downloaded_once(place: ObjectUri, tmp_path: Path) -> None:
+def test_source_is_downloaded_once(location: ObjectUri, tmp_path: Path) -> None:
     sdk = Sdk(tmp_path, 19, "19.1.7")
-    found = source.llvm_source(str(place), sdk, tmp_path / "other")
+    downloaded = source.llvm_source(str(location), sdk, tmp_path / "other")
     assert all(
-        (found / name).read_bytes() == (tmp_path / "llvm-project" / name).read_bytes()
+        (downloaded / name).read_bytes() == (tmp_path / "llvm-project" / name).read_bytes()
         for name in source.source_files(19)
     )
-    times = {path: path.stat().st_mtime_ns for path in found.rglob("*")}
-    assert source.llvm_source(str(place), sdk, tmp_path / "other") == found
-    assert times == {path: path.stat().st_mtime_ns for path in found.rglob("*")}
+    times = {path: path.stat().st_mtime_ns for path in downloaded.rglob("*")}
+    assert source.llvm_source(str(location), sdk, tmp_path / "other") == downloaded
+    assert times == {path: path.stat().st_mtime_ns for path in downloaded.rglob("*")}
     assert not (tmp_path / "other").exists()
 
 
-def test_other_version_and_missing_folder_are_refused(place: ObjectUri, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"{place} is LLVM 19\.1\.7, but the installed SDK"):
-        source.llvm_source(str(place), Sdk(tmp_path, 19, "19.1.6"), tmp_path)
-    with pytest.raises(UserError, match=f"nothing at {place}/nowhere"):
-        source.llvm_source(f"{place}/nowhere", Sdk(tmp_path, 19, "19.1.7"), tmp_path)
+def test_other_version_and_missing_folder_are_refused(location: ObjectUri, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"{location} is LLVM 19\.1\.7, but the installed SDK"):
+        source.llvm_source(str(location), Sdk(tmp_path, 19, "19.1.6"), tmp_path)
+    with pytest.raises(UserError, match=f"nothing at {location}/nowhere"):
+        source.llvm_source(f"{location}/nowhere", Sdk(tmp_path, 19, "19.1.7"), tmp_path)

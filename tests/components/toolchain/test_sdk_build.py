@@ -74,8 +74,8 @@ def test_another_sdk_at_the_same_path_is_not_linked_into_old_trees(llvm_project:
 
     def tree(targets: str) -> Path:
         sdk = find_sdk(19, make_sdk(config(llvm_project, tmp_path, targets)))
-        with build_tree(tmp_path / "cache", sdk, source.bundled_source(sdk), "native") as found:
-            return found
+        with build_tree(tmp_path / "cache", sdk, source.bundled_source(sdk), "native") as path:
+            return path
 
     first, second = tree("X86"), tree("ARM")
     assert first != second and tree("X86") == first
@@ -101,8 +101,8 @@ def test_foreign_or_incomplete_source_is_refused(llvm_project: Path, tmp_path: P
     ("targets", "built"), [("native", "host"), ("all", "all"), ("ARM", "ARM"), ("ARM,RISCV", "ARM;RISCV")]
 )
 def test_targets_and_definitions_reach_cmake(targets: str, built: str, tmp_path: Path) -> None:
-    found = cmake_definitions(SdkConfig(tmp_path, targets=targets, definitions={"LLVM_ENABLE_ASSERTIONS": "ON"}))
-    assert found["LLVM_TARGETS_TO_BUILD"] == built and found["LLVM_ENABLE_ASSERTIONS"] == "ON"
+    variables = cmake_definitions(SdkConfig(tmp_path, targets=targets, definitions={"LLVM_ENABLE_ASSERTIONS": "ON"}))
+    assert variables["LLVM_TARGETS_TO_BUILD"] == built and variables["LLVM_ENABLE_ASSERTIONS"] == "ON"
     with pytest.raises(UserError, match="linking our clangs needs LLVM_LINK_LLVM_DYLIB=OFF"):
         cmake_definitions(SdkConfig(tmp_path, definitions={"LLVM_LINK_LLVM_DYLIB": "ON"}))
 
@@ -136,17 +136,17 @@ def test_missing_build_tools_are_named_before_the_source_is_fetched(
 
 
 def test_projects_are_configured_next_to_clang_and_lld(llvm_project: Path, tmp_path: Path) -> None:
-    given = config(llvm_project, tmp_path, LLVM_DISTRIBUTION_COMPONENTS="clang-tidy;clang-format")
-    given = replace(given, projects=("clang-tools-extra", "clang"))
-    definitions = cmake_definitions(given)
+    sdk_config = config(llvm_project, tmp_path, LLVM_DISTRIBUTION_COMPONENTS="clang-tidy;clang-format")
+    sdk_config = replace(sdk_config, projects=("clang-tools-extra", "clang"))
+    definitions = cmake_definitions(sdk_config)
     assert definitions["LLVM_ENABLE_PROJECTS"] == "clang;lld;clang-tools-extra"
     installed = definitions["LLVM_DISTRIBUTION_COMPONENTS"].split(";")
     assert {"clang", "lld", "llvm-libraries", "clang-tidy", "clang-format"} <= set(installed)
     with pytest.raises(UserError, match=r"--projects clang-tools-extra: .* has no such project"):
-        make_sdk(given)
+        make_sdk(sdk_config)
     for origin in ("deb", "git:llvmorg-19.1.7"):
         with pytest.raises(UserError, match=f"--llvm-source {origin} fetches only LLVM, clang and lld"):
-            replace(given, llvm_source=origin)
+            replace(sdk_config, llvm_source=origin)
     with pytest.raises(UserError, match="--define LLVM_ENABLE_PROJECTS") as caught:
         cmake_definitions(config(llvm_project, tmp_path, LLVM_ENABLE_PROJECTS="polly"))
     assert "--projects" in caught.value.remedy
@@ -154,8 +154,8 @@ def test_projects_are_configured_next_to_clang_and_lld(llvm_project: Path, tmp_p
 
 def test_compiler_of_the_environment_builds_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/opt/bin/g++")
-    found = cmake_definitions(SdkConfig(tmp_path))
-    assert found["CMAKE_CXX_COMPILER"] == "/opt/bin/g++" and "LLVM_USE_LINKER" not in found
+    variables = cmake_definitions(SdkConfig(tmp_path))
+    assert variables["CMAKE_CXX_COMPILER"] == "/opt/bin/g++" and "LLVM_USE_LINKER" not in variables
 
 
 @pytest.mark.toolchain

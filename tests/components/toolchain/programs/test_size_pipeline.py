@@ -226,11 +226,11 @@ def test_smaller_program_is_kept_and_chosen_again(toolchain: Path, sources: Path
         "heuristic": link(clang, sources, "program"),
         "policy": link(clang, sources, "program", "-Wl,-mllvm,-enable-ml-inliner=release"),
     }
-    kept = link(clang, sources, "program", *KEEP_SMALLER, *choices)
+    smallest = link(clang, sources, "program", *KEEP_SMALLER, *choices)
     (line,) = (sources / "choices").read_text().splitlines()
     choice = json.loads(line)
     assert choice["name"] == "program" and set(choice["bytes"]) == set(variants) and len(choice["digest"]) == 32
-    assert kept == variants[choice["variant"]]
+    assert smallest == variants[choice["variant"]]
     assert choice["bytes"][choice["variant"]] == min(choice["bytes"].values())
     assert not list(sources.glob("*.mlgo-*"))
     # The recorded choice is taken, whatever is smaller.
@@ -252,9 +252,9 @@ def test_smaller_object_is_kept(toolchain: Path, sources: Path) -> None:
             "heuristic": compile_object(name, "-enable-ml-inliner=default"),
             "policy": compile_object(name, "-enable-ml-inliner=release"),
         }
-        kept = compile_object(name, "-mlgo-keep-smaller", "-mlgo-choices=choices")
+        smallest = compile_object(name, "-mlgo-keep-smaller", "-mlgo-choices=choices")
         choice = json.loads((sources / "choices").read_text().splitlines()[-1])
-        assert choice["name"] == f"{name}.cc" and kept == variants[choice["variant"]]
+        assert choice["name"] == f"{name}.cc" and smallest == variants[choice["variant"]]
         assert choice["bytes"][choice["variant"]] == min(choice["bytes"].values())
     assert not list(sources.glob("*.mlgo-*")) and not list(sources.glob("*.tmp"))
 

@@ -103,9 +103,9 @@ def test_each_word_of_a_variant_takes_effect(toolchain: Path, program: Path, lin
 
     names = ":".join(EXPLICIT)
     options = [f"-mlgo-variants={names}", "-mlgo-experimental", "-mlgo-choices=choices"]
-    kept = built(toolchain, program, link, *options)
+    smallest = built(toolchain, program, link, *options)
     (choice,) = map(json.loads, (program / "choices").read_text().splitlines())
-    assert set(choice["bytes"]) == set(EXPLICIT) and kept == alone[choice["variant"]]
+    assert set(choice["bytes"]) == set(EXPLICIT) and smallest == alone[choice["variant"]]
     assert choice["bytes"][choice["variant"]] == min(choice["bytes"].values())
     bytes_of: dict[bytes, set[int]] = {}
     for name, data in alone.items():
