@@ -111,7 +111,7 @@ def _configure_and_build(
     )
 
 
-def allocator(tree: Path) -> str:
+def read_allocator(tree: Path) -> str:
     """Return the allocator of the clangs of this tree: "jemalloc" if its static library was found, else "libc"."""
     library = re.search(r"^JEMALLOC:FILEPATH=(.*)$", (tree / "CMakeCache.txt").read_text(), re.MULTILINE)
     return "jemalloc" if library and not library[1].endswith("NOTFOUND") else "libc"

@@ -19,23 +19,23 @@ TIMEOUT_S = 60.0
 
 def make_vocabulary(source: Path | str, sdk: Sdk, path: Path) -> Vocabulary:
     """Write RANDOM or a copy of the file `source` to `path` and return it. UserError if the file is no vocabulary."""
-    content = read_vocabulary(source).content if isinstance(source, Path) else random_vocabulary(_entities(sdk))
+    content = read_vocabulary(source).content if isinstance(source, Path) else random_vocabulary(_list_entities(sdk))
     path.write_bytes(content)
     return read_vocabulary(path)
 
 
-def _entities(sdk: Sdk) -> list[str]:
+def _list_entities(sdk: Sdk) -> list[str]:
     """Return the names of the entities that this LLVM embeds, in its order."""
     program = sdk.prefix / "bin" / "llvm-ir2vec"
     if not program.exists():
         raise UserError(f"{program} is missing", apt_line({f"llvm-{sdk.major}"}))
-    bitcode = _output([sdk.clang, "-x", "c", "-emit-llvm", "-c", "/dev/null", "-o", "-"])
-    listed = _output([program, "entities", "-"], bitcode)
+    bitcode = _run([sdk.clang, "-x", "c", "-emit-llvm", "-c", "/dev/null", "-o", "-"])
+    listed = _run([program, "entities", "-"], bitcode)
     # The first line is the number of the others: name, tab, index.
     return [line.split("\t")[0] for line in listed.decode().splitlines()[1:]]
 
 
-def _output(command: Sequence[str | Path], stdin: bytes = b"") -> bytes:
+def _run(command: Sequence[str | Path], stdin: bytes = b"") -> bytes:
     try:
         return subprocess.run(command, input=stdin, capture_output=True, check=True, timeout=TIMEOUT_S).stdout
     except subprocess.CalledProcessError as error:

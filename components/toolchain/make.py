@@ -24,12 +24,12 @@ from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage import digest, publish, require_artifact
 from components.platform.storage.uri import display_path
-from components.toolchain.build import allocator, build, build_plugin, build_tree
+from components.toolchain.build import build, build_plugin, build_tree, read_allocator
 from components.toolchain.config import Embed, ToolchainConfig
 from components.toolchain.install import LINKER, install, install_plugin, install_wrapper
 from components.toolchain.ir2vec import make_vocabulary, write_header
 from components.toolchain.sdk import Sdk, apt_line, find_sdk, require_all_targets
-from components.toolchain.source import bundled_source, llvm_source
+from components.toolchain.source import fetch_source_files, find_bundled_source
 
 
 def make_toolchain(config: ToolchainConfig) -> Toolchain:
@@ -84,15 +84,15 @@ def _make_clang(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path],
     """Link a clang, install it into `output`, and return how it was built."""
     if config.targets == "all":
         require_all_targets(sdk)
-    bundled = bundled_source(sdk)
-    source = bundled or llvm_source(config.llvm_source, sdk, config.cache)
+    bundled = find_bundled_source(sdk)
+    source = bundled or fetch_source_files(config.llvm_source, sdk, config.cache)
     with (
         build_tree(config.cache, sdk, source, config.targets) as tree,
         _copy_policies(tree, policies, config.embed) as copies,
     ):
         executable = build(tree, config.mode, sdk, source, config.targets, config.jobs, copies, config.embed)
         install(executable, sdk, output)
-        malloc = allocator(tree)
+        malloc = read_allocator(tree)
     if malloc != "jemalloc":
         say(f"the clang is 5% slower without jemalloc; install it with: {apt_line({'libjemalloc-dev'})}")
     origin = "sdk" if bundled else config.llvm_source
@@ -115,14 +115,16 @@ def _make_plugin(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path]
         build_tree(config.cache, sdk, None, config.targets) as tree,
         _copy_policies(tree, policies, config.embed) as copies,
     ):
-        vocabulary = _vocabulary(config, sdk, policies, output)
+        vocabulary = _find_vocabulary(config, sdk, policies, output)
         header = write_header(vocabulary, tree / "ir2vec") if vocabulary else None
         build_plugin(tree, config.mode, sdk, config.jobs, copies, header)
         install_plugin(tree, config.mode, sdk, output)
     return {"clang": str(sdk.clang), "targets": "all"} | ({DIGEST: vocabulary.digest} if vocabulary else {})
 
 
-def _vocabulary(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path], output: Path) -> Vocabulary | None:
+def _find_vocabulary(
+    config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path], output: Path
+) -> Vocabulary | None:
     """Return the IR2Vec vocabulary to build into a plugin, if any: the given one, or that of the policy to embed."""
     if config.mode == "training":
         return make_vocabulary(config.ir2vec_vocab, sdk, output / VOCABULARY) if config.ir2vec_vocab else None

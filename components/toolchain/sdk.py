@@ -68,17 +68,17 @@ def find_sdk(major: int, prefix: Path | None = None, strategy: Strategy = "sdk")
             the remedy has the apt command.
     """
     installed = prefix is None
-    prefix = prefix.absolute() if prefix else _installed(major)
+    prefix = prefix.absolute() if prefix else _find_prefix(major)
     packages_by_file = _PLUGIN_PACKAGES if strategy == "plugin" else _PACKAGES
     missing = [name for name in packages_by_file if not (prefix / name.format(major=major)).exists()]
     config = prefix / _LLVM_CONFIG
     # Checked before the missing files: an SDK of another version lacks many, and installing them would be wrong.
-    version = _version(config) if config.exists() else ""
+    version = _read_version(config) if config.exists() else ""
     if version and version.partition(".")[0] != str(major):
         raise UserError(
             f"the LLVM SDK in {prefix} is version {version}, but {major} was requested",
             f"pass --llvm-major {version.partition('.')[0]}, or install the other with: "
-            f"{apt_line(_all_packages(major, packages_by_file))}",
+            f"{apt_line(_name_packages(major, packages_by_file))}",
         )
     if missing and not installed:
         raise UserError(
@@ -119,11 +119,11 @@ def apt_line(packages: set[str]) -> str:
     return f"sudo apt-get install {' '.join(sorted(packages))}"
 
 
-def _all_packages(major: int, packages_by_file: Mapping[str, str]) -> set[str]:
+def _name_packages(major: int, packages_by_file: Mapping[str, str]) -> set[str]:
     return {template.format(major=major) for template in packages_by_file.values()}
 
 
-def _installed(major: int) -> Path:
+def _find_prefix(major: int) -> Path:
     """Return the prefix that llvm-config prints, or without llvm-config the prefix of Debian's packages."""
     llvm_config = shutil.which(f"llvm-config-{major}")
     if llvm_config:
@@ -133,7 +133,7 @@ def _installed(major: int) -> Path:
     return Path(f"/usr/lib/llvm-{major}")
 
 
-def _version(config: Path) -> str:
+def _read_version(config: Path) -> str:
     match = re.search(r"^set\(LLVM_PACKAGE_VERSION\s+\"?([0-9][^\s\")]*)", config.read_text(), re.MULTILINE)
     if match is None:
         raise UserError(f"{config} does not state its LLVM version", "reinstall the SDK")

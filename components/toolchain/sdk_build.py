@@ -25,10 +25,10 @@ from components.toolchain.sdk import apt_line, find_sdk, missing_build_tools
 from components.toolchain.source import (
     BUNDLED,
     VERSION_FILE,
-    code_generators,
+    fetch_whole_source,
+    read_code_generators,
+    read_source_version,
     source_files,
-    source_version,
-    whole_source,
 )
 
 DESCRIPTION = "sdk.json"
@@ -71,11 +71,11 @@ def make_sdk(config: SdkConfig) -> Path:
     """
     if packages := missing_build_tools():
         raise UserError(f"{' and '.join(sorted(packages))} missing, which LLVM is built with", apt_line(packages))
-    source = whole_source(config.llvm_source, config.llvm_major, config.cache)
+    source = fetch_whole_source(config.llvm_source, config.llvm_major, config.cache)
     _require_targets(config.targets, source)
     if absent := [name for name in config.projects if not (source / name / "CMakeLists.txt").is_file()]:
         raise UserError(f"--projects {absent[0]}: {source} has no such project", "see its directories for the names")
-    version = source_version(source / VERSION_FILE)
+    version = read_source_version(source / VERSION_FILE)
     definitions = cmake_definitions(config)
     # The number of links at a time changes nothing that is built: an interrupted build may continue with other --jobs.
     built = {name: value for name, value in definitions.items() if name != _LINK_JOBS}
@@ -103,7 +103,7 @@ def make_sdk(config: SdkConfig) -> Path:
 
 def _require_targets(targets: str, source: Path) -> None:
     """Raise UserError if `targets` names a code generator that the source does not have."""
-    generators = code_generators(source)
+    generators = read_code_generators(source)
     names = [] if targets in ("native", "all") else targets.split(",")
     if generators and (unknown := [name for name in names if name not in (*generators, *_NATIVE)]):
         raise UserError(
@@ -116,7 +116,10 @@ def _require_targets(targets: str, source: Path) -> None:
 def cmake_definitions(config: SdkConfig) -> dict[str, str]:
     """Return the variables of LLVM's CMake project."""
     components = [_COMPONENTS, config.definitions.get(_INSTALLED, "")]
-    detected = {"CMAKE_C_COMPILER": _compiler("CC", "clang"), "CMAKE_CXX_COMPILER": _compiler("CXX", "clang++")}
+    detected = {
+        "CMAKE_C_COMPILER": _find_compiler("CC", "clang"),
+        "CMAKE_CXX_COMPILER": _find_compiler("CXX", "clang++"),
+    }
     compiler = Path(detected["CMAKE_CXX_COMPILER"]).resolve()
     if compiler.name.startswith("clang") and (compiler.with_name("ld.lld").exists() or shutil.which("ld.lld")):
         detected["LLVM_USE_LINKER"] = "lld"
@@ -127,7 +130,7 @@ def cmake_definitions(config: SdkConfig) -> dict[str, str]:
         **_DEFAULTS,
         **{name: value for name, value in detected.items() if value},
         "LLVM_TARGETS_TO_BUILD": targets,
-        _LINK_JOBS: str(_link_jobs(config.jobs)),
+        _LINK_JOBS: str(_limit_link_jobs(config.jobs)),
         **config.definitions,
         ENABLE_PROJECTS: ";".join(dict.fromkeys(("clang", "lld", *config.projects))),
         _INSTALLED: ";".join(filter(None, components)),
@@ -135,7 +138,7 @@ def cmake_definitions(config: SdkConfig) -> dict[str, str]:
     }
 
 
-def _compiler(variable: str, name: str) -> str:
+def _find_compiler(variable: str, name: str) -> str:
     """Return the compiler of an environment variable, or else the newest clang; "" leaves the choice to CMake."""
     if compiler := os.environ.get(variable):
         return compiler
@@ -143,7 +146,7 @@ def _compiler(variable: str, name: str) -> str:
     return next((compiler for name in names if (compiler := shutil.which(name))), "")
 
 
-def _link_jobs(jobs: int) -> int:
+def _limit_link_jobs(jobs: int) -> int:
     return max(1, min(jobs, available_memory() // _MEMORY_OF_A_LINK))
 
 

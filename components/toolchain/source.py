@@ -66,7 +66,7 @@ BUNDLED = Path("share/mlgo/llvm-project")
 REPOSITORY = "https://github.com/llvm/llvm-project.git"
 
 
-def llvm_source(origin: str, sdk: Sdk, cache: Path) -> Path:
+def fetch_source_files(origin: str, sdk: Sdk, cache: Path) -> Path:
     """Return a directory with the `source_files` of the SDK's version.
 
     Args:
@@ -78,22 +78,22 @@ def llvm_source(origin: str, sdk: Sdk, cache: Path) -> Path:
         UserError: the files cannot be fetched, or have another version than the SDK.
     """
     if origin == "deb":
-        source = _from_deb(sdk, cache)
+        source = _fetch_from_deb(sdk, cache)
     elif origin.startswith("git:"):
-        source = _from_git(origin.removeprefix("git:"), sdk, cache)
+        source = _fetch_from_git(origin.removeprefix("git:"), sdk, cache)
     else:
-        source = _from_folder(origin)
+        source = _fetch_folder(origin)
     check_source(source, sdk, origin)
     return source
 
 
-def bundled_source(sdk: Sdk) -> Path | None:
+def find_bundled_source(sdk: Sdk) -> Path | None:
     """Return the directory of source files that an SDK brings; None if it brings none."""
     source = sdk.prefix / BUNDLED
     return source if source.is_dir() else None
 
 
-def whole_source(origin: str, major: int, cache: Path) -> Path:
+def fetch_whole_source(origin: str, major: int, cache: Path) -> Path:
     """Return an llvm-project tree that LLVM, clang and lld can be built from.
 
     Args:
@@ -105,15 +105,15 @@ def whole_source(origin: str, major: int, cache: Path) -> Path:
         UserError: the tree cannot be fetched, is incomplete, or has another version.
     """
     if origin == "deb":
-        source = _whole_deb(major, cache)
+        source = _fetch_whole_deb(major, cache)
     elif origin.startswith("git:"):
-        source = _whole_git(origin.removeprefix("git:"), cache)
+        source = _fetch_whole_git(origin.removeprefix("git:"), cache)
     else:
-        source = _from_folder(origin)
+        source = _fetch_folder(origin)
     _require_files(
         source, (*source_files(major), *(f"{part}/CMakeLists.txt" for part in ("llvm", "clang", "lld"))), origin
     )
-    version = source_version(source / VERSION_FILE)
+    version = read_source_version(source / VERSION_FILE)
     if version.partition(".")[0] != str(major):
         raise UserError(
             f"--llvm-source {origin} is LLVM {version}, but {major} was requested",
@@ -129,7 +129,7 @@ def check_source(source: Path, sdk: Sdk, origin: str) -> None:
         UserError: a file is missing, or the versions differ.
     """
     _require_files(source, source_files(sdk.major), origin)
-    version = source_version(source / VERSION_FILE)
+    version = read_source_version(source / VERSION_FILE)
     if version != sdk.version:
         raise UserError(
             f"--llvm-source {origin} is LLVM {version}, but the installed SDK in {sdk.prefix} is LLVM {sdk.version}",
@@ -137,7 +137,7 @@ def check_source(source: Path, sdk: Sdk, origin: str) -> None:
         )
 
 
-def code_generators(source: Path) -> tuple[str, ...]:
+def read_code_generators(source: Path) -> tuple[str, ...]:
     """Return the names of the targets that LLVM's CMake project in `source` builds; () if it does not list them."""
     text = (source / "llvm" / "CMakeLists.txt").read_text(encoding="utf-8", errors="replace")
     targets = re.search(r"^set\(LLVM_ALL_TARGETS\s([^)$]*)\)", text, re.MULTILINE)
@@ -154,7 +154,7 @@ def _require_files(source: Path, names: Iterable[str], origin: str) -> None:
             )
 
 
-def source_version(path: Path) -> str:
+def read_source_version(path: Path) -> str:
     """Return the version in LLVMVersion.cmake, such as "19.1.7".
 
     Raises:
@@ -166,17 +166,17 @@ def source_version(path: Path) -> str:
     return ".".join(part[1] for part in parts if part)
 
 
-def _from_folder(origin: str) -> Path:
+def _fetch_folder(origin: str) -> Path:
     """Return the directory of an llvm-project tree; one in object storage is downloaded, once a version."""
     location = parse_location(origin)
     return fetch_tree(location) if isinstance(location, ObjectUri) else location.absolute()
 
 
-def _from_deb(sdk: Sdk, cache: Path) -> Path:
+def _fetch_from_deb(sdk: Sdk, cache: Path) -> Path:
     into = cache.absolute() / "llvm-source" / f"deb-{sdk.version}"
-    if _complete(into, sdk.major):
+    if _is_complete(into, sdk.major):
         return into
-    archive = _deb_archive(sdk.major, cache)
+    archive = _download_deb_archive(sdk.major, cache)
     names = source_files(sdk.major)
     say(f"unpacking {len(names)} files of {archive.name}")
     with publish(into, "LLVM source tree") as partial:
@@ -187,8 +187,8 @@ def _from_deb(sdk: Sdk, cache: Path) -> Path:
     return into
 
 
-def _whole_deb(major: int, cache: Path) -> Path:
-    archive = _deb_archive(major, cache)
+def _fetch_whole_deb(major: int, cache: Path) -> Path:
+    archive = _download_deb_archive(major, cache)
     into = cache.absolute() / "llvm-source" / f"whole-{_top_directory(archive)}"
     if not (into / MANIFEST).is_file():
         say(f"unpacking {archive.name}")
@@ -197,7 +197,7 @@ def _whole_deb(major: int, cache: Path) -> Path:
     return into
 
 
-def _deb_archive(major: int, cache: Path) -> Path:
+def _download_deb_archive(major: int, cache: Path) -> Path:
     """Return the archive of LLVM's source in Debian's package."""
     package = f"llvm-toolchain-{major}"
     for file in download_deb_source(package, cache):
@@ -232,9 +232,9 @@ def unpack(archive: Path, into: Path, names: Sequence[str], options: Sequence[st
         )
 
 
-def _from_git(tag: str, sdk: Sdk, cache: Path) -> Path:
+def _fetch_from_git(tag: str, sdk: Sdk, cache: Path) -> Path:
     into = _git_directory(cache, "git", tag)
-    if _complete(into, sdk.major):
+    if _is_complete(into, sdk.major):
         return into
     with publish(into, "LLVM source tree") as partial:
         _clone(tag, partial, source_files(sdk.major))
@@ -242,7 +242,7 @@ def _from_git(tag: str, sdk: Sdk, cache: Path) -> Path:
     return into
 
 
-def _whole_git(tag: str, cache: Path) -> Path:
+def _fetch_whole_git(tag: str, cache: Path) -> Path:
     into = _git_directory(cache, "whole-git", tag)
     if not (into / MANIFEST).is_file():
         with publish(into, "LLVM source tree") as partial:
@@ -275,5 +275,5 @@ def _git(tag: str, *arguments: str) -> None:
     run_git(arguments, f"fetch --llvm-source git:{tag}", remedy)
 
 
-def _complete(directory: Path, major: int) -> bool:
+def _is_complete(directory: Path, major: int) -> bool:
     return all((directory / name).is_file() for name in source_files(major))

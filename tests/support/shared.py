@@ -16,7 +16,7 @@ from components.platform.storage.cache import default_cache_dir
 from components.toolchain.build import build_tree
 from components.toolchain.install import install
 from components.toolchain.sdk import find_sdk
-from components.toolchain.source import llvm_source, unpack
+from components.toolchain.source import fetch_source_files, unpack
 
 MakeOnce = Callable[[str, Callable[[Path], None]], Path]
 
@@ -86,7 +86,7 @@ def upstream_clang(make_once: MakeOnce, training_toolchain: Path) -> Path:
 
     def build(directory: Path) -> None:
         sdk, cache = find_sdk(19), default_cache_dir()
-        source = llvm_source("deb", sdk, cache)
+        source = fetch_source_files("deb", sdk, cache)
         (archive,) = (cache / "deb" / "llvm-toolchain-19").glob("*.orig.tar.xz")
         unpack(archive, directory, _DEVELOPMENT_FILES, ["--occurrence=1"])
         hook = Path(__file__).parent / "upstream_clang" / "add_clang.cmake"

@@ -16,7 +16,7 @@ from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
 from components.toolchain.build import build, build_tree
 from components.toolchain.sdk import Sdk, find_sdk
-from components.toolchain.source import llvm_source
+from components.toolchain.source import fetch_source_files
 from tests.bench.context import BenchContext
 from tests.bench.memory import peak_growth_kib
 
@@ -34,7 +34,7 @@ def measure(context: BenchContext) -> dict[str, float]:
     release_peak_memory_of_policy_kib: the same growth, between LLVM's heuristic and the policy in the release clang.
     """
     sdk = find_sdk(19, None)
-    source = llvm_source("deb", sdk, default_cache_dir())
+    source = fetch_source_files("deb", sdk, default_cache_dir())
     training_s, release_s = [], []
     for turn in range(context.repeats):
         cache = _cache_dir(context, source, turn)

@@ -22,7 +22,7 @@ from components.toolchain.build import build, build_tree
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import find_linker, make_toolchain
 from components.toolchain.sdk import find_sdk
-from components.toolchain.source import llvm_source
+from components.toolchain.source import fetch_source_files
 
 pytestmark = pytest.mark.toolchain
 
@@ -152,7 +152,7 @@ def test_release_toolchain_without_linker_says_what_to_install(
 def test_image_keeps_the_archives_that_clangs_and_linker_are_linked_from(policy: Path, tmp_path: Path) -> None:
     archive_members = ARCHIVES.read_text().replace("@TARGET@", "X86").splitlines()
     sdk, cache = find_sdk(19), default_cache_dir()
-    source, policies = llvm_source("deb", sdk, cache), {"inlining": tmp_path / "policy"}
+    source, policies = fetch_source_files("deb", sdk, cache), {"inlining": tmp_path / "policy"}
     shutil.copytree(policy, policies["inlining"])
     with build_tree(cache, sdk, source, "native") as tree:
         for target in ("training", "release"):

@@ -26,19 +26,19 @@ def location(any_place: ObjectUri, tmp_path: Path) -> ObjectUri:
 
 def test_source_is_downloaded_once(location: ObjectUri, tmp_path: Path) -> None:
     sdk = Sdk(tmp_path, 19, "19.1.7")
-    downloaded = source.llvm_source(str(location), sdk, tmp_path / "other")
+    downloaded = source.fetch_source_files(str(location), sdk, tmp_path / "other")
     assert all(
         (downloaded / name).read_bytes() == (tmp_path / "llvm-project" / name).read_bytes()
         for name in source.source_files(19)
     )
     times = {path: path.stat().st_mtime_ns for path in downloaded.rglob("*")}
-    assert source.llvm_source(str(location), sdk, tmp_path / "other") == downloaded
+    assert source.fetch_source_files(str(location), sdk, tmp_path / "other") == downloaded
     assert times == {path: path.stat().st_mtime_ns for path in downloaded.rglob("*")}
     assert not (tmp_path / "other").exists()
 
 
 def test_other_version_and_missing_folder_are_refused(location: ObjectUri, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"{location} is LLVM 19\.1\.7, but the installed SDK"):
-        source.llvm_source(str(location), Sdk(tmp_path, 19, "19.1.6"), tmp_path)
+        source.fetch_source_files(str(location), Sdk(tmp_path, 19, "19.1.6"), tmp_path)
     with pytest.raises(UserError, match=f"nothing at {location}/nowhere"):
-        source.llvm_source(f"{location}/nowhere", Sdk(tmp_path, 19, "19.1.7"), tmp_path)
+        source.fetch_source_files(f"{location}/nowhere", Sdk(tmp_path, 19, "19.1.7"), tmp_path)

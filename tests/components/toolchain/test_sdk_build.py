@@ -45,7 +45,7 @@ def test_sdk_is_complete_and_brings_its_source(llvm_project: Path, tmp_path: Pat
     require_artifact(prefix, "SDK")
     sdk = find_sdk(19, prefix)
     assert sdk == Sdk(prefix, 19, "19.1.9")
-    bundled = source.bundled_source(sdk)
+    bundled = source.find_bundled_source(sdk)
     assert bundled is not None
     source.check_source(bundled, sdk, "SDK")
     assert (prefix / "lib/liblldELF.a").is_file() and (prefix / "include/lld/Common/Driver.h").is_file()
@@ -74,7 +74,7 @@ def test_another_sdk_at_the_same_path_is_not_linked_into_old_trees(llvm_project:
 
     def tree(targets: str) -> Path:
         sdk = find_sdk(19, make_sdk(config(llvm_project, tmp_path, targets)))
-        with build_tree(tmp_path / "cache", sdk, source.bundled_source(sdk), "native") as path:
+        with build_tree(tmp_path / "cache", sdk, source.find_bundled_source(sdk), "native") as path:
             return path
 
     first, second = tree("X86"), tree("ARM")
@@ -161,8 +161,10 @@ def test_compiler_of_the_environment_builds_llvm(tmp_path: Path, monkeypatch: py
 @pytest.mark.toolchain
 def test_llvm_itself_accepts_the_variables(tmp_path: Path) -> None:
     """Debian's source is configured; ninja knows what the SDK is made of, and compiles a library."""
-    root = source.whole_source("deb", 19, default_cache_dir())
-    assert {"AArch64", "X86"} <= set(source.code_generators(root)) and "M68k" not in source.code_generators(root)
+    root = source.fetch_whole_source("deb", 19, default_cache_dir())
+    assert {"AArch64", "X86"} <= set(source.read_code_generators(root)) and "M68k" not in source.read_code_generators(
+        root
+    )
     variables = cmake_definitions(SdkConfig(tmp_path, targets="native"))
     tree = tmp_path / "tree"
     configure = ["cmake", "-G", "Ninja", "-S", str(root / "llvm"), "-B", str(tree)]

@@ -38,13 +38,13 @@ def tree(root: Path, version: str = "19.1.7") -> Path:
 
 def test_source_directory_is_used_in_place(tmp_path: Path, sdk: Sdk) -> None:
     root = tree(tmp_path / "llvm-project")
-    assert source.llvm_source(str(root), sdk, tmp_path / "cache") == root
+    assert source.fetch_source_files(str(root), sdk, tmp_path / "cache") == root
     assert not (tmp_path / "cache").exists()
 
 
 def test_source_of_another_version_is_refused(tmp_path: Path, sdk: Sdk) -> None:
     with pytest.raises(UserError) as caught:
-        source.llvm_source(str(tree(tmp_path / "llvm-project", "18.1.8")), sdk, tmp_path / "cache")
+        source.fetch_source_files(str(tree(tmp_path / "llvm-project", "18.1.8")), sdk, tmp_path / "cache")
     assert "18.1.8" in caught.value.problem
     assert "19.1.7" in caught.value.problem
     assert "git:llvmorg-19.1.7" in caught.value.remedy
@@ -53,7 +53,7 @@ def test_source_of_another_version_is_refused(tmp_path: Path, sdk: Sdk) -> None:
 def test_incomplete_source_tree_is_refused(tmp_path: Path, sdk: Sdk) -> None:
     (tree(tmp_path / "llvm-project") / "clang/tools/driver/driver.cpp").unlink()
     with pytest.raises(UserError, match=r"clang/tools/driver/driver\.cpp is missing"):
-        source.llvm_source(str(tmp_path / "llvm-project"), sdk, tmp_path / "cache")
+        source.fetch_source_files(str(tmp_path / "llvm-project"), sdk, tmp_path / "cache")
 
 
 def pack(root: Path, archive: Path, top: str) -> Path:
@@ -100,24 +100,24 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_tag_is_fetched_once(repository: Path, tmp_path: Path, sdk: Sdk) -> None:
-    fetched = source.llvm_source("git:llvmorg-19.1.7", sdk, tmp_path / "cache")
+    fetched = source.fetch_source_files("git:llvmorg-19.1.7", sdk, tmp_path / "cache")
     assert (
         fetched / "llvm/lib/Analysis/MLInlineAdvisor.cpp"
     ).read_text() == "// llvm/lib/Analysis/MLInlineAdvisor.cpp\n"
     assert not (fetched / "llvm/README.txt").exists()
     repository.rename(tmp_path / "gone")
-    assert source.llvm_source("git:llvmorg-19.1.7", sdk, tmp_path / "cache") == fetched
+    assert source.fetch_source_files("git:llvmorg-19.1.7", sdk, tmp_path / "cache") == fetched
 
 
 def test_tag_of_another_version_is_refused_and_not_cached(repository: Path, tmp_path: Path, sdk: Sdk) -> None:
     with pytest.raises(UserError, match=r"20\.1\.0.*19\.1\.7"):
-        source.llvm_source("git:llvmorg-20.1.0", sdk, tmp_path / "cache")
+        source.fetch_source_files("git:llvmorg-20.1.0", sdk, tmp_path / "cache")
     assert not (tmp_path / "cache" / "llvm-source").exists()
 
 
 def test_unknown_tag_is_reported(repository: Path, tmp_path: Path, sdk: Sdk) -> None:
     with pytest.raises(UserError, match=r"git:llvmorg-1\.0"):
-        source.llvm_source("git:llvmorg-1.0", sdk, tmp_path / "cache")
+        source.fetch_source_files("git:llvmorg-1.0", sdk, tmp_path / "cache")
 
 
 @pytest.mark.parametrize(("status", "attempts"), [(503, 3), (404, 1)])
@@ -137,5 +137,5 @@ def test_only_passing_failures_of_a_fetch_are_repeated(
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Overloaded)) as url:
         monkeypatch.setattr(source, "REPOSITORY", f"{url}/llvm.git")
         with pytest.raises(UserError, match=r"cannot fetch --llvm-source git:llvmorg-19\.1\.7: "):
-            source.llvm_source("git:llvmorg-19.1.7", sdk, tmp_path / "cache")
+            source.fetch_source_files("git:llvmorg-19.1.7", sdk, tmp_path / "cache")
     assert len(requests) == attempts and not (tmp_path / "cache/llvm-source").exists()

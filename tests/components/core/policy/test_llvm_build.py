@@ -37,7 +37,7 @@ from components.policy.__main__ import main
 from components.toolchain.build import build as link_clang
 from components.toolchain.build import build_tree
 from components.toolchain.sdk import find_sdk
-from components.toolchain.source import llvm_source
+from components.toolchain.source import fetch_source_files
 from tests.components.toolchain.conftest import random_policy, random_upstream_policy
 
 pytestmark = pytest.mark.toolchain
@@ -95,7 +95,7 @@ def exported(policy: Path, training_toolchain: Path, tmp_path_factory: pytest.Te
 
 
 def test_llvms_advisor_compiles_with_the_header(exported: Path, tmp_path: Path) -> None:
-    source = llvm_source("deb", find_sdk(19), default_cache_dir())
+    source = fetch_source_files("deb", find_sdk(19), default_cache_dir())
     command = ["/usr/lib/llvm-19/bin/clang++", "-std=c++17", "-fno-rtti", "-I/usr/lib/llvm-19/include"]
     command += [f"-I{exported / MODELS}", "-DLLVM_HAVE_TF_AOT_INLINERSIZEMODEL"]
     (tmp_path / "llvm" / "Config").mkdir(parents=True)
@@ -190,7 +190,7 @@ def test_llvms_own_build_decides_like_the_policy(
     subprocess.run(["ninja", "-C", build, *(path.relative_to(build) for path in compiled)], check=True)
 
     cache = default_cache_dir()
-    ours = llvm_source("deb", sdk, cache)
+    ours = fetch_source_files("deb", sdk, cache)
     with build_tree(cache, sdk, ours, "native") as tree:
         stock = link_clang(tree, "plain", sdk, ours, "native", 2, {}, "cpp")
         commands = subprocess.run(["ninja", "-C", tree, "-t", "commands", "plain"], capture_output=True, text=True)
