@@ -39,6 +39,8 @@ def repository(tmp_path: Path) -> Path:
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
+    for folder in ("components", "components/step"):
+        write(tmp_path / folder / "__init__.py", "")  # before packages of these names elsewhere on the path
     write(tmp_path / "components" / "step" / "number.py", MODULE)
     write(tmp_path / "components" / "step" / "other.py", MODULE)
     write(tmp_path / "pipelines" / "empty.py", "")
