@@ -79,7 +79,10 @@ class Explanation:
     def worst_first(self) -> npt.NDArray[np.intp]:
         """Return the decisions by gain, the most harmful first; those that were not measured last, least sure first."""
         margin = np.abs(self.logits[:, 1] - self.logits[:, 0])
-        return np.lexsort((margin, np.where(np.isnan(self.gain_bytes), np.inf, self.gain_bytes)))
+        by_gain: npt.NDArray[np.intp] = np.lexsort(
+            (margin, np.where(np.isnan(self.gain_bytes), np.inf, self.gain_bytes))
+        )
+        return by_gain
 
     def write_csv(self, path: Path) -> None:
         """Write a row for each decision, in the order of the compile, atomically."""
