@@ -26,7 +26,7 @@ from components.core.compiler.forced_decisions import ordinals
 from components.core.compiler.logs.inline_remarks import name_decisions, read_inline_remarks, remark_flags
 from components.core.compiler.objects.elf import ElfError
 from components.core.compiler.replay.command_line import replay_arguments
-from components.core.counterfactual.flip_sets import uncertainty
+from components.core.counterfactual.flip_sets import estimate_uncertainty
 from components.core.counterfactual.inlining import measure_flips, plan_flips
 from components.core.formats.corpus import Module
 from components.core.formats.policy import POLICY_JSON, load_policy_info
@@ -129,13 +129,13 @@ def explain_with_training_clang(
         explained = _explanation(dense, callers, callees, ordinal, columns, base.text_size_bytes)
         if flip_compiles:
             random = np.random.default_rng(seed)
-            plan = plan_flips(base, explained.action, uncertainty(explained.logits), flip_compiles, random)
+            plan = plan_flips(base, explained.action, estimate_uncertainty(explained.logits), flip_compiles, random)
             if plan.forced:
                 advisor = Advisor("policy", policy=policy, samples=len(plan.forced))
                 flipped = compiler(Request(module, advisor, want_functions=True, forced=plan.forced)).samples
-                measured = measure_flips(base, plan, flipped)
-                alone = measured.together == 1
-                explained.gain_bytes[measured.decision[alone]] = -measured.saved_bytes[alone]
+                savings = measure_flips(base, plan, flipped)
+                alone = savings.together == 1
+                explained.gain_bytes[savings.decision[alone]] = -savings.saved[alone]
     except CompileError as error:
         raise UserError(str(error), "check that the corpus and the training clang are of one LLVM version") from None
     return explained
@@ -163,7 +163,7 @@ def explain_with_stock_clang(
     )
     if len(explained) and not names:
         say(f"warning: the optimization record of {clang} does not name the functions of its decisions")
-    chosen = np.argsort(-uncertainty(explained.logits), kind="stable")[:flip_compiles].tolist()
+    chosen = np.argsort(-estimate_uncertainty(explained.logits), kind="stable")[:flip_compiles].tolist()
     with Progress("measuring decisions", len(chosen)) as progress:
         for i in chosen:
             explained.gain_bytes[i] = explained_compile.run(flip=i)[2] - size_bytes

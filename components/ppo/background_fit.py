@@ -12,7 +12,7 @@ from components.core.policy.dense import DensePolicy
 from components.core.policy.tf import networks
 from components.ppo.experience import flip_returns
 from components.ppo.learners.dqn import DqnLearner
-from components.ppo.learners.replay import Flips, ReplayBuffer
+from components.ppo.learners.replay import ReplayBuffer, ReplayRows
 
 
 class BackgroundFit:
@@ -41,7 +41,7 @@ class BackgroundFit:
         """
         learner, initial, flips = self._learner, self._initial, replay.snapshot()
 
-        def returns(part: Flips) -> NDArray[np.float32]:
+        def returns(part: ReplayRows) -> NDArray[np.float32]:
             return flip_returns(part, initial, scale, learner.parameters, self._problem)
 
         def fit() -> dict[str, float]:

@@ -176,8 +176,8 @@ class PpoConfig:
         if self.compiles is not None:
             per_module = self.samples
             if self.credit_assignment == "counterfactual":
-                shared = OBJECTIVES[problems.get(self.problem).objective].flips_share_a_compile
-                per_module = 1 + (1 if shared else self.samples)
+                one_forks = OBJECTIVES[problems.get(self.problem).objective].forks_at_flips
+                per_module = 1 + (1 if one_forks else self.samples)
             limits.append(math.ceil(self.compiles / (self.modules * per_module)))
         return min(limits, default=None)
 

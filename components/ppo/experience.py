@@ -12,7 +12,7 @@ from components.core.policy.feature_encoding import invert_magnitudes
 from components.core.policy.tf.observation import logits
 from components.ppo.learners.dqn import DqnParameters, margins
 from components.ppo.learners.ppo import Experience
-from components.ppo.learners.replay import Flips
+from components.ppo.learners.replay import ReplayRows
 from components.ppo.rollout import Rollout
 
 
@@ -23,7 +23,7 @@ def sampled_experience(rollout: Rollout, initial: DensePolicy, scale: float) -> 
     return Experience(rollout.observed, rollout.action, rollout.logits, prior, advantage, np.ones_like(advantage))
 
 
-def flip_experience(flips: Flips, initial: DensePolicy, scale: float) -> Experience:
+def flip_experience(flips: ReplayRows, initial: DensePolicy, scale: float) -> Experience:
     """Return a row for each of the two actions of a flip, weighted by its probability: their exact gradient."""
     gain = normalize_advantages(flips.gain, scale)
     action = np.concatenate([flips.action, flips.alternative])
@@ -39,7 +39,7 @@ def flip_experience(flips: Flips, initial: DensePolicy, scale: float) -> Experie
 
 
 def flip_returns(
-    flips: Flips, initial: DensePolicy, scale: float, parameters: DqnParameters, problem: str
+    flips: ReplayRows, initial: DensePolicy, scale: float, parameters: DqnParameters, problem: str
 ) -> NDArray[np.float32]:
     """Return float32 [N], the value of each flip, less a margin where it deviates from the initial policy."""
     initial_action = logits(initial, flips.observed).argmax(1)
@@ -47,7 +47,7 @@ def flip_returns(
     return normalize_advantages(flips.gain, scale) - margins(parameters, _repeats(flips, initial, problem)) * deviates
 
 
-def _repeats(flips: Flips, policy: DensePolicy, problem: str) -> NDArray[np.float64]:
+def _repeats(flips: ReplayRows, policy: DensePolicy, problem: str) -> NDArray[np.float64]:
     """Return float64 [N], how many similar decisions each flip's decision may have, 1 if unknown."""
     names = [feature.name for feature in policy.network_features]
     feature = problems.get(problem).training.repeats

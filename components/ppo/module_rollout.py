@@ -73,20 +73,22 @@ class OutcomeOf:
     """Compiles a module once and returns its name and outcome, without the log.
 
     Attributes:
-        objects: project -> function -> number of the project's objects that define it; the outcome is then the bytes
-            that a link keeps, see `linked_bytes`, and a request needs function sizes. Empty: the problem's outcome.
+        definition_counts: project -> function -> number of the project's objects that define it; the outcome is then
+            the bytes that a link keeps, see `linked_bytes`, and a request needs function sizes. Empty: the problem's
+            outcome.
     """
 
     compiler: Compiler
-    objects: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    definition_counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def __call__(self, request: Request) -> tuple[str, Outcome]:
         """Return name and outcome. Raises as Compiler."""
         objective = OBJECTIVES[problems.get(self.compiler.problem).objective]
         result = self.compiler(request)
         (sample,) = result.samples
-        if self.objects:
-            outcome: Outcome = {MODULE: linked_bytes(sample, self.objects.get(request.module.project, {}))}
+        if self.definition_counts:
+            counts = self.definition_counts.get(request.module.project, {})
+            outcome: Outcome = {MODULE: linked_bytes(sample, counts)}
         else:
             outcome = objective.outcome(sample)
         return result.module_name, outcome
@@ -126,7 +128,7 @@ class SampleModule:
         for sample, advantage in zip(result.samples, advantages, strict=True):
             if len(advantage) == 0 or sample.log is None:
                 continue
-            columns = log_columns(sample)
+            columns = concatenate_contexts(sample)
             parts.append(
                 (
                     observations(problem, self.features, self.buckets, columns),
@@ -140,7 +142,7 @@ class SampleModule:
         return ModuleRollout(result.module_name, outcomes, observed, action, logits, advantage, result.compile_s)
 
 
-def log_columns(sample: Sample) -> dict[str, NDArray[Any]]:
+def concatenate_contexts(sample: Sample) -> dict[str, NDArray[Any]]:
     """Return the columns of a log, with all contexts concatenated."""
     assert sample.log is not None
     contexts = [context for context in sample.log.contexts if len(context)]

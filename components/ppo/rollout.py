@@ -26,12 +26,11 @@ from components.core.policy.tf.observation import observation_shape
 from components.core.problems import Problem
 from components.platform.console import say
 from components.platform.workers import WorkerPool
-from components.ppo.credit.measured_flips import FlipRequest, FlipShare, MeasureModule, merge
-from components.ppo.learners.replay import Flips
+from components.ppo.credit.measured_flips import FlipJob, FlipResult, MeasureModule, merge
 from components.ppo.module_rollout import ModuleRollout, OutcomeOf, SampleModule
 
 Q = TypeVar("Q", bound=Request)
-M = TypeVar("M", ModuleRollout, FlipShare)
+M = TypeVar("M", ModuleRollout, FlipResult)
 
 MIN_GAIN = 0.05
 """Minimum reduction of an iteration's time for dividing a module; compile times are not known more accurately."""
@@ -58,26 +57,6 @@ class Rollout:
 
 
 @dataclass(frozen=True)
-class MeasuredModules:
-    """Measured flips of some modules, in the order of the request.
-
-    Attributes:
-        rewards: float64 [modules], those of the bases, see `outcome_reduction`.
-        flips: flips of each module.
-        error_percent: difference of attributed and real changes of the compiles, relative to all attributed changes.
-        compiles: compiles of each module, including its base, which each share of the flip sets repeats.
-        compile_s: sum of their times.
-    """
-
-    modules: tuple[str, ...]
-    rewards: NDArray[np.float64]
-    flips: tuple[Flips, ...]
-    error_percent: float
-    compiles: tuple[int, ...]
-    compile_s: float
-
-
-@dataclass(frozen=True)
 class RolloutCollector:
     """Compiles modules on the workers; has what does not change between rollouts.
 
@@ -85,7 +64,7 @@ class RolloutCollector:
         baselines: outcome of each module under the heuristic, see Objective.
         compile_s: estimated compile time of each module.
         min_completed_fraction: when this fraction of the modules is done, the others are cancelled.
-        objects: see MeasureModule.
+        definition_counts: see MeasureModule.
     """
 
     compiler: Compiler
@@ -96,7 +75,7 @@ class RolloutCollector:
     function_credit: bool
     module_weight: float
     min_completed_fraction: float = 1.0
-    objects: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    definition_counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def _objective(self) -> Objective:
@@ -132,7 +111,7 @@ class RolloutCollector:
         flip_compiles: int,
         seed: int,
         quarantine: Quarantine,
-    ) -> MeasuredModules:
+    ) -> list[FlipResult]:
         """Compile each module under the greedy policy and `flip_compiles` times with flipped decisions.
 
         The compiles of a large module are divided among slots, which does not affect the results.
@@ -142,33 +121,26 @@ class RolloutCollector:
         """
         advisor = Advisor("policy", policy=policy, log=True)
         function_sizes = self._objective.wants_function_sizes(True)
-        requests = [
-            FlipRequest(module, advisor, want_functions=function_sizes, share=share, shares=shares)
-            for module, shares in zip(modules, self._shares(modules, flip_compiles), strict=True)
-            for share in range(shares)
+        jobs = [
+            FlipJob(module, advisor, want_functions=function_sizes, part=part, parts=parts)
+            for module, parts in zip(modules, self._divide(modules, flip_compiles), strict=True)
+            for part in range(parts)
         ]
-        measure = MeasureModule(self.compiler, dense.features, dense.buckets, flip_compiles, seed, self.objects)
-        parts = self._compile_all(measure, requests, lambda r: 1 + r.flip_compiles(flip_compiles), quarantine)
-        done = [merge(shares) for shares in parts]
-        attributed = sum(part.attributed for part in done)
-        return MeasuredModules(
-            modules=tuple(part.module_name for part in done),
-            rewards=np.array([self._reward(part.outcome, part.module_name) for part in done]),
-            flips=tuple(part.flips for part in done),
-            error_percent=100 * sum(part.error for part in done) / attributed if attributed else 0.0,
-            compiles=tuple(part.compiles for part in done),
-            compile_s=sum(part.compile_s for part in done),
+        measure = MeasureModule(
+            self.compiler, dense.features, dense.buckets, flip_compiles, seed, self.definition_counts
         )
+        results = self._compile_all(measure, jobs, lambda job: 1 + job.flip_compiles(flip_compiles), quarantine)
+        return [merge(parts) for parts in results]
 
-    def _reward(self, outcome: Outcome, module_name: str) -> float:
+    def reward(self, outcome: Outcome, module_name: str) -> float:
         """Return the relative reduction of a module's outcome from its baseline."""
         return outcome_reduction(self._objective, [(outcome, self.baselines[module_name])])
 
-    def _shares(self, modules: Sequence[Module], flip_compiles: int) -> list[int]:
-        """Return the number of requests for each module's flip sets; flips that share a compile need one."""
-        if self._objective.flips_share_a_compile:
+    def _divide(self, modules: Sequence[Module], flip_compiles: int) -> list[int]:
+        """Return the number of jobs for each module's flip sets."""
+        if self._objective.forks_at_flips:
             return [1] * len(modules)
-        return choose_shares([self.compile_s[module.name] for module in modules], flip_compiles, self.pool.size)
+        return divide_modules([self.compile_s[module.name] for module in modules], flip_compiles, self.pool.size)
 
     def _compile_all(
         self,
@@ -184,22 +156,22 @@ class RolloutCollector:
         Args:
             compiles: number of compiles of a request.
         """
-        wanted = Counter(request.module.name for request in requests)
-        parts: dict[str, list[M]] = {name: [] for name in wanted}
+        parts = Counter(request.module.name for request in requests)
+        results: dict[str, list[M]] = {name: [] for name in parts}
         finished: set[str] = set()
         # Longest first, so that workers finish together.
         requests = sorted(requests, key=lambda r: self.compile_s[r.module.name] * compiles(r), reverse=True)
-        enough = math.ceil(self.min_completed_fraction * len(wanted))
-        with closing(compile_all(self.pool, compile_module, requests, quarantine)) as results:
-            for request, part in results:
+        enough = math.ceil(self.min_completed_fraction * len(parts))
+        with closing(compile_all(self.pool, compile_module, requests, quarantine)) as compiled:
+            for request, result in compiled:
                 name = request.module.name
-                parts[name].append(part)
-                if len(parts[name]) == wanted[name]:
+                results[name].append(result)
+                if len(results[name]) == parts[name]:
                     finished.add(name)
-                if enough <= len(finished) < len(wanted):
+                if enough <= len(finished) < len(parts):
                     break
-        self._report_dropped(list(wanted), finished, quarantine)
-        return [found for name, found in parts.items() if name in finished]
+        self._report_dropped(list(parts), finished, quarantine)
+        return [of_module for name, of_module in results.items() if name in finished]
 
     def _report_dropped(self, names: Sequence[str], finished: Set[str], quarantine: Quarantine) -> None:
         """Report cancelled modules: they are slow, not random, so the training is biased by them."""
@@ -247,7 +219,7 @@ class RolloutCollector:
         """
         advisor = Advisor("policy", policy=policy, log=self._objective.needs_log) if policy else Advisor("log")
         requests = [Request(module, advisor, want_functions=linked) for module in modules]
-        outcome_of = OutcomeOf(self.compiler, self.objects if linked else {})
+        outcome_of = OutcomeOf(self.compiler, self.definition_counts if linked else {})
         return dict(outcome for _, outcome in compile_all(self.pool, outcome_of, requests, quarantine))
 
     def compare(
@@ -267,40 +239,40 @@ class RolloutCollector:
         for request, (name, outcome) in compile_all(self.pool, OutcomeOf(self.compiler), requests, quarantine):
             outcomes.setdefault(name, {})[request.advisor.policy] = outcome
         names = tuple(module.name for module in modules if len(outcomes.get(module.name, ())) == len(policies))
-        rewards = [[self._reward(outcomes[name][policy], name) for policy in policies] for name in names]
+        rewards = [[self.reward(outcomes[name][policy], name) for policy in policies] for name in names]
         return names, np.array(rewards).reshape(len(names), len(policies))
 
 
-def choose_shares(compile_s: Sequence[float], flip_compiles: int, slots: int) -> list[int]:
-    """Return the number of requests among which the flip compiles of each module are divided.
+def divide_modules(compile_s: Sequence[float], flip_compiles: int, slots: int) -> list[int]:
+    """Return the number of jobs among which the flip compiles of each module are divided.
 
-    Each request compiles the module's base again, so modules are divided only if that shortens the iteration by at
-    least MIN_GAIN.
+    Each job compiles the module's base again, so modules are divided only if that shortens the iteration by at least
+    MIN_GAIN.
 
     Args:
         compile_s: estimated time of one compile of each module.
         flip_compiles: compiles with flips per module.
-        slots: number of requests that run at the same time.
+        slots: number of jobs that run at the same time.
     """
     module_s = np.asarray(compile_s, np.float64)
-    per_share = np.array([1 + math.ceil(flip_compiles / shares) for shares in range(1, flip_compiles + 1)])
-    request_s = np.multiply.outer(module_s, per_share)  # [modules, shares], descending
+    compiles = np.array([1 + math.ceil(flip_compiles / parts) for parts in range(1, flip_compiles + 1)])
+    job_s = np.multiply.outer(module_s, compiles)  # [modules, parts], descending
     best = np.ones(len(module_s), np.int64)
-    best_s = end_s(request_s[:, 0], slots)
+    best_s = estimate_makespan_s(job_s[:, 0], slots)
     # A lower bound of the iteration's time.
-    bound_s = max(float(request_s[:, 0].sum()) / slots, float(request_s[:, -1].max(initial=0.0)))
+    bound_s = max(float(job_s[:, 0].sum()) / slots, float(job_s[:, -1].max(initial=0.0)))
     for factor in (1.5, 1.2, 1.0, 0.9, 0.8, 0.7, 0.6):
-        longer = np.sum(request_s > factor * bound_s, axis=1)
-        shares = np.minimum(1 + longer, flip_compiles)
-        now_s = end_s(np.repeat(module_s * per_share[shares - 1], shares), slots)
-        if now_s < (1 - MIN_GAIN) * best_s:
-            best, best_s = shares, now_s
+        longer = np.sum(job_s > factor * bound_s, axis=1)
+        parts = np.minimum(1 + longer, flip_compiles)
+        makespan_s = estimate_makespan_s(np.repeat(module_s * compiles[parts - 1], parts), slots)
+        if makespan_s < (1 - MIN_GAIN) * best_s:
+            best, best_s = parts, makespan_s
     return best.tolist()
 
 
-def end_s(request_s: Iterable[float], slots: int) -> float:
-    """Return the makespan of requests that start when a slot becomes free, longest first."""
+def estimate_makespan_s(job_s: Iterable[float], slots: int) -> float:
+    """Return the makespan of jobs that start when a slot becomes free, longest first."""
     free_s = [0.0] * slots
-    for request in sorted(request_s, reverse=True):
-        heapq.heapreplace(free_s, free_s[0] + request)
+    for seconds in sorted(job_s, reverse=True):
+        heapq.heapreplace(free_s, free_s[0] + seconds)
     return max(free_s)

@@ -56,13 +56,14 @@ from components.ppo.checkpointing.checkpoint import Checkpoint
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import require_same
 from components.ppo.config import PpoConfig
+from components.ppo.credit.measured_flips import attribution_error_percent
 from components.ppo.expectation import FORECAST_S, forecast
 from components.ppo.experience import flip_experience, sampled_experience
 from components.ppo.learners.dqn import DqnLearner, DqnParameters
 from components.ppo.learners.es import EsLearner, EsParameters
 from components.ppo.learners.learner import require_possible
 from components.ppo.learners.ppo import PpoLearner, PpoParameters
-from components.ppo.learners.replay import Flips, ReplayBuffer
+from components.ppo.learners.replay import ReplayBuffer, ReplayRows
 from components.ppo.module_sampler import ModuleSampler
 from components.ppo.policy_weights import calibrate_entropy, compiled_policy, ema_update, mean_policy
 from components.ppo.rollout import RolloutCollector
@@ -111,7 +112,8 @@ class Trainer:
         self.vocab_digest, self.optional_features = data.vocab_digest, data.optional_features
         self.trained_ranges = data.trained_ranges
         self.objective, self.baselines = data.objective, data.baselines
-        self._linked, self._validation_baselines = bool(data.objects), None if data.objects else data.baselines
+        self._linked = bool(data.definition_counts)
+        self._validation_baselines = None if self._linked else data.baselines
         self.modules, self.validation = data.modules, data.validation
         ppo = PpoParameters()
         require_possible(ppo, {})  # initial_entropy applies to every algorithm
@@ -149,7 +151,7 @@ class Trainer:
             config.credit_assignment == "function",
             config.module_weight,
             config.min_completed_fraction,
-            data.objects,
+            data.definition_counts,
         )
 
     def _make_learner(self, ppo: PpoParameters, data: TrainingData) -> PpoLearner | DqnLearner | EsLearner:
@@ -320,23 +322,25 @@ class Trainer:
         with self._compiled(base) as policy:
             clock.lap("emit")
             seed = (config.seed << 32) + iteration
-            measured = self.collector.measure(self._next_modules(), policy, base, config.samples, seed, self.quarantine)
-        self.compiles = dict(zip(measured.modules, measured.compiles, strict=True))
+            results = self.collector.measure(self._next_modules(), policy, base, config.samples, seed, self.quarantine)
+        self.compiles = {result.module_name: result.compiles for result in results}
         clock.lap("compile")
-        new = sum(map(len, measured.flips))
-        losses = (
-            {"attribution_error_percent": measured.error_percent} if self.objective.wants_function_sizes(True) else {}
-        )
+        rows = [result.rows for result in results]
+        new = sum(map(len, rows))
+        losses = {}
+        if self.objective.wants_function_sizes(True):
+            losses["attribution_error_percent"] = attribution_error_percent(results)
         if new:
-            scale = self.state.update_scale(np.concatenate([part.gain for part in measured.flips]))
+            scale = self.state.update_scale(np.concatenate([part.gain for part in rows]))
             if isinstance(self.learner, PpoLearner):
-                flips = Flips.concatenate(measured.flips)
-                losses |= self.learner.update(flip_experience(flips, self.first, scale), iteration)
+                experience = flip_experience(ReplayRows.concatenate(rows), self.first, scale)
+                losses |= self.learner.update(experience, iteration)
             elif self.replay is not None:
-                self.replay.add(measured.modules, measured.flips)
+                self.replay.add([result.module_name for result in results], rows)
         losses |= self._end_fit()
         clock.lap("update")  # of a fit, only the part after the compiles
-        return measured.rewards, new, losses
+        rewards = [self.collector.reward(result.outcome, result.module_name) for result in results]
+        return np.array(rewards), new, losses
 
     def _start_fit(self, repetition: int = 0) -> bool:
         """Start to fit the values to all present flips; return False for other algorithms or without flips.

@@ -35,8 +35,8 @@ MIN_VALIDATION = 24
 Fine-tuning on yaml-cpp (34 modules): on the five that were set aside one decision moves the figure by five points, and
 the starting policy was delivered for three seeds of four.
 """
-MIN_OF_LANGUAGE, MIN_SHARE = 6, 0.1
-"""The same for each language of at least this share of the training modules: C loses what C++ hides."""
+MIN_OF_LANGUAGE, MIN_FRACTION = 6, 0.1
+"""The same for each language of at least this fraction of the training modules: C loses what C++ hides."""
 ENTROPY_DECISIONS = 20_000
 """Decisions of the trace on which the entropy of the warmstart and the scale of the inputs are measured."""
 
@@ -53,7 +53,7 @@ class TrainingData:
         validation: modules that select the best policy, at least MIN_VALIDATION if there are as many.
         weights: training module -> weight in the choice of an iteration's modules.
         compile_s: module -> seconds of its compile in the trace.
-        objects: project -> function -> number of objects that define it; empty if the bytes of all of them count.
+        definition_counts: project -> function -> number of objects that define it; empty if the bytes of all count.
         sample: float32 [N, *S], observations of up to ENTROPY_DECISIONS decisions of the trace.
     """
 
@@ -68,7 +68,7 @@ class TrainingData:
     validation: list[Module]
     weights: dict[str, float]
     compile_s: dict[str, float]
-    objects: dict[str, dict[str, int]]
+    definition_counts: dict[str, dict[str, int]]
     sample: NDArray[np.float32]
 
 
@@ -117,7 +117,7 @@ def load_training_data(config: PpoConfig) -> TrainingData:
         validation=validation,
         weights=_weights(config, table, modules),
         compile_s=dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True)),
-        objects=read_object_counts(config.trace) if linked and objective.wants_function_sizes(True) else {},
+        definition_counts=read_object_counts(config.trace) if linked and objective.wants_function_sizes(True) else {},
         sample=_sample_observations(config, warmstart),
     )
 
@@ -132,25 +132,25 @@ def require_problem(problem: str, trace: Path) -> None:
 def _fill_up(modules: Mapping[str, Module], validation: Sequence[Module]) -> list[Module]:
     """Return training modules that complete the validation modules, always the same.
 
-    A language of at least MIN_SHARE of the training modules has MIN_OF_LANGUAGE validation modules, if there are as
+    A language of at least MIN_FRACTION of the training modules has MIN_OF_LANGUAGE validation modules, if there are as
     many, and all have MIN_VALIDATION.
     """
     ranked = sorted(modules.values(), key=lambda m: hashlib.sha256(m.name.encode()).digest())
     languages = {m.name: source_language(m.arguments(), m.name) for m in (*ranked, *validation)}
-    known = Counter(languages[module.name] for module in validation)
+    present = Counter(languages[module.name] for module in validation)
     chosen: list[Module] = []
     for language, count in sorted(Counter(languages[module.name] for module in ranked).items()):
-        missing = MIN_OF_LANGUAGE - known[language] if count >= MIN_SHARE * len(ranked) else 0
+        missing = MIN_OF_LANGUAGE - present[language] if count >= MIN_FRACTION * len(ranked) else 0
         chosen += [module for module in ranked if languages[module.name] == language][: max(0, missing)]
     others = [module for module in ranked if module not in chosen]
     return chosen + others[: max(0, MIN_VALIDATION - len(validation) - len(chosen))]
 
 
 def _weights(config: PpoConfig, table: dict[str, NDArray[Any]], modules: Mapping[str, Module]) -> dict[str, float]:
-    known = np.isin(table["module"], list(modules))
-    names = table["module"][known].tolist()
+    is_trained = np.isin(table["module"], list(modules))
+    names = table["module"][is_trained].tolist()
     bitcode_bytes = np.array([modules[name].bitcode.stat().st_size for name in names])
-    by_name = dict(zip(names, sampling_weights(table["decisions"][known], bitcode_bytes).tolist(), strict=True))
+    by_name = dict(zip(names, sampling_weights(table["decisions"][is_trained], bitcode_bytes).tolist(), strict=True))
     selected = oversampled(read_oversampling(config.oversampling), by_name) if config.oversampling else ()
     by_name |= dict.fromkeys(selected, 1.0)
     return by_name

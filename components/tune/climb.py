@@ -22,14 +22,14 @@ from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions, Key, ordinals
 from components.core.compiler.sample import Sample
-from components.core.counterfactual.flip_sets import uncertainty
-from components.core.counterfactual.influence import Flip
-from components.core.counterfactual.inlining import MeasuredFlips, force_flips, measure_flips, plan_flips
+from components.core.counterfactual.flip_sets import estimate_uncertainty
+from components.core.counterfactual.flips import Flip, FlipSavings
+from components.core.counterfactual.inlining import force_flips, measure_flips, plan_flips
 from components.core.objectives.size import linked_bytes
 from components.core.policy.tf.observation import finite_logits
 
-SHARES = (1.0, 0.5, 0.25)
-"""Shares of the flips that pay, the best first, that the last compiles of a round combine."""
+FRACTIONS = (1.0, 0.5, 0.25)
+"""Fractions of the flips that pay, the best first, that the last compiles of a round combine."""
 MIN_SAVED_BYTES = 1.0
 """Flips that save less are ignored."""
 
@@ -39,12 +39,12 @@ class ClimbRequest(Request):
     """A request for a round on a module; `advisor` is that of the policy, with a log.
 
     Attributes:
-        found: decisions that differ from the policy's.
+        changed: decisions that differ from the policy's.
         tried: calls that were flipped since the last time that all of them were to be tried.
         number: number of the round; it determines which flips are tried first.
     """
 
-    found: Mapping[Key, int] | None = None
+    changed: Mapping[Key, int] | None = None
     tried: frozenset[Key] = frozenset()
     number: int = 0
 
@@ -57,7 +57,7 @@ class Round:
         source: the module's source file.
         base_bytes, size_bytes: text of the module before and after the round.
         base_linked_bytes, linked_bytes: the objective, see `linked_bytes`, before and after the round.
-        found, tried: see ClimbRequest.
+        changed, tried: see ClimbRequest.
         exhausted: no untried flip was left.
     """
 
@@ -67,7 +67,7 @@ class Round:
     size_bytes: int
     base_linked_bytes: float
     linked_bytes: float
-    found: dict[Key, int]
+    changed: dict[Key, int]
     tried: frozenset[Key]
     exhausted: bool
 
@@ -78,13 +78,13 @@ class Climb:
 
     Attributes:
         flip_compiles: compiles per round that measure flips.
-        objects: project -> function -> number of the project's objects that define it, see `measure_flips`.
+        definition_counts: project -> function -> number of the project's objects that define it.
     """
 
     compiler: Compiler
     flip_compiles: int
     seed: int
-    objects: Mapping[str, Mapping[str, int]]
+    definition_counts: Mapping[str, Mapping[str, int]]
 
     def __call__(self, request: ClimbRequest) -> Round:
         """Perform a round.
@@ -93,24 +93,24 @@ class Climb:
             CompileError, UserError: as Compiler.
         """
         problem = problems.get(self.compiler.problem)
-        objects = self.objects.get(request.module.project, {})
-        found = dict(request.found or {})
+        counts = self.definition_counts.get(request.module.project, {})
+        changed = dict(request.changed or {})
         policy = request.advisor.policy
-        (base,) = self._compile(request, request.advisor, [found])
+        (base,) = self._compile(request, request.advisor, [changed])
         assert base.callsites is not None and base.log is not None
         calls = base.callsites
-        base_linked_bytes = best_linked_bytes = linked_bytes(base, objects)
-        best, kept, tried, exhausted = base, found, set(request.tried), True
+        base_linked_bytes = best_linked_bytes = linked_bytes(base, counts)
+        best, best_changed, tried, exhausted = base, changed, set(request.tried), True
         if base.log.decisions:
             (columns,) = [context.columns for context in base.log.contexts if len(context)]
             action = columns[problem.policy.decision].reshape(-1).astype(np.int64)
-            keys = _keys(base)
+            keys = _list_keys(base)
             random = np.random.default_rng([self.seed, request.number, zlib.crc32(request.module.name.encode())])
             logits = finite_logits(columns[problem.policy.logits].reshape(-1, problem.policy.num_actions))
             plan = plan_flips(
                 base,
                 action,
-                uncertainty(logits),
+                estimate_uncertainty(logits),
                 self.flip_compiles,
                 random,
                 lambda flip: all(keys[i] in tried for i in flip.decisions.tolist()),
@@ -120,20 +120,20 @@ class Climb:
                 # A set may become the next base. The base consists of decisions that differ from the policy's; the sets
                 # of the plan would also contain all other decisions.
                 flip_sets = [[plan.flips[i] for i in flip_set.tolist()] for flip_set in plan.flip_sets]
-                sets = [found | forced.actions() for forced in force_flips(base, action, flip_sets)]
+                sets = [changed | forced.actions() for forced in force_flips(base, action, flip_sets)]
                 flipped = self._compile(request, Advisor("policy", policy=policy, samples=len(sets)), sets)
-                on_base = unreached_of_base(flipped, sets, keys)
-                measured = measure_flips(base, plan, on_base, objects)
-                tried |= {keys[i] for i in {*measured.decision.tolist(), *flips_unreached(flip_sets, on_base)}}
-                paying = _paying(plan.flips, measured)
-                trials = [found | f.actions() for f in _together(base, action, paying)]
+                on_base = number_unreached_by_base(flipped, sets, keys)
+                savings = measure_flips(base, plan, on_base, counts)
+                tried |= {keys[i] for i in {*savings.decision.tolist(), *list_unreached_flips(flip_sets, on_base)}}
+                paying = _choose_paying(plan.flips, savings)
+                trials = [changed | forced.actions() for forced in _combine(base, action, paying)]
                 more: Sequence[Sample] = ()
                 if trials:
                     advisor = Advisor("policy", policy=policy, samples=len(trials))
                     more = self._compile(request, advisor, trials)
                 for decisions, sample in zip([*sets, *trials], [*flipped, *more], strict=True):
-                    if (trial_bytes := linked_bytes(sample, objects)) < best_linked_bytes:
-                        best, kept, best_linked_bytes = sample, decisions, trial_bytes
+                    if (trial_bytes := linked_bytes(sample, counts)) < best_linked_bytes:
+                        best, best_changed, best_linked_bytes = sample, decisions, trial_bytes
         return Round(
             request.module.name,
             calls.source,
@@ -141,7 +141,7 @@ class Climb:
             best.text_size_bytes,
             base_linked_bytes,
             best_linked_bytes,
-            kept,
+            best_changed,
             frozenset(tried),
             exhausted,
         )
@@ -153,17 +153,17 @@ class Climb:
         return self.compiler(Request(request.module, advisor, want_functions=True, forced=forced)).samples
 
 
-def all_decisions(base: Sample) -> ForcedDecisions:
+def list_decisions(base: Sample) -> ForcedDecisions:
     """Return every decision of a compile. A plan contains all decisions, so that it does not depend on the policy."""
     assert base.log is not None and base.callsites is not None
     if not base.log.decisions:
         return ForcedDecisions((), np.zeros((0, 4), np.int32))
     (columns,) = [context.columns for context in base.log.contexts if len(context)]
     action = columns[problems.get("inlining").policy.decision].reshape(-1).astype(np.int64)
-    return ForcedDecisions.of(dict(zip(_keys(base), action.tolist(), strict=True)))
+    return ForcedDecisions.of(dict(zip(_list_keys(base), action.tolist(), strict=True)))
 
 
-def _keys(base: Sample) -> list[Key]:
+def _list_keys(base: Sample) -> list[Key]:
     """Return the key of each decision."""
     calls = base.callsites
     assert calls is not None
@@ -172,7 +172,7 @@ def _keys(base: Sample) -> list[Key]:
     return [(calls.names[caller], calls.names[callee], number) for caller, callee, number in pairs]
 
 
-def unreached_of_base(
+def number_unreached_by_base(
     samples: Sequence[Sample], sets: Sequence[Mapping[Key, int]], keys: Sequence[Key]
 ) -> list[Sample]:
     """Return the samples with `unreached` as indices of the base's decisions, whose keys are `keys`."""
@@ -185,7 +185,7 @@ def unreached_of_base(
     return result
 
 
-def flips_unreached(flip_sets: Sequence[Sequence[Flip]], samples: Sequence[Sample]) -> set[int]:
+def list_unreached_flips(flip_sets: Sequence[Sequence[Flip]], samples: Sequence[Sample]) -> set[int]:
     """Return the base's decisions that should have been flipped in compiles that did not reach them.
 
     They count as tried: another call of their flip removed the call, and would do so again.
@@ -198,22 +198,16 @@ def flips_unreached(flip_sets: Sequence[Sequence[Flip]], samples: Sequence[Sampl
     }
 
 
-def _saved(measured: MeasuredFlips) -> dict[int, float]:
-    """Return for each flip the bytes that it saved, the mean of its measurements."""
-    rows: dict[int, list[float]] = {}
-    saved_bytes = measured.saved_bytes * measured.together
-    for flip, saved in zip(measured.flip.tolist(), saved_bytes.tolist(), strict=True):
-        rows.setdefault(flip, []).append(saved)
-    return {flip: float(np.mean(saved)) for flip, saved in rows.items()}
-
-
-def _paying(flips: Sequence[Flip], measured: MeasuredFlips) -> list[Flip]:
+def _choose_paying(flips: Sequence[Flip], savings: FlipSavings) -> list[Flip]:
     """Return the flips that save something and do not disturb each other, those that save most first."""
-    total = _saved(measured)
+    measurements: dict[int, list[float]] = {}
+    for flip, saved in zip(savings.flip.tolist(), (savings.saved * savings.together).tolist(), strict=True):
+        measurements.setdefault(flip, []).append(saved)
+    saved_bytes = {flip: float(np.mean(saved)) for flip, saved in measurements.items()}
     chosen: list[Flip] = []
     busy: set[int] = set()
-    for number in sorted(total, key=lambda flip: (-total[flip], flip)):
-        if total[number] < MIN_SAVED_BYTES:
+    for number in sorted(saved_bytes, key=lambda flip: (-saved_bytes[flip], flip)):
+        if saved_bytes[number] < MIN_SAVED_BYTES:
             break
         if busy.isdisjoint(flips[number].touches):
             busy |= flips[number].touches
@@ -221,6 +215,6 @@ def _paying(flips: Sequence[Flip], measured: MeasuredFlips) -> list[Flip]:
     return chosen
 
 
-def _together(base: Sample, action: NDArray[np.int64], paying: Sequence[Flip]) -> tuple[ForcedDecisions, ...]:
-    counts = sorted({max(1, round(share * len(paying))) for share in SHARES}, reverse=True) if paying else []
+def _combine(base: Sample, action: NDArray[np.int64], paying: Sequence[Flip]) -> tuple[ForcedDecisions, ...]:
+    counts = sorted({max(1, round(fraction * len(paying))) for fraction in FRACTIONS}, reverse=True) if paying else []
     return force_flips(base, action, [paying[:count] for count in counts])

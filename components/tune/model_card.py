@@ -54,7 +54,7 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
 
 
 def planned_percent(figures: Mapping[str, Any]) -> float:
-    """Return the share of the modules in the plan, in percent of all modules' text under LLVM's heuristic."""
+    """Return the fraction of the modules in the plan, in percent of all modules' text under LLVM's heuristic."""
     return 100 * float(figures["planned_heuristic_bytes"]) / max(1, figures["heuristic_bytes"])
 
 

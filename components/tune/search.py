@@ -23,7 +23,7 @@ from components.tune.config import TuneConfig
 from components.tune.state import ModuleState, SearchDirectory
 
 MIN_GAIN = 1e-3
-"""A module is finished when a trial of all its decisions has saved less than this share of its size."""
+"""A module is finished when a trial of all its decisions has saved less than this fraction of its size."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ def search(
         UserError: too many modules do not compile.
     """
     deadline_s = time.monotonic() + config.minutes * 60
-    states, objects = _survey(config, compiler, modules, directory, pool, quarantine)
-    climb = Climb(compiler, config.flip_compiles, config.seed, objects)
+    states, definition_counts = _survey(config, compiler, modules, directory, pool, quarantine)
+    climb = Climb(compiler, config.flip_compiles, config.seed, definition_counts)
     advisor = Advisor("policy", policy=policy, log=True)
     by_name = {module.name: module for module in modules}
     with Progress("searching: rounds") as progress:
@@ -71,7 +71,7 @@ def search(
                 ClimbRequest(
                     by_name[name],
                     advisor,
-                    found=states[name].found,
+                    changed=states[name].found,
                     tried=states[name].tried,
                     number=states[name].rounds,
                 )
@@ -97,21 +97,21 @@ def search(
     if not any(state.rounds for name, state in states.items() if name not in quarantine):
         return {}
     unreached = [by_name[name] for name, state in states.items() if not state.rounds and name not in quarantine]
-    _measure_policy(compiler, policy, unreached, states, objects, pool, quarantine)
+    _measure_policy(compiler, policy, unreached, states, definition_counts, pool, quarantine)
     return {name: state for name, state in states.items() if name not in quarantine}
 
 
 @dataclass(frozen=True)
 class _UnderPolicy:
-    """Compiles a module under the policy; objects: see `Climb`."""
+    """Compiles a module under the policy; definition_counts: see `Climb`."""
 
     compiler: Compiler
-    objects: Mapping[str, Mapping[str, int]]
+    definition_counts: Mapping[str, Mapping[str, int]]
 
     def __call__(self, request: Request) -> tuple[int, float]:
         """Return its text size and the objective, in bytes."""
         (sample,) = self.compiler(request).samples
-        return sample.text_size_bytes, linked_bytes(sample, self.objects.get(request.module.project, {}))
+        return sample.text_size_bytes, linked_bytes(sample, self.definition_counts.get(request.module.project, {}))
 
 
 def _measure_policy(
@@ -119,7 +119,7 @@ def _measure_policy(
     policy: Path,
     modules: Sequence[Module],
     states: Mapping[str, ModuleState],
-    objects: Mapping[str, Mapping[str, int]],
+    definition_counts: Mapping[str, Mapping[str, int]],
     pool: WorkerPool,
     quarantine: Quarantine,
 ) -> None:
@@ -129,7 +129,7 @@ def _measure_policy(
     requests = [Request(module, Advisor("policy", policy=policy), want_functions=True) for module in modules]
     with Progress("compiling modules that were not reached, under the policy", len(requests)) as progress:
         for request, (size, linked) in compile_all(
-            pool, _UnderPolicy(compiler, objects), requests, quarantine, progress
+            pool, _UnderPolicy(compiler, definition_counts), requests, quarantine, progress
         ):
             state = states[request.module.name]
             state.policy_bytes = state.size_bytes = size
@@ -143,7 +143,7 @@ def _update(state: ModuleState, done: Round) -> None:
         state.policy_bytes, state.policy_linked_bytes = done.base_bytes, done.base_linked_bytes
     state.rounds += 1
     state.size_bytes, state.linked_bytes = done.size_bytes, done.linked_bytes
-    state.found, state.tried = done.found, done.tried
+    state.found, state.tried = done.changed, done.tried
     state.gained_bytes += done.base_linked_bytes - done.linked_bytes
     if done.exhausted:
         # Flips that saved nothing may do so after later changes, so all of them are tried again.
@@ -171,11 +171,13 @@ def _survey(
             weak.setdefault(project_of(name), Counter()).update(functions.keys())
     if not surveyed:
         raise UserError("no module of the corpus compiles", "check that the corpus was made for this clang")
-    shared: dict[str, dict[str, int]] = {}
+    definition_counts: dict[str, dict[str, int]] = {}
     if config.size_of == "linked":
-        shared = {project: {name: n for name, n in counts.items() if n > 1} for project, counts in weak.items()}
+        definition_counts = {
+            project: {name: n for name, n in counts.items() if n > 1} for project, counts in weak.items()
+        }
     states: dict[str, ModuleState] = {}
     for name, (size, functions) in surveyed.items():
-        linked = bytes_kept(size, functions, shared.get(project_of(name), {}))
+        linked = bytes_kept(size, functions, definition_counts.get(project_of(name), {}))
         states[name] = directory.load(name) or ModuleState(size, heuristic_linked_bytes=linked)
-    return states, shared
+    return states, definition_counts

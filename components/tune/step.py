@@ -41,7 +41,7 @@ from components.platform.storage.manifest import MANIFEST
 from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
 from components.platform.storage.uri import display_path
 from components.platform.workers import WorkerPool, make_pool
-from components.tune.climb import all_decisions
+from components.tune.climb import list_decisions
 from components.tune.config import TuneConfig
 from components.tune.model_card import MARKDOWN, write_card
 from components.tune.search import search
@@ -69,7 +69,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
     corpus = load_corpus(config.corpus)
     require_replayable(corpus.modules, config.allowed_options)
     _check_policy(config.policy, toolchain)
-    # A program may have fewer modules than one failure's share requires, and one poison module must not end the search.
+    # One poison module must not end the search of a program with so few that this is more than the allowed fraction.
     quarantine = Quarantine(config.max_failed_fraction, len(corpus), min_allowed=1)
     compiler = Compiler(toolchain.clang, _PROBLEM, config.timeout_s, config.allowed_options)
     inputs = _inputs(config)
@@ -192,7 +192,7 @@ class _Decisions:
     def __call__(self, request: Request) -> tuple[int, int, ForcedDecisions]:
         """Return the text size of both in bytes, and the decisions."""
         (base,) = self.compiler(request).samples
-        decisions = all_decisions(base)
+        decisions = list_decisions(base)
         again = Request(request.module, request.advisor, forced=(decisions,))
         return base.text_size_bytes, self.compiler(again).samples[0].text_size_bytes, decisions
 

@@ -22,9 +22,9 @@ from components.core.compiler.advisor import POLICY_FILES
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.platform.workers.ray_pool import RayPool
 from components.platform.workers.settings import NODE_SETTINGS
-from components.ppo.credit.measured_flips import FlipRequest, FlipShare, merge
+from components.ppo.credit.measured_flips import FlipJob, FlipResult, merge
 from components.ppo.policy_weights import compiled_policy
-from components.ppo.rollout import end_s
+from components.ppo.rollout import estimate_makespan_s
 from tests.bench.context import BenchContext
 from tests.bench.workload import Workload
 
@@ -115,7 +115,7 @@ def measure_slots(
         iteration_s, ideal_s = {}, {}
         for count in iterations:
             batches = [workload.iteration(count, seed, policy, slots) for seed in range(repeats)]
-            ideals_s = [end_s(map(workload.sleeping.seconds, batch), slots) for batch in batches]
+            ideals_s = [estimate_makespan_s(map(workload.sleeping.seconds, batch), slots) for batch in batches]
             if max(ideals_s) <= LONGEST_S:
                 iteration_s[count] = statistics.median(_iteration_s(pool, workload, batch) for batch in batches)
                 ideal_s[count] = statistics.median(ideals_s)
@@ -123,13 +123,13 @@ def measure_slots(
 
 
 def _steady(
-    pool: RayPool, workload: Workload, requests: Sequence[FlipRequest], head: Sequence[int]
+    pool: RayPool, workload: Workload, requests: Sequence[FlipJob], head: Sequence[int]
 ) -> tuple[float, float, float, float, float]:
     slots, count = pool.size, len(requests)
     begin, end = count // 10, count - count // 10
     slept: list[tuple[float, float]] = []
     for done, (i, outcome) in enumerate(pool.map_unordered(workload.sleeping, requests)):
-        assert isinstance(outcome, FlipShare), outcome
+        assert isinstance(outcome, FlipResult), outcome
         merge([outcome])  # as the trainer does
         slept.append((time.perf_counter(), workload.sleeping.seconds(requests[i])))
         if done == begin:
@@ -149,7 +149,7 @@ def _steady(
     )
 
 
-def _iteration_s(pool: RayPool, workload: Workload, requests: Sequence[FlipRequest]) -> float:
+def _iteration_s(pool: RayPool, workload: Workload, requests: Sequence[FlipJob]) -> float:
     began_s = time.perf_counter()
     done = sum(1 for _ in compile_all(pool, workload.sleeping, requests, Quarantine(0.0, len(requests))))
     assert done == len(requests)

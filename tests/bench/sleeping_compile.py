@@ -15,7 +15,7 @@ import numpy as np
 
 from components.core.compiler.compile import Request
 from components.platform.workers import WorkerPool
-from components.ppo.credit.measured_flips import FlipRequest, FlipShare
+from components.ppo.credit.measured_flips import FlipJob, FlipResult
 
 COPY = "~"
 """Separates the number of a copy from the name of a module that is simulated more than once."""
@@ -34,58 +34,55 @@ class SleepingCompile:
         compile_module: the replaced function; serialized as well, because an iteration sends it.
         flip_compiles: number of compiles with flips of each module.
         compile_s: seconds of one compile, by module name.
-        answers: directory with a pickled FlipShare of each whole module.
-        numbers: file in `answers` by module name.
+        results: directory with a pickled FlipResult of each whole module.
+        numbers: file in `results` by module name.
     """
 
     compile_module: Callable[[Any], Any]
     flip_compiles: int
     compile_s: Mapping[str, float]
-    answers: Path
+    results: Path
     numbers: Mapping[str, int]
 
     def seconds(self, request: Request) -> float:
         """Return how long the compiles of a request take."""
-        flips = request.flip_compiles(self.flip_compiles) if isinstance(request, FlipRequest) else 0
+        flips = request.flip_compiles(self.flip_compiles) if isinstance(request, FlipJob) else 0
         return self.compile_s[original(request.module.name)] * (1 + flips)
 
     def __call__(self, request: Request) -> Any:
         awake_s = time.monotonic() + self.seconds(request)
         name = request.module.name
-        if isinstance(request, FlipRequest):
-            answer: Any = Pickled(self._share(request).read_bytes(), name)
+        if isinstance(request, FlipJob):
+            result: Any = Pickled(self._file_of(request).read_bytes(), name)
         else:
-            answer = name, {"": 1000}
-        time.sleep(max(0.0, awake_s - time.monotonic()))  # building the answer is part of the simulated time
-        return answer
+            result = name, {"": 1000}
+        time.sleep(max(0.0, awake_s - time.monotonic()))  # building the result is part of the simulated time
+        return result
 
-    def _share(self, request: FlipRequest) -> Path:
-        """Return the file with this share's answer, created at the first request."""
-        whole = self.answers / str(self.numbers[original(request.module.name)])
-        if request.shares == 1:
+    def _file_of(self, job: FlipJob) -> Path:
+        """Return the file with the result of a job, created for its first request."""
+        whole = self.results / str(self.numbers[original(job.module.name)])
+        if job.parts == 1:
             return whole
-        part = whole.with_name(f"{whole.name}-{request.share}-{request.shares}")
+        part = whole.with_name(f"{whole.name}-{job.part}-{job.parts}")
         if not part.exists():
-            answer: FlipShare = pickle.loads(whole.read_bytes())
-            rows = np.flatnonzero(answer.flip_set % request.shares == request.share)
-            answer = dataclasses.replace(
-                answer,
-                share=request.share,
-                flips=answer.flips.take(rows),
-                decision=answer.decision[rows],
-                flip_set=answer.flip_set[rows],
-                together=answer.together[rows],
-                group_size=answer.group_size[rows],
-                compiles=1 + request.flip_compiles(answer.compiles - 1),
+            result: FlipResult = pickle.loads(whole.read_bytes())
+            rows = np.flatnonzero(result.savings.flip_set % job.parts == job.part)
+            result = dataclasses.replace(
+                result,
+                part=job.part,
+                savings=result.savings.take(rows),
+                rows=result.rows.take(rows),
+                compiles=1 + job.flip_compiles(result.compiles - 1),
             )
             partial = part.with_name(f"{part.name}.{secrets.token_hex(4)}")
-            partial.write_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+            partial.write_bytes(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
             partial.rename(part)
         return part
 
 
 class Pickled:
-    """A FlipShare that is already pickled; it is unpickled as a FlipShare of the requested module."""
+    """A FlipResult that is already pickled; it is unpickled as a FlipResult of the requested module."""
 
     def __init__(self, content: bytes, name: str) -> None:
         self._content = content
@@ -95,7 +92,7 @@ class Pickled:
         return _named, (self._content, self._name)
 
 
-def _named(content: bytes, name: str) -> FlipShare:
+def _named(content: bytes, name: str) -> FlipResult:
     return dataclasses.replace(pickle.loads(content), module_name=name)
 
 
@@ -103,8 +100,8 @@ class SleepingPool:
     """A WorkerPool whose workers sleep instead of compiling.
 
     Attributes:
-        slept_s: seconds slept for answered requests.
-        again_s: the part of slept_s for base compiles that another share of the same module repeats.
+        slept_s: seconds slept for finished requests.
+        again_s: the part of slept_s for base compiles that another part of the same module repeats.
     """
 
     def __init__(self, pool: WorkerPool, sleeping: SleepingCompile) -> None:
@@ -122,7 +119,7 @@ class SleepingPool:
         for index, outcome in self._pool.map_unordered(sleeping, requests):
             request = requests[index]
             self.slept_s += sleeping.seconds(request)
-            if isinstance(request, FlipRequest) and request.share:
+            if isinstance(request, FlipJob) and request.part:
                 self.again_s += sleeping.compile_s[original(request.module.name)]
             yield index, outcome
 

@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 from components.core import problems
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler
+from components.core.counterfactual.flips import FlipSavings
 from components.core.formats.corpus import Module, load_corpus
 from components.core.formats.toolchain import load_toolchain
 from components.core.formats.trace import read_columns, read_modules, read_object_counts
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.tf.observation import logits, observations
-from components.ppo.credit.measured_flips import FlipRequest, FlipShare, MeasureModule
-from components.ppo.learners.replay import Flips
+from components.ppo.credit.measured_flips import FlipJob, FlipResult, MeasureModule
+from components.ppo.learners.replay import ReplayRows
 from components.ppo.module_sampler import ModuleSampler, sampling_weights
-from components.ppo.rollout import choose_shares
+from components.ppo.rollout import divide_modules
 from tests.bench.sleeping_compile import SleepingCompile
 
 PROBLEM = problems.get("inlining")
@@ -50,21 +51,21 @@ class Workload:
         sampler, batch = ModuleSampler(self.weights, seed), PROBLEM.training.modules
         return [name for _ in range(-(-count // batch)) for name in sampler.next_batch(batch)][:count]
 
-    def requests(self, names: Sequence[str], policy: Path, shares: Sequence[int] | None = None) -> list[FlipRequest]:
-        """Return what RolloutCollector.measure sends. shares: of each module; None divides none."""
+    def requests(self, names: Sequence[str], policy: Path, parts: Sequence[int] | None = None) -> list[FlipJob]:
+        """Return what RolloutCollector.measure sends. parts: of each module; None divides none."""
         advisor = Advisor("policy", policy=policy, log=True)
         return [
-            FlipRequest(self.modules[name], advisor, want_functions=True, share=share, shares=count)
-            for name, count in zip(names, shares or [1] * len(names), strict=True)
-            for share in range(count)
+            FlipJob(self.modules[name], advisor, want_functions=True, part=part, parts=count)
+            for name, count in zip(names, parts or [1] * len(names), strict=True)
+            for part in range(count)
         ]
 
-    def iteration(self, count: int, seed: int, policy: Path, slots: int) -> list[FlipRequest]:
+    def iteration(self, count: int, seed: int, policy: Path, slots: int) -> list[FlipJob]:
         """Return the requests of one iteration, in the order in which they are sent."""
         names = self.names(count, seed)
         seconds = [self.sleeping.compile_s[name] for name in names]
-        shares = choose_shares(seconds, self.sleeping.flip_compiles, slots)
-        return sorted(self.requests(names, policy, shares), key=self.sleeping.seconds, reverse=True)
+        parts = divide_modules(seconds, self.sleeping.flip_compiles, slots)
+        return sorted(self.requests(names, policy, parts), key=self.sleeping.seconds, reverse=True)
 
 
 def read_workload(run: Path, scratch: Path, flip_compiles: int = 0) -> Workload:
@@ -114,7 +115,7 @@ def _answer(
     dense: DensePolicy,
     random: np.random.Generator,
     flip_compiles: int,
-) -> FlipShare:
+) -> FlipResult:
     """Return as many measurements as a real module has; observations are from the trace, gains are random."""
     # Fitted to measurements of 192 modules of full.yaml: 53 of 113 decisions, 188 of 551, 1,604 of 8,346.
     decisions = random.permutation(len(rows))[: round(1.25 * len(rows) ** 0.79)]
@@ -127,8 +128,16 @@ def _answer(
     observed = observations(PROBLEM, dense.features, dense.buckets, chosen)
     action = random.integers(0, 2, len(decision))
     gain = random.normal(scale=100, size=len(decision))
-    flips = Flips(observed, logits(dense, observed), action, 1 - action, gain)
-    alone, attributed = np.ones_like(decision), float(np.abs(gain).sum())
-    return FlipShare(
-        name, 0, {"": 1000}, flips, decision, flip_set, alone, alone, 10.0, attributed, 1.0, 1 + flip_compiles
+    savings = FlipSavings(
+        flip=np.arange(len(decision)),
+        flip_set=flip_set,
+        decision=decision,
+        alternative=1 - action,
+        together=np.ones_like(decision),
+        group_size=np.ones_like(decision),
+        saved=gain,
+        error=10.0,
+        attributed=float(np.abs(gain).sum()),
     )
+    replay_rows = ReplayRows(observed, logits(dense, observed), action, savings.alternative, gain)
+    return FlipResult(name, 0, {"": 1000}, savings, replay_rows, compile_s=1.0, compiles=1 + flip_compiles)

@@ -1,4 +1,4 @@
-"""Chooses the flips that share a counterfactual compile.
+"""Chooses the flips that are measured in the same compile.
 
 Flips that influence disjoint sets of functions do not disturb each other's measurement, so a compile contains as many
 as possible. A few compiles measure all flips of a small module, and a random part of those of a large one.
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from components.core.counterfactual.influence import Flip
+from components.core.counterfactual.flips import Flip
 
 MAX_MEASUREMENTS = 2
 """Measurements of a flip per base compile: the second one shows how much others disturbed the first; a third adds
 nothing."""
 
 
-def uncertainty(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+def estimate_uncertainty(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     """Return minus the distance between the two greatest logits of each decision, float64 [N] of [N, actions]."""
     ordered = np.sort(logits.astype(np.float64), axis=1)
     return ordered[:, -2] - ordered[:, -1]

@@ -7,12 +7,11 @@ a flip adds or removes its code, and with it the functions that are in the objec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from components.core.compiler.logs.callsites import Callsites
+from components.core.counterfactual.flips import Flip
 
 MAX_INFLUENCED = 40
 """A decision is not measured if its caller was inlined into more functions: it would exclude most other flips."""
@@ -22,37 +21,19 @@ They are flipped together because that measures all of them: tests call a helper
 single flips in one function exclude each other."""
 
 
-@dataclass(frozen=True)
-class Flip:
-    """Decisions of a base compile that are flipped together; functions are indices of `Callsites.names`.
-
-    Attributes:
-        decisions: intp [n], ascending: a single one, or those about all calls of `callee` with the same decision.
-        callee: the called function.
-        changes: the functions whose size the flip can change.
-        touches: `changes` and the callee; flips may share a compile if their `touches` are disjoint.
-    """
-
-    decisions: npt.NDArray[np.intp]
-    callee: int
-    changes: frozenset[int]
-    touches: frozenset[int]
-
-
-def single_flips(calls: Callsites, inlined_into: InlinedInto) -> list[Flip]:
-    """Return the measurable flips of single decisions, in the order of the decisions."""
+def list_single_flips(calls: Callsites, action: npt.NDArray[np.int64], inlined_into: InlinedInto) -> list[Flip]:
+    """Return the measurable flips of single decisions, in their order. action: int64 [N], 1 to inline."""
     dependent = DependentDefinitions(calls, inlined_into.exists)
     flips: list[Flip] = []
     for i in np.flatnonzero(inlined_into.emitted).tolist():
         callee = int(calls.callee[i])
         changes = inlined_into.of(int(calls.caller[i]))
         if changes is not None:
-            changes = changes | dependent.on(callee)
-            flips.append(Flip(np.array([i], np.intp), callee, changes, changes | {callee}))
+            flips.append(Flip(np.array([i], np.intp), 1 - int(action[i]), changes | dependent.on(callee), callee))
     return flips
 
 
-def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], inlined_into: InlinedInto) -> list[Flip]:
+def list_callee_flips(calls: Callsites, action: npt.NDArray[np.int64], inlined_into: InlinedInto) -> list[Flip]:
     """Return the flips of all refused calls of a callee, or of all inlined ones, if there are at least two.
 
     A discardable definition is dropped with its last call. Therefore, inlining one of two refused calls looks like a
@@ -74,10 +55,11 @@ def callee_flips(calls: Callsites, action: npt.NDArray[np.int64], inlined_into: 
         if action[decisions[0]] == 0 and not inlined_into.exists[callee]:
             continue
         per_caller = [inlined_into.of(caller) for caller in set(calls.caller[decisions].tolist())]
-        known = [changed for changed in per_caller if changed is not None]
-        changes = dependent.on(callee).union(*known)
-        if len(known) == len(per_caller) and len(changes) <= MAX_INFLUENCED:
-            flips.append(Flip(np.sort(decisions).astype(np.intp), callee, changes, changes | {callee}))
+        of_few = [changed for changed in per_caller if changed is not None]
+        changes = dependent.on(callee).union(*of_few)
+        if len(of_few) == len(per_caller) and len(changes) <= MAX_INFLUENCED:
+            alternative = 1 - int(action[decisions[0]])
+            flips.append(Flip(np.sort(decisions).astype(np.intp), alternative, changes, callee))
     return flips
 
 
@@ -95,23 +77,23 @@ class InlinedInto:
         self._into: dict[int, list[int]] = {}
         for callee, caller in np.unique(pairs, axis=0).tolist():
             self._into.setdefault(callee, []).append(caller)
-        self._known: dict[int, frozenset[int] | None] = {}
+        self._containing: dict[int, frozenset[int] | None] = {}
         self.exists = exists
         callers = {caller: self.of(caller) for caller in np.unique(calls.caller).tolist()}
-        found = {caller for caller, into in callers.items() if into is None or exists[list(into)].any()}
-        self.emitted = np.array([caller in found for caller in calls.caller.tolist()], bool)
+        emitted = {caller for caller, into in callers.items() if into is None or exists[list(into)].any()}
+        self.emitted = np.array([caller in emitted for caller in calls.caller.tolist()], bool)
 
     def of(self, function: int) -> frozenset[int] | None:
         """Return the function and those it was inlined into; None if they are more than MAX_INFLUENCED."""
-        if function not in self._known:
-            found, pending = {function}, [function]
-            while pending and len(found) <= MAX_INFLUENCED:
+        if function not in self._containing:
+            containing, pending = {function}, [function]
+            while pending and len(containing) <= MAX_INFLUENCED:
                 for caller in self._into.get(pending.pop(), ()):
-                    if caller not in found:
-                        found.add(caller)
+                    if caller not in containing:
+                        containing.add(caller)
                         pending.append(caller)
-            self._known[function] = frozenset(found) if len(found) <= MAX_INFLUENCED else None
-        return self._known[function]
+            self._containing[function] = frozenset(containing) if len(containing) <= MAX_INFLUENCED else None
+        return self._containing[function]
 
 
 class DependentDefinitions:
@@ -131,11 +113,11 @@ class DependentDefinitions:
 
     def on(self, callee: int) -> frozenset[int]:
         """Return the callee if it is discardable and, if the object does not define it, the functions that it calls."""
-        found: set[int] = {callee} if self._discardable[callee] else set()
+        dependent: set[int] = {callee} if self._discardable[callee] else set()
         # The functions that a defined callee calls are defined already.
         pending = [] if self._exists[callee] else [callee]
         while pending:
-            new = self._calls.get(pending.pop(), set()) - found
-            found |= new
+            new = self._calls.get(pending.pop(), set()) - dependent
+            dependent |= new
             pending += new
-        return frozenset(found)
+        return frozenset(dependent)

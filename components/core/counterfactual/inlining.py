@@ -14,7 +14,6 @@ variance of a decision's gain on unseen modules, flips 60 to 80%.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,63 +22,14 @@ from components.core.compiler.forced_decisions import ForcedDecisions, ordinals
 from components.core.compiler.logs.callsites import Callsites
 from components.core.compiler.sample import Sample
 from components.core.counterfactual.flip_sets import choose_flip_sets
-from components.core.counterfactual.influence import FEW_CALLS, Flip, InlinedInto, callee_flips, single_flips
+from components.core.counterfactual.flips import Flip, FlipPlan, FlipSavings
+from components.core.counterfactual.influence import FEW_CALLS, InlinedInto, list_callee_flips, list_single_flips
 
 Float64 = npt.NDArray[np.float64]
 
 MAX_ROWS = 32
 """Rows per flip: hundreds of equal decisions with the same mean would outnumber all others of a module."""
-
-
-@dataclass(frozen=True)
-class FlipPlan:
-    """The counterfactual compiles of one module.
-
-    Attributes:
-        flips: the flips that the base allows.
-        group_size: int64 [N], for each decision the number of decisions in the flip of at most FEW_CALLS calls that
-            contains it, else 1.
-        flip_sets: for each compile, the indices of its flips.
-        forced: for each compile, its decisions: those of its flips, and all others as in the base.
-        numbers: for each compile, the number of its flip set among all of the module's.
-    """
-
-    flips: tuple[Flip, ...]
-    group_size: npt.NDArray[np.int64]
-    flip_sets: tuple[npt.NDArray[np.intp], ...]
-    forced: tuple[ForcedDecisions, ...]
-    numbers: range
-
-    def share(self, share: int, shares: int) -> FlipPlan:
-        """Return every `shares`-th compile from number `share` on, because the first sets contain the most flips."""
-        every = slice(share, None, shares)
-        return replace(self, flip_sets=self.flip_sets[every], forced=self.forced[every], numbers=self.numbers[every])
-
-
-@dataclass(frozen=True)
-class MeasuredFlips:
-    """Measured savings of the flips of one base; m rows, one for each decision of each measurement, or for MAX_ROWS of
-    them, evenly spaced.
-
-    Attributes:
-        flip: intp [m], index of the flip in the plan.
-        flip_set: int64 [m], number of its flip set; no decision is twice in one.
-        decision: intp [m], index of one of the flip's decisions that the compile reached.
-        together: int64 [m], number of the flip's decisions that the compile reached.
-        saved_bytes: float64 [m], reduction of the objective with the flip, divided by `together`.
-        attributed_error_bytes: sum over the compiles of |attributed change - real change of the text|.
-        attributed_bytes: sum over all measurements of |attributed change|.
-        void: number of discarded measurements.
-    """
-
-    flip: npt.NDArray[np.intp]
-    flip_set: npt.NDArray[np.int64]
-    decision: npt.NDArray[np.intp]
-    together: npt.NDArray[np.int64]
-    saved_bytes: Float64
-    attributed_error_bytes: float
-    attributed_bytes: float
-    void: int
+_ROW = [("flip", np.intp), ("flip_set", np.int64), ("decision", np.intp), ("together", np.int64), ("saved", np.float64)]
 
 
 def plan_flips(
@@ -88,7 +38,7 @@ def plan_flips(
     uncertainty: Float64,
     compiles: int,
     random: np.random.Generator,
-    known: Callable[[Flip], bool] = lambda _: False,
+    skip: Callable[[Flip], bool] = lambda _: False,
 ) -> FlipPlan:
     """Choose the flips of at most `compiles` counterfactual compiles.
 
@@ -96,12 +46,12 @@ def plan_flips(
         base: with callsites and function sizes.
         action: int64 [N], the base's decisions, 1 to inline.
         uncertainty: float64 [N], of the policy.
-        known: whether a flip need not be measured.
+        skip: whether a flip need not be measured.
     """
     calls = _callsites(base)
     inlined_into = InlinedInto(calls, ~np.isnan(_sizes(base, calls.names)))
-    groups = callee_flips(calls, action, inlined_into)
-    flips = tuple(flip for flip in (*single_flips(calls, inlined_into), *groups) if not known(flip))
+    groups = list_callee_flips(calls, action, inlined_into)
+    flips = tuple(flip for flip in (*list_single_flips(calls, action, inlined_into), *groups) if not skip(flip))
     group_size = np.ones(len(action), np.int64)
     for group in groups:
         if len(group.decisions) <= FEW_CALLS:
@@ -129,8 +79,8 @@ def pin_flips(
     for flips in flip_sets:
         taken = action.copy()
         for flip in flips:
-            taken[flip.decisions] = 1 - action[flip.decisions]
-        forced.append(_forced(calls, ordinal, taken, every))
+            taken[flip.decisions] = flip.alternative
+        forced.append(_force(calls, ordinal, taken, every))
     return tuple(forced)
 
 
@@ -141,47 +91,47 @@ def force_flips(
     calls = _callsites(base)
     ordinal = ordinals(calls.caller, calls.callee)
     decisions = [np.sort(np.concatenate([flip.decisions for flip in flips])) for flips in flip_sets]
-    return tuple(_forced(calls, ordinal, 1 - action, flipped) for flipped in decisions)
+    return tuple(_force(calls, ordinal, 1 - action, flipped) for flipped in decisions)
 
 
-def _forced(
+def _force(
     calls: Callsites, ordinal: npt.NDArray[np.int32], action: npt.NDArray[np.int64], forced: npt.NDArray[np.intp]
 ) -> ForcedDecisions:
     """Return the forced decisions by key, with only the names that occur."""
     keys = np.stack([calls.caller[forced], calls.callee[forced]], 1)
-    used, places = np.unique(keys, return_inverse=True)
-    rows = np.concatenate([places.reshape(-1, 2), ordinal[forced, None], action[forced, None]], 1)
+    used, name = np.unique(keys, return_inverse=True)
+    rows = np.concatenate([name.reshape(-1, 2), ordinal[forced, None], action[forced, None]], 1)
     return ForcedDecisions(tuple(calls.names[i] for i in used.tolist()), rows.astype(np.int32))
 
 
 def measure_flips(
-    base: Sample, plan: FlipPlan, flipped: Sequence[Sample], objects: Mapping[str, int] | None = None
-) -> MeasuredFlips:
+    base: Sample, plan: FlipPlan, flipped: Sequence[Sample], definition_counts: Mapping[str, int] | None = None
+) -> FlipSavings:
     """Attribute the changes of the flipped compiles to their flips.
+
+    A flip has a row for each of its decisions, or for MAX_ROWS of them, evenly spaced.
 
     Args:
         flipped: a sample with function sizes for each of the plan's compiles, with all decisions of the base forced.
-        objects: function name -> number of the project's objects that define it, if more than one. The bytes of a
-            function are weighted by the share that the link keeps, 1 / number. None gives every module full weight.
+        definition_counts: function name -> number of the project's objects that define it, if more than one. The bytes
+            of a function are weighted by the share that the link keeps, 1 / number. None gives all full weight.
     """
     calls = _callsites(base)
     before = _sizes(base, calls.names)
-    kept = np.array([1.0 / (objects or {}).get(name, 1) for name in calls.names])
-    measured: list[tuple[int, int, int, int, float]] = []
+    share = np.array([1.0 / (definition_counts or {}).get(name, 1) for name in calls.names])
+    rows: list[tuple[int, int, int, int, float]] = []
     error = attributed = 0.0
-    void = 0
-    for number, flips, sample in zip(plan.numbers, plan.flip_sets, flipped, strict=True):
+    for number, flip_set, sample in zip(plan.numbers, plan.flip_sets, flipped, strict=True):
         after = _sizes(sample, calls.names)
         gone = ~np.isnan(before) & np.isnan(after)
         change = np.nan_to_num(after) - np.nan_to_num(before)
         is_reached = np.ones(len(calls.caller), bool)
         is_reached[sample.unreached] = False
         total = 0.0
-        for i in flips.tolist():
+        for i in flip_set.tolist():
             flip = plan.flips[i]
             functions = np.fromiter(flip.changes, np.intp, len(flip.changes))
             if np.any(gone[functions] & (functions != flip.callee)):
-                void += 1
                 continue
             own = float(change[functions].sum())
             total += own
@@ -189,20 +139,21 @@ def measure_flips(
             reached = flip.decisions[is_reached[flip.decisions]]
             if not len(reached):
                 continue
-            each = -float((change * kept)[functions].sum()) / len(reached)
-            sampled = reached[:: -(-len(reached) // MAX_ROWS)]
-            measured += [(i, number, decision, len(reached), each) for decision in sampled.tolist()]
+            each = -float((change * share)[functions].sum()) / len(reached)
+            spaced = reached[:: -(-len(reached) // MAX_ROWS)]
+            rows += [(i, number, decision, len(reached), each) for decision in spaced.tolist()]
         error += abs(total - (sample.text_size_bytes - base.text_size_bytes))
-    flip_, flip_set, decision_, together, saved = zip(*measured, strict=True) if measured else ((),) * 5
-    return MeasuredFlips(
-        np.array(flip_, np.intp),
-        np.array(flip_set, np.int64),
-        np.array(decision_, np.intp),
-        np.array(together, np.int64),
-        np.array(saved, np.float64),
-        error,
-        attributed,
-        void,
+    table = np.array(rows, _ROW)
+    return FlipSavings(
+        flip=table["flip"],
+        flip_set=table["flip_set"],
+        decision=table["decision"],
+        alternative=np.array([flip.alternative for flip in plan.flips], np.int64)[table["flip"]],
+        together=table["together"],
+        group_size=plan.group_size[table["decision"]],
+        saved=table["saved"],
+        error=error,
+        attributed=attributed,
     )
 
 

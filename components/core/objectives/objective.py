@@ -79,8 +79,8 @@ class Objective(Protocol):
             by the geometric mean of their changes.
         needs_log: the value of each function is read from the training log, so that only the training clang yields it.
             A compile that logs or samples then writes no object.
-        flips_share_a_compile: a flip changes the value of its own function only, so that forks of one compile measure
-            all flips of a module. Otherwise sets of flips take a compile each.
+        forks_at_flips: a flip changes the value of its own function only, so that forks of one compile measure all
+            flips of a module. Otherwise sets of flips take a compile each.
         sweeps_thresholds: -inline-threshold changes the value, so that a sweep is a baseline.
         recipe_field: the recipe key that a project needs to be compared as a whole: "binaries" or "benchmarks".
         programs_decide: a policy whose programs execute more instructions is not better, regardless of the values.
@@ -90,7 +90,7 @@ class Objective(Protocol):
     labels: Labels
     additive: bool
     needs_log: bool
-    flips_share_a_compile: bool
+    forks_at_flips: bool
     sweeps_thresholds: bool
     recipe_field: str
     programs_decide: bool

@@ -40,7 +40,7 @@ class Score:
     )
     additive = False
     needs_log = True
-    flips_share_a_compile = True
+    forks_at_flips = True
     sweeps_thresholds = False
     recipe_field = "benchmarks"
     # A score is LLVM's estimate of what code costs; where programs were run, their instruction counts decide.

@@ -45,7 +45,7 @@ class Size:
     )
     additive = True
     needs_log = False
-    flips_share_a_compile = False
+    forks_at_flips = False
     sweeps_thresholds = True
     recipe_field = "binaries"
     programs_decide = False
@@ -95,20 +95,22 @@ class Size:
 SIZE = Size()
 
 
-def linked_bytes(sample: Sample, objects: Mapping[str, int]) -> float:
+def linked_bytes(sample: Sample, definition_counts: Mapping[str, int]) -> float:
     """Return a module's bytes, with functions that several objects define weighted by the share that a link keeps.
 
     Args:
         sample: a compile with function sizes.
-        objects: function -> number of the project's objects that define it, see `read_object_counts`.
+        definition_counts: function -> number of the project's objects that define it, see `read_object_counts`.
     """
     assert sample.function_sizes is not None
-    return bytes_kept(sample.text_size_bytes, sample.function_sizes.by_name() if objects else {}, objects)
+    sizes = sample.function_sizes.by_name() if definition_counts else {}
+    return bytes_kept(sample.text_size_bytes, sizes, definition_counts)
 
 
-def bytes_kept(text_size_bytes: int, sizes: Mapping[str, int], objects: Mapping[str, int]) -> float:
-    """Return the same from the sizes of at least the functions in `objects`."""
-    return text_size_bytes - sum(size * (1 - 1 / objects[name]) for name, size in sizes.items() if name in objects)
+def bytes_kept(text_size_bytes: int, sizes: Mapping[str, int], definition_counts: Mapping[str, int]) -> float:
+    """Return the same from the sizes of at least the functions in `definition_counts`."""
+    several = ((size, definition_counts[name]) for name, size in sizes.items() if name in definition_counts)
+    return text_size_bytes - sum(size * (1 - 1 / count) for size, count in several)
 
 
 def reduction_percent(baseline_bytes: int, other_bytes: int) -> float | None:

@@ -1,4 +1,4 @@
-"""PPO's sampled credit for size: the share of each decision in a module's size.
+"""PPO's sampled credit for size: the part of each decision in a module's size.
 
 A module has hundreds of decisions and one size, so its size says little about any of them. But the training clang logs
 callers and callees, and the object has the size of each function's instructions and tables. The advantage of a decision
@@ -13,7 +13,7 @@ A caller that some sample does not have was inlined into its own callers, and it
 judged by the sum over itself and them, and so on upwards. A dropped callee has size 0. Both linkonce_odr and local
 functions are dropped when unused; leaving the former out makes code larger than -Oz.
 
-A callee is dropped only when all its calls are inlined, so each call gets a share of the saving. If each call got all
+A callee is dropped only when all its calls are inlined, so each call gets a part of the saving. If each call got all
 of it, inlining a large function everywhere would look right from every call, however often its size is paid for.
 The caller term is 0 for a caller that was inlined into more than MAX_INLINED_INTO functions, or by mandatory inlining
 only, which is not a decision and not logged.
@@ -63,8 +63,8 @@ def function_advantages(samples: Sequence[Sample], module_weight: float) -> list
     for k, (sample, row, whole) in enumerate(zip(samples, rows, module_advantages(samples), strict=True)):
         calls = _callsites(sample)
         caller, callee = row[calls.caller], row[calls.callee]
-        share = saved[k, callee] / np.bincount(callee, minlength=len(ids))[callee]
-        as_callee = np.where(calls.discardable[calls.callee], share, 0.0)
+        split = saved[k, callee] / np.bincount(callee, minlength=len(ids))[callee]
+        as_callee = np.where(calls.discardable[calls.callee], split, 0.0)
         # Count each change once, also for recursive calls and cycles.
         twice = [d == c or d in inlined_into.get(c, ()) for c, d in zip(caller.tolist(), callee.tolist(), strict=True)]
         advantage = saved_as_caller[k, caller] + np.where(twice, 0.0, as_callee)

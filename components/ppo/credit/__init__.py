@@ -1,1 +1,1 @@
-"""Which decision gets which share of an outcome."""
+"""How much of an outcome each decision gets."""

@@ -32,7 +32,7 @@ from tf_agents.utils import common
 from components.core.counterfactual.influence import FEW_CALLS
 from components.core.policy.tf import networks
 from components.ppo.learners.learner import Learner, require_finite, require_possible
-from components.ppo.learners.replay import Flips, ReplayBuffer
+from components.ppo.learners.replay import ReplayBuffer, ReplayRows
 
 BATCHES_PER_DRAW = 150
 """Minibatches whose flips are read at once, because flips are stored by module."""
@@ -128,12 +128,12 @@ class DqnLearner(Learner):
             train_step_counter=self.step,
         )
         self._agent.initialize()
-        self._base_share = 0.5 if num_actions == 2 else 0.0
+        self._base_fraction = 0.5 if num_actions == 2 else 0.0
 
     def fit(
         self,
-        flips: Flips | ReplayBuffer,
-        returns: Callable[[Flips], NDArray[np.float32]],
+        flips: ReplayRows | ReplayBuffer,
+        returns: Callable[[ReplayRows], NDArray[np.float32]],
         number: tuple[int, int],
         cancelled: threading.Event | None = None,
     ) -> dict[str, float]:
@@ -178,8 +178,8 @@ class DqnLearner(Learner):
                 tf.constant(target),
             )
             losses.append(float(loss))
-            share = self._base_share
-            returned = float(np.mean(target**2)) * (share**2 + (1 - share) ** 2) / 2
+            fraction = self._base_fraction
+            returned = float(np.mean(target**2)) * (fraction**2 + (1 - fraction) ** 2) / 2
             explained.append(1 - losses[-1] / max(returned, 1e-12))
             if step >= steps * AVERAGED_FROM and (steps - 1 - step) % AVERAGED_EVERY == 0:
                 averaged += 1
@@ -198,7 +198,7 @@ class DqnLearner(Learner):
     ) -> tf.Tensor:
         """Take a step on the episodes of both actions of [B] decisions; return the mean squared error, float32 []."""
         chosen = tf.concat([action, alternative], 0)  # [2 * B]
-        returns = tf.concat([-self._base_share * advantage, (1 - self._base_share) * advantage], 0)
+        returns = tf.concat([-self._base_fraction * advantage, (1 - self._base_fraction) * advantage], 0)
         seen = tf.concat([observed, observed], 0)
         ends, nothing = tf.zeros_like(returns), tf.zeros_like(chosen)
         first, last = tf.fill(tf.shape(chosen), StepType.FIRST), tf.fill(tf.shape(chosen), StepType.LAST)

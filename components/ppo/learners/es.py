@@ -94,8 +94,8 @@ class EsLearner(Learner):
         self.optimizer.learning_rate.assign(rate)
         fitness = _ranks(returns).mean(axis=0)
         # Half of the difference of each pair, divided by the number of pairs.
-        share = ((fitness[0::2] - fitness[1::2]) / len(fitness)).astype(np.float32)
-        descent = [-np.tensordot(share, noise, axes=1) / self.parameters.deviation for noise in self._noise]
+        differences = ((fitness[0::2] - fitness[1::2]) / len(fitness)).astype(np.float32)
+        descent = [-np.tensordot(differences, noise, axes=1) / self.parameters.deviation for noise in self._noise]
         self.optimizer.apply_gradients(zip(map(tf.constant, descent), self.weights, strict=True))
         self.step.assign_add(1)
         require_finite(self.weights)

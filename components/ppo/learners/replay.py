@@ -20,8 +20,8 @@ MIN_LIVE_FRACTION = 0.5
 
 
 @dataclass(frozen=True)
-class Flips:
-    """n measured flips of several modules.
+class ReplayRows:
+    """n measured flips of several modules, as arrays for learning.
 
     Attributes:
         observed: float32 [n, *S], see policy/observation.py.
@@ -39,14 +39,15 @@ class Flips:
     def __len__(self) -> int:
         return len(self.gain)
 
-    def take(self, rows: NDArray[np.intp]) -> Flips:
+    def take(self, rows: NDArray[np.intp]) -> ReplayRows:
         """Return some rows, in the given order."""
-        return Flips(self.observed[rows], self.logits[rows], self.action[rows], self.alternative[rows], self.gain[rows])
+        return ReplayRows(**{name: column[rows] for name, column in vars(self).items()})
 
     @staticmethod
-    def concatenate(parts: Sequence[Flips]) -> Flips:
+    def concatenate(parts: Sequence[ReplayRows]) -> ReplayRows:
         """Join at least one part."""
-        return Flips(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Flips)})
+        columns = {field.name: [getattr(part, field.name) for part in parts] for field in fields(ReplayRows)}
+        return ReplayRows(**{name: np.concatenate(column) for name, column in columns.items()})
 
 
 @dataclass(frozen=True)
@@ -57,32 +58,32 @@ class Segment:
         number: number of the segment in its training, which identifies its content.
         modules: names of the modules.
         ages: number of each measurement in its training.
-        flips: flips of each module.
+        rows: rows of each module.
     """
 
     number: int
     modules: tuple[str, ...]
     ages: tuple[int, ...]
-    flips: tuple[Flips, ...]
+    rows: tuple[ReplayRows, ...]
 
     def __len__(self) -> int:
-        return sum(map(len, self.flips))
+        return sum(map(len, self.rows))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the segment without its number, for a file."""
         # Exact float32 values: a resumed training must see the same data to the last bit.
         names = np.array([name.encode("utf-8", "surrogateescape") for name in self.modules], np.bytes_)
-        lengths, ages = np.array([len(part) for part in self.flips], np.int64), np.array(self.ages, np.int64)
-        return {"modules": names, "lengths": lengths, "ages": ages, **vars(Flips.concatenate(self.flips))}
+        lengths, ages = np.array([len(part) for part in self.rows], np.int64), np.array(self.ages, np.int64)
+        return {"modules": names, "lengths": lengths, "ages": ages, **vars(ReplayRows.concatenate(self.rows))}
 
     @staticmethod
     def of(number: int, arrays: dict[str, NDArray[Any]]) -> Segment:
         """Return the segment from the result of `arrays`."""
         names = tuple(name.decode("utf-8", "surrogateescape") for name in arrays["modules"].tolist())
         ends = np.cumsum(arrays["lengths"])[:-1]
-        columns = {field.name: np.split(arrays[field.name], ends) for field in fields(Flips)}
-        flips = tuple(Flips(*part) for part in zip(*columns.values(), strict=True))
-        return Segment(number, names, tuple(arrays["ages"].tolist()), flips)
+        columns = {field.name: np.split(arrays[field.name], ends) for field in fields(ReplayRows)}
+        rows = tuple(ReplayRows(*part) for part in zip(*columns.values(), strict=True))
+        return Segment(number, names, tuple(arrays["ages"].tolist()), rows)
 
 
 class ReplayBuffer:
@@ -95,54 +96,54 @@ class ReplayBuffer:
     def __init__(self, measurements: int) -> None:
         self._measurements = measurements
         self.segments: tuple[Segment, ...] = ()
-        self._parts: list[Flips] = []  # those in use
+        self._parts: list[ReplayRows] = []  # those in use
         self._ends = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
-    def add(self, modules: Sequence[str], flips: Sequence[Flips]) -> None:
+    def add(self, modules: Sequence[str], rows: Sequence[ReplayRows]) -> None:
         """Add a measurement of each module, and drop the oldest one if there are too many."""
         if not modules:
             return
         number = 1 + max((segment.number for segment in self.segments), default=-1)
         age = 1 + max((max(segment.ages) for segment in self.segments), default=-1)
-        new = Segment(number, tuple(modules), tuple(range(age, age + len(modules))), tuple(flips))
+        new = Segment(number, tuple(modules), tuple(range(age, age + len(modules))), tuple(rows))
         remaining: list[Segment] = []
-        moved: list[tuple[str, int, Flips]] = []
-        for segment, kept in self._kept((*self.segments, new)):
-            if segment is not new and sum(len(part) for _, _, part in kept) > MIN_LIVE_FRACTION * len(segment):
+        moved: list[tuple[str, int, ReplayRows]] = []
+        for segment, live in self._list_live((*self.segments, new)):
+            if segment is not new and sum(len(part) for _, _, part in live) > MIN_LIVE_FRACTION * len(segment):
                 remaining.append(segment)
             else:
-                moved += kept
+                moved += live
         names, ages, parts = zip(*moved, strict=True)
         self.restore((*remaining, Segment(number, names, ages, parts)))
 
     def restore(self, segments: Sequence[Segment]) -> None:
         """Replace the content by the segments of another buffer."""
         self.segments = tuple(segments)
-        self._parts = [part for _, kept in self._kept(self.segments) for _, _, part in kept]
+        self._parts = [part for _, live in self._list_live(self.segments) for _, _, part in live]
         self._ends = np.cumsum([len(part) for part in self._parts], dtype=np.int64)
 
     def snapshot(self) -> ReplayBuffer:
         """Return a buffer with the present flips, which another thread may read while this one grows."""
         return copy.copy(self)  # `restore` replaces the attributes and does not change them
 
-    def take(self, rows: NDArray[np.integer[Any]]) -> Flips:
+    def take(self, rows: NDArray[np.integer[Any]]) -> ReplayRows:
         """Return at least one flip by index, 0 <= index < len(self), in the given order."""
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
         bounds = np.searchsorted(ordered, [0, *self._ends.tolist()]).tolist()
-        found = [
+        parts = [
             part.take(ordered[first:last] - (end - len(part)))
             for part, end, first, last in zip(self._parts, self._ends.tolist(), bounds[:-1], bounds[1:], strict=True)
             if first < last
         ]
         inverse = np.empty_like(order)
         inverse[order] = np.arange(len(order))
-        return Flips.concatenate(found).take(inverse)
+        return ReplayRows.concatenate(parts).take(inverse)
 
-    def _kept(self, segments: Sequence[Segment]) -> list[tuple[Segment, list[tuple[str, int, Flips]]]]:
+    def _list_live(self, segments: Sequence[Segment]) -> list[tuple[Segment, list[tuple[str, int, ReplayRows]]]]:
         """Return each segment with those of its measurements that are among the newest of their modules."""
         newest: dict[str, list[int]] = {}
         for segment in segments:
@@ -150,6 +151,6 @@ class ReplayBuffer:
                 newest.setdefault(name, []).append(age)
         oldest = {name: sorted(ages)[-self._measurements :][0] for name, ages in newest.items()}
         return [
-            (s, [part for part in zip(s.modules, s.ages, s.flips, strict=True) if part[1] >= oldest[part[0]]])
+            (s, [part for part in zip(s.modules, s.ages, s.rows, strict=True) if part[1] >= oldest[part[0]]])
             for s in segments
         ]

@@ -20,8 +20,8 @@ from components.core.policy.tf import networks
 from components.platform.console import say
 from components.ppo.config import PpoConfig
 from components.ppo.learners.dqn import DqnLearner
-from components.ppo.learners.replay import Flips
-from components.ppo.module_rollout import log_columns
+from components.ppo.learners.replay import ReplayRows
+from components.ppo.module_rollout import concatenate_contexts
 from components.ppo.policy_weights import compiled_policy
 from components.ppo.train import Trainer
 from tests.bench.context import BenchContext
@@ -72,8 +72,8 @@ def measure(ctx: BenchContext) -> dict[str, float]:
 def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
     base = trainer.best
     with compiled_policy(base, trainer.clang) as policy:
-        measured = trainer.collector.measure(modules, policy, base, FLIP_COMPILES, 0, Quarantine(1.0))
-    learner, flips = trainer.learner, measured.flips
+        results = trainer.collector.measure(modules, policy, base, FLIP_COMPILES, 0, Quarantine(1.0))
+    learner, flips = trainer.learner, [result.rows for result in results]
     assert isinstance(learner, DqnLearner)
     fresh = [weight.numpy() for weight in learner.weights]
     folds = min(FOLDS, len(flips))
@@ -81,8 +81,8 @@ def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
         return math.nan  # too few modules
     errors, truths = [], []
     for fold in range(folds):
-        seen = Flips.concatenate([of_module for i, of_module in enumerate(flips) if i % folds != fold])
-        unseen = Flips.concatenate([of_module for i, of_module in enumerate(flips) if i % folds == fold])
+        seen = ReplayRows.concatenate([of_module for i, of_module in enumerate(flips) if i % folds != fold])
+        unseen = ReplayRows.concatenate([of_module for i, of_module in enumerate(flips) if i % folds == fold])
         say(f"{len(seen)} flips to train on, {len(unseen)} flips of unseen modules")
         scale = float(np.sqrt(np.mean(np.abs(seen.gain)))) if len(seen) else 0.0
         if not scale:
@@ -98,7 +98,7 @@ def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
     return float(1 - np.sum(error**2) / np.sum((truth - truth.mean()) ** 2))
 
 
-def _returns(flips: Flips, scale: float) -> NDArray[np.float32]:
+def _returns(flips: ReplayRows, scale: float) -> NDArray[np.float32]:
     return _rooted(flips.gain, scale)
 
 
@@ -128,20 +128,20 @@ def _flips_of(compiler: Compiler, module: Module, advisor: Advisor) -> tuple[NDA
     nothing = np.zeros(0)
     if base.log is None or not base.log.decisions:
         return nothing, nothing
-    action = log_columns(base)[problems.get("inlining").policy.decision].reshape(-1)
+    action = concatenate_contexts(base)[problems.get("inlining").policy.decision].reshape(-1)
     random = np.random.default_rng(zlib.crc32(module.name.encode()))
     plan = plan_flips(base, action, np.zeros(len(action)), FLIP_COMPILES, random)
     if not plan.forced:
         return nothing, nothing
     shared = compiler(Request(module, _samples(advisor, len(plan.forced)), True, forced=plan.forced)).samples
-    measured = measure_flips(base, plan, shared)
-    found, which = np.unique(measured.flip, return_inverse=True)
-    places = random.permutation(len(found))[:SINGLE_FLIPS_PER_MODULE]
-    flips = [plan.flips[i] for i in found[places].tolist()]
+    savings = measure_flips(base, plan, shared)
+    measured, which = np.unique(savings.flip, return_inverse=True)
+    some = random.permutation(len(measured))[:SINGLE_FLIPS_PER_MODULE]
+    flips = [plan.flips[i] for i in measured[some].tolist()]
     if not flips:
         return nothing, nothing
-    saved = np.bincount(which, measured.saved_bytes * measured.together, len(found))
-    attributed = (saved / np.bincount(which, minlength=len(found)))[places]
+    saved = np.bincount(which, savings.saved * savings.together, len(measured))
+    attributed = (saved / np.bincount(which, minlength=len(measured)))[some]
     singles = pin_flips(base, action, [[flip] for flip in flips])
     samples = compiler(Request(module, _samples(advisor, len(singles)), forced=singles)).samples
     real = np.array([base.text_size_bytes - sample.text_size_bytes for sample in samples], np.float64)

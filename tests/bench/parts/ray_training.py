@@ -31,7 +31,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     it. Everything but the compiles is real; the corpus has the run's modules, repeated under other names as often as
     needed.
 
-    ray_training_useful_512: the same without base compiles that further shares of a divided module repeat.
+    ray_training_useful_512: the same without base compiles that further parts of a divided module repeat.
     ray_training_machine_busy: utilization of this machine, which runs both head and nodes: near 1, the machine is the
     limit. Otherwise the limit is what slots wait for between the compiles of two iterations: the last compile to end,
     the rest of a fit (the phase "update"), the validation, which has fewer compiles than slots, and the compile of the

@@ -17,7 +17,7 @@ from components.core.compiler.compile import CompileError, Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.logs.training_log import Context, read_log
 from components.core.compiler.sample import Sample
-from components.core.counterfactual.regalloc import choose_flips, measure_flips
+from components.core.counterfactual.regalloc import measure_flips, plan_flips
 from components.core.formats.corpus import Corpus, Module
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
@@ -282,27 +282,28 @@ def test_flip_scores_agree_between_forks_joint_and_single_compiles(
         logged = Advisor("log") if policy["mode"] == "heuristic" else Advisor(**policy, log=True)
         (base,) = samples(training_toolchain, module, logged)
         assert base.log is not None and base.scores is not None
-        flips = choose_flips(module.name, base.log, 6, seed=1)
-        assert set(flips.function.tolist()) == {0, 1} and len(flips) == 12
-        (forked,) = compiler(Request(module, Advisor(**policy, samples=1), flips=flips.decisions())).samples
+        plan = plan_flips(module.name, base.log, 6, seed=1)
+        assert [flip.changes for flip in plan.flips] == [{0}] * 6 + [{1}] * 6
+        (flips,) = plan.forced
+        (forked,) = compiler(Request(module, Advisor(**policy, samples=1), flips=flips)).samples
         assert forked.scores == base.scores and forked.flip_scores is not None
         alone = []
-        for i in range(len(flips)):
-            name = flips.names[flips.function[i]]
-            sample = one_sample(training_toolchain, module, logged, (name, flips.ordinal[i], flips.action[i]))
+        for function, _, ordinal, action in flips.rows.tolist():
+            name = flips.names[function]
+            sample = one_sample(training_toolchain, module, logged, (name, ordinal, action))
             assert sample.scores is not None
             assert {**sample.scores, name: 0} == {**base.scores, name: 0}  # no other score changes
             alone.append(sample.scores[name])
         assert forked.flip_scores.tolist() == alone
-        worth = measure_flips(flips, base, forked.flip_scores).worth
-        assert worth.any()
-        np.testing.assert_allclose(
-            worth, log_scores([base.scores[flips.names[i]] for i in flips.function]) - log_scores(alone)
-        )
+        saved = measure_flips(module.name, base, plan, forked.flip_scores).saved
+        assert saved.any()
+        before = log_scores([base.scores[flips.names[i]] for i in flips.rows[:, 0]])
+        np.testing.assert_allclose(saved, before - log_scores(alone))
         if policy.get("seed") is None:  # each sample has a different seed
-            together = compiler(Request(module, Advisor(**policy, samples=6), forced=flips.compiles())).samples
+            pairs = tuple(ForcedDecisions(flips.names, flips.rows[i::6]) for i in range(6))  # a flip of each function
+            together = compiler(Request(module, Advisor(**policy, samples=6), forced=pairs)).samples
             assert all(s.log is None and s.text_size_bytes == 0 and not len(s.unreached) for s in together)
-            assert flips.scores(together).tolist() == alone
+            assert [sample.scores[name] for name in flips.names for sample in together] == alone
 
 
 def test_unreached_flips_have_no_score_and_masked_flips_fail_the_compile(

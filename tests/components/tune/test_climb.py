@@ -6,8 +6,8 @@ import numpy as np
 
 from components.core.compiler.forced_decisions import Key
 from components.core.compiler.sample import Sample
-from components.core.counterfactual.influence import Flip
-from components.tune.climb import flips_unreached, unreached_of_base
+from components.core.counterfactual.flips import Flip
+from components.tune.climb import list_unreached_flips, number_unreached_by_base
 
 
 def test_unreached_decisions_have_indices_of_the_base() -> None:
@@ -15,13 +15,13 @@ def test_unreached_decisions_have_indices_of_the_base() -> None:
     keys: list[Key] = [("f", "g", 0), ("f", "g", 1), ("g", "h", 0)]
     forced: dict[Key, int] = {("gone", "g", 0): 1, ("g", "h", 0): 1, ("f", "g", 0): 0}
     samples = [Sample(unreached=np.array([0, 2])), Sample()]
-    converted = unreached_of_base(samples, [forced, forced], keys)
+    converted = number_unreached_by_base(samples, [forced, forced], keys)
     assert [sample.unreached.tolist() for sample in converted] == [[0], []]
 
 
 def test_unreached_flips_count_as_tried() -> None:
     """Otherwise a module is never exhausted. Other decisions that a compile did not reach were not tried in it."""
     nothing: frozenset[int] = frozenset()
-    pair, single, other = (Flip(np.array(decisions), 0, nothing, nothing) for decisions in ([0, 4], [2], [5]))
+    pair, single, other = (Flip(np.array(decisions), 1, nothing) for decisions in ([0, 4], [2], [5]))
     samples = [Sample(unreached=np.array([1, 4])), Sample(unreached=np.array([2, 5]))]
-    assert flips_unreached([[pair, single], [other]], samples) == {4, 5}
+    assert list_unreached_flips([[pair, single], [other]], samples) == {4, 5}

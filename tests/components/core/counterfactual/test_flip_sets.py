@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.counterfactual.flip_sets import MAX_MEASUREMENTS, choose_flip_sets
-from components.core.counterfactual.influence import Flip
+from components.core.counterfactual.flips import Flip
 
 functions = st.frozensets(st.integers(0, 12), min_size=1, max_size=4)
 
 
 def flip(touches: frozenset[int], decisions: int = 1) -> Flip:
-    return Flip(np.arange(decisions), 0, touches, touches)
+    return Flip(np.arange(decisions), 1, touches)
 
 
 @given(st.lists(st.tuples(functions, st.integers(1, 3)), max_size=30), st.integers(1, 8), st.integers(0, 9))

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from components.core.compiler.logs.callsites import Callsites
+from components.core.counterfactual.flips import Flip
 from components.core.counterfactual.influence import (
     FEW_CALLS,
     MAX_INFLUENCED,
-    Flip,
     InlinedInto,
-    callee_flips,
-    single_flips,
+    list_callee_flips,
+    list_single_flips,
 )
 
 
@@ -33,7 +33,11 @@ def named(calls: Callsites, functions: frozenset[int] | None) -> str:
 
 
 def flips_of_callees(calls: Callsites, action: np.ndarray, exists: np.ndarray) -> list[Flip]:
-    return callee_flips(calls, action, InlinedInto(calls, exists))
+    return list_callee_flips(calls, action, InlinedInto(calls, exists))
+
+
+def flips_of_calls(calls: Callsites, inlined_into: InlinedInto) -> list[Flip]:
+    return list_single_flips(calls, calls.inlined.astype(np.int64), inlined_into)
 
 
 def test_inlining_is_followed_transitively() -> None:
@@ -50,7 +54,7 @@ def test_inlining_cycles_terminate() -> None:
 def test_discardable_callee_is_influenced() -> None:
     calls = callsites("abcde", [("a", "b", False), ("a", "c", False), ("d", "c", False), ("a", "e", True)], "be")
     exists = np.array([True, True, True, True, False])
-    flips = single_flips(calls, InlinedInto(calls, exists))
+    flips = flips_of_calls(calls, InlinedInto(calls, exists))
     # b has one call left; c stays; e is gone and comes back if its call is not inlined.
     assert [named(calls, flip.changes) for flip in flips] == ["ab", "a", "d", "ae"]
     assert [named(calls, flip.touches) for flip in flips] == ["ab", "ac", "cd", "ae"]
@@ -59,7 +63,7 @@ def test_discardable_callee_is_influenced() -> None:
 def test_copy_of_a_refused_call_is_not_another_use() -> None:
     # b's only code is in a, and so is its call of c: c goes if either decision is taken the other way.
     calls = callsites("abc", [("b", "c", False), ("a", "b", True), ("a", "c", False)], "bc")
-    flips = single_flips(calls, InlinedInto(calls, np.array([True, False, True])))
+    flips = flips_of_calls(calls, InlinedInto(calls, np.array([True, False, True])))
     assert [named(calls, flip.changes) for flip in flips] == ["abc", "ab", "ac"]
 
 
@@ -74,15 +78,15 @@ def test_functions_called_only_by_absent_callee_are_influenced(inlined: bool) ->
     )
     exists = np.array([name == "a" for name in calls.names])
     inlined_into = InlinedInto(calls, exists)
-    of_a = [flip for flip in single_flips(calls, inlined_into) if flip.decisions[0] >= 4]
+    of_a = [flip for flip in flips_of_calls(calls, inlined_into) if flip.decisions[0] >= 4]
     assert [named(calls, flip.changes) for flip in of_a] == ["ae", "acdx", "acdx"]
-    together = callee_flips(calls, calls.inlined.astype(np.int64), inlined_into)
+    together = list_callee_flips(calls, calls.inlined.astype(np.int64), inlined_into)
     assert [named(calls, flip.changes) for flip in together if calls.names[flip.callee] == "x"] == ["acdx"] * inlined
 
 
 def test_calls_of_an_emitted_callee_are_not_influenced() -> None:
     calls = callsites("abc", [("b", "c", False), ("a", "b", False)], "bc")
-    flips = single_flips(calls, InlinedInto(calls, np.array([True, True, False])))
+    flips = flips_of_calls(calls, InlinedInto(calls, np.array([True, True, False])))
     assert [named(calls, flip.changes) for flip in flips] == ["bc", "ab"]
 
 
@@ -90,7 +94,7 @@ def test_decisions_in_dropped_code_are_not_flipped() -> None:
     # x is available_externally, y only x calls: of c's three calls one is in the object.
     calls = callsites("acxy", [("a", "c", False), ("x", "c", False), ("y", "c", False), ("x", "y", True)], "cy")
     exists = np.array([True, True, False, False])
-    flips = single_flips(calls, InlinedInto(calls, exists))
+    flips = flips_of_calls(calls, InlinedInto(calls, exists))
     assert [flip.decisions.tolist() for flip in flips] == [[0]]
     assert named(calls, flips[0].changes) == "ac"
     assert not flips_of_callees(calls, np.zeros(4, np.int64), exists)
@@ -98,7 +102,7 @@ def test_decisions_in_dropped_code_are_not_flipped() -> None:
 
 def test_external_callee_is_not_influenced() -> None:
     calls = callsites("ab", [("a", "b", True)])
-    assert named(calls, single_flips(calls, InlinedInto(calls, np.ones(2, bool)))[0].changes) == "a"
+    assert named(calls, flips_of_calls(calls, InlinedInto(calls, np.ones(2, bool)))[0].changes) == "a"
 
 
 def test_widely_inlined_callers_are_not_measured() -> None:
@@ -114,7 +118,7 @@ def test_widely_inlined_callers_are_not_measured() -> None:
     )
     # The last decision's caller f0 is part of all others.
     exists = np.ones(count + 2, bool)
-    singles = single_flips(calls, InlinedInto(calls, exists))
+    singles = flips_of_calls(calls, InlinedInto(calls, exists))
     assert [flip.decisions.tolist() for flip in singles] == [[i] for i in range(count)]
     assert not flips_of_callees(calls, np.zeros(count + 1, np.int64), exists)
 

@@ -55,8 +55,9 @@ def test_changes_are_attributed_by_influence() -> None:
     }
     measured = measure_flips(base, plan, [sample([True, True], f=150, g=64, h=30)])
     np.testing.assert_array_equal(measured.decision, [0, 1])
-    np.testing.assert_array_equal(measured.saved_bytes, [30, -14])  # once is gone; h stays, and g grew
-    assert (measured.attributed_error_bytes, measured.attributed_bytes, measured.void) == (0, 44, 0)
+    np.testing.assert_array_equal(measured.alternative, [1, 1])
+    np.testing.assert_array_equal(measured.saved, [30, -14])  # once is gone; h stays, and g grew
+    assert (measured.error, measured.attributed) == (0, 44)
 
 
 def test_other_decisions_are_pinned_or_left_to_the_policy() -> None:
@@ -78,23 +79,23 @@ def test_disappearing_function_voids_only_its_flip() -> None:
     base = sample([False, False], f=100, g=50, h=30, once=80)
     measured = measure_flips(base, plan_of(base, [0, 0]), [sample([True, True], f=90, h=30)])
     np.testing.assert_array_equal(measured.decision, [0])
-    assert measured.void == 1 and measured.attributed_error_bytes == 50
+    assert measured.error == 50
 
 
-def test_share_keeps_numbers_of_flip_sets() -> None:
+def test_part_of_a_plan_keeps_numbers_of_flip_sets() -> None:
     base = sample([False, False], f=100, g=50, h=30, once=80)
     plan = plan_flips(base, np.zeros(2, np.int64), np.array([1.0, 0.0]), 3, np.random.default_rng(0))
-    second = replace(plan, flip_sets=plan.flip_sets * 5, forced=plan.forced * 5, numbers=range(5)).share(1, 3)
+    second = replace(plan, flip_sets=plan.flip_sets * 5, forced=plan.forced * 5, numbers=range(5)).take_part(1, 3)
     measured = measure_flips(base, second, [sample([True, True], f=150, g=64, h=30)] * 2)
     np.testing.assert_array_equal(measured.decision, [0, 1, 0, 1])
     np.testing.assert_array_equal(measured.flip_set, [1, 1, 4, 4])
 
 
-def test_weak_functions_are_weighted_by_the_kept_share() -> None:
+def test_weak_functions_are_weighted_by_the_share_that_the_link_keeps() -> None:
     base = sample([False, False], f=100, g=50, h=30, once=80)
     flipped = [sample([True, True], f=150, g=64, h=30)]
     measured = measure_flips(base, plan_of(base, [0, 0]), flipped, {"once": 4, "g": 2})
-    np.testing.assert_array_equal(measured.saved_bytes, [80 / 4 - 50, -14 / 2])
+    np.testing.assert_array_equal(measured.saved, [80 / 4 - 50, -14 / 2])
 
 
 def test_joint_saving_is_divided_among_calls() -> None:
@@ -123,10 +124,10 @@ def test_joint_saving_is_divided_among_calls() -> None:
     }
     flipped = [outcomes[tuple(plan.flips[chosen[0]].decisions.tolist())] for chosen in plan.flip_sets]
     measured = measure_flips(base, plan, flipped)
-    rows = (measured.together, measured.decision, measured.saved_bytes)
+    rows = (measured.together, measured.decision, measured.saved)
     saved = set(zip(*(row.tolist() for row in rows), strict=True))
     assert saved == {(2, 0, 10), (2, 1, 10), (1, 0, -60), (1, 1, -60)}
-    assert (measured.attributed_error_bytes, measured.attributed_bytes) == (0, 140)
+    assert (measured.error, measured.attributed) == (0, 140)
 
 
 def test_joint_saving_is_divided_among_reached_calls() -> None:
@@ -145,13 +146,13 @@ def test_joint_saving_is_divided_among_reached_calls() -> None:
     plan = replace(plan, flip_sets=(np.array([group]),), forced=plan.forced[:1], numbers=range(1))
     flipped = Sample(220, callsites=calls, function_sizes=sizes(f=120, g=100), unreached=np.array([0]))
     measured = measure_flips(base, plan, [flipped])
-    assert (measured.decision.tolist(), measured.together.tolist(), measured.saved_bytes.tolist()) == ([1], [1], [30])
+    assert (measured.decision.tolist(), measured.together.tolist(), measured.saved.tolist()) == ([1], [1], [30])
     nothing = measure_flips(base, plan, [replace(flipped, unreached=np.array([0, 1]))])
-    assert len(nothing.decision) == 0 and nothing.attributed_bytes == 30
+    assert len(nothing.decision) == 0 and nothing.attributed == 30
 
 
 @pytest.mark.toolchain
-def test_shared_compiles_measure_the_same_as_single_ones(training_toolchain, tiny_corpus) -> None:
+def test_compiles_of_flip_sets_measure_the_same_as_those_of_single_flips(training_toolchain, tiny_corpus) -> None:
     compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
     checked, error, changed = 0, 0.0, 0.0
     for module in tiny_corpus.modules:
@@ -164,13 +165,13 @@ def test_shared_compiles_measure_the_same_as_single_ones(training_toolchain, tin
         assert max(map(len, plan.flip_sets)) > 1
         shared = compiler(Request(module, Advisor("log", samples=len(plan.forced)), True, forced=plan.forced))
         measured = measure_flips(base, plan, shared.samples)
-        found, first = np.unique(measured.flip, return_index=True)
-        some = np.random.default_rng(2).permutation(len(found))[:8]
-        flips = [plan.flips[i] for i in found[some].tolist()]
+        measured_flips, first = np.unique(measured.flip, return_index=True)
+        some = np.random.default_rng(2).permutation(len(measured_flips))[:8]
+        flips = [plan.flips[i] for i in measured_flips[some].tolist()]
         alone = pin_flips(base, action, [[flip] for flip in flips])
         single = compiler(Request(module, Advisor("log", samples=len(alone)), True, forced=alone)).samples
         real = [base.text_size_bytes - sample.text_size_bytes for sample in single]
-        saved = (measured.saved_bytes * measured.together)[first[some]]
+        saved = (measured.saved * measured.together)[first[some]]
         error += np.abs(saved - real).sum()  # alignment of constants is nobody's
         changed += np.abs(real).sum()
         checked += len(real)

@@ -13,7 +13,7 @@ from components.core.counterfactual.influence import FEW_CALLS
 from components.core.policy.tf import networks
 from components.platform.errors import UserError
 from components.ppo.learners.dqn import DqnLearner, DqnParameters, margins
-from components.ppo.learners.replay import Flips, ReplayBuffer
+from components.ppo.learners.replay import ReplayBuffer, ReplayRows
 
 FEATURES = 4
 
@@ -25,17 +25,17 @@ def fresh_gin():
     gin.clear_config()
 
 
-def measured(count: int = 2000, seed: int = 0) -> tuple[Flips, np.ndarray]:
+def measured(count: int = 2000, seed: int = 0) -> tuple[ReplayRows, np.ndarray]:
     """Flips of which action 1 is worth the first quantile less one half, whichever of the two the base took."""
     random = np.random.default_rng(seed)
     observed = random.random((count, 2 * FEATURES)).astype(np.float32)
     action = random.integers(0, 2, count)
     inlining = 4 * (observed[:, 0] - 0.5)
     gain = np.where(action == 1, -inlining, inlining).astype(np.float64)
-    return Flips(observed, np.zeros((count, 2), np.float32), action, 1 - action, gain), inlining
+    return ReplayRows(observed, np.zeros((count, 2), np.float32), action, 1 - action, gain), inlining
 
 
-def gain_itself(flips: Flips) -> np.ndarray:
+def gain_itself(flips: ReplayRows) -> np.ndarray:
     return flips.gain.astype(np.float32)
 
 
@@ -100,7 +100,7 @@ def test_cancelled_fit_ends_at_its_next_step() -> None:
     cancelled = threading.Event()
     learned = learner()
 
-    def give_up(drawn: Flips) -> np.ndarray:
+    def give_up(drawn: ReplayRows) -> np.ndarray:
         cancelled.set()
         return gain_itself(drawn)
 

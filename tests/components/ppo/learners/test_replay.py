@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from components.ppo.learners.replay import Flips, ReplayBuffer, Segment
+from components.ppo.learners.replay import ReplayBuffer, ReplayRows, Segment
 
 
-def flips(start: int, count: int) -> Flips:
+def flips(start: int, count: int) -> ReplayRows:
     rows = np.arange(start, start + count)
-    return Flips(
+    return ReplayRows(
         np.stack([rows, -rows], 1).astype(np.float32),
         np.stack([rows, rows], 1).astype(np.float32),
         rows % 2,
@@ -50,7 +50,7 @@ def test_take_keeps_the_order_of_indices() -> None:
     whole = replay.take(np.arange(len(replay)))
     rows = np.random.default_rng(0).integers(0, len(replay), 200)
     drawn = replay.take(rows)
-    for field in dataclasses.fields(Flips):
+    for field in dataclasses.fields(ReplayRows):
         np.testing.assert_array_equal(getattr(drawn, field.name), getattr(whole, field.name)[rows])
 
 
