@@ -35,7 +35,6 @@ class ModuleRollout:
         outcomes: per sample, see Objective.outcome.
         observed, action, logits: float32 [N, *S], int64 [N], float32 [N, A], see learners.ppo.Experience.
         advantage: float64 [N], before scaling.
-        compile_s: see Result.
     """
 
     module_name: str
@@ -44,7 +43,6 @@ class ModuleRollout:
     action: NDArray[np.int64]
     logits: NDArray[np.float32]
     advantage: NDArray[np.float64]
-    compile_s: float
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle distinct observations once: samples of a module reach the same callsites, so 3 of 4 are duplicates."""
@@ -139,7 +137,7 @@ class SampleModule:
             )
         observed, action, logits, advantage = (np.concatenate(column) for column in zip(*parts, strict=True))
         outcomes = tuple(objective.outcome(sample) for sample in result.samples)
-        return ModuleRollout(result.module_name, outcomes, observed, action, logits, advantage, result.compile_s)
+        return ModuleRollout(result.module_name, outcomes, observed, action, logits, advantage)
 
 
 def concatenate_contexts(sample: Sample) -> dict[str, NDArray[Any]]:

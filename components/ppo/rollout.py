@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,17 @@ from components.core.objectives import OBJECTIVES, Objective
 from components.core.objectives.objective import Outcome
 from components.core.objectives.outcomes import outcome_reduction
 from components.core.policy.dense import DensePolicy
-from components.core.policy.tf.observation import observation_shape
 from components.core.problems import Problem
 from components.platform.console import say
 from components.platform.workers import WorkerPool
-from components.ppo.credit.measured_flips import FlipJob, FlipResult, MeasureModule, merge
+from components.ppo.credit.measured_flips import (
+    FlipJob,
+    FlipResult,
+    MeasureModule,
+    attribution_error_percent,
+    merge,
+)
+from components.ppo.learners.replay import ReplayRows
 from components.ppo.module_rollout import ModuleRollout, OutcomeOf, SampleModule
 
 Q = TypeVar("Q", bound=Request)
@@ -37,23 +43,41 @@ MIN_GAIN = 0.05
 
 
 @dataclass(frozen=True)
-class Rollout:
-    """Samples of some modules, in the order of the request.
+class CompilePlan:
+    """What an iteration compiles.
 
     Attributes:
-        rewards: float64 [modules, samples], see `outcome_reduction`.
-        observed, action, logits: see learners.ppo.Experience.
-        advantage: float64 [N], before scaling.
-        compile_s: sum over the modules' compiles.
+        kind: "sample": each module several times under a sampled policy; "flip": once under the greedy policy, and with
+            its decisions flipped; "compare": under each of several greedy policies.
+        policies: a single one, or those to compare.
     """
 
-    modules: tuple[str, ...]
+    kind: Literal["sample", "flip", "compare"]
+    policies: tuple[DensePolicy, ...]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What the compiles of an iteration yield.
+
+    Attributes:
+        compiles: module -> number of its compiles, in the order of the request.
+        rewards: float64 [modules, samples or policies], or [modules] of the bases of flips, see `outcome_reduction`.
+        sampled, flips: of each module, sampled decisions or measured flips.
+        attribution_error_percent: see the function of this name; None if nothing is attributed.
+    """
+
+    compiles: Mapping[str, int]
     rewards: NDArray[np.float64]
-    observed: NDArray[np.float32]
-    action: NDArray[np.int64]
-    logits: NDArray[np.float32]
-    advantage: NDArray[np.float64]
-    compile_s: float
+    sampled: tuple[ModuleRollout, ...] = ()
+    flips: tuple[ReplayRows, ...] = ()
+    attribution_error_percent: float | None = None
+
+    @property
+    def gains(self) -> NDArray[np.float64]:
+        """Advantages of sampled decisions or gains of flips, before scaling."""
+        parts = [*(of_module.advantage for of_module in self.sampled), *(rows.gain for rows in self.flips)]
+        return np.concatenate([np.zeros(0), *parts])
 
 
 @dataclass(frozen=True)
@@ -81,6 +105,34 @@ class RolloutCollector:
     def _objective(self) -> Objective:
         return OBJECTIVES[self.problem.objective]
 
+    def collect(
+        self,
+        plan: CompilePlan,
+        modules: Sequence[Module],
+        policies: Sequence[Path],
+        samples: int,
+        seed: int,
+        quarantine: Quarantine,
+    ) -> Rollout:
+        """Compile as a learner plans.
+
+        Args:
+            policies: directories of the plan's policies.
+            samples: compiles per module, as `sample` and `measure` count them.
+        """
+        if plan.kind == "compare":
+            return self.compare(modules, policies, quarantine)
+        (policy,), (dense,) = policies, plan.policies
+        if plan.kind == "sample":
+            return self.sample(modules, policy, dense, samples, seed, quarantine)
+        results = self.measure(modules, policy, dense, samples, seed, quarantine)
+        return Rollout(
+            {result.module_name: result.compiles for result in results},
+            np.array([self._reward(result.outcome, result.module_name) for result in results]),
+            flips=tuple(result.rows for result in results),
+            attribution_error_percent=None if self._objective.forks_at_flips else attribution_error_percent(results),
+        )
+
     def sample(
         self,
         modules: Sequence[Module],
@@ -100,8 +152,10 @@ class RolloutCollector:
             for i, module in enumerate(modules)
         ]
         sample = SampleModule(self.compiler, dense.features, dense.buckets, self.function_credit, self.module_weight)
-        done = self._compile_all(sample, requests, lambda _: samples, quarantine)
-        return self._concatenate([part for parts in done for part in parts], dense)
+        results = self._compile_all(sample, requests, lambda _: samples, quarantine)
+        sampled = tuple(of_module for (of_module,) in results)
+        rewards = [[self._reward(outcome, of.module_name) for outcome in of.outcomes] for of in sampled]
+        return Rollout(dict.fromkeys((of.module_name for of in sampled), samples), np.array(rewards), sampled)
 
     def measure(
         self,
@@ -132,7 +186,7 @@ class RolloutCollector:
         results = self._compile_all(measure, jobs, lambda job: 1 + job.flip_compiles(flip_compiles), quarantine)
         return [merge(parts) for parts in results]
 
-    def reward(self, outcome: Outcome, module_name: str) -> float:
+    def _reward(self, outcome: Outcome, module_name: str) -> float:
         """Return the relative reduction of a module's outcome from its baseline."""
         return outcome_reduction(self._objective, [(outcome, self.baselines[module_name])])
 
@@ -183,31 +237,6 @@ class RolloutCollector:
             )
             say(f"iteration ended with {len(finished)} of {len(names)} modules; cancelled: {named}")
 
-    def _concatenate(self, done: Sequence[ModuleRollout], dense: DensePolicy) -> Rollout:
-        empty = ModuleRollout(
-            "",
-            (),
-            np.zeros((0, *observation_shape(self.problem, dense.features)), np.float32),
-            np.zeros(0, np.int64),
-            np.zeros((0, self.problem.policy.num_actions), np.float32),
-            np.zeros(0),
-            0.0,
-        )
-        parts = [empty, *done]
-        return Rollout(
-            modules=tuple(sampled.module_name for sampled in done),
-            rewards=np.array([self._rewards(sampled) for sampled in done]),
-            observed=np.concatenate([part.observed for part in parts]),
-            action=np.concatenate([part.action for part in parts]),
-            logits=np.concatenate([part.logits for part in parts]),
-            advantage=np.concatenate([part.advantage for part in parts]),
-            compile_s=sum(part.compile_s for part in parts),
-        )
-
-    def _rewards(self, sampled: ModuleRollout) -> list[float]:
-        baseline = self.baselines[sampled.module_name]
-        return [outcome_reduction(self._objective, [(outcome, baseline)]) for outcome in sampled.outcomes]
-
     def greedy(
         self, modules: Sequence[Module], policy: Path | None, quarantine: Quarantine, linked: bool = False
     ) -> dict[str, Outcome]:
@@ -222,14 +251,8 @@ class RolloutCollector:
         outcome_of = OutcomeOf(self.compiler, self.definition_counts if linked else {})
         return dict(outcome for _, outcome in compile_all(self.pool, outcome_of, requests, quarantine))
 
-    def compare(
-        self, modules: Sequence[Module], policies: Sequence[Path], quarantine: Quarantine
-    ) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-        """Compile each module under each greedy policy.
-
-        Returns:
-            Names of the modules that all policies compiled; their rewards, float64 [modules, policies].
-        """
+    def compare(self, modules: Sequence[Module], policies: Sequence[Path], quarantine: Quarantine) -> Rollout:
+        """Compile each module under each greedy policy; leave out modules that fail under one of them."""
         requests = [
             Request(module, Advisor("policy", policy=policy, log=self._objective.needs_log))
             for module in sorted(modules, key=lambda module: self.compile_s[module.name], reverse=True)
@@ -239,8 +262,8 @@ class RolloutCollector:
         for request, (name, outcome) in compile_all(self.pool, OutcomeOf(self.compiler), requests, quarantine):
             outcomes.setdefault(name, {})[request.advisor.policy] = outcome
         names = tuple(module.name for module in modules if len(outcomes.get(module.name, ())) == len(policies))
-        rewards = [[self.reward(outcomes[name][policy], name) for policy in policies] for name in names]
-        return names, np.array(rewards).reshape(len(names), len(policies))
+        rewards = [[self._reward(outcomes[name][policy], name) for policy in policies] for name in names]
+        return Rollout(dict.fromkeys(names, len(policies)), np.array(rewards).reshape(len(names), len(policies)))
 
 
 def divide_modules(compile_s: Sequence[float], flip_compiles: int, slots: int) -> list[int]:

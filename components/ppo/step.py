@@ -28,7 +28,8 @@ from components.platform.storage.uri import display_path
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import folder_of, training_fingerprint
 from components.ppo.config import PpoConfig
-from components.ppo.train import Trained, Trainer, configure
+from components.ppo.learners.factory import configure
+from components.ppo.train import Trained, Trainer
 from components.ppo.training_data import TrainingData, load_training_data
 
 _REPORTED = (
@@ -132,19 +133,19 @@ def _unwind_tables(modules: Iterable[Module]) -> bool | None:
 
 
 def _policy_info(trainer: Trainer, trained: Trained) -> PolicyInfo:
-    policy, state = trained.policy, trained.state
+    policy, state, data = trained.policy, trained.state, trainer.data
     return PolicyInfo(
         policy.problem,
         policy.features,
         policy.num_actions,
         trained_by="ppo",
-        vocab_digest=trainer.vocab_digest,
+        vocab_digest=data.vocab_digest,
         trace_digest=trainer.inputs["trace"],
         corpus_digest=trainer.inputs["corpus"],
         toolchain_digest=trainer.inputs["toolchain"],
-        llvm_version=trainer.toolchain.llvm_version,
-        optional_features=trainer.optional_features,
-        trained_ranges=trainer.trained_ranges,
+        llvm_version=data.toolchain.llvm_version,
+        optional_features=data.optional_features,
+        trained_ranges=data.trained_ranges,
         unwind_tables=_unwind_tables(trainer.modules.values()),
         metrics={
             "validation_reduction_percent": state.best_percent,

@@ -1,13 +1,13 @@
 """The training loop, from top to bottom.
 
-An iteration validates if it is due, generates the policy's code, compiles the next modules several times, updates the
-policy and writes a checkpoint. The credit assignment decides what is compiled. With counterfactual credit, one compile
-takes the greedy policy's decisions and others flip some of them; otherwise all compiles sample the policy, or run
-perturbed policies (ES).
+An iteration validates if it is due, compiles the next modules as the learner plans, lets the learner update its policy,
+and writes a checkpoint. What is compiled depends on the algorithm and the credit assignment. With counterfactual
+credit, one compile takes the greedy policy's decisions and others flip some of them; otherwise all compiles sample the
+policy, or run perturbed policies (ES).
 
-PPO compiles with the policy that it updates and validates at the start of every `validate_every`th iteration. DQN
-compiles with the best policy so far, because a policy from values that are barely learned is much worse than the one it
-would replace. A fit therefore changes no compile before it is validated, and it runs in a thread while every
+PPO and ES compile with the policy that they update, and validate at the start of every `validate_every`th iteration.
+DQN compiles with the best policy so far, because a policy from values that are barely learned is much worse than the
+one it would replace. A fit therefore changes no compile before it is validated, and it runs in a thread while every
 `validate_every`th iteration compiles: it starts with the iteration, on the measurements of all earlier iterations, and
 is validated when the iteration's compiles are done. The first policy is validated before anything is compiled. At the
 end of a training the values are fitted to everything several times, and the mean of the weights is validated once more:
@@ -37,51 +37,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from components.core import problems
 from components.core.compiler.development_mode.upstream import UpstreamCompiler, compiler_for
 from components.core.compiler.quarantine import Quarantine
-from components.core.formats.corpus import Module
 from components.core.objectives.objective import Outcome
 from components.core.objectives.outcomes import outcome_interval, outcome_reduction
 from components.core.policy.dense import DensePolicy
 from components.core.policy.tf import networks
 from components.platform.console import Progress, say
 from components.platform.workers import make_pool
-from components.ppo.background_fit import BackgroundFit
 from components.ppo.checkpointing.background_saver import BackgroundSaver
 from components.ppo.checkpointing.checkpoint import Checkpoint
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import require_same
 from components.ppo.config import PpoConfig
-from components.ppo.credit.measured_flips import attribution_error_percent
 from components.ppo.expectation import FORECAST_S, forecast
-from components.ppo.experience import flip_experience, sampled_experience
-from components.ppo.learners.dqn import DqnLearner, DqnParameters
-from components.ppo.learners.es import EsLearner, EsParameters
-from components.ppo.learners.learner import require_possible
-from components.ppo.learners.ppo import PpoLearner, PpoParameters
-from components.ppo.learners.replay import ReplayBuffer, ReplayRows
+from components.ppo.learners.factory import bound_initial_entropy, make_learner
 from components.ppo.module_sampler import ModuleSampler
-from components.ppo.policy_weights import calibrate_entropy, compiled_policy, ema_update, mean_policy
-from components.ppo.rollout import RolloutCollector
+from components.ppo.policy_weights import calibrate_entropy, compiled_policy
+from components.ppo.rollout import Rollout, RolloutCollector
 from components.ppo.summaries import Summaries
 from components.ppo.training_data import TrainingData
 from components.ppo.training_state import TrainingState
-
-GIN_DIRECTORY = Path(__file__).with_name("gin")
-
-
-def configure(config: PpoConfig) -> None:
-    """Bind the problem's and the user's gin hyperparameters; raise UserError for an unknown problem or a gin error."""
-    problem = problems.get(config.problem).name
-    files = [GIN_DIRECTORY / f"{problem}.gin"]
-    finetuning = GIN_DIRECTORY / f"{problem}_finetuning.gin"
-    if finetuning.is_file() and config.starts_from_trained:
-        files.append(finetuning)
-    networks.configure(problem, config.gin_bindings, (*files, *config.gin_files))
 
 
 @dataclass(frozen=True)
@@ -108,25 +85,15 @@ class Trainer:
         self.inputs = dict(fingerprint)
         self.checkpoints = checkpoints
         problem = problems.get(config.problem)
-        self.toolchain, self.clang = data.toolchain, data.toolchain.clang
-        self.vocab_digest, self.optional_features = data.vocab_digest, data.optional_features
-        self.trained_ranges = data.trained_ranges
+        self.data, self.clang = data, data.toolchain.clang
         self.objective, self.baselines = data.objective, data.baselines
         self._linked = bool(data.definition_counts)
         self._validation_baselines = None if self._linked else data.baselines
         self.modules, self.validation = data.modules, data.validation
-        ppo = PpoParameters()
-        require_possible(ppo, {})  # initial_entropy applies to every algorithm
-        self.replay: ReplayBuffer | None = None
-        self.learner = self._make_learner(ppo, data)
-        warmstart = calibrate_entropy(data.warmstart, data.sample, ppo.initial_entropy)
-        networks.load_dense(self.learner.actor, warmstart)
-        self.first = self.dense = self.average = self.best = warmstart
+        initial = calibrate_entropy(data.warmstart, data.sample, bound_initial_entropy())
+        self.learner = make_learner(config, networks.InputScale.fit(problem, data.sample), initial)
+        self.best = initial
         self._best_outcomes: dict[str, Outcome] | None = None
-        self._fit = None
-        if isinstance(self.learner, DqnLearner):
-            self.replay = ReplayBuffer(self.learner.parameters.replay_measurements)
-            self._fit = BackgroundFit(self.learner, warmstart, problem.name)
         self.sampler = ModuleSampler(data.weights, config.seed)
         self.quarantine = Quarantine(config.max_failed_fraction, len(self.modules) + len(self.validation))
         self.state = TrainingState()
@@ -135,11 +102,11 @@ class Trainer:
         shutil.rmtree(self.policies, ignore_errors=True)
         self.policies.mkdir(parents=True, exist_ok=True)
         self.summaries = Summaries(config.root_dir)
-        self.compiles: dict[str, int] = {}
+        self.compiles: Mapping[str, int] = {}
         """Number of compiles of each module in the last iteration."""
         self.saver = BackgroundSaver(checkpoints, self.summaries.push)
         self._checkpoint_s = 0.0
-        compiler = compiler_for(self.toolchain, problem.name, config.timeout_s, config.allowed_options)
+        compiler = compiler_for(data.toolchain, problem.name, config.timeout_s, config.allowed_options)
         self._loads_tflite = isinstance(compiler, UpstreamCompiler)
         self.pool = make_pool(config.workers)
         self.collector = RolloutCollector(
@@ -154,39 +121,27 @@ class Trainer:
             data.definition_counts,
         )
 
-    def _make_learner(self, ppo: PpoParameters, data: TrainingData) -> PpoLearner | DqnLearner | EsLearner:
-        problem, seed = problems.get(self.config.problem), self.config.seed
-        shape = (len(data.warmstart.network_features), problem.policy.num_actions)
-        masked, scale = problem.policy.mask is not None, networks.InputScale.fit(problem, data.sample)
-        if self.config.algorithm == "dqn":
-            return DqnLearner(*shape, DqnParameters(), seed, masked, scale)
-        if self.config.algorithm == "es":
-            return EsLearner(*shape, EsParameters(), seed, masked, scale)
-        return PpoLearner(*shape, ppo, seed, masked, scale)
-
     def resume(self) -> None:
         """Resume from the newest checkpoint, if there is one."""
-        found = self.checkpoints.newest()
-        if found is None:
+        newest = self.checkpoints.newest()
+        if newest is None:
             self.summaries.rewind({})
             return
-        require_same(self.config.root_dir, found.state["inputs"], self.inputs)
-        if "events" in found.state:  # checkpoints of earlier versions do not have them
-            self.summaries.rewind(found.state["events"], found.state.get("curve", ()))
-        self.learner.restore(found.variables)
-        if self.replay is not None:
-            self.replay.restore(found.replay)
-        self.learner.shuffle_state = found.state["shuffle"]
-        self.sampler.restore(found.state["sampler"])
-        self.quarantine = Quarantine.from_json(found.state["quarantine"])
+        require_same(self.config.root_dir, newest.state["inputs"], self.inputs)
+        if "events" in newest.state:  # checkpoints of earlier versions do not have them
+            self.summaries.rewind(newest.state["events"], newest.state.get("curve", ()))
+        self.learner.restore(newest.variables)
+        self.learner.shuffle_state = newest.state["shuffle"]
+        self.learner.resume(newest.average, newest.replay)
+        self.sampler.restore(newest.state["sampler"])
+        self.quarantine = Quarantine.from_json(newest.state["quarantine"])
         # After too many failures, the same command with a higher limit must continue.
         self.quarantine.max_failed_fraction = self.config.max_failed_fraction
-        training = found.state["training"]
+        training = newest.state["training"]
         # Checkpoints of earlier versions do not have it.
         self.state = TrainingState(**{"progress_iteration": training["best_iteration"], **training})
-        self.best, self.average = found.best, found.average
-        self._update_policy()
-        self.saver.saved = found.iteration
+        self.best = newest.best
+        self.saver.saved = newest.iteration
         say(f"resuming after iteration {self.state.iteration} ({self.state.trained_s / 60:.1f} minutes trained)")
 
     def run(self) -> Trained:
@@ -217,19 +172,16 @@ class Trainer:
             )
         # The final policy is a candidate, too, also for a training that resumes from here.
         if not self._is_validated():
-            self._average_fits()
-            self._validate(final=self.replay is not None)
+            self.learner.finish(self.state)
+            self._validate(final=self.learner.prefers_final)
             self._keep_checkpoint()
         self.save()
         return Trained(self.best, self.state)
 
     def close(self) -> None:
-        """End the workers, cancel a fit, and wait for a checkpoint that is being published."""
-        if self._fit is not None:
-            self._fit.cancel()
+        """End the workers and the learner's work, and wait for a checkpoint that is being published."""
+        self.learner.close()
         self.pool.close()
-        if self._fit is not None:
-            self._fit.close()
         self.saver.join()
 
     def _finished(self, limit_s: float | None) -> bool:
@@ -242,137 +194,49 @@ class Trainer:
         state, config = self.state, self.config
         clock, failed = _Clock(), len(self.quarantine.errors)
         due = state.iteration % config.validate_every == 0 and not self._is_validated()
-        fits = due and self._start_fit()
-        if due and not fits:
+        is_pending = due and self.learner.start_candidate(state)
+        if due and not is_pending:
             self._validate()
             clock.lap("validate")
-        rewards, decisions, losses = self._compile_and_update(clock)
-        if fits:  # before the iteration is counted: the fit used only the previous iterations
+        rollout = self._compile(clock)
+        losses = self.learner.learn(rollout, state)
+        if rollout.attribution_error_percent is not None:
+            losses["attribution_error_percent"] = rollout.attribution_error_percent
+        clock.lap("update")  # of a candidate, only the part after the compiles
+        if is_pending:  # before the iteration is counted: the candidate is made of the previous iterations
             self._validate()
             clock.lap("validate")
-        if self.replay is None:
-            self._update_policy()
-            # Less in the first iterations, as in tf.train.ExponentialMovingAverage: they must not weigh the start most.
-            decay = min(config.ema_decay, (1 + state.iteration) / (10 + state.iteration))
-            self.average = ema_update(self.average, self.dense, decay)
-            clock.lap("average")
         state.iteration += 1
         state.trained_s = time.monotonic() - started_s
+        rewards = rollout.rewards
         state.rewards.append(float(rewards.mean()) if rewards.size else 0.0)
         clock.laps["checkpoint"] = self._checkpoint_s  # of the previous iteration: this one's includes these numbers
         if rewards.size:
             failures = len(self.quarantine.errors) - failed
-            self.summaries.iteration(state, rewards, losses, clock.laps, failures, decisions)
+            self.summaries.iteration(state, rewards, losses, clock.laps, failures, len(rollout.gains))
         self._keep_checkpoint()
         if state.iteration % config.checkpoint_every == 0:
             self.saver.start()
         clock.lap("checkpoint")
         self._checkpoint_s = clock.laps["checkpoint"]
 
-    def _next_modules(self) -> list[Module]:
-        names = self.sampler.next_batch(self.config.modules)
-        return [self.modules[name] for name in names if name not in self.quarantine]
-
-    def _compile_and_update(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
-        """Compile the next modules and update; return rewards, number of decisions or flips, and losses."""
-        if isinstance(self.learner, EsLearner):
-            return self._evolve(self.learner, clock)
-        return self._measure(clock) if self.config.credit_assignment == "counterfactual" else self._sample(clock)
-
-    def _evolve(self, learner: EsLearner, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
-        """Compile under perturbed weights and update; return rewards [modules, perturbations], 0, and losses."""
-        count = self.config.samples
+    def _compile(self, clock: _Clock) -> Rollout:
+        """Compile the next modules as the learner plans."""
+        config, learner = self.config, self.learner
+        plan = learner.plan(self.best if learner.base == "best" else learner.policy)
         with ExitStack() as stack:
-            policies = [
-                stack.enter_context(self._compiled(self._policy(), greedy=True)) for _ in learner.perturb(count)
-            ]
+            greedy = plan.kind == "compare"
+            policies = [stack.enter_context(self._compiled(policy, greedy)) for policy in plan.policies]
             clock.lap("emit")
-            names, rewards = self.collector.compare(self._next_modules(), policies, self.quarantine)
-        self.compiles = dict.fromkeys(names, count)
+            names = self.sampler.next_batch(config.modules)
+            modules = [self.modules[name] for name in names if name not in self.quarantine]
+            # Each sampled compile has a seed, and each choice of flips.
+            seeds = config.modules * config.samples if plan.kind == "sample" else 1
+            seed = (config.seed << 32) + self.state.iteration * seeds
+            rollout = self.collector.collect(plan, modules, policies, config.samples, seed, self.quarantine)
+        self.compiles = rollout.compiles
         clock.lap("compile")
-        losses = learner.update(rewards, self.state.iteration) if rewards.size else {}
-        clock.lap("update")
-        return rewards, 0, losses
-
-    def _sample(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
-        """Compile under the sampled policy and update; return rewards [modules, samples], decisions and losses."""
-        config, iteration = self.config, self.state.iteration
-        with self._compiled(self.dense) as policy:
-            clock.lap("emit")
-            seed = (config.seed << 32) + iteration * config.modules * config.samples
-            rollout = self.collector.sample(
-                self._next_modules(), policy, self.dense, config.samples, seed, self.quarantine
-            )
-        self.compiles = dict.fromkeys(rollout.modules, config.samples)
-        clock.lap("compile")
-        losses = {}
-        if len(rollout.action) and isinstance(self.learner, PpoLearner):
-            scale = self.state.update_scale(rollout.advantage)
-            losses = self.learner.update(sampled_experience(rollout, self.first, scale), iteration)
-        clock.lap("update")
-        return rollout.rewards, len(rollout.action), losses
-
-    def _measure(self, clock: _Clock) -> tuple[NDArray[np.float64], int, dict[str, float]]:
-        """Measure flips of the base policy's decisions and update; return rewards [modules], flips and losses.
-
-        Also waits for a fit that was started.
-        """
-        config, iteration = self.config, self.state.iteration
-        base = self.dense if self.replay is None else self.best
-        with self._compiled(base) as policy:
-            clock.lap("emit")
-            seed = (config.seed << 32) + iteration
-            results = self.collector.measure(self._next_modules(), policy, base, config.samples, seed, self.quarantine)
-        self.compiles = {result.module_name: result.compiles for result in results}
-        clock.lap("compile")
-        rows = [result.rows for result in results]
-        new = sum(map(len, rows))
-        losses = {}
-        if self.objective.wants_function_sizes(True):
-            losses["attribution_error_percent"] = attribution_error_percent(results)
-        if new:
-            scale = self.state.update_scale(np.concatenate([part.gain for part in rows]))
-            if isinstance(self.learner, PpoLearner):
-                experience = flip_experience(ReplayRows.concatenate(rows), self.first, scale)
-                losses |= self.learner.update(experience, iteration)
-            elif self.replay is not None:
-                self.replay.add([result.module_name for result in results], rows)
-        losses |= self._end_fit()
-        clock.lap("update")  # of a fit, only the part after the compiles
-        rewards = [self.collector.reward(result.outcome, result.module_name) for result in results]
-        return np.array(rewards), new, losses
-
-    def _start_fit(self, repetition: int = 0) -> bool:
-        """Start to fit the values to all present flips; return False for other algorithms or without flips.
-
-        Args:
-            repetition: number of the fit among those to the same flips, which have different random numbers.
-        """
-        if self._fit is None or not self.replay:
-            return False
-        assert self.state.scale is not None  # flips exist, so it was measured
-        self._fit.start(self.replay, self.state.iteration, self.state.scale, repetition)
-        return True
-
-    def _average_fits(self) -> None:
-        """Fit the values to all flips `final_fits` times and average the weights; nothing for other algorithms."""
-        fitted: list[DensePolicy] = []
-        count = self.learner.parameters.final_fits if isinstance(self.learner, DqnLearner) else 0
-        for repetition in range(count):
-            if self._start_fit(repetition):
-                self._end_fit()
-                fitted.append(self.dense)
-        if fitted:
-            self.average = mean_policy(fitted)
-
-    def _end_fit(self) -> dict[str, float]:
-        """Wait for the fit, if one was started, and use its weights; return the losses. Raises the fit's exception."""
-        losses = None if self._fit is None else self._fit.finish()
-        if losses is None:
-            return {}
-        self._update_policy()
-        self.average = self.dense
-        return losses
+        return rollout
 
     def _compiled(self, policy: DensePolicy, greedy: bool = False) -> AbstractContextManager[Path]:
         """Return a context with a directory of the policy; greedy: for compiles that do not sample."""
@@ -382,7 +246,7 @@ class Trainer:
         return bool(self.state.history) and self.state.history[-1][0] == self.state.iteration
 
     def _validate(self, final: bool = False) -> None:
-        """Validate `average`, and make it the best policy if it is.
+        """Validate the learner's candidate, and make it the best policy if it is.
 
         Args:
             final: prefer it also to a best policy that is better, but not beyond noise.
@@ -391,7 +255,8 @@ class Trainer:
         if self._validation_baselines is None:  # the trace does not have the sizes of functions
             self._validation_baselines = self.collector.greedy(self.validation, None, self.quarantine, linked=True)
         baselines = self._validation_baselines
-        outcomes = self._validation_outcomes(self.average)
+        candidate = self.learner.candidate
+        outcomes = self._validation_outcomes(candidate)
         pairs = _paired(outcomes, baselines)
         percent = 100 * outcome_reduction(self.objective, pairs)
         best = percent > state.best_percent or (final and self._is_as_good(percent, outcomes))
@@ -399,7 +264,7 @@ class Trainer:
         state.add_validation(percent, best, interval, self.config.patience)
         self.summaries.validation(state, percent)
         if best:
-            self.best, self._best_outcomes = self.average, outcomes
+            self.best, self._best_outcomes = candidate, outcomes
 
     def _validation_outcomes(self, policy: DensePolicy) -> dict[str, Outcome]:
         with self._compiled(policy, greedy=True) as compiled:
@@ -421,14 +286,6 @@ class Trainer:
         interval = outcome_interval(self.objective, _paired(outcomes, self._best_outcomes), self.config.seed)
         return interval is not None and interval[1] >= 0
 
-    def _update_policy(self) -> None:
-        self.dense = self._policy()
-
-    def _policy(self) -> DensePolicy:
-        """Return the policy with the present weights of the network."""
-        dense = self.dense
-        return networks.to_dense(self.learner.actor, dense.buckets, dense.features, dense.problem, dense.limits)
-
     def save(self) -> None:
         """Publish the state after the last finished iteration, unless it is published already."""
         self.saver.save()
@@ -445,9 +302,10 @@ class Trainer:
             "curve": self.summaries.curve,
         }
         variables = {name: value.copy() for name, value in self.learner.state().items()}
-        replay = () if self.replay is None else self.replay.segments
-        frozen = json.loads(json.dumps(state))
-        self.saver.keep(Checkpoint(self.state.iteration, variables, self.average, self.best, frozen, replay))
+        frozen, learner = json.loads(json.dumps(state)), self.learner
+        self.saver.keep(
+            Checkpoint(self.state.iteration, variables, learner.candidate, self.best, frozen, learner.segments)
+        )
 
 
 def _paired(outcomes: Mapping[str, Outcome], baselines: Mapping[str, Outcome]) -> list[tuple[Outcome, Outcome]]:

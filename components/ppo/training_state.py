@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-SCALE_DECAY = 0.9
+from components.ppo.learners.advantage_scale import update_scale
 
 
 @dataclass
@@ -67,14 +67,3 @@ class TrainingState:
         """Update `scale` with the gains or advantages of an iteration, [N], and return it."""
         self.scale = update_scale(self.scale, gains)
         return self.scale
-
-
-def update_scale(scale: float | None, gains: NDArray[np.float64]) -> float:
-    """Return the moving average of the root of the mean absolute gain or advantage.
-
-    Args:
-        scale: the average so far; None before the first measurement.
-        gains: [N], of one iteration.
-    """
-    rooted = np.sqrt(np.mean(np.abs(gains)))
-    return float(rooted if scale is None else SCALE_DECAY * scale + (1 - SCALE_DECAY) * rooted)

@@ -12,7 +12,8 @@ from components.platform.storage.shared_state.root_lease import RootLease
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import training_fingerprint
 from components.ppo.config import PpoConfig
-from components.ppo.train import Trainer, configure
+from components.ppo.learners.factory import configure
+from components.ppo.train import Trainer
 from components.ppo.training_data import load_training_data
 
 

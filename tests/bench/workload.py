@@ -140,4 +140,4 @@ def _answer(
         attributed=float(np.abs(gain).sum()),
     )
     replay_rows = ReplayRows(observed, logits(dense, observed), action, savings.alternative, gain)
-    return FlipResult(name, 0, {"": 1000}, savings, replay_rows, compile_s=1.0, compiles=1 + flip_compiles)
+    return FlipResult(name, 0, {"": 1000}, savings, replay_rows, compiles=1 + flip_compiles)

@@ -113,17 +113,6 @@ def _inlined_into(
     return inlined_into
 
 
-def normalize_advantages(advantages: Float64, scale: float, clip: float = 4.0) -> NDArray[np.float32]:
-    """Return the clipped signed square root in units of `scale`, so that a few huge functions do not dominate.
-
-    Args:
-        advantages: [N] in bytes. scale: square root of bytes. clip: largest absolute value of the result.
-    """
-    rooted = np.sign(advantages) * np.sqrt(np.abs(advantages))
-    clipped: Float64 = np.clip(rooted / max(scale, 1e-6), -clip, clip)
-    return clipped.astype(np.float32)
-
-
 def _callsites(sample: Sample) -> Callsites:
     if sample.callsites is None:
         raise ValueError("credit needs the callsites of every sample")

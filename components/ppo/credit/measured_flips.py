@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.compile import Compiler, Request, Result
+from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.sample import Sample
 from components.core.counterfactual import inlining, regalloc
 from components.core.counterfactual.flip_sets import estimate_uncertainty
@@ -56,7 +56,6 @@ class FlipResult:
         outcome: outcome of the base, see `Objective.outcome`.
         savings: m rows.
         rows: the same for learning; the gain of a row is `savings.saved`.
-        compile_s: sum over the compiles.
         compiles: number of compiles, including the base of each part.
     """
 
@@ -65,7 +64,6 @@ class FlipResult:
     outcome: Outcome
     savings: FlipSavings
     rows: ReplayRows
-    compile_s: float
     compiles: int
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -102,7 +100,6 @@ def merge(results: Sequence[FlipResult]) -> FlipResult:
         results[0].outcome,
         replace(savings.take(first), saved=best),
         replace(ReplayRows.concatenate([result.rows for result in results]).take(first), gain=best),
-        sum(result.compile_s for result in results),
         sum(result.compiles for result in results),
     )
 
@@ -148,7 +145,7 @@ class MeasureModule:
         first = self.compiler(job)
         base = first.samples[0]
         columns: dict[str, NDArray[Any]] = {}
-        savings, compile_s, compiles = NO_SAVINGS, first.compile_s, 1
+        savings, compiles = NO_SAVINGS, 1
         action, logits = np.zeros(0, np.int64), np.zeros((0, problem.policy.num_actions), np.float32)
         observed = np.zeros((0, *observation_shape(problem, self.features)), np.float32)
         if base.log is not None and base.log.decisions:
@@ -157,15 +154,14 @@ class MeasureModule:
             logits = finite_logits(columns[problem.policy.logits].reshape(-1, problem.policy.num_actions))
             plan = self._plan(job, base, action, logits).take_part(job.part, job.parts)
             if plan.forced:
-                savings, flipped = self._measure(job, base, plan)
-                compile_s, compiles = first.compile_s + flipped.compile_s, 1 + len(plan.forced)
+                savings, compiles = self._measure(job, base, plan), 1 + len(plan.forced)
         if columns:
             chosen = {name: column[savings.decision] for name, column in columns.items()}
             observed = observations(problem, self.features, self.buckets, chosen)
         rows = ReplayRows(
             observed, logits[savings.decision], action[savings.decision], savings.alternative, savings.saved
         )
-        return FlipResult(first.module_name, job.part, objective.outcome(base), savings, rows, compile_s, compiles)
+        return FlipResult(first.module_name, job.part, objective.outcome(base), savings, rows, compiles)
 
     @property
     def _forks_at_flips(self) -> bool:
@@ -178,14 +174,12 @@ class MeasureModule:
         random = np.random.default_rng([self.seed, zlib.crc32(job.module.name.encode())])
         return inlining.plan_flips(base, action, estimate_uncertainty(logits), self.flip_compiles, random)
 
-    def _measure(self, job: FlipJob, base: Sample, plan: FlipPlan) -> tuple[FlipSavings, Result]:
-        """Return what the flips of a plan with at least one compile save, and the compiles."""
+    def _measure(self, job: FlipJob, base: Sample, plan: FlipPlan) -> FlipSavings:
+        """Return what the flips of a plan with at least one compile save."""
         advisor = Advisor("policy", policy=job.advisor.policy, samples=len(plan.forced))
         if self._forks_at_flips:
-            flipped = self.compiler(Request(job.module, advisor, flips=plan.forced[0]))
-            scores = flipped.samples[0].flip_scores
-            assert scores is not None
-            return regalloc.measure_flips(job.module.name, base, plan, scores), flipped
-        flipped = self.compiler(Request(job.module, advisor, want_functions=True, forced=plan.forced))
-        counts = self.definition_counts.get(job.module.project)
-        return inlining.measure_flips(base, plan, flipped.samples, counts), flipped
+            (flipped,) = self.compiler(Request(job.module, advisor, flips=plan.forced[0])).samples
+            assert flipped.flip_scores is not None
+            return regalloc.measure_flips(job.module.name, base, plan, flipped.flip_scores)
+        samples = self.compiler(Request(job.module, advisor, want_functions=True, forced=plan.forced)).samples
+        return inlining.measure_flips(base, plan, samples, self.definition_counts.get(job.module.project))

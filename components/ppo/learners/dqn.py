@@ -1,8 +1,8 @@
 """DQN on measured flips: tf-agents' DqnAgent on the one-step returns of both actions of a decision.
 
 For each validation, the network is fitted to all flips, starting from the initial weights (neural fitted Q iteration,
-Riedmiller 2005, doi:10.1007/11564096_32). A network that is trained continuously sees its first flips fifty times and
-memorizes their modules; docs/performance.md has the figures.
+Riedmiller 2005, doi:10.1007/11564096_32), in a thread while an iteration compiles. A network that is trained
+continuously sees its first flips fifty times and memorizes their modules; docs/performance.md has the figures.
 
 A measured decision is an episode of one step, so an action's value is its return and nothing is bootstrapped (Mnih et
 al. 2015, doi:10.1038/nature14236, with a discount of 0). Only the difference of two actions is known. If a decision has
@@ -14,8 +14,8 @@ with the largest value.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,10 +29,18 @@ from tf_agents.trajectories import StepType, Trajectory
 from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
 
+from components.core import problems
 from components.core.counterfactual.influence import FEW_CALLS
+from components.core.policy.dense import DensePolicy
+from components.core.policy.feature_encoding import invert_magnitudes
 from components.core.policy.tf import networks
+from components.core.policy.tf.observation import logits
+from components.ppo.learners.advantage_scale import normalize_advantages
 from components.ppo.learners.learner import Learner, require_finite, require_possible
-from components.ppo.learners.replay import ReplayBuffer, ReplayRows
+from components.ppo.learners.replay import ReplayBuffer, ReplayRows, Segment
+from components.ppo.policy_weights import mean_policy
+from components.ppo.rollout import CompilePlan, Rollout
+from components.ppo.training_state import TrainingState
 
 BATCHES_PER_DRAW = 150
 """Minibatches whose flips are read at once, because flips are stored by module."""
@@ -71,10 +79,29 @@ class DqnParameters:
     repeated_margin: float = 0.0
 
 
-def margins(parameters: DqnParameters, repeats: NDArray[np.float64]) -> NDArray[np.float32]:
+def compute_margins(parameters: DqnParameters, repeats: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return the margin of each decision, float32 [N]. repeats: number of similar decisions, float64 [N]."""
     folds = np.log(np.maximum(repeats / FEW_CALLS, 1.0))
     return (parameters.margin * (1 + parameters.repeated_margin * folds)).astype(np.float32)
+
+
+def compute_returns(
+    flips: ReplayRows, initial: DensePolicy, scale: float, parameters: DqnParameters
+) -> NDArray[np.float32]:
+    """Return float32 [N], the value of each flip, less a margin where it deviates from the initial policy."""
+    initial_action = logits(initial, flips.observed).argmax(1)
+    deviates = (flips.action == initial_action).astype(np.float32) - (flips.alternative == initial_action)
+    margins = compute_margins(parameters, _count_repeats(flips, initial))
+    return normalize_advantages(flips.gain, scale) - margins * deviates
+
+
+def _count_repeats(flips: ReplayRows, policy: DensePolicy) -> NDArray[np.float64]:
+    """Return float64 [N], how many similar decisions each flip's decision may have, 1 if unknown."""
+    names = [feature.name for feature in policy.network_features]
+    feature = problems.get(policy.problem).training.repeats
+    if feature not in names:
+        return np.ones(len(flips))
+    return invert_magnitudes(flips.observed[:, len(names) + names.index(feature)])
 
 
 class ActionValues(network.Network):
@@ -99,7 +126,16 @@ class ActionValues(network.Network):
 
 
 class DqnLearner(Learner):
-    """Fits a network of action values to measured flips."""
+    """Fits a network of action values to measured flips.
+
+    A fit reads nothing that an iteration changes, and its random numbers depend only on the seed and its number.
+    Nothing else may use the network until it ends.
+    """
+
+    # A policy from values that are barely learned is much worse than the one it would replace.
+    base = "best"
+    # Single fits to the same flips differ by more than late iterations gain.
+    prefers_final = True
 
     def __init__(
         self,
@@ -129,6 +165,75 @@ class DqnLearner(Learner):
         )
         self._agent.initialize()
         self._base_fraction = 0.5 if num_actions == 2 else 0.0
+        self.replay = ReplayBuffer(parameters.replay_measurements)
+        self._executor = ThreadPoolExecutor(1, "fit")
+        self._closing = threading.Event()
+        self.running: Future[dict[str, float]] | None = None
+
+    def plan(self, base: DensePolicy) -> CompilePlan:
+        return CompilePlan("flip", (base,))
+
+    def learn(self, rollout: Rollout, state: TrainingState) -> dict[str, float]:
+        """Add flips to the replay buffer, and wait for a fit that was started."""
+        if len(gains := rollout.gains):
+            state.update_scale(gains)
+            self.replay.add(tuple(rollout.compiles), rollout.flips)
+        return self._end_fit()
+
+    def start_candidate(self, state: TrainingState, repetition: int = 0) -> bool:
+        """Start to fit the values to all present flips; return False if there are none.
+
+        Args:
+            repetition: number of the fit among those to the same flips, which have different random numbers.
+        """
+        if not len(self.replay):
+            return False
+        assert state.scale is not None  # flips exist, so it was measured
+        flips, scale, number = self.replay.snapshot(), state.scale, (state.iteration, repetition)
+
+        def fit() -> dict[str, float]:
+            networks.load_dense(self.actor, self.initial)
+            return self.fit(
+                flips,
+                lambda rows: compute_returns(rows, self.initial, scale, self.parameters),
+                number,
+                self._closing,
+            )
+
+        self.running = self._executor.submit(fit)
+        return True
+
+    def _end_fit(self) -> dict[str, float]:
+        """Wait for the fit, if one was started, and use its weights; return the losses. Raises the fit's exception."""
+        if self.running is None:
+            return {}
+        running, self.running = self.running, None
+        losses = running.result()
+        self.policy = self.candidate = self._read_policy()
+        return losses
+
+    def finish(self, state: TrainingState) -> None:
+        """Fit the values to all flips `final_fits` times and average the weights."""
+        fitted: list[DensePolicy] = []
+        for repetition in range(self.parameters.final_fits):
+            if self.start_candidate(state, repetition):
+                self._end_fit()
+                fitted.append(self.policy)
+        if fitted:
+            self.candidate = mean_policy(fitted)
+
+    def close(self) -> None:
+        """Have a fit end at its next step, and wait for it."""
+        self._closing.set()
+        self._executor.shutdown(wait=True)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self.replay.segments
+
+    def resume(self, candidate: DensePolicy, segments: Sequence[Segment]) -> None:
+        super().resume(candidate, segments)
+        self.replay.restore(segments)
 
     def fit(
         self,

@@ -15,8 +15,11 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from components.core.policy.dense import DensePolicy
 from components.core.policy.tf import networks
 from components.ppo.learners.learner import Learner, require_finite, require_possible
+from components.ppo.rollout import CompilePlan, Rollout
+from components.ppo.training_state import TrainingState
 
 
 @gin.configurable(module="mlgo")
@@ -36,7 +39,11 @@ class EsParameters:
 
 
 class EsLearner(Learner):
-    """Estimates the gradient from perturbations and updates the weights with Adam."""
+    """Estimates the gradient from perturbations and updates the weights with Adam.
+
+    Args:
+        perturbations: number of perturbed policies per iteration, even.
+    """
 
     def __init__(
         self,
@@ -46,13 +53,23 @@ class EsLearner(Learner):
         seed: int,
         masked: bool = False,
         scale: networks.InputScale | None = None,
+        perturbations: int = 2,
     ) -> None:
         require_possible(parameters, {"decay_iterations": 1, "deviation": 1e-9})
         tf.random.set_seed(seed)
         self.parameters = parameters
         actor = networks.actor_network(num_features, num_actions, masked=masked, scale=scale)
         super().__init__(actor, parameters.learning_rate, seed)
+        self._perturbations = perturbations
         self._noise: list[NDArray[np.float32]] = []
+
+    def plan(self, base: DensePolicy) -> CompilePlan:
+        return CompilePlan("compare", tuple(self._read_policy() for _ in self.perturb(self._perturbations)))
+
+    def learn(self, rollout: Rollout, state: TrainingState) -> dict[str, float]:
+        losses = self.update(rollout.rewards, state.iteration) if rollout.rewards.size else {}
+        self._average(state.iteration)
+        return losses
 
     def perturb(self, count: int) -> Iterator[None]:
         """Set the weights of `actor` to `count` perturbations in turn, and at the end to the original ones.

@@ -9,6 +9,7 @@ process, Geist et al. 2019, arXiv:1901.11275): without evidence, the policy deci
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +21,15 @@ from tf_agents.agents.ppo import ppo_clip_agent
 from tf_agents.networks import value_network
 from tf_agents.trajectories import time_step as ts
 
+from components.core.policy.dense import DensePolicy
 from components.core.policy.tf import networks
+from components.core.policy.tf.observation import logits as logits_of
+from components.ppo.learners.advantage_scale import normalize_advantages
 from components.ppo.learners.learner import Learner, require_finite, require_possible
+from components.ppo.learners.replay import ReplayRows
+from components.ppo.module_rollout import ModuleRollout
+from components.ppo.rollout import CompilePlan, Rollout
+from components.ppo.training_state import TrainingState
 
 METRIC_DECISIONS = 8192
 """Decisions on which entropy, KL and clip fraction are measured after an update; enough for two digits."""
@@ -49,6 +57,29 @@ class Experience:
 
     def __len__(self) -> int:
         return len(self.action)
+
+
+def convert_sampled(sampled: Sequence[ModuleRollout], initial: DensePolicy, scale: float) -> Experience:
+    """Return a row for each decision of sampled compiles. initial: the policy that the KL penalty keeps to."""
+    names = ("observed", "action", "logits", "advantage")
+    observed, action, logits, gain = (np.concatenate([getattr(part, name) for part in sampled]) for name in names)
+    advantage = normalize_advantages(gain, scale)
+    return Experience(observed, action, logits, logits_of(initial, observed), advantage, np.ones_like(advantage))
+
+
+def convert_flips(flips: ReplayRows, initial: DensePolicy, scale: float) -> Experience:
+    """Return a row for each of the two actions of a flip, weighted by its probability: their exact gradient."""
+    gain = normalize_advantages(flips.gain, scale)
+    action = np.concatenate([flips.action, flips.alternative])
+    both = np.concatenate([flips.logits, flips.logits])
+    rows, n = np.arange(len(action)), len(flips)
+    logit = both[rows, action].astype(np.float64)
+    probability = 1 / (1 + np.exp(np.concatenate([logit[n:] - logit[:n], logit[:n] - logit[n:]])))
+    # Twice the probability among the two actions, so that the mean weight is 1.
+    weight = (2 * probability).astype(np.float32)
+    observed = np.concatenate([flips.observed, flips.observed])
+    prior = logits_of(initial, observed)
+    return Experience(observed, action, both, prior, np.concatenate([-gain, gain]) / 2, weight)
 
 
 @gin.configurable(module="mlgo")
@@ -81,7 +112,11 @@ class PpoParameters:
 
 
 class PpoLearner(Learner):
-    """Updates a policy network with PPO."""
+    """Updates a policy network with PPO.
+
+    Args:
+        measures_flips: learn from measured flips instead of sampled compiles.
+    """
 
     def __init__(
         self,
@@ -91,6 +126,7 @@ class PpoLearner(Learner):
         seed: int,
         masked: bool = False,
         scale: networks.InputScale | None = None,
+        measures_flips: bool = False,
     ) -> None:
         require_possible(parameters, {"decay_iterations": 1, "num_epochs": 1, "minibatch_size": 1})
         tf.random.set_seed(seed)
@@ -114,6 +150,22 @@ class PpoLearner(Learner):
             train_step_counter=self.step,
         )
         self._agent.initialize()
+        self._measures_flips = measures_flips
+
+    def plan(self, base: DensePolicy) -> CompilePlan:
+        return CompilePlan("flip" if self._measures_flips else "sample", (base,))
+
+    def learn(self, rollout: Rollout, state: TrainingState) -> dict[str, float]:
+        losses = {}
+        if len(gains := rollout.gains):
+            scale = state.update_scale(gains)
+            if self._measures_flips:
+                experience = convert_flips(ReplayRows.concatenate(rollout.flips), self.initial, scale)
+            else:
+                experience = convert_sampled(rollout.sampled, self.initial, scale)
+            losses = self.update(experience, state.iteration)
+        self._average(state.iteration)
+        return losses
 
     def update(self, experience: Experience, iteration: int = 0) -> dict[str, float]:
         """Update the policy with the decisions of an iteration.

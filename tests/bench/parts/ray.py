@@ -85,18 +85,16 @@ class _Point:
     """Saved state of a training, to resume from more than once."""
 
     def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-        self._learner, self._shuffle = trainer.learner.state(), copy.deepcopy(trainer.learner.shuffle_state)
+        self._trainer, learner = trainer, trainer.learner
+        self._variables, self._shuffle = learner.state(), copy.deepcopy(learner.shuffle_state)
         self._sampler, self._state = copy.deepcopy(trainer.sampler.state()), copy.deepcopy(trainer.state)
-        self._policies = trainer.dense, trainer.average, trainer.best
-        self._replay = () if trainer.replay is None else trainer.replay.segments
+        self._candidate, self._segments, self._best = learner.candidate, learner.segments, trainer.best
 
     def restore(self) -> None:
         trainer = self._trainer
-        trainer.learner.restore(self._learner)
+        trainer.learner.restore(self._variables)
         trainer.learner.shuffle_state = self._shuffle
+        trainer.learner.resume(self._candidate, self._segments)
         trainer.sampler.restore(self._sampler)
         trainer.state = copy.deepcopy(self._state)
-        trainer.dense, trainer.average, trainer.best = self._policies
-        if trainer.replay is not None:
-            trainer.replay.restore(self._replay)
+        trainer.best = self._best

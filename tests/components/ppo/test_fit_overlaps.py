@@ -15,9 +15,10 @@ from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import training_fingerprint
 from components.ppo.config import PpoConfig
 from components.ppo.learners.dqn import DqnLearner
+from components.ppo.learners.factory import configure
 from components.ppo.policy_weights import mean_policy
 from components.ppo.rollout import RolloutCollector
-from components.ppo.train import Trainer, configure
+from components.ppo.train import Trainer
 from components.ppo.training_data import load_training_data
 
 pytestmark = pytest.mark.tf
@@ -97,14 +98,14 @@ def test_fit_uses_earlier_flips_and_overlaps_compiles(begin, before, monkeypatch
     with begin() as trainer:
         trainer.iterate(time.monotonic())
         assert [number for number, _ in trainer.state.history] == [0]
-        first, count = trainer.best, len(trainer.replay)
-        add = trainer.replay.add
+        first, count = trainer.best, len(trainer.learner.replay)
+        add = trainer.learner.replay.add
 
         def add_and_tell(*arguments):
             add(*arguments)
             added.set()
 
-        monkeypatch.setattr(trainer.replay, "add", add_and_tell)
+        monkeypatch.setattr(trainer.learner.replay, "add", add_and_tell)
         before(DqnLearner, "fit", wait_for_the_compiles)
 
         def wait_for_the_fit(modules, policy, base, *_):
@@ -114,9 +115,9 @@ def test_fit_uses_earlier_flips_and_overlaps_compiles(begin, before, monkeypatch
 
         before(RolloutCollector, "measure", wait_for_the_fit)
         trainer.iterate(time.monotonic())
-        assert fitted == [count] and len(trainer.replay) > count > 0
+        assert fitted == [count] and len(trainer.learner.replay) > count > 0
         assert [number for number, _ in trainer.state.history] == [0, 1] and trainer.state.iteration == 2
-        assert trainer.average is trainer.dense and trainer.average is not first
+        assert trainer.learner.candidate is trainer.learner.policy and trainer.learner.candidate is not first
 
 
 def test_duration_of_the_fit_does_not_change_results(begin, before):
@@ -134,18 +135,18 @@ def test_duration_of_the_fit_does_not_change_results(begin, before):
 
 def test_final_policy_is_the_mean_of_several_fits(begin, monkeypatch):
     fitted = []
-    end = Trainer._end_fit
+    end = DqnLearner._end_fit
 
-    def end_and_keep(trainer):
-        if losses := end(trainer):
-            fitted.append(trainer.dense)
+    def end_and_keep(learner):
+        if losses := end(learner):
+            fitted.append(learner.policy)
         return losses
 
-    monkeypatch.setattr(Trainer, "_end_fit", end_and_keep)
+    monkeypatch.setattr(DqnLearner, "_end_fit", end_and_keep)
     with begin(gin_bindings=("DqnParameters.final_fits=2",)) as trainer:
         trainer.run()
         assert [number for number, _ in trainer.state.history] == [0, 1, 2, 3]
-        final = trainer.average
+        final = trainer.learner.candidate
     assert len(fitted) == 4, "one before each of the last two iterations, two at the end"
     one, two = fitted[2:]
     layers = zip(final.layers, mean_policy([one, two]).layers, one.layers, two.layers, strict=True)
@@ -204,11 +205,11 @@ def test_interruption_cancels_the_fit_and_keeps_the_previous_iteration(begin, be
         before(RolloutCollector, "measure", interrupt)
         with pytest.raises(KeyboardInterrupt):
             trainer.iterate(time.monotonic())
-        fitting = trainer._fit.running
+        fitting = trainer.learner.running
         began = time.monotonic()
         trainer.close()
         assert time.monotonic() - began < 5 and isinstance(fitting.exception(), CancelledError)
         trainer.save()
         assert trainer.saver.saved == 1
-        found = trainer.checkpoints.newest()
-        assert found.variables["step"] == 0, "of the iteration that fitted nothing"
+        newest = trainer.checkpoints.newest()
+        assert newest.variables["step"] == 0, "of the iteration that fitted nothing"

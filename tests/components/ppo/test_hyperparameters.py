@@ -10,8 +10,8 @@ import pytest
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.ppo.config import PpoConfig
+from components.ppo.learners.factory import configure
 from components.ppo.learners.ppo import PpoParameters
-from components.ppo.train import configure
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("fresh_gin")]
 

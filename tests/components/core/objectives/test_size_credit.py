@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from components.core.compiler.logs.callsites import Callsites
 from components.core.compiler.objects.function_sizes import FunctionSizes
@@ -12,7 +10,6 @@ from components.core.objectives.size_credit import (
     MAX_INLINED_INTO,
     function_advantages,
     module_advantages,
-    normalize_advantages,
 )
 
 
@@ -132,13 +129,3 @@ def test_callee_that_its_caller_was_inlined_into_is_counted_once():
     one = function_advantages([first, second], 0)[0]
     both = (100 + 50 - 120) / 2
     assert one == pytest.approx([-both, 35 - 100 / 2])
-
-
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.floats(0.1, 1e3))
-def test_normalize_advantages_keeps_sign_and_order_and_is_bounded(values, scale):
-    squashed = normalize_advantages(np.array(values), scale)
-    assert squashed.dtype == np.float32
-    assert np.all(np.abs(squashed) <= 4)
-    order = np.argsort(values, kind="stable")
-    assert np.all(np.diff(squashed[order]) >= 0)
-    assert np.all(squashed * np.array(values) >= 0)

@@ -10,7 +10,7 @@ from components.platform.errors import UserError
 from components.platform.storage import write_manifest
 from components.ppo.checkpointing.fingerprint import EarlierCredit, folder_of, require_same, training_fingerprint
 from components.ppo.config import PpoConfig
-from components.ppo.train import configure
+from components.ppo.learners.factory import configure
 
 
 @pytest.fixture

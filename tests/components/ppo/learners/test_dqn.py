@@ -12,7 +12,7 @@ import pytest
 from components.core.counterfactual.influence import FEW_CALLS
 from components.core.policy.tf import networks
 from components.platform.errors import UserError
-from components.ppo.learners.dqn import DqnLearner, DqnParameters, margins
+from components.ppo.learners.dqn import DqnLearner, DqnParameters, compute_margins
 from components.ppo.learners.replay import ReplayBuffer, ReplayRows
 
 FEATURES = 4
@@ -89,10 +89,10 @@ def test_fit_has_at_most_max_steps() -> None:
 
 def test_margin_grows_with_repeats() -> None:
     uses = np.array([0.0, 1.0, FEW_CALLS, FEW_CALLS * np.e, FEW_CALLS * np.e**2])
-    found = margins(DqnParameters(margin=0.1, repeated_margin=3.0), uses)
+    found = compute_margins(DqnParameters(margin=0.1, repeated_margin=3.0), uses)
     np.testing.assert_allclose(found, [0.1, 0.1, 0.1, 0.4, 0.7], rtol=1e-6)
     assert found.dtype == np.float32
-    np.testing.assert_allclose(margins(DqnParameters(margin=0.1, repeated_margin=0.0), uses), np.full(5, 0.1))
+    np.testing.assert_allclose(compute_margins(DqnParameters(margin=0.1, repeated_margin=0.0), uses), np.full(5, 0.1))
 
 
 def test_cancelled_fit_ends_at_its_next_step() -> None:

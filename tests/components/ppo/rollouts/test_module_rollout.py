@@ -31,7 +31,7 @@ def sampled(decisions: int) -> ModuleRollout:
     logits = np.tile(random.normal(size=(decisions, 2)).astype(np.float32), (4, 1))
     action, advantage = random.integers(0, 2, 4 * decisions), random.normal(size=4 * decisions)
     outcomes = tuple({"": size} for size in (5, 6, 7, 8))
-    return ModuleRollout("a/b.c.o", outcomes, asked, action, logits, advantage, 1.25)
+    return ModuleRollout("a/b.c.o", outcomes, asked, action, logits, advantage)
 
 
 @pytest.mark.parametrize("decisions", [0, 1, 500])

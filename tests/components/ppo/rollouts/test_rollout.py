@@ -61,7 +61,7 @@ def flip_result(
     )
     observed = np.stack([decision, -decision], 1).astype(np.float32)
     rows = ReplayRows(observed, np.zeros((len(decision), 2), np.float32), action, alternative, saved)
-    return FlipResult(name, part, {"": 1000}, savings, rows, compile_s=0.5, compiles=compiles)
+    return FlipResult(name, part, {"": 1000}, savings, rows, compiles)
 
 
 def measure_part(name: str, part: int, parts: int) -> FlipResult:
@@ -88,7 +88,7 @@ def test_merged_parts_equal_one_job_exactly(parts: int) -> None:
     np.testing.assert_array_equal(merged.savings.saved, merged.rows.gain)
     assert merged.savings.error == 3.0 * sum(range(parts)) and merged.savings.attributed == 7.0 * parts
     assert attribution_error_percent([merged]) == 100 * 3.0 * sum(range(parts)) / (7.0 * parts)
-    assert merged.compiles == parts + 5 and merged.compile_s == 0.5 * parts
+    assert merged.compiles == parts + 5
 
 
 def test_flips_to_different_actions_are_not_merged() -> None:

@@ -1,0 +1,63 @@
+"""Binds the hyperparameters of a training with gin, and makes its learner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gin
+
+from components.core import problems
+from components.core.policy.dense import DensePolicy
+from components.core.policy.tf import networks
+from components.ppo.config import PpoConfig
+from components.ppo.learners.dqn import DqnLearner, DqnParameters
+from components.ppo.learners.es import EsLearner, EsParameters
+from components.ppo.learners.learner import Learner, require_number
+from components.ppo.learners.ppo import PpoLearner, PpoParameters
+
+GIN_DIRECTORY = Path(__file__).parents[1] / "gin"
+
+
+def configure(config: PpoConfig) -> None:
+    """Bind the problem's and the user's gin hyperparameters; raise UserError for an unknown problem or a gin error."""
+    problem = problems.get(config.problem).name
+    files = [GIN_DIRECTORY / f"{problem}.gin"]
+    finetuning = GIN_DIRECTORY / f"{problem}_finetuning.gin"
+    if finetuning.is_file() and config.starts_from_trained:
+        files.append(finetuning)
+    networks.configure(problem, config.gin_bindings, (*files, *config.gin_files))
+
+
+def make_learner(config: PpoConfig, scale: networks.InputScale, initial: DensePolicy) -> Learner:
+    """Return the learner that a training is configured for, with the weights of `initial`."""
+    policy = problems.get(config.problem).policy
+    network: dict[str, Any] = {
+        "num_features": len(initial.network_features),
+        "num_actions": policy.num_actions,
+        "seed": config.seed,
+        "masked": policy.mask is not None,
+        "scale": scale,
+    }
+    learner: Learner
+    if config.algorithm == "dqn":
+        learner = DqnLearner(parameters=DqnParameters(), **network)
+    elif config.algorithm == "es":
+        learner = EsLearner(parameters=EsParameters(), **network, perturbations=config.samples)
+    else:
+        measures_flips = config.credit_assignment == "counterfactual"
+        learner = PpoLearner(parameters=PpoParameters(), **network, measures_flips=measures_flips)
+    learner.start_from(initial, config.ema_decay)
+    return learner
+
+
+def bound_initial_entropy() -> float:
+    """Return the minimum mean entropy of the initial policy, which is a parameter of PPO and applies to every learner.
+
+    Raises:
+        UserError: it is not a number of at least 0.
+    """
+    name = "initial_entropy"
+    entropy = gin.get_bindings(PpoParameters).get(name, getattr(PpoParameters, name))
+    require_number(f"PpoParameters.{name}", entropy)
+    return float(entropy)
