@@ -89,9 +89,9 @@ def build_images(names: tuple[str, ...], registry: str, output: Path) -> dict[st
             f"--registry {registry!r} is not a valid prefix of an image name",
             "write it as HOST/PROJECT/REPOSITORY, in lower case: europe-docker.pkg.dev/my-project/mlgo",
         )
-    wanted = {*(names or STEPS)}
-    wanted |= {ON_IMAGE[name] for name in wanted if name in ON_IMAGE}
-    ordered = tuple(name for name in BASES if name in wanted)
+    included = {*(names or STEPS)}
+    included |= {ON_IMAGE[name] for name in included if name in ON_IMAGE}
+    ordered = tuple(name for name in BASES if name in included)
     before = read_images(output) if output.exists() else {}
     _require_tools({*ordered} - before.keys())
     with docker_client() as client:
@@ -362,9 +362,9 @@ def _build(client: Any, name: str, prefix: str, built: dict[str, Image]) -> Imag
             f"building {tag} failed: {error.explanation}",
             f"correct docker/{name}/Dockerfile, or see docs/pipeline.md, Container images",
         ) from None
-    found = client.images.get(tag)
+    image = client.images.get(tag)
     is_local = client.images.get(base).labels.get(LOCAL_BASE) == "true"
-    return Image(tag, found.id, found.attrs["Size"], is_local, base)
+    return Image(tag, image.id, image.attrs["Size"], is_local, base)
 
 
 def _push(client: Any, image: Image) -> Image:

@@ -105,20 +105,20 @@ def builds_sdk(spec: Mapping[str, Any]) -> bool:
 
 
 @expect_pipeline
-def parameter_values(spec: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the pipeline's parameters: those in `given` (as text), defaults for the others.
+def parameter_values(spec: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the pipeline's parameters: those in `texts` (as text), defaults for the others.
 
     Raises:
         UserError: a parameter is unknown, has the wrong type, or has neither value nor default.
     """
     definitions = spec["root"].get("inputDefinitions", {}).get("parameters", {})
-    unknown = sorted(set(given) - set(definitions))
+    unknown = sorted(set(texts) - set(definitions))
     if unknown:
         raise UserError(f"the pipeline has no parameter {unknown[0]!r}", f"it has {', '.join(sorted(definitions))}")
     values = {}
     for name, definition in definitions.items():
-        if name in given:
-            values[name] = _typed(name, given[name], definition["parameterType"])
+        if name in texts:
+            values[name] = _typed(name, texts[name], definition["parameterType"])
         elif definition.get("defaultValue") is not None:
             values[name] = definition["defaultValue"]
         else:

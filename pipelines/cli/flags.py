@@ -21,9 +21,9 @@ class RunDirectory(click.ParamType):
                 f"--output {value}: a run keeps its state and logs in a local directory",
                 f"pass a directory; for artifacts in object storage: mlgo pipeline run --pipeline-root {USAGE}",
             )
-        place = value if isinstance(value, Path) else parse_location(str(value))
-        assert isinstance(place, Path)
-        return place.absolute()
+        location = value if isinstance(value, Path) else parse_location(str(value))
+        assert isinstance(location, Path)
+        return location.absolute()
 
 
 RUN_DIRECTORY = RunDirectory()

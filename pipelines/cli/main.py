@@ -37,14 +37,14 @@ class StepGroup(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:
         groups = super().list_commands(context)
         if image := current_image():
-            known = IMAGE_HELP[image]
-            return [*(group for group in groups if group in known.groups), *known.steps]
+            image_commands = IMAGE_HELP[image]
+            return [*(group for group in groups if group in image_commands.groups), *image_commands.steps]
         return [*groups, *COMMANDS]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         image = current_image()
-        known = name in COMMANDS or name in super().list_commands(context)
-        if image and known and name not in self.list_commands(context):
+        is_command = name in COMMANDS or name in super().list_commands(context)
+        if image and is_command and name not in self.list_commands(context):
             raise not_in_image(image, name)
         if name not in COMMANDS:
             return super().get_command(context, name)

@@ -32,9 +32,9 @@ class CompiledPipeline(click.ParamType):
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
         if path := COMPILED_PIPELINES.get(str(value)):
             return path
-        found = click.Path(path_type=Path, dir_okay=False).convert(str(value), parameter, context)
-        assert isinstance(found, Path)
-        return found
+        path = click.Path(path_type=Path, dir_okay=False).convert(str(value), parameter, context)
+        assert isinstance(path, Path)
+        return path
 
 
 PIPELINE = click.option(
@@ -122,8 +122,8 @@ def run_command(
     """
     from pipelines.local.run_locally import run_locally
 
-    given = local_parameters(params)
-    skipped = run_locally(pipeline, given, output, make_runner(runner, images, given, pipeline), pipeline_root)
+    texts = local_parameters(params)
+    skipped = run_locally(pipeline, texts, output, make_runner(runner, images, texts, pipeline), pipeline_root)
     if pipeline == COMPILED:
         print_result(artifact_root(pipeline_root, output), skipped)
 
@@ -138,8 +138,8 @@ def print_result(root: str, skipped: Collection[str]) -> None:
     from components.evaluation.report.terminal_report import print_table, read_metrics
 
     artifact = "evaluation" if REPORT_STEP in skipped else "release_report"
-    place = parse_location(f"{root}/{artifact}")
-    report = fetch(place) if isinstance(place, ObjectUri) else place
+    location = parse_location(f"{root}/{artifact}")
+    report = fetch(location) if isinstance(location, ObjectUri) else location
     print_table(read_metrics(report), report)
     if REPORT_STEP in skipped and artifact_digest(f"{root}/release"):
         say(f"{root}/release is of an earlier run")
@@ -147,13 +147,13 @@ def print_result(root: str, skipped: Collection[str]) -> None:
 
 def parameters(params: tuple[str, ...]) -> dict[str, str]:
     """Parse NAME=VALUE options."""
-    given = {}
+    texts = {}
     for param in params:
         name, equals, value = param.partition("=")
         if not equals or not name:
             raise UserError(f"--param {param!r} is not of the form NAME=VALUE", "for example --param recipe=demo")
-        given[name] = value
-    return given
+        texts[name] = value
+    return texts
 
 
 def local_parameters(params: tuple[str, ...]) -> dict[str, str]:
@@ -197,12 +197,12 @@ def make_runner(kind: str, images: str, parameters: dict[str, str], pipeline: Pa
     return ProcessRunner(llvm_major=_llvm_major(parameters))
 
 
-def _llvm_major(given: dict[str, str]) -> int:
+def _llvm_major(parameters: dict[str, str]) -> int:
     """Return the parameter `llvm_major` or its default; raise UserError if it is not a whole number."""
     try:
-        return int(given.get("llvm_major", "19"))
+        return int(parameters.get("llvm_major", "19"))
     except ValueError:
-        problem = f"the parameter llvm_major is {given['llvm_major']!r}, but must be a whole number"
+        problem = f"the parameter llvm_major is {parameters['llvm_major']!r}, but must be a whole number"
         raise UserError(problem, "pass --param llvm_major=19") from None
 
 

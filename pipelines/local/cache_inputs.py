@@ -62,8 +62,8 @@ def identify_path(path: Path) -> tuple[str, ...]:
     for folder, folders, files in os.walk(path):
         folders.sort()
         for file in sorted(files):
-            place = os.path.join(folder, file)
-            listed.append(f"{os.path.relpath(place, path)} {_stamp(place)}")
+            file_path = os.path.join(folder, file)
+            listed.append(f"{os.path.relpath(file_path, path)} {_stamp(file_path)}")
     return (_sha256("\n".join(listed)),)
 
 
@@ -88,13 +88,13 @@ def identify_remote(uri: ObjectUri) -> tuple[str, ...]:
         return (manifest_digest(artifact.files),)
     store = store_of(uri)
     itself = store.head(uri)
-    found = [
+    objects = [
         f"{one.name} {one.size_bytes} {one.crc32c or one.version}"
         for one in (*([itself] if itself else []), *store.objects(uri))
     ]
-    if not found:
+    if not objects:
         raise UserError(f"{uri} does not exist", "check the URI")
-    return (_sha256("\n".join(sorted(found))),)
+    return (_sha256("\n".join(sorted(objects))),)
 
 
 def _stamp(path: str) -> str:

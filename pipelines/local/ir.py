@@ -102,11 +102,11 @@ def _flatten(
 
 def _leaves(spec: Mapping[str, Any], dag: Mapping[str, Any], tasks: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the steps that these tasks of a DAG stand for, including nested ones."""
-    found: list[str] = []
+    steps: list[str] = []
     for task in tasks:
         inner = _component(spec, dag, task).get("dag")
-        found += _leaves(spec, inner, inner["tasks"]) if inner else [task]
-    return tuple(found)
+        steps += _leaves(spec, inner, inner["tasks"]) if inner else [task]
+    return tuple(steps)
 
 
 def _step(
@@ -155,10 +155,10 @@ def _module(command: tuple[str, ...], arguments: list[str]) -> str:
     return module_of(context.params["step"] or "")
 
 
-def _with_defaults(component: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _with_defaults(component: Mapping[str, Any], sources: Mapping[str, Any]) -> dict[str, Any]:
     defined = component.get("inputDefinitions", {}).get("parameters", {})
     defaults = {key: definition["defaultValue"] for key, definition in defined.items() if "defaultValue" in definition}
-    return {**{key: {"runtimeValue": {"constant": value}} for key, value in defaults.items()}, **given}
+    return {**{key: {"runtimeValue": {"constant": value}} for key, value in defaults.items()}, **sources}
 
 
 def _parameter(
@@ -208,7 +208,7 @@ def _require_producer(spec: Mapping[str, Any], dag: Mapping[str, Any], producer:
 
 def _conditions(text: str, values: Mapping[str, Any], task: str) -> tuple[Condition, ...] | None:
     """Return the conditions on other tasks' outputs; None if the pipeline's parameters already make them false."""
-    found = []
+    conditions = []
     for term in filter(None, text.split(" && ")):
         match = _TERM.match(term.strip())
         made = values.get(match[2]) if match else None
@@ -219,8 +219,8 @@ def _conditions(text: str, values: Mapping[str, Any], task: str) -> tuple[Condit
         if match is None or not isinstance(made, _TaskOutput):
             raise UserError(f"the task {task} has an unsupported condition: {text}", ON_KFP)
         equal = (match[3] == "==") is not bool(match[1])
-        found.append(Condition(made.task, made.key, match[4], equal))
-    return tuple(found)
+        conditions.append(Condition(made.task, made.key, match[4], equal))
+    return tuple(conditions)
 
 
 def _component(spec: Mapping[str, Any], dag: Mapping[str, Any], task: str) -> Mapping[str, Any]:

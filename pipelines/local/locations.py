@@ -10,22 +10,22 @@ from components.platform.storage.manifest import NotAManifest, manifest_digest
 from components.platform.storage.uri import ObjectUri, parse_location
 
 
-def artifact_digest(place: str, verify_content: bool = False) -> str:
-    """Return the digest of the artifact at `place`, "" if it is missing or damaged.
+def artifact_digest(location: str, verify_content: bool = False) -> str:
+    """Return the digest of the artifact at `location`, "" if it is missing or damaged.
 
     Args:
         verify_content: whether every file of a local artifact is read and compared with its checksum.
     """
-    where = parse_location(place)
+    parsed = parse_location(location)
     try:
-        if isinstance(where, ObjectUri):
+        if isinstance(parsed, ObjectUri):
             from components.platform.storage.object_storage.remote import read_verified_manifest
 
-            remote = read_verified_manifest(where)
+            remote = read_verified_manifest(parsed)
             return manifest_digest(remote.files) if remote.version else ""
-        return manifest_digest(require_artifact(where, "artifact", verify_content).files)
+        return manifest_digest(require_artifact(parsed, "artifact", verify_content).files)
     except UserError as error:
-        if isinstance(where, ObjectUri) and not isinstance(error, NotAManifest):
+        if isinstance(parsed, ObjectUri) and not isinstance(error, NotAManifest):
             raise  # no answer or no access does not mean that there is no artifact
         return ""
 
@@ -39,13 +39,13 @@ def artifact_root(pipeline_root: str, output: Path) -> str:
     return absolute_place(pipeline_root) if pipeline_root else str(output.absolute())
 
 
-def absolute_place(place: str) -> str:
+def absolute_place(location: str) -> str:
     """Return a path as an absolute one, a URI as it is. UserError if it is not a valid location."""
-    where = parse_location(place)
-    return str(where) if isinstance(where, ObjectUri) else str(where.absolute())
+    parsed = parse_location(location)
+    return str(parsed) if isinstance(parsed, ObjectUri) else str(parsed.absolute())
 
 
-def local_directory(place: str) -> Path | None:
-    """Return `place` as a path, None if it is in object storage."""
-    where = parse_location(place)
-    return None if isinstance(where, ObjectUri) else where
+def local_directory(location: str) -> Path | None:
+    """Return `location` as a path, None if it is in object storage."""
+    parsed = parse_location(location)
+    return None if isinstance(parsed, ObjectUri) else parsed

@@ -25,9 +25,9 @@ class Condition:
     value: str
     equal: bool = True
 
-    def holds(self, found: str) -> bool:
+    def holds(self, value: str) -> bool:
         """Return whether the condition is true for the parameter's value."""
-        return (found == self.value) is self.equal
+        return (value == self.value) is self.equal
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Step:
 
     def start_arguments(self) -> tuple[str, ...]:
         """Return the arguments without the flags in `extends` and their values: those that a working directory fits."""
-        kept: list[str] = []
+        arguments: list[str] = []
         skip = False
         for argument in self.arguments:
             if skip:
@@ -105,8 +105,8 @@ class Step:
             elif argument in self.extends:
                 skip = True
             else:
-                kept.append(argument)
-        return tuple(kept)
+                arguments.append(argument)
+        return tuple(arguments)
 
     def executor_input(self, locations: RunLocations) -> str:
         """Return the ExecutorInput as JSON, which KFP passes for {{$}}."""

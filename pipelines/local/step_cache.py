@@ -61,8 +61,8 @@ class StepRecords:
         except (KeyError, ValueError):
             return None  # never finished
         # If the artifact was damaged or replaced since, the step runs again.
-        place = self.locations.artifact(step.output) if step.output else ""
-        intact = not place or artifact_digest(place, verify_content=True) == record.digest
+        location = self.locations.artifact(step.output) if step.output else ""
+        intact = not location or artifact_digest(location, verify_content=True) == record.digest
         has_parameters = all(Path(self.locations.file(step.name, name)).is_file() for name in step.parameters)
         return record if intact and has_parameters else None
 

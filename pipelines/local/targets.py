@@ -102,9 +102,9 @@ def require_inputs_kept(
                 )
 
 
-def _require_target(place: str, kind: Kind | None) -> None:
-    where = parse_location(place)
-    if not isinstance(where, ObjectUri):
-        require_replaceable(where, kind)
+def _require_target(location: str, kind: Kind | None) -> None:
+    parsed = parse_location(location)
+    if not isinstance(parsed, ObjectUri):
+        require_replaceable(parsed, kind)
     elif kind is not None:
-        require_publishable(mirror(where), kind)
+        require_publishable(mirror(parsed), kind)

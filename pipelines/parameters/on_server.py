@@ -26,19 +26,19 @@ KFP_SCHEMES = (MINIO, "s3")
 _DIRECT_ROOT = "--artifact-root s3://BUCKET/PATH or --pipeline-root gs://BUCKET/PATH"
 
 
-def require_shared(state: str, option: str, place: str) -> None:
+def require_shared(state: str, option: str, location: str) -> None:
     """Raise UserError if the state is in object storage, but the policy that it would name is not.
 
     Args:
-        option: the option that gives `place`, for the message.
+        option: the option that gives `location`, for the message.
     """
-    if place.startswith(f"{KFP_LOCAL}://"):
+    if location.startswith(f"{KFP_LOCAL}://"):
         raise UserError(
-            f"the policy is at {place}, in this pod, from which Kubeflow Pipelines copies it: the next run could not "
-            "read it",
+            f"the policy is at {location}, in this pod, from which Kubeflow Pipelines copies it: the next run could "
+            "not read it",
             f"run the pipeline with {_DIRECT_ROOT}",
         )
-    if in_object_storage(state) and not in_object_storage(place):
+    if in_object_storage(state) and not in_object_storage(location):
         raise UserError(
             f"the state in {state} is shared, but a policy on this machine is not",
             f"pass {option} {USAGE}, a different one for each run",
@@ -53,10 +53,10 @@ def check_bucket_exists(root: str, option: str = "--pipeline-root") -> None:
     Raises:
         UserError: there is no such bucket.
     """
-    place = parse_location(root)
-    assert isinstance(place, ObjectUri)
+    location = parse_location(root)
+    assert isinstance(location, ObjectUri)
     # List a folder that nobody has: the root may contain many objects.
-    folder = place / f"mlgo-check-{secrets.token_hex(4)}"
+    folder = location / f"mlgo-check-{secrets.token_hex(4)}"
     try:
         store_of(folder).objects(folder)
     except StorageError as error:
@@ -96,13 +96,13 @@ def check_places_on_server(values: Mapping[str, Any], mounts: Collection[str] | 
         mounts: where volumes are mounted in steps; None if that is unknown, so that each absolute path may be on one.
     """
     for name in PLACES:
-        place = str(values.get(name, ""))
-        if not place or place in BY_NAME[name].words or in_object_storage(place):
+        location = str(values.get(name, ""))
+        if not location or location in BY_NAME[name].words or in_object_storage(location):
             continue
-        seen = mounts is None or any(Path(place).is_relative_to(mount) for mount in mounts)
-        if not place.startswith("/") or (os.path.exists(place) and not seen):
+        seen = mounts is None or any(Path(location).is_relative_to(mount) for mount in mounts)
+        if not location.startswith("/") or (os.path.exists(location) and not seen):
             raise UserError(
-                f"{as_parameter(name, place)} is a path of this machine, but the steps run on others",
+                f"{as_parameter(name, location)} is a path of this machine, but the steps run on others",
                 f"copy it to object storage, and name it {USAGE}, or pass its absolute path on a volume that "
                 f"{'--overrides mounts' if mounts is not None else 'the stored pipeline mounts'}",
             )
@@ -128,19 +128,19 @@ def check_llvm_in_images(values: Mapping[str, Any]) -> None:
             "images for training have none",
             f"pass {as_parameter('strategy', 'sdk')}, or run the steps on this machine: mlgo run",
         )
-    given: dict[str, object] = {}
+    lacking: dict[str, object] = {}
     have = []
     if major != IMAGE_LLVM_MAJOR:
-        given["llvm_major"] = major
+        lacking["llvm_major"] = major
         have.append(f"LLVM {IMAGE_LLVM_MAJOR} only")
     if values.get("targets") == "all":
-        given["targets"] = "all"
+        lacking["targets"] = "all"
         have.append("the code generator of their own processor only")
-    if given and not values.get("sdk"):
+    if lacking and not values.get("sdk"):
         source = {} if major in DEBIAN_SOURCE_MAJORS else {"llvm_source": f"git:llvmorg-{major}.X.Y"}
-        build = " ".join(as_parameter(name, value) for name, value in {**given, **source}.items())
+        build = " ".join(as_parameter(name, value) for name, value in {**lacking, **source}.items())
         raise UserError(
-            f"{' '.join(as_parameter(name, value) for name, value in given.items())}: the images have "
+            f"{' '.join(as_parameter(name, value) for name, value in lacking.items())}: the images have "
             f"{' and '.join(have)}",
             f"pass {as_parameter('sdk', USAGE)}, the output of mlgo pipeline submit --pipeline sdk {build}, or run "
             "the steps on this machine: mlgo run",
@@ -159,12 +159,12 @@ def check_recipe_in_images(values: Mapping[str, Any]) -> None:
     if not recipe:
         return
     try:
-        place = locate_recipe(recipe)
-        if isinstance(place, ObjectUri):
+        location = locate_recipe(recipe)
+        if isinstance(location, ObjectUri):
             from components.platform.storage.object_storage.fetch import fetch_file
 
-            place = fetch_file(place)
-        projects = load_recipes(place).projects
+            location = fetch_file(location)
+        projects = load_recipes(location).projects
     except UserError:
         return
     if packages := [project.name for project in projects if project.debian]:
@@ -200,11 +200,11 @@ def check_cloud_root(root: str, vertex: bool = True, rayjob: bool = False) -> No
             )
         return
     if scheme != GS:
-        given = f"--pipeline-root {root}" if root else "no --pipeline-root"
+        option = f"--pipeline-root {root}" if root else "no --pipeline-root"
         storage = "Cloud Storage" if vertex else "object storage"
         more = "" if vertex else ", minio://BUCKET/PATH or s3://BUCKET/PATH"
         raise UserError(
-            f"{given}: on a server, steps exchange artifacts through {storage}",
+            f"{option}: on a server, steps exchange artifacts through {storage}",
             f"pass --pipeline-root gs://BUCKET/PATH{more}",
         )
     parse_location(root)

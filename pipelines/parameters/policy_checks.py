@@ -15,52 +15,53 @@ from pipelines.local.cache_inputs import identify_toolchain
 CPP_SOURCE = "policy.cpp"
 
 
-def check_extra_policy(place: str, problem: str, llvm_major: int, spelled: str) -> None:
+def check_extra_policy(location: str, problem: str, llvm_major: int, option: str) -> None:
     """Check the extra policy at a path or URI.
 
     A path that does not exist on this machine is accepted: it may exist where the step runs.
 
     Args:
         problem, llvm_major: problem and LLVM version of the run.
-        spelled: the policy as the user named it, for messages.
+        option: the policy as the user named it, for messages.
 
     Raises:
         UserError: it is not a policy, is for the run's own problem or another LLVM, or lacks its C++ form.
     """
-    directory = _local(place)
+    directory = _local(location)
     if directory is None:
         return
     info = load_policy_info(directory)
     if info.problem == problem:
         raise UserError(
-            f"{spelled} is a policy for {problem}, the problem of this run",
+            f"{option} is a policy for {problem}, the problem of this run",
             "name a policy of another problem, or leave it out",
         )
     if info.llvm_version and info.llvm_version.split(".")[0] != str(llvm_major):
         raise UserError(
-            f"{spelled} was trained with LLVM {info.llvm_version}, but this run builds clang from LLVM {llvm_major}",
+            f"{option} was trained with LLVM {info.llvm_version}, but this run builds clang from LLVM {llvm_major}",
             "name a policy of the same LLVM version",
         )
     if not (directory / CPP_SOURCE).is_file():
-        raise UserError(f"{spelled} has no {CPP_SOURCE}, which a release clang needs", "export the policy again")
+        raise UserError(f"{option} has no {CPP_SOURCE}, which a release clang needs", "export the policy again")
 
 
-def check_start_from(place: str, problem: str, spelled: str) -> None:
+def check_start_from(location: str, problem: str, option: str) -> None:
     """Check the policy that training starts from.
 
     A path that does not exist on this machine is accepted: it may exist where the step runs.
 
     Args:
         problem: problem of the run.
-        spelled: the policy as the user named it, for messages.
+        option: the policy as the user named it, for messages.
 
     Raises:
         UserError: it is not a policy, or is for another problem.
     """
-    directory = _local(place)
-    if directory is not None and (found := load_policy_info(directory).problem) != problem:
+    directory = _local(location)
+    if directory is not None and (policy_problem := load_policy_info(directory).problem) != problem:
         raise UserError(
-            f"{spelled} is a policy for {found}, and this run is for {problem}", "name a policy of the same problem"
+            f"{option} is a policy for {policy_problem}, and this run is for {problem}",
+            "name a policy of the same problem",
         )
 
 
@@ -79,18 +80,18 @@ def check_external_clang(clang: str, llvm_major: int, problem: str, start_from: 
     # Only a run with an external clang needs this module.
     from components.core.compiler.development_mode.external_clang import inspect_clang
 
-    found = inspect_clang(clang, llvm_major, problem)
+    external = inspect_clang(clang, llvm_major, problem)
     if start_from != HEURISTIC:
         from components.core.policy.pretrained import pretrained_policy
 
         is_pretrained = start_from in PRETRAINED_NAMES
         policy = str(pretrained_policy(problem, name=start_from)) if is_pretrained else start_from
-        check_start_features(policy, found.features[problem])
+        check_start_features(policy, external.features[problem])
     installed = identify_toolchain(llvm_major)
-    if installed and not own_sdk and f"version {found.version}" not in installed[0]:
+    if installed and not own_sdk and f"version {external.version}" not in installed[0]:
         raise UserError(
-            f"{found.clang} is clang {found.version}, but the release clang will be {installed[0]}: their code would "
-            "differ by more than the policy",
+            f"{external.clang} is clang {external.version}, but the release clang will be {installed[0]}: their code "
+            "would differ by more than the policy",
             "install the same version, or pass --sdk with an LLVM of this version (mlgo toolchain --mode sdk)",
         )
 
@@ -115,7 +116,7 @@ def check_start_features(start_from: str, logged: Collection[FeatureSpec]) -> No
         check_upstream_features(policy, needed, {spec.name for spec in logged})
 
 
-def _local(place: str) -> Path | None:
-    where = parse_location(place)
-    directory = fetch(where) if isinstance(where, ObjectUri) else where
+def _local(location: str) -> Path | None:
+    parsed = parse_location(location)
+    directory = fetch(parsed) if isinstance(parsed, ObjectUri) else parsed
     return directory if directory.exists() else None

@@ -64,7 +64,9 @@ def _of_build(database: Path) -> Iterator[Path]:
     for directory, written in objects_in(read_bytes(database).decode("utf-8", "replace"), database):
         path = Path(os.path.abspath(written))
         within = [Path(directory)] if path.is_relative_to(directory) else []
-        yield from itertools.islice((place for place in (*within, path.parent, path) if not _hides(place)), 1)
+        yield from itertools.islice(
+            (candidate for candidate in (*within, path.parent, path) if not _hides(candidate)), 1
+        )
 
 
 def _of_recipe(recipe: Path) -> Iterator[Path]:
@@ -82,10 +84,10 @@ _NAMED_BY: dict[str, Callable[[Path], Iterable[Path]]] = {"--compile-commands": 
 def _local(argument: str) -> Path | None:
     """Return the path that an argument names, None if it is relative, a URI, or not a path at all."""
     try:
-        place = parse_location(argument)
+        location = parse_location(argument)
     except UserError:  # a URI of another scheme
         return None
-    return Path(os.path.normpath(place)) if isinstance(place, Path) and place.is_absolute() else None
+    return Path(os.path.normpath(location)) if isinstance(location, Path) and location.is_absolute() else None
 
 
 def _hides(path: Path) -> bool:
