@@ -28,7 +28,7 @@ from components.evaluation.inputs import (
     load_release,
 )
 from components.evaluation.measure import measure
-from components.evaluation.measurements import POLICY, write_measurements
+from components.evaluation.measurements import POLICY, write_measurements, write_report_csv
 from components.evaluation.metrics import judge_whole_projects, refuse_without_gain_over_start, summarize
 from components.evaluation.metrics_types import (
     BinariesComparison,
@@ -41,12 +41,11 @@ from components.evaluation.metrics_types import (
     encode_json,
 )
 from components.evaluation.projects.whole_projects import compare_whole_projects, require_tools
-from components.evaluation.release_policy import choose_release_policy, described_in_place
+from components.evaluation.release_policy import choose_release_policy, swap_descriptions
 from components.evaluation.report import terminal_report
 from components.evaluation.report.html_report import write_page
 from components.evaluation.report.model_card import model_card, write_card
 from components.evaluation.report.regressions import worst_cases
-from components.evaluation.report.report_csv import write_report_csv
 from components.evaluation.variants import Variant, compiled_by, plan_variants
 from components.platform.storage import digest, publish
 from components.platform.workers.factory import make_pool
@@ -89,8 +88,8 @@ def evaluate(config: EvaluationConfig) -> Metrics:
         if earlier_metrics:
             _take_over_inputs(inputs, earlier_metrics, role)
         elif inputs.reference in PRETRAINED_NAMES:
-            known = pretrained_projects(config.problem, inputs.reference)
-            inputs.reference_trained_on = sorted(known.intersection(measured.projects))
+            training_projects = pretrained_projects(config.problem, inputs.reference)
+            inputs.reference_trained_on = sorted(training_projects.intersection(measured.projects))
         no_gain = refuse_without_gain_over_start(metrics, inputs.warmstart_trained_by or "")
         # A release clang that exists embeds the evaluated policy.
         metrics.release_policy = choose_release_policy(metrics, measured, config, no_gain) if release is None else role
@@ -136,7 +135,7 @@ def _restore_earlier_variants(earlier: Metrics, metrics: Metrics, role: PolicyRo
     updated = {POLICY} if metrics.policy_compiled_by == "release" else set()
     metrics.variants = [
         variants[variant.name] if variant.name in updated else variant
-        for variant in described_in_place(earlier.variants, role)
+        for variant in swap_descriptions(earlier.variants, role)
     ]
 
 
@@ -148,7 +147,7 @@ def _inputs(
     config: EvaluationConfig, training: Toolchain, release: Toolchain | None, reference: ReferencePolicy | None
 ) -> Inputs:
     compared = None if reference is None or reference.is_warmstart else reference
-    pretrained_start = reference is not None and reference.is_warmstart and reference.place in PRETRAINED_NAMES
+    pretrained_start = reference is not None and reference.is_warmstart and reference.origin in PRETRAINED_NAMES
     return Inputs(
         corpus=str(config.corpus.absolute()),
         policy=str(config.policy.absolute()),
@@ -156,7 +155,7 @@ def _inputs(
         warmstart=str(config.warmstart.absolute()) if config.warmstart else None,
         warmstart_digest=digest(config.warmstart) if config.warmstart else None,
         warmstart_trained_by=load_policy_info(config.warmstart).trained_by if config.warmstart else None,
-        warmstart_pretrained=str(reference.place) if reference is not None and pretrained_start else "",
+        warmstart_pretrained=str(reference.origin) if reference is not None and pretrained_start else "",
         reference=None if compared is None else compared.name,
         reference_digest=None if compared is None else digest(compared.directory),
         reference_knows_corpus=compared is not None

@@ -32,7 +32,7 @@ from components.core.projects.recipe import Recipe, load_recipes
 from components.evaluation.config import MATCHING, EvaluationConfig
 from components.evaluation.measurements import Measurements, read_measurements
 from components.evaluation.metrics_types import Metrics, PolicyRole
-from components.evaluation.release_policy import in_place_of_trained, role_of
+from components.evaluation.release_policy import find_role, swap_roles
 from components.evaluation.report import terminal_report
 from components.platform.console import say
 from components.platform.errors import UserError
@@ -117,22 +117,22 @@ class ReferencePolicy:
     """The policy of --compare-with.
 
     Attributes:
-        place: as it was named: the artifact, or the name of a pretrained policy.
+        origin: as it was named: the artifact, or the name of a pretrained policy.
         directory: the policy as the training clang loads it.
         is_warmstart: whether it is the warmstart policy, because training started from it; it then is not compiled.
     """
 
-    place: Path | str
+    origin: Path | str
     directory: Path
     is_warmstart: bool = False
 
     @property
     def name(self) -> str:
         """The absolute path of the artifact, or the name of the pretrained policy."""
-        return str(self.place.absolute()) if isinstance(self.place, Path) else self.place
+        return str(self.origin.absolute()) if isinstance(self.origin, Path) else self.origin
 
 
-def matching_pretrained(config: EvaluationConfig, training: Toolchain, modules: Sequence[Module]) -> str:
+def choose_pretrained(config: EvaluationConfig, training: Toolchain, modules: Sequence[Module]) -> str:
     """Return the name of the pretrained policy that could replace the evaluated one.
 
     That is the one for Thumb-2 if most modules are such code, the one of LLVM's own features if the evaluated policy
@@ -166,28 +166,28 @@ def find_reference(
     Raises:
         UserError: a policy that is not a pretrained one does not fit.
     """
-    place = config.compare_with
-    if place is None:
+    origin = config.compare_with
+    if origin is None:
         return None
-    if isinstance(place, Path):
-        check_policy(place, config, training)
-        if not (place / SHARED_OBJECT).is_file():
-            raise UserError(f"{place} has no {SHARED_OBJECT}, which the training clang loads", "export it again")
-        return ReferencePolicy(place, place)
-    if place == MATCHING:
-        place = matching_pretrained(config, training, modules)
-    if config.problem not in pretrained_problems(place):
+    if isinstance(origin, Path):
+        check_policy(origin, config, training)
+        if not (origin / SHARED_OBJECT).is_file():
+            raise UserError(f"{origin} has no {SHARED_OBJECT}, which the training clang loads", "export it again")
+        return ReferencePolicy(origin, origin)
+    if origin == MATCHING:
+        origin = choose_pretrained(config, training, modules)
+    if config.problem not in pretrained_problems(origin):
         return None
     if compiler_class(training) is UpstreamCompiler:
-        say(f"not compared with the {place} policy, which has no form that LLVM's own development mode loads")
+        say(f"not compared with the {origin} policy, which has no form that LLVM's own development mode loads")
         return None
     try:
-        policy = pretrained_policy(config.problem, clang=training.clang, name=place)
+        policy = pretrained_policy(config.problem, clang=training.clang, name=origin)
         check_policy(policy, config, training)
     except UserError as error:
-        say(f"not compared with the {place} policy: {error.problem}")
+        say(f"not compared with the {origin} policy: {error.problem}")
         return None
-    return ReferencePolicy(place, policy, config.warmstart is not None and _same_weights(config.warmstart, policy))
+    return ReferencePolicy(origin, policy, config.warmstart is not None and _same_weights(config.warmstart, policy))
 
 
 def _same_weights(one: Path, other: Path) -> bool:
@@ -213,7 +213,7 @@ def load_earlier(config: EvaluationConfig) -> tuple[Metrics, Measurements, Polic
     assert config.evaluation is not None
     metrics = terminal_report.read_metrics(config.evaluation)
     inputs = metrics.inputs
-    role = role_of(digest(config.policy), inputs)
+    role = find_role(digest(config.policy), inputs)
     if role is None:
         raise UserError(
             f"the evaluation in {config.evaluation} evaluated another policy than {config.policy}",
@@ -230,7 +230,7 @@ def load_earlier(config: EvaluationConfig) -> tuple[Metrics, Measurements, Polic
                 "and only the policy is compiled again",
                 "leave --warmstart out, or leave --evaluation out",
             )
-    return metrics, in_place_of_trained(read_measurements(config.evaluation), role), role
+    return metrics, swap_roles(read_measurements(config.evaluation), role), role
 
 
 def heldout_recipes(objective: Objective, path: Path, heldout_projects: Sequence[str]) -> tuple[Recipe, ...]:

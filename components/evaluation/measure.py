@@ -52,12 +52,12 @@ class _CompileResults:
 
     Attributes:
         results: variant -> module -> result.
-        kept: modules that every variant compiled, in the given order. excluded: the others.
+        modules: modules that every variant compiled, in the given order. excluded: the others.
         compile_s: variant -> seconds, summed over its modules.
     """
 
     results: dict[str, dict[str, _ModuleResult]]
-    kept: tuple[Module, ...]
+    modules: tuple[Module, ...]
     excluded: tuple[Excluded, ...]
     compile_s: dict[str, float]
 
@@ -85,8 +85,8 @@ def measure(
         _require_same_modules(modules, earlier)
         if objective.needs_log:
             return earlier
-        known = set(earlier.modules)
-        to_compile = [module for module in modules if module.name in known]
+        earlier_names = set(earlier.modules)
+        to_compile = [module for module in modules if module.name in earlier_names]
         variants = [variant for variant in variants if variant.name == POLICY]
     else:
         to_compile = list(modules)
@@ -106,12 +106,12 @@ def _collect(
     heldout_projects: Collection[str],
     earlier: Measurements | None,
 ) -> Measurements:
-    kept = compiled.kept
+    modules = compiled.modules
     functions: list[str] = []
     module_indices: list[int] = []
     columns: dict[str, list[float]] = {name: [] for name in results}
-    for module_index, module in enumerate(kept):
-        outcomes = {name: found[module.name].outcome for name, found in results.items()}
+    for module_index, module in enumerate(modules):
+        outcomes = {name: by_module[module.name].outcome for name, by_module in results.items()}
         for case in outcomes[BASELINE]:
             # All variants log the same functions, see problems/regalloc.py. Comparing a case requires all its values.
             if all(case in outcome for outcome in outcomes.values()):
@@ -120,22 +120,22 @@ def _collect(
                 for name, outcome in outcomes.items():
                     columns[name].append(outcome[case])
     cases_are_modules = objective.labels.case == "module"
-    by_section = [name for name, found in results.items() if all(found[module.name].sections for module in kept)]
+    by_section = [name for name, by_module in results.items() if all(by_module[m.name].sections for m in modules)]
     return Measurements(
         objective=objective,
-        modules=tuple(module.name for module in kept),
-        projects=tuple(module.project for module in kept),
-        unseen_project=np.array([module.project in heldout_projects for module in kept], dtype=bool),
+        modules=tuple(module.name for module in modules),
+        projects=tuple(module.project for module in modules),
+        unseen_project=np.array([module.project in heldout_projects for module in modules], dtype=bool),
         values={
             name: np.array(column, dtype=np.int64 if objective.additive else np.float64)
             for name, column in columns.items()
         },
         functions=() if cases_are_modules else tuple(functions),
         module=np.array(module_indices, dtype=np.int64),
-        languages=tuple(source_language(m.arguments(), m.name) for m in kept) if cases_are_modules else (),
+        languages=tuple(source_language(m.arguments(), m.name) for m in modules) if cases_are_modules else (),
         sections={
             name: {
-                section: np.array([results[name][module.name].sections[section] for module in kept], dtype=np.int64)
+                section: np.array([results[name][module.name].sections[section] for module in modules], dtype=np.int64)
                 for section in SECTIONS
             }
             for name in by_section
@@ -177,13 +177,13 @@ def _compile_variants(
             Excluded(error.module, variant.name, error.reason, error.detail)
             for error in quarantine.errors[len(excluded) :]
         ]
-    kept = tuple(module for module in modules if module.name not in quarantine)
-    if not kept:
+    compiled = tuple(module for module in modules if module.name not in quarantine)
+    if not compiled:
         raise UserError(
             f"none of the {total} held-out modules compiles: {excluded[0].module}: {excluded[0].detail}",
             "check that the clang has the LLVM version that the corpus was extracted with",
         )
-    return _CompileResults(results, kept, tuple(excluded), compile_s)
+    return _CompileResults(results, compiled, tuple(excluded), compile_s)
 
 
 def _earlier_results(measured: Measurements, variant: str) -> dict[str, _ModuleResult]:
@@ -196,8 +196,8 @@ def _earlier_results(measured: Measurements, variant: str) -> dict[str, _ModuleR
 
 
 def _require_same_modules(modules: Sequence[Module], earlier: Measurements) -> None:
-    known = {*earlier.modules, *(excluded.module for excluded in earlier.excluded)}
-    if known != {module.name for module in modules}:
+    measured = {*earlier.modules, *(excluded.module for excluded in earlier.excluded)}
+    if measured != {module.name for module in modules}:
         raise UserError(
             "the earlier evaluation measured other held-out modules than those of the corpus",
             "evaluate again, without --evaluation",

@@ -1,7 +1,8 @@
-"""Values of the held-out modules under every variant, and the file measurements.json."""
+"""Values of the held-out modules under every variant, and the files measurements.json and report.csv."""
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,6 +16,7 @@ from components.core.compiler.source_language import source_language
 from components.core.objectives import OBJECTIVES, SIZE, Objective
 from components.evaluation.comparison import Comparison
 from components.evaluation.metrics_types import Excluded, ScoreComparison, SizeComparison
+from components.platform.console.escape import csv_text
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, expect_shape, read_json
 
@@ -24,7 +26,9 @@ WARMSTART = "warmstart"
 REFERENCE = "reference"
 POLICY = "policy"
 SECTIONS = (".text", ".rodata", ".eh_frame", ".gcc_except_table")
-"""Kinds of sections with text bytes, see `FunctionSizes.sections`."""
+"""Kinds of sections with text bytes."""
+IDENTIFIER = "default"
+"""Identifier of a whole module. Inlining has one context per module; ml-compiler-opt's inlining demo uses this one."""
 
 
 def threshold_name(threshold: int) -> str:
@@ -95,8 +99,8 @@ class Measurements:
     def thresholds(self) -> dict[int, np.ndarray]:
         """The sweep: ``-inline-threshold`` -> values [C], by ascending threshold."""
         prefix = threshold_name(0)[:-1]
-        found = {int(name[len(prefix) :]): values for name, values in self.values.items() if name.startswith(prefix)}
-        return dict(sorted(found.items()))
+        sweep = {int(name[len(prefix) :]): values for name, values in self.values.items() if name.startswith(prefix)}
+        return dict(sorted(sweep.items()))
 
     def compare(self, variant: str, modules: np.ndarray | None = None, baseline: str = BASELINE) -> Comparison:
         """Compare a variant with another one, for the modules of a mask (bool [M], None for all)."""
@@ -114,15 +118,15 @@ class Measurements:
             modules: names of the modules that count; None for all.
         """
         values = zip(other.names(), other.values[POLICY].tolist(), strict=True)
-        known = {name: value for name, value in values if modules is None or name[0] in modules}
-        common = np.array([name in known for name in self.names()], bool)
-        baseline = np.array([known[name] for name in self.names() if name in known], self.values[POLICY].dtype)
+        by_name = {name: value for name, value in values if modules is None or name[0] in modules}
+        common = np.array([name in by_name for name in self.names()], bool)
+        baseline = np.array([by_name[name] for name in self.names() if name in by_name], self.values[POLICY].dtype)
         return Comparison(self.objective, baseline, self.values[POLICY][common], self.module[common]).figures(seed)
 
     def policy_values_for(self, other: Measurements) -> np.ndarray:
         """Return the policy's values of the cases of `other`, in its order; -1 for a case that is missing here."""
-        known = dict(zip(self.names(), self.values[POLICY].tolist(), strict=True))
-        return np.array([known.get(name, -1) for name in other.names()], self.values[POLICY].dtype)
+        by_name = dict(zip(self.names(), self.values[POLICY].tolist(), strict=True))
+        return np.array([by_name.get(name, -1) for name in other.names()], self.values[POLICY].dtype)
 
     def regressed_modules(self, percent: float) -> tuple[str, ...]:
         """Return the modules that the policy makes worse by more than `percent`, the worst first."""
@@ -188,7 +192,7 @@ class Measurements:
 
 
 class _Document(msgspec.Struct, kw_only=True):
-    """measurements.json without the values, whose key depends on the objective; see `Measurements`."""
+    """measurements.json: the fields of `Measurements` without the values, whose key depends on the objective."""
 
     measure: str = SIZE.name  # the first version had only sizes
     modules: tuple[str, ...]
@@ -216,3 +220,18 @@ def read_measurements(directory: Path) -> Measurements:
         raise UserError(f"{directory} is no evaluation: it has no {FILE}", "make one: mlgo evaluation --help") from None
     with expect_shape(path, "the measurements of an evaluation", "evaluate again"):
         return Measurements.from_json(document)
+
+
+def write_report_csv(path: Path, measured: Measurements) -> None:
+    """Write module name, identifier, value under the heuristic and under the policy, in module order.
+
+    This is the performance report of ml-compiler-opt's demos. The identifier of a function is its name, as in the
+    register allocator's demo: the context of its training log.
+    """
+    unit = measured.objective.labels.unit
+    names = ((csv_text(module), csv_text(function or IDENTIFIER)) for module, function in measured.names())
+    values = (measured.values[variant].tolist() for variant in (BASELINE, POLICY))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("module_name", "identifier", f"heuristic_{unit}", f"policy_{unit}"))
+        writer.writerows((*name, *pair) for name, *pair in zip(names, *values, strict=True))

@@ -249,8 +249,8 @@ def _refusal_reason(measured: Measurements, seed: int) -> str | None:
     if not measured.languages:
         return None
     c_modules = measured.unseen_project & (np.array(measured.languages) == "c")
-    found = measured.compare(POLICY, c_modules).figures(seed)
-    reduction, interval = found.reduction_percent, found.reduction_percent_ci95
+    comparison = measured.compare(POLICY, c_modules).figures(seed)
+    reduction, interval = comparison.reduction_percent, comparison.reduction_percent_ci95
     least_growth = None if reduction is None else -(interval[1] if interval else reduction)
     if least_growth is None or least_growth <= MAX_C_GROWTH_PERCENT:
         return None

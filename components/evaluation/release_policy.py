@@ -67,10 +67,10 @@ def _is_better(role: PolicyRole, measured: Measurements, config: EvaluationConfi
     """Return whether the verdict on another policy than the trained one is "better"."""
     if VARIANTS[role] not in measured.values:
         return False
-    return summarize(in_place_of_trained(measured, role), config.required_percent, config.seed).verdict == "better"
+    return summarize(swap_roles(measured, role), config.required_percent, config.seed).verdict == "better"
 
 
-def in_place_of_trained(measured: Measurements, role: PolicyRole) -> Measurements:
+def swap_roles(measured: Measurements, role: PolicyRole) -> Measurements:
     """Return the measurements of the policy with this role, with the trained policy as its reference."""
     if role == "trained":
         return measured
@@ -82,8 +82,8 @@ def in_place_of_trained(measured: Measurements, role: PolicyRole) -> Measurement
     return replace(measured, values=values, compile_s=compile_s, sections=sections)
 
 
-def described_in_place(variants: list[VariantDescription], role: PolicyRole) -> list[VariantDescription]:
-    """Return the descriptions of the variants of `in_place_of_trained`, in the usual order."""
+def swap_descriptions(variants: list[VariantDescription], role: PolicyRole) -> list[VariantDescription]:
+    """Return the descriptions of the variants of `swap_roles`, in the usual order."""
     if role == "trained":
         return variants
     described = {variant.name: variant for variant in variants}
@@ -104,14 +104,14 @@ def _swap(columns: dict[str, T], variant: str) -> None:
     columns[REFERENCE] = trained
 
 
-def role_of(policy_digest: str, inputs: Inputs) -> PolicyRole | None:
+def find_role(policy_digest: str, inputs: Inputs) -> PolicyRole | None:
     """Return the role of a policy in an evaluation with these inputs; None if it was not measured there."""
-    known: dict[PolicyRole, object] = {
+    digests: dict[PolicyRole, object] = {
         "trained": inputs.policy_digest,
         "start": inputs.warmstart_digest,
         "pretrained": inputs.reference_digest if inputs.reference in PRETRAINED_NAMES else None,
     }
-    return next((role for role, content in known.items() if content == policy_digest), None)
+    return next((role for role, content in digests.items() if content == policy_digest), None)
 
 
 def publish_release_policy(evaluation: Path, policy: Path, start: Path, toolchain: Path, output: Path) -> ReleasePolicy:
@@ -138,7 +138,7 @@ def publish_release_policy(evaluation: Path, policy: Path, start: Path, toolchai
     else:
         chosen = policy if role == "trained" else start
     require_artifact(chosen, "policy", verify_content=True)
-    if role_of(digest(chosen), metrics.inputs) != role:
+    if find_role(digest(chosen), metrics.inputs) != role:
         raise UserError(
             f"the evaluation in {evaluation} is of another policy than {chosen}", "name the artifacts of one run"
         )

@@ -105,14 +105,14 @@ def _stop(futures: set[Future[BenchmarkRun]], executor: ThreadPoolExecutor) -> N
 
 
 def _program(recipe: Recipe, benchmark: Benchmark, built: BuiltProject) -> Path:
-    found = sorted({path.resolve() for path in built.directory.glob(benchmark.program) if path.is_file()})
-    if len(found) != 1 or not found[0].is_relative_to(built.directory.resolve()):
-        names = ", ".join(path.name for path in found) or "nothing"
+    matches = sorted({path.resolve() for path in built.directory.glob(benchmark.program) if path.is_file()})
+    if len(matches) != 1 or not matches[0].is_relative_to(built.directory.resolve()):
+        names = ", ".join(path.name for path in matches) or "nothing"
         raise UserError(
             f"{recipe.name}: benchmark {benchmark.name} needs one program, but {benchmark.program} matches {names}",
             f"correct `program` in the recipe ({built.log} shows what the build made)",
         )
-    return found[0]
+    return matches[0]
 
 
 def _run(

@@ -99,8 +99,8 @@ def read_perf(text: str) -> Count | None:
 
 def read_callgrind(text: str) -> Count | None:
     """Parse the line "summary:" or "totals:" of a callgrind.out file; None if it has neither."""
-    found = _SUMMARY.search(text)
-    return Count(int(found[1]), None) if found else None
+    match = _SUMMARY.search(text)
+    return Count(int(match[1]), None) if match else None
 
 
 def _works(counter: Counter) -> bool:

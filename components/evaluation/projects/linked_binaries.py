@@ -199,13 +199,13 @@ def _compare(
         Binary(
             recipe.name,
             name,
-            found.kind,
-            found.language,
+            binary.kind,
+            binary.language,
             link_variant.name,
-            found.sizes,
+            binary.sizes,
             *(measured[name].sizes for measured in released),
         )
-        for name, found in stock.items()
+        for name, binary in stock.items()
     ]
 
 

@@ -27,7 +27,12 @@ SECTIONS = {
 
 @dataclass
 class ProjectBinaries:
-    """Number and sizes in sum of a project's binaries of one link variant and kind; see `BinaryEntry`."""
+    """Number and sizes in sum of a project's binaries of one link variant and kind.
+
+    Attributes:
+        kind: "program", "shared library", "static library" or "object".
+        stock, policy: sums over the binaries of stock clang and of the release clang with the policy.
+    """
 
     link_variant: str
     project: str

@@ -136,8 +136,8 @@ def comparison_notes(metrics: Metrics) -> list[str]:
         notes += _against(metrics, title, metrics.against_reference, unseen.against_reference)
         knows = "trained on this corpus" if inputs.reference_knows_corpus else "trained on another corpus"
         notes.append(f"{title}: {knows}, run by the training clang")
-        if known := ", ".join(inputs.reference_trained_on):
-            notes.append(f"the {title} was trained on modules of {known}, perhaps on some of these")
+        if trained_on := ", ".join(inputs.reference_trained_on):
+            notes.append(f"the {title} was trained on modules of {trained_on}, perhaps on some of these")
         if name := _pretrained_name(metrics):
             notes += _choice(metrics, name, metrics.reference, metrics.against_reference, unseen.against_reference)
     return notes

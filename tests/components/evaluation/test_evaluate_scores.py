@@ -74,8 +74,8 @@ def test_scores_equal_those_in_the_training_log(
             (sample,) = compiler(Request(module, advisor)).samples
             assert sample.scores is not None
             expected |= {(module.name, name, column): score for name, score in sample.scores.items()}
-    found = {(*key, column): float(row[column]) for key, row in rows.items() for column in list(row)[2:]}
-    assert found == expected
+    reported = {(*key, column): float(row[column]) for key, row in rows.items() for column in list(row)[2:]}
+    assert reported == expected
     functions = {function for _, function in rows}
     assert {"mix", "calls"} <= functions and not {"calm", "leaf"} & functions
     assert metrics["functions"] == len(rows) == 3 and metrics["modules"] == 2

@@ -12,7 +12,7 @@ from components.core.formats.toolchain import Toolchain
 from components.core.policy.generated.shared_object import SHARED_OBJECT
 from components.core.policy.pretrained import pretrained_policy
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.inputs import find_pretrained, find_reference, matching_pretrained
+from components.evaluation.inputs import choose_pretrained, find_pretrained, find_reference
 from components.platform.errors import UserError
 
 NAMES = ("pretrained", "pretrained-llvm")
@@ -29,9 +29,9 @@ def test_pretrained_policy_is_compared_unless_training_started_from_it(tmp_path:
         config = EvaluationConfig(
             tmp_path, tmp_path, tmp_path, tmp_path, compare_with="pretrained", warmstart=warmstart
         )
-        found = find_reference(config, training)
-        assert found is not None and (found.name, found.directory) == ("pretrained", pretrained)
-        assert found.is_warmstart is is_warmstart
+        reference = find_reference(config, training)
+        assert reference is not None and (reference.name, reference.directory) == ("pretrained", pretrained)
+        assert reference.is_warmstart is is_warmstart
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,15 @@ def test_matching_policy_has_features_and_target_of_the_evaluated_one(
 ) -> None:
     llvm = Path("/usr/lib/llvm-19")
     features, upstream = (load_policy_info(pretrained_policy("inlining", name=name)).features for name in NAMES)
-    known = {"inlining": tuple(feature.name for feature in upstream)}
-    training = Toolchain(llvm, "training", "19.1.7", "", {"inlining": features}, {}, known)
+    upstream_features = {"inlining": tuple(feature.name for feature in upstream)}
+    training = Toolchain(llvm, "training", "19.1.7", "", {"inlining": features}, {}, upstream_features)
     policy = pretrained_policy("inlining", name=trained)
     config = EvaluationConfig(tmp_path, tmp_path, policy, tmp_path, compare_with="matching")
     (tmp_path / "a.cmd").write_text("\0".join(["-cc1", "-triple", triple, "-Oz"]))
     module = Module("a", tmp_path)
-    assert matching_pretrained(config, training, [module]) == expected
-    found = find_reference(config, training, [module])
-    assert found is not None and found.name == expected
+    assert choose_pretrained(config, training, [module]) == expected
+    reference = find_reference(config, training, [module])
+    assert reference is not None and reference.name == expected
 
 
 def test_pretrained_policy_is_evaluated_as_the_release_clang_embeds_it(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def test_measurements_of_an_earlier_evaluation_are_reused(tmp_path: Path, pool: 
     missing = Variant("baseline", tmp_path / "no-clang", DEFAULT)
     again = measure(pool, config(tmp_path), SIZE, [missing, variants[1]], heldout, (), earlier)
     assert again.to_json() | {"compile_s": None} == earlier.to_json() | {"compile_s": None}
-    known = measure(pool, config(tmp_path), SIZE, variants, heldout, (), replace(earlier, sections={}))
-    assert list(known.sections) == ["policy"]
+    measured = measure(pool, config(tmp_path), SIZE, variants, heldout, (), replace(earlier, sections={}))
+    assert list(measured.sections) == ["policy"]
 
 
 def test_sweep_changes_the_heuristic_and_its_default_threshold_is_five(

@@ -19,10 +19,10 @@ from components.evaluation.metrics import refuse_without_gain_over_start, summar
 from components.evaluation.metrics_types import Inputs, VariantDescription, encode_json
 from components.evaluation.release_policy import (
     choose_release_policy,
-    described_in_place,
-    in_place_of_trained,
+    find_role,
     publish_release_policy,
-    role_of,
+    swap_descriptions,
+    swap_roles,
 )
 from components.evaluation.report.terminal_report import METRICS
 from components.platform.errors import UserError
@@ -108,17 +108,17 @@ def test_measurements_in_place_of_the_trained_policy(
     make_measurements: Callable[..., Measurements], role: str, others: set[str]
 ) -> None:
     measured = make_measurements(reference=SMALLER)
-    found = in_place_of_trained(measured, role)  # type: ignore[arg-type]
+    swapped = swap_roles(measured, role)  # type: ignore[arg-type]
     replaced = "warmstart" if role == "start" else "reference"
-    assert found.values["policy"].tolist() == measured.values[replaced].tolist()
-    assert found.values["reference"].tolist() == measured.values["policy"].tolist()
-    assert set(found.values) == {BASELINE, "policy", "inline-threshold=5", "inline-threshold=15", *others}
-    assert set(found.sections) == {BASELINE}, "those of the policy were of the trained one"
-    assert in_place_of_trained(measured, "trained") is measured
+    assert swapped.values["policy"].tolist() == measured.values[replaced].tolist()
+    assert swapped.values["reference"].tolist() == measured.values["policy"].tolist()
+    assert set(swapped.values) == {BASELINE, "policy", "inline-threshold=5", "inline-threshold=15", *others}
+    assert set(swapped.sections) == {BASELINE}, "those of the policy were of the trained one"
+    assert swap_roles(measured, "trained") is measured
     names = ["baseline", "warmstart", "reference", "policy", "inline-threshold=5"]
     if role == "start":
         names.remove("reference")  # it is not compiled if training started from it
-    described = described_in_place([VariantDescription(name, "/clang", f"of {name}") for name in names], role)  # type: ignore[arg-type]
+    described = swap_descriptions([VariantDescription(name, "/clang", f"of {name}") for name in names], role)  # type: ignore[arg-type]
     assert [(variant.name, variant.flags) for variant in described] == [
         ("baseline", "of baseline"),
         *([("warmstart", "of warmstart")] if role == "pretrained" else []),
@@ -162,15 +162,15 @@ def test_chosen_policy_is_copied_unchanged(tmp_path: Path, measured: Measurement
     for role, policy in (("trained", trained), ("start", start), ("pretrained", pretrained)):
         output = select(role)
         assert (output / MANIFEST).read_bytes() == (policy / MANIFEST).read_bytes()
-        assert role_of(digest(output), metrics.inputs) == role
+        assert find_role(digest(output), metrics.inputs) == role
     with pytest.raises(UserError, match="chose no policy for a release clang: not better"):
         select("none")
     metrics.inputs.warmstart_digest = digest(trained)
     with pytest.raises(UserError, match="is of another policy than"):
         select("start")
-    assert role_of("unknown", metrics.inputs) is None
+    assert find_role("unknown", metrics.inputs) is None
     metrics.inputs.reference = "/somewhere/policy"
-    assert role_of(digest(pretrained), metrics.inputs) is None, "a policy of --compare-with is not embedded"
+    assert find_role(digest(pretrained), metrics.inputs) is None, "a policy of --compare-with is not embedded"
 
 
 def write_training_toolchain(directory: Path) -> Path:

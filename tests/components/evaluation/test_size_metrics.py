@@ -137,10 +137,10 @@ def test_sweep_and_best_threshold(measured: Measurements) -> None:
 
 def test_known_and_unknown_projects_are_separate(measured: Measurements) -> None:
     metrics = summarize_sizes(measured, 0.5, seed=1)
-    known, unknown = metrics.groups.unseen_modules, metrics.groups.unseen_projects
-    assert (known.modules, known.baseline_bytes, known.policy_bytes) == (3, 4400, 4380)
-    assert (unknown.modules, unknown.baseline_bytes, unknown.policy_bytes) == (1, 600, 600)
-    assert unknown.warmstart is not None and unknown.warmstart.policy_bytes == 610
+    unseen_modules, unseen_projects = metrics.groups.unseen_modules, metrics.groups.unseen_projects
+    assert (unseen_modules.modules, unseen_modules.baseline_bytes, unseen_modules.policy_bytes) == (3, 4400, 4380)
+    assert (unseen_projects.modules, unseen_projects.baseline_bytes, unseen_projects.policy_bytes) == (1, 600, 600)
+    assert unseen_projects.warmstart is not None and unseen_projects.warmstart.policy_bytes == 610
     assert {name: entry.group for name, entry in metrics.per_project.items()} == {
         "lz4": "unseen_modules",
         "snappy": "unseen_projects",
@@ -247,8 +247,8 @@ def test_policy_must_be_better_than_its_trained_start(
 
 
 def test_empty_group_has_no_reduction(measured: Measurements) -> None:
-    all_known = replace(measured, unseen_project=np.zeros(4, dtype=bool), excluded=(), compile_s=None)
-    unknown = summarize_sizes(all_known, 0.5, seed=1).groups.unseen_projects
+    all_seen = replace(measured, unseen_project=np.zeros(4, dtype=bool), excluded=(), compile_s=None)
+    unknown = summarize_sizes(all_seen, 0.5, seed=1).groups.unseen_projects
     assert (unknown.modules, unknown.reduction_percent, unknown.best_threshold) == (0, None, None)
 
 

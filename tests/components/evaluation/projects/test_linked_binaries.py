@@ -273,8 +273,8 @@ def test_project_that_fails_to_link_is_left_out_of_that_variant(
         Recipe(name, Source("path", str(tmp_path)), binaries=binaries)
         for name, binaries in (("good", ("main", "libmain.so")), ("broken", ("main",)), ("library", ("libmain.so",)))
     ]
-    found = compare_projects(recipes, Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1)
-    assert [(b.project, b.name, b.link_variant) for b in found] == [
+    compared = compare_projects(recipes, Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1)
+    assert [(b.project, b.name, b.link_variant) for b in compared] == [
         ("good", "main", "default"),
         ("good", "libmain.so", "default"),
         ("broken", "main", "default"),
@@ -297,8 +297,8 @@ def test_debian_package_that_does_not_build_is_left_out(
     packages = [Recipe(name, Source("deb", name), debian=True) for name in ("missing", "refused", "empty")]
     packages[1] = replace(packages[1], binaries=("main",))
     recipes = [*packages, good]
-    found = compare_projects(recipes, Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1, ("default",))
-    assert [binary.project for binary in found] == ["good"]
+    binaries = compare_projects(recipes, Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1, ("default",))
+    assert [binary.project for binary in binaries] == ["good"]
     output = "".join(capsys.readouterr())
     assert "missing is not compared as default: missing: its source cannot be fetched" in output and "404" not in output
     assert "warning: refused is left out, although stock clang builds it" in output
@@ -311,8 +311,8 @@ def test_debian_package_that_does_not_build_is_left_out(
 def test_repeated_link_variant_is_built_once(tmp_path: Path, fake_builds: Toolchain) -> None:
     recipe = Recipe("good", Source("path", str(tmp_path)), binaries=("main",))
     twice = ("hidden", "hidden")
-    found = compare_projects([recipe], Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1, twice)
-    assert [(b.name, b.link_variant) for b in found] == [("main", "hidden")]
+    binaries = compare_projects([recipe], Path("clang"), fake_builds, "inlining", tmp_path, tmp_path, 1, twice)
+    assert [(b.name, b.link_variant) for b in binaries] == [("main", "hidden")]
 
 
 def test_release_clang_builds_without_and_with_the_plan(
@@ -320,12 +320,12 @@ def test_release_clang_builds_without_and_with_the_plan(
 ) -> None:
     recipe = Recipe("good", Source("path", str(tmp_path)), binaries=("main",))
     plan, arguments = tmp_path / PLAN_FILE, ("inlining", tmp_path, tmp_path, 1, ("default",))
-    (found,) = compare_projects([recipe], Path("clang"), fake_builds, *arguments, plan)
+    (binary,) = compare_projects([recipe], Path("clang"), fake_builds, *arguments, plan)
     policy_flags = ["-Oz", "-mllvm", "-enable-ml-inliner=release"]
     assert built_with == [["-Oz"], policy_flags, [*policy_flags, *plan_flags(plan)]]
-    assert found.plan == found.policy == found.stock
-    (found,) = compare_projects([recipe], Path("clang"), fake_builds, *arguments)
-    assert found.plan is None and built_with[3:] == [["-Oz"], policy_flags]
+    assert binary.plan == binary.policy == binary.stock
+    (binary,) = compare_projects([recipe], Path("clang"), fake_builds, *arguments)
+    assert binary.plan is None and built_with[3:] == [["-Oz"], policy_flags]
 
 
 @pytest.mark.toolchain

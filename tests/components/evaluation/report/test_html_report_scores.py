@@ -85,7 +85,7 @@ def test_names_and_compiler_output_are_escaped(tmp_path: Path, make_scores: Call
 def test_worst_functions_have_the_largest_increase(make_scores: Callable[..., Measurements]) -> None:
     measured = make_scores(policy=np.array([40, 101, 30, 100, 59]) - FLOOR)
     worst = worst_cases(measured)
-    assert [(found.module, found.name) for found in worst] == [
+    assert [(case.module, case.name) for case in worst] == [
         ("lz4/b.o", "mix"),
         ("zstd/a.o", "mix"),
         ("zstd/a.o", "calls"),
@@ -98,7 +98,7 @@ def test_copies_of_an_inline_function_are_listed_once() -> None:
     values = {"baseline": np.array([1.0, 1.0]), "policy": np.array([2.0, 2.0])}
     module = np.array([0, 1])
     copies = Measurements(SCORE, ("a.o", "b.o"), ("p", "p"), np.zeros(2, bool), values, ("f", "f"), module)
-    assert [(found.module, found.name) for found in worst_cases(copies)] == [("a.o", "f")]
+    assert [(case.module, case.name) for case in worst_cases(copies)] == [("a.o", "f")]
 
 
 def test_page_size_is_limited_with_many_functions(tmp_path: Path) -> None:

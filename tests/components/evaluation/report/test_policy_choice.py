@@ -23,11 +23,11 @@ BASE = np.full(40, 1000)
 """Modules of a known project, then as many of an unseen one."""
 
 
-def measured(known: tuple[int, int], unseen: tuple[int, int], other: str = "reference") -> Measurements:
+def measured(seen: tuple[int, int], unseen: tuple[int, int], other: str = "reference") -> Measurements:
     """Return sizes: (bytes less under the policy, under the other one) of each known and each unseen module."""
     noise = np.tile([-3, 3, -2, 2], 5)
-    policy = np.concatenate([BASE[:20] - known[0] + noise, BASE[20:] - unseen[0] - noise])
-    compared = np.concatenate([BASE[:20] - known[1] - noise, BASE[20:] - unseen[1] + noise])
+    policy = np.concatenate([BASE[:20] - seen[0] + noise, BASE[20:] - unseen[0] - noise])
+    compared = np.concatenate([BASE[:20] - seen[1] - noise, BASE[20:] - unseen[1] + noise])
     return Measurements(
         objective=SIZE,
         modules=tuple(f"{index}.o" for index in range(40)),
@@ -46,7 +46,7 @@ def metrics_of(values: Measurements, **inputs: Any) -> Metrics:
 
 
 @pytest.mark.parametrize(
-    ("known", "unseen", "expected"),
+    ("seen", "unseen", "expected"),
     [
         ((30, 20), (30, 20), "take this policy, not the pretrained one"),
         ((20, 30), (20, 30), "take the pretrained policy, not this one ("),
@@ -58,9 +58,9 @@ def metrics_of(values: Measurements, **inputs: Any) -> Metrics:
     ],
 )
 def test_notes_say_which_of_trained_and_pretrained_policy_to_take(
-    known: tuple[int, int], unseen: tuple[int, int], expected: str, tmp_path: Path
+    seen: tuple[int, int], unseen: tuple[int, int], expected: str, tmp_path: Path
 ) -> None:
-    values = measured(known, unseen)
+    values = measured(seen, unseen)
     metrics = metrics_of(values, reference="pretrained")
     *_others, choice = comparison_notes(metrics)
     assert choice.startswith(expected)
@@ -68,7 +68,7 @@ def test_notes_say_which_of_trained_and_pretrained_policy_to_take(
         "mlgo toolchain --mode release --policy pretrained --output DIR; to train on from it: --start-from pretrained"
     )
     assert (embed in choice) is expected.endswith("(")
-    compared = 100 * (known[0] - known[1] + unseen[0] - unseen[1]) / (2 * (1000 - (known[1] + unseen[1]) / 2))
+    compared = 100 * (seen[0] - seen[1] + unseen[0] - unseen[1]) / (2 * (1000 - (seen[1] + unseen[1]) / 2))
     figures = f"{abs(compared):.2f}% {'smaller' if compared > 0 else 'larger'}" if compared else "same"
     against = comparison_notes(metrics)[0]
     assert against.startswith(f"this policy against the pretrained policy: held-out modules {figures} (95% interval ")
@@ -158,8 +158,8 @@ def test_notes_without_a_release_clang_recommend_stock_clang_alone(inputs: dict[
 
 
 def test_metrics_of_earlier_versions_do_not_say_that_no_release_clang_is_built() -> None:
-    for known, clang in ((30, None), (-30, "/run/release/bin/clang")):
-        metrics = metrics_of(measured((known, 0), (known, 0)), release_clang=clang)
+    for seen, clang in ((30, None), (-30, "/run/release/bin/clang")):
+        metrics = metrics_of(measured((seen, 0), (seen, 0)), release_clang=clang)
         metrics.release_policy = "none"  # the default
         assert release_notes(metrics) == []
 

@@ -117,8 +117,8 @@ def test_metrics_of_the_first_version_are_readable(
     for figures in (document, *document["groups"].values()):
         for name in ("languages", "sections", "against_warmstart", "against_reference"):
             del figures[name]
-    kept = {key: value for key, value in document.items() if key not in newer}
-    (tmp_path / "metrics.json").write_text(json.dumps(kept))
+    first_version = {key: value for key, value in document.items() if key not in newer}
+    (tmp_path / "metrics.json").write_text(json.dumps(first_version))
     metrics = terminal_report.read_metrics(tmp_path)
     terminal_report.print_table(metrics, tmp_path)
     assert "4,980" in capsys.readouterr().out

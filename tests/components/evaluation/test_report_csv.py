@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from components.evaluation.measurements import Measurements
-from components.evaluation.report.report_csv import write_report_csv
+from components.evaluation.measurements import Measurements, write_report_csv
 
 
 def test_report_csv_has_four_columns_and_a_row_per_module(tmp_path: Path, measured: Measurements) -> None:
