@@ -23,7 +23,7 @@ from components.core.projects.recipe import load_recipes
 from components.corpus.command_edits import edit_options, parse_edits
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
-from components.corpus.extraction.outcome import newer_llvm
+from components.corpus.extraction.outcome import describe_newer_llvm
 from components.corpus.options import PATH, UNIT, Unit, output_option, require_size_level, split_options
 from components.corpus.report import DAMAGED, Report, Skipped
 from components.corpus.split import MIN_SOURCES, split_modules
@@ -141,15 +141,15 @@ def build(
         require_size_level(problems.get(problem))
     recipes = load_recipes(recipe)
     splits = split_config(split, recipes.split, str(recipe))
-    found = shutil.which(clang)
-    if found is None:
+    program = shutil.which(clang)
+    if program is None:
         raise UserError(f"compiler {clang!r} not found", "sudo apt-get install clang-19, or pass --clang PATH")
-    major, *_ = clang_version(found, "pass another --clang")
+    major, *_ = clang_version(program, "pass another --clang")
     cache = (cache_dir or default_cache_dir()).absolute()
     cache.mkdir(parents=True, exist_ok=True)
     with publish(output, "corpus") as partial, tempfile.TemporaryDirectory(prefix="mlgo-build-", dir=cache) as work:
         config = BuildConfig(
-            Path(found).absolute(),
+            Path(program).absolute(),
             Path(work),
             cache,
             problems.get(problem).optimization,
@@ -300,10 +300,10 @@ def obtain(
     Example:
       mlgo corpus obtain --recipe demo --output corpus
     """
-    given = [name for name, value in context.params.items() if name in _SOURCES and value]
-    if len(given) != 1:
+    sources = [name for name, value in context.params.items() if name in _SOURCES and value]
+    if len(sources) != 1:
         raise UserError(
-            f"exactly one source of code is required, got {len(given) or 'none'}",
+            f"exactly one source of code is required, got {len(sources) or 'none'}",
             "pass one of --recipe FILE, --existing DIR, --compile-commands FILE",
         )
     if recipe:
@@ -345,19 +345,19 @@ def _require_level(corpus: Path, problem: str) -> None:
     Raises:
         UserError: no module was.
     """
-    wanted = problems.get(problem).cmd_filter
-    if wanted is None:
+    level = problems.get(problem).cmd_filter
+    if level is None:
         return
     modules = load_corpus(corpus).modules
-    others = sum(not any(re.search(wanted, argument) for argument in module.arguments()) for module in modules)
+    others = sum(not any(re.search(level, argument) for argument in module.arguments()) for module in modules)
     if others == len(modules):
         raise UserError(
-            f"none of the {others} modules in {corpus} was compiled at the level that {problem} needs ({wanted})",
+            f"none of the {others} modules in {corpus} was compiled at the level that {problem} needs ({level})",
             f"build the code at {problems.get(problem).optimization}: with the compilers of mlgo corpus compilers "
             f"--problem {problem}, whose level wins over the project's own; then extract it again",
         )
     if others:
-        say(f"{others} of {len(modules)} modules were not compiled at the level that {problem} needs ({wanted})")
+        say(f"{others} of {len(modules)} modules were not compiled at the level that {problem} needs ({level})")
 
 
 def _require_readable(corpus: Path, llvm_major: int) -> None:
@@ -367,10 +367,10 @@ def _require_readable(corpus: Path, llvm_major: int) -> None:
         UserError: it reads none.
     """
     modules = load_corpus(corpus).modules
-    newer = {module.name: found for module in modules if (found := module.llvm_major()) > llvm_major}
+    newer = {module.name: major for module in modules if (major := module.llvm_major()) > llvm_major}
     if not newer:
         return
-    reason = newer_llvm(newer.values(), llvm_major)
+    reason = describe_newer_llvm(newer.values(), llvm_major)
     if len(newer) == len(modules):
         raise UserError(
             f"all {len(modules)} modules in {corpus} were {reason}",

@@ -51,7 +51,7 @@ class CommandEdits:
             MissingValue: the arguments end inside an option.
         """
         changed: list[str] = []
-        found: set[str] = set()
+        matched: set[str] = set()
         remove, replace = (
             set(map(_normalized_name, self.remove)),
             {_normalized_name(name): value for name, value in self.replace},
@@ -59,19 +59,19 @@ class CommandEdits:
         for group in group_options(arguments):
             name = _option_name(group)
             if removed := remove & {name, *(word for word in group if word.startswith("@"))}:
-                found |= removed
+                matched |= removed
             elif name in replace:
-                found.add(name)
+                matched.add(name)
                 changed += _with_value(group, name, replace[name])
             else:
                 changed += group
-        return [*changed, *(word for text in self.add for word in shlex.split(text))], found
+        return [*changed, *(word for text in self.add for word in shlex.split(text))], matched
 
     def profiles(self) -> list[str]:
         """Return the paths of the profiles that added and replaced options name."""
         words = [word for text in self.add for word in shlex.split(text)]
         words += [f"{_normalized_name(name)}={value}" for name, value in self.replace]
-        return [found[1] for word in words if (found := parse_profile_option(word))]
+        return [option[1] for word in words if (option := parse_profile_option(word))]
 
     def names(self) -> set[str]:
         """Return the names of the options to remove or replace, normalized as in `apply`'s result."""
@@ -87,7 +87,7 @@ def edit_commands(corpus: Path, names: Iterable[str], edits: CommandEdits) -> No
     """
     if not edits:
         return
-    found: set[str] = set()
+    matched: set[str] = set()
     description: dict[str, Any] = json.loads((corpus / DESCRIPTION).read_text(encoding="utf-8"))
     override = description.get("global_command_override")
     if override == [UNSPECIFIED_OVERRIDE]:
@@ -96,16 +96,16 @@ def edit_commands(corpus: Path, names: Iterable[str], edits: CommandEdits) -> No
             f"write clang's arguments into that list in the corpus's {DESCRIPTION}",
         )
     if override is not None:
-        description["global_command_override"], found = _apply(edits, override, DESCRIPTION)
+        description["global_command_override"], matched = _apply(edits, override, DESCRIPTION)
         (corpus / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
     else:
         for name in names:
             path = str(corpus / f"{name}.cmd")
             recorded = read(path).decode("utf-8", "surrogateescape").removesuffix("\0").split("\0")
             arguments, here = _apply(edits, recorded, name)
-            found |= here
+            matched |= here
             write(path, "".join(f"{argument}\0" for argument in arguments).encode("utf-8", "surrogateescape"))
-    if missing := sorted(edits.names() - found):
+    if missing := sorted(edits.names() - matched):
         raise UserError(
             f"no module is compiled with {', '.join(missing)}",
             "spell the options as in the modules' .cmd files (tr '\\0' '\\n' < FILE.cmd)",
@@ -164,8 +164,8 @@ def parse_edits(
 
 
 def _absolute_profile(argument: str) -> str:
-    found = parse_profile_option(argument)
-    return f"{found[0]}={os.path.abspath(found[1])}" if found else argument
+    option = parse_profile_option(argument)
+    return f"{option[0]}={os.path.abspath(option[1])}" if option else argument
 
 
 def _apply(edits: CommandEdits, arguments: Sequence[str], module: str) -> tuple[list[str], set[str]]:

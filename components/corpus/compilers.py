@@ -75,36 +75,36 @@ def compilers(clang: str, release: Path | None, problem: str, unit: Unit, memory
         raise UserError("--unit program writes no compilers of --release", "omit one of the two options")
     if unit == "object" and memory_gib:
         raise UserError("--memory-gib limits the links of --unit program", "omit it, or pass --unit program")
-    wanted = problems.get(problem)
+    definition = problems.get(problem)
     if unit == "program":
-        require_size_level(wanted)
-    c = _program(
+        require_size_level(definition)
+    c = _find_program(
         str(release / "bin" / "clang") if release else clang,
         "pass the directory of a toolchain with a policy: mlgo toolchain --mode release --help"
         if release
         else "install clang-19, or pass --clang with the path of another clang",
     )
     binutils = {} if release else require_binutils(c, "archives need that hold objects with bitcode")
-    options = [word for option in wanted.llvm.release_options for word in ("-mllvm", option)] if release else _EMBED
-    flags = [wanted.optimization, *options, *_EVERYWHERE]
+    options = [word for option in definition.llvm.release_options for word in ("-mllvm", option)] if release else _EMBED
+    flags = [definition.optimization, *options, *_EVERYWHERE]
     lld = find_lld(c) if unit == "program" else None
     if lld:
-        flags = list(dict.fromkeys([wanted.optimization, *COMPILE_FLAGS, *link_flags(SCRIPT_DIRECTORY)]))
+        flags = list(dict.fromkeys([definition.optimization, *COMPILE_FLAGS, *link_flags(SCRIPT_DIRECTORY)]))
     with publish(output, "set of compilers") as directory:
         if lld:
-            write_recorder(directory, lld, f"$here/{LINKS}", wanted.optimization, memory_gib or 0)
+            write_recorder(directory, lld, f"$here/{LINKS}", definition.optimization, memory_gib or 0)
             (directory / LINKS).mkdir()
             write_script(directory / "ld", f"{SCRIPT_DIRECTORY}/{LINKER}")
         # A build that assembles what it compiled with -S needs assembly, not LLVM's.
-        assembly_flags = [wanted.optimization, *_EVERYWHERE] if lld else []
+        assembly_flags = [definition.optimization, *_EVERYWHERE] if lld else []
         write_compilers(directory, c, flags, assembly_flags=assembly_flags)
         write_binutils(directory, binutils)
     say(f"{output}: clang and clang++ that append {' '.join(flags).replace(SCRIPT_DIRECTORY, str(output))}")
 
 
-def _program(clang: str, remedy: str) -> Path:
-    found = shutil.which(clang)
-    if found is None:
+def _find_program(clang: str, remedy: str) -> Path:
+    path = shutil.which(clang)
+    if path is None:
         raise UserError(f"there is no compiler {clang}", remedy)
-    clang_version(found, remedy)
-    return Path(found).absolute()
+    clang_version(path, remedy)
+    return Path(path).absolute()

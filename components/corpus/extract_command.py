@@ -29,7 +29,7 @@ from components.corpus.extraction.outcome import (
     NOT_RESTORED,
     OTHER_COMPILER,
     Outcome,
-    newer_llvm,
+    describe_newer_llvm,
 )
 from components.corpus.options import PATH, UNIT, Unit, output_option, split_options
 from components.corpus.profiles import copy_profiles
@@ -157,13 +157,13 @@ def extract(
     splits = split_config(split)
     edits = parse_edits(cmd_add, cmd_remove, cmd_replace)
     if unit == "program":
-        given = {
+        object_options = {
             "--compile-commands": compile_commands,
             "--thinlto-build": thinlto,
             "--default-args": default_args,
             "--input-type": input_type if input_type != "directory" else None,
         }
-        links = _require_links(source, [name for name, value in given.items() if value is not None])
+        links = _require_links(source, [name for name, value in object_options.items() if value is not None])
         programs = ProgramConfig(cmd_filter, llvm_major)
         _extract_programs(links, output, programs, obj_base_dir, edits, splits)
         return
@@ -179,10 +179,10 @@ def extract(
     if thinlto == "local" and edits:
         raise UserError("local ThinLTO saves no arguments to edit", "pass the final arguments in --default-args")
     config = ExtractConfig(cmd_filter, cmd_section_name, bitcode_section_name, num_workers, llvm_major, thinlto)
-    found = read_input(kind, path, base)
+    contents = read_input(kind, path, base)
     with publish(output, "corpus") as partial:
-        outcomes = extract_objects(found.objects, partial, config)
-        report = make_report(found.project, outcomes, found.left)
+        outcomes = extract_objects(contents.objects, partial, config)
+        report = make_report(contents.project, outcomes, contents.left)
         names = [outcome.object.name for outcome in outcomes if outcome.kind == EXTRACTED]
         if not names:
             filtered = [f"  {item.name}: {item.detail}" for item in report.skipped if item.kind == FILTERED]
@@ -243,7 +243,7 @@ def _announce_newer(outcomes: Iterable[Outcome]) -> None:
             newer.setdefault(outcome.llvm_major, []).append(outcome.object.name)
     for major, names in sorted(newer.items()):
         say(
-            f"{newer_llvm([major], DEFAULT_LLVM_MAJOR)}: {list_names(names)}; "
+            f"{describe_newer_llvm([major], DEFAULT_LLVM_MAJOR)}: {list_names(names)}; "
             f"train with --llvm-major {major} or later, or leave them out with --llvm-major {DEFAULT_LLVM_MAJOR}"
         )
 

@@ -19,7 +19,7 @@ class UnreadableModuleError(UserError):
     """LLVM's opt does not read a module."""
 
 
-def function_digests(bitcode: Sequence[Path], llvm_major: int) -> list[str]:
+def digest_functions(bitcode: Sequence[Path], llvm_major: int) -> list[str]:
     """Return a digest of each module's functions, "" for a module that defines none.
 
     A source that is compiled for a shared and for a static library has one digest: LLVM's structural hash

@@ -46,9 +46,9 @@ def copy_profiles(
         if not any(mark in command for mark in _OPTION_PREFIXES):
             continue
         arguments = command.decode("utf-8", "surrogateescape").split("\0")
-        for place, argument in enumerate(arguments):
-            if found := parse_profile_option(argument):
-                option, path = found
+        for index, argument in enumerate(arguments):
+            if profile := parse_profile_option(argument):
+                option, path = profile
                 source = os.path.abspath(os.path.join(directories.get(name, ""), path))
                 if may_bring is not None and not may_bring(Path(source)):
                     raise UserError(
@@ -58,7 +58,7 @@ def copy_profiles(
                     )
                 if source not in copies:
                     copies[source] = _copy_profile(Path(source), corpus / FOLDER, name, option)
-                arguments[place] = f"{option}={os.path.relpath(copies[source], cmd.parent)}"
+                arguments[index] = f"{option}={os.path.relpath(copies[source], cmd.parent)}"
         write(str(cmd), "\0".join(arguments).encode("utf-8", "surrogateescape"))
     if copies:
         say(f"copied {len(set(copies.values()))} profiles of modules into the corpus")

@@ -158,7 +158,7 @@ def make_report(
         project: name of the project.
         outcomes: of its objects.
         other: (name, kind, detail) of skipped entries that have no object.
-        shared_functions: of programs, see `Report`.
+        shared_functions: of programs: how many functions several of them have, and how many there are.
     """
     outcomes = list(outcomes)
     skipped = [Skipped(project, o.object.path, o.kind, o.detail) for o in outcomes if o.kind != EXTRACTED]

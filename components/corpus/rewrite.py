@@ -49,10 +49,10 @@ def rewriting(directory: Path, verified: bool) -> Iterator[None]:
 
 
 def _corpus_files(directory: Path) -> list[Path]:
-    found = [directory / name for name in (DESCRIPTION, REPORT, SPLITS)]
-    found += (directory / PROFILES).glob("*")
+    files = [directory / name for name in (DESCRIPTION, REPORT, SPLITS)]
+    files += (directory / PROFILES).glob("*")
     for module in load_corpus(directory):
-        found += [module.bitcode, module.cmd]
+        files += [module.bitcode, module.cmd]
         if module.thinlto_index is not None:
-            found.append(module.thinlto_index)
-    return [path for path in found if path.is_file()]
+            files.append(module.thinlto_index)
+    return [path for path in files if path.is_file()]

@@ -84,13 +84,13 @@ def group_by_source(modules: Sequence[Module], seed: int) -> list[SourceGroup]:
     members: defaultdict[int, list[int]] = defaultdict(list)
     for index in range(len(identities)):
         members[groups.find(index)].append(index)
-    found = []
+    source_groups = []
     for indices in members.values():
         digest = min(_name_digest(seed, identities[index]) for index in indices)
         # The minimum of several digests is not uniformly distributed; its own digest is.
         position = int.from_bytes(hashlib.sha256(digest).digest()[:8], "big") / 2**64
-        found.append(SourceGroup(tuple(indices), position))
-    return sorted(found, key=lambda group: (group.position, group.indices))
+        source_groups.append(SourceGroup(tuple(indices), position))
+    return sorted(source_groups, key=lambda group: (group.position, group.indices))
 
 
 class _Groups:
@@ -125,10 +125,10 @@ def _directory(module: Module) -> str:
     if module.command_override is not None:
         return ""
     try:
-        found = _DIRECTORY.search(module.cmd.read_bytes())
+        match = _DIRECTORY.search(module.cmd.read_bytes())
     except OSError:
         return ""
-    return os.fsdecode(found[1]) if found else ""
+    return os.fsdecode(match[1]) if match else ""
 
 
 def _join_equal(groups: _Groups, keys: Sequence[Hashable]) -> None:
@@ -148,21 +148,21 @@ def _join_similar(
     modules share, such as a test's entry point, then costs no comparisons.
     """
     sets: defaultdict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
-    for index, found in enumerate(names):
+    for index, name_set in enumerate(names):
         path = identities[index].path if by_path else ""
-        if found and (path or not by_path):
-            sets[path, found].append(index)
+        if name_set and (path or not by_path):
+            sets[path, name_set].append(index)
     for indices in sets.values():
         for index in indices[1:]:
             groups.join(indices[0], index)
-    frequency = Counter((path, name) for path, found in sets for name in found)
+    frequency = Counter((path, name) for path, name_set in sets for name in name_set)
     with_name: defaultdict[tuple[str, str], list[tuple[frozenset[str], int]]] = defaultdict(list)
-    for (path, found), indices in sets.items():
-        for name in _rarest(found, path, frequency):
+    for (path, name_set), indices in sets.items():
+        for name in _rarest(name_set, path, frequency):
             for other, index in with_name[path, name]:
-                if len(found & other) > _SAME * len(found | other):
+                if len(name_set & other) > _SAME * len(name_set | other):
                     groups.join(index, indices[0])
-            with_name[path, name].append((found, indices[0]))
+            with_name[path, name].append((name_set, indices[0]))
 
 
 def _rarest(names: Iterable[str], path: str, frequency: Counter[tuple[str, str]]) -> list[str]:

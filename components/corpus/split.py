@@ -58,8 +58,8 @@ def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
     projects = sorted({module.project for module in modules})
     for project in config.heldout_projects:
         if project not in projects:
-            known = f"choose from: {', '.join(projects[:20])}"
-            raise UserError(f"the corpus has no project {project!r} to hold out", known)
+            remedy = f"choose from: {', '.join(projects[:20])}"
+            raise UserError(f"the corpus has no project {project!r} to hold out", remedy)
     groups = group_by_source(modules, config.seed)
     free = [g for g in groups if not any(modules[index].project in config.heldout_projects for index in g.indices)]
     if not free:
@@ -68,9 +68,10 @@ def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
         )
     heldout, validation = _part_sizes([group.position for group in free], config)
     if heldout + validation >= len(free):
-        taken = f"{heldout} held out and {validation} to validate"
-        problem = f"{len(free)} sources of modules: {taken} leave none to train on"
-        raise UserError(problem, "reduce the validation and held-out fractions, or add modules")
+        raise UserError(
+            f"{len(free)} sources of modules: {heldout} held out and {validation} to validate leave none to train on",
+            "reduce the validation and held-out fractions, or add modules",
+        )
     part_of = ["heldout"] * len(modules)
     for rank, group in enumerate(free):
         for index in group.indices:

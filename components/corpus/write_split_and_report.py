@@ -20,7 +20,7 @@ Fraction = Annotated[float, Meta(ge=0, le=1)]
 
 
 class SplitSettings(Struct, forbid_unknown_fields=True):
-    """The `split` mapping of a recipe, see SplitConfig."""
+    """The `split` mapping of a recipe: {validation_fraction: 0.1, heldout_projects: [zlib]}; None is the default."""
 
     validation_fraction: Fraction | None = None
     heldout_fraction: Fraction | None = None

@@ -77,8 +77,8 @@ class CompilerUsed:
         self._modules = modules
 
     @cached_property
-    def _found(self) -> _Unreferenced:
-        return _unreferenced(self._elf)
+    def _unreferenced(self) -> _Unreferenced:
+        return _find_unreferenced(self._elf)
 
     @cached_property
     def _shared_names(self) -> frozenset[str]:
@@ -96,11 +96,11 @@ class CompilerUsed:
         """
         if not self._elf.relocatable:
             return bitcode
-        found = self._found
-        if not found.certain and not found.possible:
+        unreferenced = self._unreferenced
+        if not unreferenced.certain and not unreferenced.possible:
             return bitcode
         symbols = read_symbols(bytes(bitcode))
-        certain, possible = found.certain & symbols.discardable, found.possible & symbols.discardable
+        certain, possible = unreferenced.certain & symbols.discardable, unreferenced.possible & symbols.discardable
         if not certain and not possible:
             return bitcode
         opt = shutil.which(f"opt-{symbols.llvm_major}")
@@ -111,19 +111,19 @@ class CompilerUsed:
                 f"opt-{symbols.llvm_major} is missing, which keeps {_list(certain)} as __attribute__((used)) does: "
                 f"apt-get install llvm-{symbols.llvm_major}"
             )
-        kept = certain
+        names = certain
         if possible:
             survivors = _definitions(_run(opt, ["-passes=globaldce", "-S"], bytes(bitcode)))
-            kept |= possible - survivors
-        if not kept:
+            names |= possible - survivors
+        if not names:
             return bitcode
-        if len(self._modules) > 1 and (unknown := kept & self._shared_names):
+        if len(self._modules) > 1 and (unknown := names & self._shared_names):
             raise RestoreError(
                 f"several modules of the linked object define {_list(unknown)}, and which one is kept is unknown: "
                 "extract the objects that it was linked from"
             )
-        values = ", ".join(f"ptr @{_quoted(name)}" for name in sorted(kept))
-        used = f'\n@llvm.compiler.used = appending global [{len(kept)} x ptr] [{values}], section "llvm.metadata"\n'
+        values = ", ".join(f"ptr @{_quote(name)}" for name in sorted(names))
+        used = f'\n@llvm.compiler.used = appending global [{len(names)} x ptr] [{values}], section "llvm.metadata"\n'
         try:
             return _with(opt, bytes(bitcode), used, ["-preserve-ll-uselistorder"])
         except RestoreError:  # the recorded order of a symbol's uses has one use less
@@ -138,10 +138,10 @@ def _with(opt: str, bitcode: bytes, used: str, flags: list[str]) -> bytes:
 def _run(opt: str, flags: list[str], content: bytes) -> bytes:
     """Run opt on a module, confined as a compile is: objects may come from elsewhere."""
     with TemporaryDirectory(prefix="mlgo-opt-") as name:
-        given, result = Path(name, "in"), Path(name, "out")
-        given.write_bytes(content)
+        source, result = Path(name, "in"), Path(name, "out")
+        source.write_bytes(content)
         try:
-            done = supervision.run([opt, *flags, given, "-o", result], _TIMEOUT_S, writable=Path(name))
+            done = supervision.run([opt, *flags, source, "-o", result], _TIMEOUT_S, writable=Path(name))
         except supervision.ProcessTimeout:
             raise RestoreError(f"{opt} did not finish within {_TIMEOUT_S:.0f} s") from None
         done.require_disk_space(Path(name))
@@ -154,18 +154,18 @@ def _run(opt: str, flags: list[str], content: bytes) -> bytes:
 def _definitions(text: bytes) -> frozenset[str]:
     """Return the names that LLVM's textual form defines or declares at the start of a line."""
     names = _DEFINITION.findall(text.decode("utf-8", "surrogateescape"))
-    return frozenset(_unquoted(name) for name in names)
+    return frozenset(_unquote(name) for name in names)
 
 
-def _quoted(name: str) -> str:
-    return '"' + "".join(c if _PLAIN.match(c) else _escaped(c) for c in name) + '"'
+def _quote(name: str) -> str:
+    return '"' + "".join(c if _PLAIN.match(c) else _escape(c) for c in name) + '"'
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return "".join(f"\\{byte:02X}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
-def _unquoted(name: str) -> str:
+def _unquote(name: str) -> str:
     raw = re.sub(rb"\\([0-9A-Fa-f]{2})", lambda m: bytes([int(m[1], 16)]), name.strip('"').encode())
     return raw.decode("utf-8", "surrogateescape")
 
@@ -175,7 +175,7 @@ def _list(names: Iterable[str]) -> str:
     return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")
 
 
-def _unreferenced(elf: Elf) -> _Unreferenced:
+def _find_unreferenced(elf: Elf) -> _Unreferenced:
     symbols = elf.symbols()
     function = symbols.type == _STT_FUNC
     local = symbols.binding == _STB_LOCAL

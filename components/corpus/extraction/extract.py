@@ -30,7 +30,7 @@ from components.corpus.extraction.outcome import (
     NOT_RESTORED,
     OTHER_COMPILER,
     Outcome,
-    newer_llvm,
+    describe_newer_llvm,
 )
 from components.corpus.extraction.own_options import strip_own_options
 from components.corpus.sources.archive import ArchiveError, is_archive, read_members
@@ -115,21 +115,21 @@ def _without_duplicates(
     def is_part(item: ObjectFile, outcome: Outcome) -> bool:
         return outcome.kind == EXTRACTED and outcome.object.name != item.name
 
-    if not any(is_part(item, o) for item, found in zip(objects, outcomes, strict=True) for o in found):
-        return [outcome for found in outcomes for outcome in found]
+    if not any(is_part(item, o) for item, parts in zip(objects, outcomes, strict=True) for o in parts):
+        return [outcome for parts in outcomes for outcome in parts]
     first: dict[bytes, str] = {}
 
     def other(outcome: Outcome) -> str:
         name = outcome.object.name
         return first.setdefault(hashlib.sha256(read(f"{output}/{name}.bc")).digest(), name)
 
-    for item, found in zip(objects, outcomes, strict=True):
-        for outcome in found:
+    for item, parts in zip(objects, outcomes, strict=True):
+        for outcome in parts:
             if outcome.kind == EXTRACTED and not is_part(item, outcome):
                 other(outcome)
     result: list[Outcome] = []
-    for item, found in zip(objects, outcomes, strict=True):
-        for outcome in found:
+    for item, parts in zip(objects, outcomes, strict=True):
+        for outcome in parts:
             if is_part(item, outcome) and (same := other(outcome)) != outcome.object.name:
                 for suffix in (".bc", ".cmd", INDEX_SUFFIX):
                     Path(f"{output}/{outcome.object.name}{suffix}").unlink(missing_ok=True)
@@ -237,8 +237,8 @@ class _Extraction:
 
     def _section(self, elf: Elf, name: str) -> memoryview | None:
         """Return the content of all sections of this name, None if there is none."""
-        found = [elf.contents(index) for index in elf.sections_named(name.encode() + b"\0")]
-        return None if not found else found[0] if len(found) == 1 else memoryview(b"".join(found))
+        contents = [elf.contents(index) for index in elf.sections_named(name.encode() + b"\0")]
+        return None if not contents else contents[0] if len(contents) == 1 else memoryview(b"".join(contents))
 
     def _missing(self, command: memoryview | None, bitcode: memoryview | None) -> str:
         sections = (self.config.cmd_section, command), (self.config.bitcode_section, bitcode)
@@ -257,7 +257,7 @@ class _Extraction:
         """
         config = self.config
         if config.max_llvm_major is not None and llvm_major > config.max_llvm_major:
-            return Outcome(item, NEWER_LLVM, newer_llvm([llvm_major], config.max_llvm_major))
+            return Outcome(item, NEWER_LLVM, describe_newer_llvm([llvm_major], config.max_llvm_major))
         arguments = bytes(command).decode("utf-8", "surrogateescape").split("\0")
         if self.pattern is not None and not any(self.pattern.search(argument) for argument in arguments):
             level = next((argument for argument in reversed(arguments) if argument.startswith("-O")), "none")
@@ -284,8 +284,8 @@ class _Extraction:
             except OSError as error:
                 return Outcome(item, NO_INDEX, f"cannot read its index: {error}")
             write(f"{base}{INDEX_SUFFIX}", index)
-        kept = strip_own_options(arguments)
-        write(f"{base}.cmd", "\0".join(kept).encode("utf-8", "surrogateescape") if kept != arguments else command)
+        cleaned = strip_own_options(arguments)
+        write(f"{base}.cmd", "\0".join(cleaned).encode("utf-8", "surrogateescape") if cleaned != arguments else command)
         write(f"{base}.bc", restored)
         warning = MISSING_INDEX_WARNING if config.thinlto is None and index_of(arguments, "") else ""
         return Outcome(item, EXTRACTED, warning, llvm_major)

@@ -25,9 +25,9 @@ RELOCATABLE = "relocatable"
 REMOVED = "removed"
 
 
-def newer_llvm(found: Iterable[int], llvm_major: int) -> str:
+def describe_newer_llvm(majors: Iterable[int], llvm_major: int) -> str:
     """Return what is wrong with modules that newer versions of LLVM compiled than the one that shall read them."""
-    versions = " and ".join(str(major) for major in sorted(set(found)))
+    versions = " and ".join(str(major) for major in sorted(set(majors)))
     return f"compiled by LLVM {versions}, whose bitcode LLVM {llvm_major} does not read"
 
 

@@ -44,17 +44,17 @@ _LLVM_NAMES = _llvm_names()
 
 def strip_own_options(arguments: Sequence[str]) -> list[str]:
     """Return a module's arguments, cc1's or the driver's, without this project's options and their values."""
-    kept: list[str] = []
+    stripped: list[str] = []
     at = 0
     while at < len(arguments):
         length = _own_length(arguments[at : at + 4])
-        kept += [] if length else arguments[at : at + 1]
-        # A kept option with a separate value keeps it, whatever the value looks like.
+        stripped += [] if length else arguments[at : at + 1]
+        # An option of others with a separate value keeps it, whatever the value looks like.
         if not length and arguments[at] == "-mllvm":
-            kept += arguments[at + 1 : at + 2]
+            stripped += arguments[at + 1 : at + 2]
             length = 2
         at += length or 1
-    return kept
+    return stripped
 
 
 def _own_length(arguments: Sequence[str]) -> int:
@@ -79,11 +79,12 @@ def strip_imported(corpus: Path, names: Iterable[str]) -> None:
     description = json.loads(path.read_text(encoding="utf-8"))
     override = description.get("global_command_override")
     if override is not None:
-        if (kept := strip_own_options(override)) != override:
-            path.write_text(json.dumps({**description, "global_command_override": kept}, indent=2), encoding="utf-8")
+        if (stripped := strip_own_options(override)) != override:
+            description["global_command_override"] = stripped
+            path.write_text(json.dumps(description, indent=2), encoding="utf-8")
         return
     for name in names:
         cmd = str(corpus / f"{name}.cmd")
         arguments = read(cmd).decode("utf-8", "surrogateescape").split("\0")
-        if (kept := strip_own_options(arguments)) != arguments:
-            write(cmd, "\0".join(kept).encode("utf-8", "surrogateescape"))
+        if (stripped := strip_own_options(arguments)) != arguments:
+            write(cmd, "\0".join(stripped).encode("utf-8", "surrogateescape"))

@@ -73,13 +73,13 @@ def read_members(view: memoryview, path: str) -> list[Member]:
             name = field.removesuffix(b"/")
         if name in _TABLES:
             continue
-        spelled = os.fsdecode(name)
-        short = os.path.basename(spelled)
-        if short in ("", ".", "..") or not is_utf8(short) or "\0" in spelled:
-            raise ArchiveError(f"is damaged: the name of the member at byte {begin} is {spelled!r}")
+        full_name = os.fsdecode(name)
+        short = os.path.basename(full_name)
+        if short in ("", ".", "..") or not is_utf8(short) or "\0" in full_name:
+            raise ArchiveError(f"is damaged: the name of the member at byte {begin} is {full_name!r}")
         if short in seen:
             stem, suffix = os.path.splitext(short)
             short = next(other for n in count(2) if (other := f"{stem}.{n}{suffix}") not in seen)
         seen.add(short)
-        members.append(Member(short, content, "" if stored else os.path.join(os.path.dirname(path), spelled)))
+        members.append(Member(short, content, "" if stored else os.path.join(os.path.dirname(path), full_name)))
     return members

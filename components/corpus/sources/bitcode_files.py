@@ -68,8 +68,8 @@ def combine_corpora(root: Path) -> list[str]:
     names: list[str] = []
     common: dict[str, Any] | None = None
     first = ""
-    for found in sorted(glob.glob(os.path.join(root, "*", DESCRIPTION))):
-        folder = os.path.basename(os.path.dirname(found))
+    for path in sorted(glob.glob(os.path.join(root, "*", DESCRIPTION))):
+        folder = os.path.basename(os.path.dirname(path))
         if (root / folder / MANIFEST).is_file():
             require_artifact(root / folder, "corpus", verify_content=True)
         description = dict(load_corpus(root / folder).description)

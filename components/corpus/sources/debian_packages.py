@@ -21,9 +21,9 @@ from components.core.projects.build import is_excluded
 from components.core.projects.debian_build.package import SOURCE, WORK, DebianBuild, base_root, build_package
 from components.core.projects.link_recorder.recorder import read_links
 from components.core.projects.recipe import Recipe
-from components.corpus.duplicates import UnreadableModuleError, function_digests
 from components.corpus.extraction.extract import ExtractConfig, extract_objects
 from components.corpus.extraction.outcome import DUPLICATE, EXTRACTED
+from components.corpus.function_digests import UnreadableModuleError, digest_functions
 from components.corpus.options import Unit
 from components.corpus.report import NO_FUNCTIONS, PACKAGE_FAILED, Report, Skipped
 from components.corpus.sources.objects import ObjectFile
@@ -94,20 +94,20 @@ def build_packages(recipes: Sequence[Recipe], output: Path, config: DebianConfig
     cache = config.cache.absolute() / "debian" / "packages" / f"{base.name}{config.level}{unit}"
     cache.mkdir(parents=True, exist_ok=True)
     remove_stale(base.parent.glob(f"{WORK}*"))
-    found: dict[str, PackageModules] = {}
+    packages: dict[str, PackageModules] = {}
     with Progress("building Debian packages", len(recipes)) as progress, ThreadPoolExecutor(_PARALLEL_PACKAGES) as pool:
         futures = {pool.submit(_build_or_load, recipe, cache, base, config): recipe for recipe in recipes}
         try:
             for future in as_completed(futures):
                 recipe, package = futures[future], future.result()
-                found[recipe.name] = package
+                packages[recipe.name] = package
                 if package.failure:
                     say(f"skipped {recipe.name}: {package.failure}")
-                progress.advance(modules=sum(len(package.modules) for package in found.values()))
+                progress.advance(modules=sum(len(package.modules) for package in packages.values()))
         except BaseException:
             stop_running(futures)
             raise
-    names, report = _copy_distinct(recipes, found, cache, output)
+    names, report = _copy_distinct(recipes, packages, cache, output)
     if not names:
         raise UserError(f"none of {len(recipes)} packages yields a module", f"see the logs in {_log_directory(config)}")
     return names, report
@@ -179,7 +179,7 @@ def _extract(
     if not extracted:
         failure = f"none of its {len(objects)} C or C++ objects has bitcode" if objects else "it has no C or C++"
         return PackageModules(version, f"{failure} ({log})", {}, left)
-    digests = function_digests([output / f"{name}.bc" for name in extracted], config.build.clang_major)
+    digests = digest_functions([output / f"{name}.bc" for name in extracted], config.build.clang_major)
     return PackageModules(version, "", dict(zip(extracted, digests, strict=True)), left)
 
 
@@ -189,13 +189,13 @@ def _extract_linked(
     """Extract the programs and shared libraries that the package's rules link."""
     links = read_links(records) if records.is_dir() and any(records.iterdir()) else []
     links = [link for link in links if not is_excluded(os.path.relpath(link.output, SOURCE), recipe)]
-    found = extract_programs(links, output, ProgramConfig(), Path(SOURCE), f"{recipe.name}/")
-    extracted = [o.object.name for o in found.outcomes if o.kind == EXTRACTED]
-    left = tuple((o.object.name, o.kind, o.detail) for o in found.outcomes if o.kind != EXTRACTED)
+    programs = extract_programs(links, output, ProgramConfig(), Path(SOURCE), f"{recipe.name}/")
+    extracted = [o.object.name for o in programs.outcomes if o.kind == EXTRACTED]
+    left = tuple((o.object.name, o.kind, o.detail) for o in programs.outcomes if o.kind != EXTRACTED)
     if not extracted:
         failure = f"none of its {len(links)} links has a module" if links else "it links no program of bitcode"
         return PackageModules(version, f"{failure} ({log})", {}, left)
-    digests = function_digests([output / f"{name}.bc" for name in extracted], config.build.clang_major)
+    digests = digest_functions([output / f"{name}.bc" for name in extracted], config.build.clang_major)
     return PackageModules(version, "", dict(zip(extracted, digests, strict=True)), left)
 
 
@@ -231,12 +231,12 @@ def _cache_key(recipe: Recipe) -> str:
 
 def _read_cached(folder: Path) -> PackageModules | None:
     try:
-        found = json.loads((folder / RESULT).read_text())
+        document = json.loads((folder / RESULT).read_text())
     except (OSError, ValueError):
         return None
-    if not isinstance(found, dict) or found.pop("format", None) != _FORMAT:
+    if not isinstance(document, dict) or document.pop("format", None) != _FORMAT:
         return None
-    return PackageModules(**{**found, "left": tuple(tuple(item) for item in found["left"])})
+    return PackageModules(**{**document, "left": tuple(tuple(item) for item in document["left"])})
 
 
 def _log_directory(config: DebianConfig) -> Path:

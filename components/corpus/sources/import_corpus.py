@@ -59,7 +59,7 @@ def import_modules(
     else:
         description = {**corpus.description, "modules": [module.name for module in corpus]}
         (output / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
-    root, given = corpus.directory.resolve(), {Path(place).resolve() for place in edits.profiles()}
+    root, own_profiles = corpus.directory.resolve(), {Path(path).resolve() for path in edits.profiles()}
     with Progress("copying modules", total=len(corpus)) as progress:
         for module in corpus:
             for path in _files(module):
@@ -75,7 +75,7 @@ def import_modules(
 
     def may_bring(profile: Path) -> bool:
         real = profile.resolve()
-        return real in given or real.is_relative_to(root)
+        return real in own_profiles or real.is_relative_to(root)
 
     directories = {module.name: str(module.cmd.parent) for module in own}
     copy_profiles(output, [module.name for module in own], directories, may_bring)

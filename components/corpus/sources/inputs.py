@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.corpus.sources.folder import from_directory, from_saved_modules
-from components.corpus.sources.link import from_aquery, from_params
-from components.corpus.sources.objects import Left, ObjectFile, from_compile_commands
+from components.corpus.sources.folder import find_objects, find_saved_modules
+from components.corpus.sources.link import read_aquery, read_params
+from components.corpus.sources.objects import Left, ObjectFile, read_compile_commands
 
 InputType = Literal["json", "params", "directory", "bazel_aquery", "saved"]
 """The names of mlgo-utils' extract_ir, and "saved": a directory in which lld saved the modules of local ThinLTO."""
@@ -43,10 +43,10 @@ def read_input(kind: InputType, path: Path, base: Path | None = None) -> Input:
         UserError: the input is not of this kind, or has no object.
     """
     if kind == "json":
-        objects, left = from_compile_commands(path, base)
+        objects, left = read_compile_commands(path, base)
         return Input(path.absolute().parent.name, objects, left)
     if kind in ("directory", "saved"):
-        objects = (from_saved_modules if kind == "saved" else from_directory)(path, base)
+        objects = (find_saved_modules if kind == "saved" else find_objects)(path, base)
         return Input(path.absolute().name, objects, [])
-    objects, left = (from_params if kind == "params" else from_aquery)(path, base)
+    objects, left = (read_params if kind == "params" else read_aquery)(path, base)
     return Input((base or Path()).absolute().name, objects, left)

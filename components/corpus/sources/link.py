@@ -8,7 +8,7 @@ from typing import Any
 
 from components.core.projects.response_files import split_response_file
 from components.corpus.report import NOT_AN_OBJECT
-from components.corpus.sources.objects import OUTSIDE, Left, ObjectFile, distinct, object_at
+from components.corpus.sources.objects import OUTSIDE, Left, ObjectFile, deduplicate, locate_object
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, read_bytes, read_json
 
@@ -20,7 +20,7 @@ _OTHER_INPUTS = (".lo", ".obj", ".bc", ".ll", ".rlib", ".lib", ".la")
 """Suffixes of other files that a link may have modules in, without objects that can be extracted."""
 
 
-def from_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
+def read_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
     """Return the objects in a response file of lld or GNU ld, and its other inputs.
 
     Modules have the names of the linker's arguments.
@@ -38,10 +38,10 @@ def from_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile],
     except MissingFile:
         raise UserError(f"no params file at {path}: no such file", remedy) from None
     arguments = list(_expand(split_response_file(content, path), base, path))
-    objects = objects_of(arguments)
+    objects = select_objects(arguments)
     if not objects:
         raise UserError(f"{path} names no object in its {len(arguments)} arguments", remedy)
-    return _to_objects(objects, _others_of(arguments), base, path)
+    return _to_objects(objects, _select_others(arguments), base, path)
 
 
 def _expand(arguments: Sequence[str], base: Path | None, where: Path) -> Iterator[str]:
@@ -74,8 +74,8 @@ def _expand(arguments: Sequence[str], base: Path | None, where: Path) -> Iterato
     yield from expand(arguments, (where.absolute(),))
 
 
-def from_aquery(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
-    """Return the objects of the last link in the output of `bazel aquery`, in the form of `from_params`.
+def read_aquery(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
+    """Return the objects of the last link in the output of `bazel aquery`, in the form of `read_params`.
 
     Args:
         path: an analysis.ActionGraphContainer in JSON (bazel's src/main/protobuf/analysis_v2.proto).
@@ -92,13 +92,13 @@ def from_aquery(path: Path, base: Path | None = None) -> tuple[list[ObjectFile],
     if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
         raise UserError(f"{path}: its {_LINK} action has no list of arguments", f"run {_AQUERY} > FILE")
     arguments = list(_expand(arguments, base, path))
-    objects = objects_of(arguments)
+    objects = select_objects(arguments)
     if not objects:
         raise UserError(f"{path}: its {_LINK} action names no object", f"run {_AQUERY} > FILE for a cc_binary")
-    return _to_objects(objects, _others_of(arguments), base, path)
+    return _to_objects(objects, _select_others(arguments), base, path)
 
 
-def objects_of(arguments: Sequence[str]) -> list[str]:
+def select_objects(arguments: Sequence[str]) -> list[str]:
     """Return the objects and archives among a linker's arguments: those that end in .o or .a, without the output.
 
     Arguments without an output are not a whole command line but a list of objects, which may have any suffix.
@@ -109,7 +109,7 @@ def objects_of(arguments: Sequence[str]) -> list[str]:
     return [argument for argument in inputs if argument.endswith((".o", _ARCHIVE)) and not argument.startswith("-")]
 
 
-def _others_of(arguments: Sequence[str]) -> list[str]:
+def _select_others(arguments: Sequence[str]) -> list[str]:
     """Return the inputs of a whole command line that may have modules, but are neither objects nor archives."""
     inputs = _inputs(arguments)
     if len(inputs) == len(arguments):
@@ -145,12 +145,12 @@ def _to_objects(
     arguments: Sequence[str], others: Sequence[str], base: Path | None, where: Path
 ) -> tuple[list[ObjectFile], Left]:
     directory = "" if base is None else str(base)
-    found = [object_at(directory, name) for name in arguments]
+    candidates = [locate_object(directory, name) for name in arguments]
     root = (base or Path()).absolute()
     left = [
         (name, OUTSIDE, f"it lies outside of {root}")
-        for name, item in zip(arguments, found, strict=True)
+        for name, item in zip(arguments, candidates, strict=True)
         if item is None
     ]
     left += [(name, NOT_AN_OBJECT, "it is neither an object nor an archive") for name in others]
-    return distinct([item for item in found if item is not None], where), left
+    return deduplicate([item for item in candidates if item is not None], where), left

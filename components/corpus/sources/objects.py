@@ -43,7 +43,7 @@ class ObjectFile:
     directory: str = ""
 
 
-def object_at(directory: str, spelled: str, base: Path | None = None, source: str = "") -> ObjectFile | None:
+def locate_object(directory: str, output: str, base: Path | None = None, source: str = "") -> ObjectFile | None:
     """Return the object of a command, or None if the path of its module would be outside of the corpus.
 
     As in mlgo-utils, a module's name is the object as the command spells it, relative to the command's directory; with
@@ -51,25 +51,25 @@ def object_at(directory: str, spelled: str, base: Path | None = None, source: st
 
     Args:
         directory: directory that the command ran in.
-        spelled: the object, as in the command.
+        output: the object, as in the command.
         base: directory that module names are relative to.
         source: the source file, if known.
 
     Raises:
-        UserError: `spelled` is not a path, or not UTF-8.
+        UserError: `output` is not a path, or not UTF-8.
     """
     try:
-        if b"\0" in os.fsencode(spelled) + os.fsencode(directory):
+        if b"\0" in os.fsencode(output) + os.fsencode(directory):
             raise ValueError
     except ValueError:  # also UnicodeEncodeError, for a lone surrogate, which only JSON can contain
-        problem = f"{os.path.join(directory, spelled)!r} is not a path"
+        problem = f"{os.path.join(directory, output)!r} is not a path"
         raise UserError(problem, "regenerate the input with the build system") from None
-    path = os.path.join(directory, spelled)
-    name = spelled
+    path = os.path.join(directory, output)
+    name = output
     if base is not None:
         name = os.path.relpath(path, base)
-    elif os.path.isabs(spelled):
-        name = os.path.relpath(spelled, directory or None)
+    elif os.path.isabs(output):
+        name = os.path.relpath(output, directory or None)
     name = os.path.normpath(name) if ".." in name else name
     if name.startswith("../") or name == "..":
         return None
@@ -78,7 +78,7 @@ def object_at(directory: str, spelled: str, base: Path | None = None, source: st
     return ObjectFile(path, name, source.endswith(_ASSEMBLY), directory)
 
 
-def distinct(objects: Iterable[ObjectFile], where: Path) -> list[ObjectFile]:
+def deduplicate(objects: Iterable[ObjectFile], where: Path) -> list[ObjectFile]:
     """Return the objects without repetitions: a module that is listed twice would be trained on twice.
 
     Args:
@@ -88,18 +88,18 @@ def distinct(objects: Iterable[ObjectFile], where: Path) -> list[ObjectFile]:
     Raises:
         UserError: two different objects have the same module name.
     """
-    known: dict[str, ObjectFile] = {}
+    by_name: dict[str, ObjectFile] = {}
     for item in objects:
-        first = known.setdefault(os.path.normpath(item.name), item)
+        first = by_name.setdefault(os.path.normpath(item.name), item)
         if os.path.abspath(first.path) != os.path.abspath(item.path):
             raise UserError(
                 f"{where}: {first.path} and {item.path} would both become the module {item.name}",
                 "pass --obj-base-dir with the directory that holds both objects",
             )
-    return list(known.values())
+    return list(by_name.values())
 
 
-def from_compile_commands(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
+def read_compile_commands(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
     """Return the objects of a compile_commands.json, in its order, and the entries that make none.
 
     Modules are named as in mlgo-utils: by the object as the command spells it. Where this would give two objects the
@@ -113,7 +113,7 @@ def from_compile_commands(path: Path, base: Path | None = None) -> tuple[list[Ob
     Raises:
         UserError: the file is not a compilation database.
     """
-    found: list[tuple[str, str, str]] = []
+    outputs: list[tuple[str, str, str]] = []
     left: Left = []
     for number, entry in enumerate(_read(path)):
         name = f"entry {number}"
@@ -121,33 +121,33 @@ def from_compile_commands(path: Path, base: Path | None = None) -> tuple[list[Ob
             if not isinstance(entry, dict):
                 raise NoObjectError("it is not an object of JSON")
             source = entry["file"] if isinstance(entry.get("file"), str) else ""
-            name = _shown(source or name)
+            name = _shorten(source or name)
             directory = directory_of(entry, path)
             output = output_of(entry, directory)
-            if object_at(directory, output, base) is None and base is not None:
-                left.append((_shown(os.path.join(directory, output)), OUTSIDE, f"it lies outside of {base}"))
+            if locate_object(directory, output, base) is None and base is not None:
+                left.append((_shorten(os.path.join(directory, output)), OUTSIDE, f"it lies outside of {base}"))
             else:
-                found.append((directory, output, source))
+                outputs.append((directory, output, source))
         except NoObjectError as error:
             kind = NOT_A_COMPILE if isinstance(error, NotACompileError) else NO_OUTPUT
-            left.append((name, kind, _shown(str(error))))
+            left.append((name, kind, _shorten(str(error))))
         except UserError as error:
-            left.append((name, NO_OUTPUT, _shown(error.problem)))
-    objects = [_named(*item, base) for item in found]
+            left.append((name, NO_OUTPUT, _shorten(error.problem)))
+    objects = [_make_object(*item, base) for item in outputs]
     if base is None and len({item.name for item in objects}) < len({os.path.abspath(item.path) for item in objects}):
-        common = Path(os.path.commonpath([directory for directory, _output, _source in found]))
-        objects = [_named(*item, common) for item in found]
+        common = Path(os.path.commonpath([directory for directory, _output, _source in outputs]))
+        objects = [_make_object(*item, common) for item in outputs]
     return _first_of_each(objects, left), left
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     """Return a name or message from a database, which may hold any character, for a report."""
     return escape_line(text[:_MAX_SHOWN])
 
 
-def _named(directory: str, output: str, source: str, base: Path | None) -> ObjectFile:
+def _make_object(directory: str, output: str, source: str, base: Path | None) -> ObjectFile:
     """Return the object of a command; for an object outside of the base, with "__" for each ".." in its name."""
-    item = object_at(directory, output, base, source)
+    item = locate_object(directory, output, base, source)
     if item is not None:
         return item
     path = os.path.join(directory, output)
@@ -157,12 +157,12 @@ def _named(directory: str, output: str, source: str, base: Path | None) -> Objec
 
 def _first_of_each(objects: Iterable[ObjectFile], left: Left) -> list[ObjectFile]:
     """Return the objects without repetitions. Add to `left` those whose names other objects have."""
-    known: dict[str, ObjectFile] = {}
+    by_name: dict[str, ObjectFile] = {}
     for item in objects:
-        first = known.setdefault(os.path.normpath(item.name), item)
+        first = by_name.setdefault(os.path.normpath(item.name), item)
         if os.path.abspath(first.path) != os.path.abspath(item.path):
             left.append((item.path, NO_OUTPUT, f"{first.path} has the same module name, {item.name}"))
-    return list(known.values())
+    return list(by_name.values())
 
 
 def _read(path: Path) -> list[Any]:

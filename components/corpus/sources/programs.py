@@ -27,11 +27,11 @@ from components.corpus.extraction.outcome import (
     RELOCATABLE,
     REMOVED,
     Outcome,
-    newer_llvm,
+    describe_newer_llvm,
 )
 from components.corpus.extraction.own_options import strip_own_options
 from components.corpus.sources.archive import ArchiveError, is_archive, read_members
-from components.corpus.sources.objects import ObjectFile, object_at
+from components.corpus.sources.objects import ObjectFile, locate_object
 from components.platform.console import say
 from components.platform.storage.manifest import list_names
 
@@ -105,7 +105,7 @@ def extract_programs(
     native: dict[str, list[str]] = {}
     functions: Counter[str] = Counter()
     for link in links:
-        item = object_at(link.directory, link.output, base)
+        item = locate_object(link.directory, link.output, base)
         if item is None:
             outside = ObjectFile(link.output, os.path.basename(link.output), directory=link.directory)
             outcomes.append(Outcome(outside, FAILED, f"it lies outside of {base}"))
@@ -115,18 +115,18 @@ def extract_programs(
         outcomes.append(outcome)
         if outcome.kind == EXTRACTED:
             functions.update(names)
-            if found := native_inputs(link):
-                native[item.name] = found
+            if other_inputs := native_inputs(link):
+                native[item.name] = other_inputs
     several = sum(count > 1 for count in functions.values())
     return Programs(outcomes, native, (several, len(functions)))
 
 
-def announce_programs(found: Programs) -> None:
+def announce_programs(programs: Programs) -> None:
     """Print what the programs have in common, and which have native code."""
-    several, number = found.shared_functions
+    several, number = programs.shared_functions
     if several:
         say(f"{several} of {number} functions are in several programs")
-    for module, inputs in found.native.items():
+    for module, inputs in programs.native.items():
         say(f"{module} has inputs that are not bitcode; they stay as they are, and what they use: {list_names(inputs)}")
 
 
@@ -145,7 +145,7 @@ def _extract(
     if problem or not symbols.triple:
         return Outcome(item, FAILED, f"its bitcode {problem or 'has no symbol table'}"), ()
     if config.max_llvm_major and symbols.llvm_major > config.max_llvm_major:
-        return Outcome(item, NEWER_LLVM, newer_llvm([symbols.llvm_major], config.max_llvm_major)), ()
+        return Outcome(item, NEWER_LLVM, describe_newer_llvm([symbols.llvm_major], config.max_llvm_major)), ()
     arguments = program_arguments(link, symbols.triple)
     if pattern is not None and not any(map(pattern.search, arguments)):
         return Outcome(item, FILTERED, f"its optimization level is {link.level}"), ()

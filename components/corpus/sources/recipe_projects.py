@@ -28,7 +28,7 @@ from components.corpus.options import Unit
 from components.corpus.profiles import copy_profiles
 from components.corpus.report import COMPILE_FAILED, Report, join_reports, make_report
 from components.corpus.sources.debian_packages import DebianConfig, build_packages
-from components.corpus.sources.objects import from_compile_commands
+from components.corpus.sources.objects import read_compile_commands
 from components.corpus.sources.programs import ProgramConfig, announce_programs, extract_programs
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
@@ -178,7 +178,7 @@ def _build(recipe: Recipe, source: Path, config: BuildConfig, check: Callable[[]
 
 
 def _extract(recipe: Recipe, built: BuiltProject, output: Path, config: BuildConfig) -> tuple[list[Outcome], Report]:
-    objects, left = from_compile_commands(built.compile_commands, built.directory)
+    objects, left = read_compile_commands(built.compile_commands, built.directory)
     objects = [dataclasses.replace(item, name=f"{recipe.name}/{item.name}") for item in objects]
     failed = set(built.failed)
     compiled = [item for item in objects if item.name.split("/", 1)[1] not in failed]
@@ -201,10 +201,10 @@ def _extract_linked(
     recorder = _recorder(recipe, config)
     links = read_links(recorder) if any((recorder / LINKS).iterdir()) else []
     only = frozenset(map(str, built.binaries)) if recipe.binaries else None
-    found = extract_programs(links, output, ProgramConfig(only=only), built.directory, f"{recipe.name}/")
+    programs = extract_programs(links, output, ProgramConfig(only=only), built.directory, f"{recipe.name}/")
     failed = [(name, COMPILE_FAILED, f"see the compiler's message in {built.log}") for name in built.failed]
-    report = make_report(recipe.name, found.outcomes, failed, found.shared_functions)
+    report = make_report(recipe.name, programs.outcomes, failed, programs.shared_functions)
     say(f"{recipe.name}: {report.line() if links else 'it links no program'}")
-    announce_programs(found)
+    announce_programs(programs)
     shutil.rmtree(recorder, ignore_errors=True)
-    return found.outcomes, report
+    return programs.outcomes, report

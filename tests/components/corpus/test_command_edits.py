@@ -53,14 +53,14 @@ RECORDED = [
     ],
 )
 def test_options_are_edited_by_name_with_their_values(edits: CommandEdits, expected: str) -> None:
-    changed, found = edits.apply(RECORDED)
+    changed, matched = edits.apply(RECORDED)
     assert changed == [word.replace("_b", " b") for word in expected.split(" ")]
-    assert found == edits.names()
+    assert matched == edits.names()
 
 
 def test_value_is_not_mistaken_for_an_option() -> None:
-    changed, found = CommandEdits(remove=("-O2",)).apply(["-cc1", "-main-file-name", "-O2"])
-    assert changed == ["-cc1", "-main-file-name", "-O2"] and not found
+    changed, matched = CommandEdits(remove=("-O2",)).apply(["-cc1", "-main-file-name", "-O2"])
+    assert changed == ["-cc1", "-main-file-name", "-O2"] and not matched
 
 
 @pytest.mark.parametrize(

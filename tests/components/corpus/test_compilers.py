@@ -118,8 +118,8 @@ def test_readme_commands_build_a_corpus_at_oz_whatever_the_project_sets(project:
     assert done.returncode == 0, done.stdout + done.stderr
     database = tmp_path / "project" / "build" / "compile_commands.json"
     assert levels(tmp_path / "corpus", "--compile-commands", str(database)) == [("-Oz",)] * 3
-    found = re.search(r"^CMAKE_AR:.*=(.*)$", database.with_name("CMakeCache.txt").read_text(), re.M)
-    assert Path(found[1]).resolve() in (LLVM / "llvm-ar", tmp_path / "project" / "oz" / "llvm-ar")
+    archiver = re.search(r"^CMAKE_AR:.*=(.*)$", database.with_name("CMakeCache.txt").read_text(), re.M)
+    assert Path(archiver[1]).resolve() in (LLVM / "llvm-ar", tmp_path / "project" / "oz" / "llvm-ar")
     assert "warning" not in done.stdout + done.stderr
 
 
@@ -136,9 +136,9 @@ def test_readme_commands_without_these_compilers_fail_and_the_remedy_names_them(
     )
     done = shell(script, tmp_path / "project")
     assert done.returncode == 1 and "its optimization level is -O2" in done.stderr, done.stdout + done.stderr
-    said = re.sub(r"\s+", " ", done.stderr)
-    assert "RelWithDebInfo -O2" in said and "mlgo corpus compilers --output DIR" in said
-    assert "-DCMAKE_C_COMPILER=$PWD/DIR/clang" in said
+    message = re.sub(r"\s+", " ", done.stderr)
+    assert "RelWithDebInfo -O2" in message and "mlgo corpus compilers --output DIR" in message
+    assert "-DCMAKE_C_COMPILER=$PWD/DIR/clang" in message
 
 
 CONFIGURE = """#!/bin/sh
@@ -200,8 +200,8 @@ def test_gnu_ar_writes_no_index_with_a_plugin_of_another_llvm(autotools: Path) -
     )
 
 
-def stand_in_release(project: Path, said: Path) -> None:
-    """Make stock clang the release clang runs/mine/release; its compiles are written to `said`.
+def stand_in_release(project: Path, log: Path) -> None:
+    """Make stock clang the release clang runs/mine/release; its compiles are written to `log`.
 
     It refuses -enable-ml-inliner=release, which is why the stand-in appends the default.
     """
@@ -209,7 +209,7 @@ def stand_in_release(project: Path, said: Path) -> None:
     programs.mkdir(parents=True)
     for name in ("clang", "clang++"):
         (programs / name).write_text(
-            f'#!/bin/sh\ncase " $* " in *" -c "*) echo "$*" >>{said};; esac\n'
+            f'#!/bin/sh\ncase " $* " in *" -c "*) echo "$*" >>{log};; esac\n'
             f'set -- "$@" -mllvm -enable-ml-inliner=default\nexec {LLVM / name} "$@"\n'
         )
         (programs / name).chmod(0o755)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.corpus.duplicates import function_digests
+from components.corpus.function_digests import digest_functions
 from components.platform.errors import UserError
 
 CODE = "static int g(int x) { return x * 3; } int f(int x) { return g(x) + g(x + 1); }"
@@ -27,7 +27,7 @@ def test_digest_depends_on_code_but_not_on_relocation_model(tmp_path: Path) -> N
         compile_bitcode(tmp_path / "name.bc", CODE.replace("f(int", "h(int")),
         compile_bitcode(tmp_path / "data.bc", "int x = 1;"),
     ]
-    static, shared, constant, name, data = function_digests(modules, 19)
+    static, shared, constant, name, data = digest_functions(modules, 19)
     assert static == shared and data == ""
     assert len({static, constant, name}) == 3
 
@@ -35,9 +35,9 @@ def test_digest_depends_on_code_but_not_on_relocation_model(tmp_path: Path) -> N
 def test_error_names_the_invalid_module(tmp_path: Path) -> None:
     (tmp_path / "m.bc").write_bytes(b"BC\xc0\xde and no more")
     with pytest.raises(UserError, match=r"m\.bc"):
-        function_digests([tmp_path / "m.bc"], 19)
+        digest_functions([tmp_path / "m.bc"], 19)
 
 
 def test_missing_opt_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="opt-7 is missing"):
-        function_digests([tmp_path / "m.bc"], 7)
+        digest_functions([tmp_path / "m.bc"], 7)

@@ -100,13 +100,13 @@ def test_modules_of_a_linked_object_keep_what_they_declare_used(tmp_path: Path) 
 def test_linked_object_is_looked_at_once(objects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An object of hundreds of modules would otherwise be read as often."""
     looked: list[Elf] = []
-    whole = compiler_used._unreferenced
+    whole = compiler_used._find_unreferenced
 
     def counted(elf: Elf) -> Any:
         looked.append(elf)
         return whole(elf)
 
-    monkeypatch.setattr(compiler_used, "_unreferenced", counted)
+    monkeypatch.setattr(compiler_used, "_find_unreferenced", counted)
     run(objects, "ld", "-r", "a.o", "b.o", "-o", "linked.o")
     outcomes = extract(objects, tmp_path / "corpus", "linked.o")
     assert kinds(outcomes) == {"linked.o.1": "extracted", "linked.o.2": "extracted"} and len(looked) == 1
@@ -138,9 +138,9 @@ def test_members_of_an_archive_are_extracted(objects: Path, tmp_path: Path, kind
     else:
         (objects / archive).unlink()
         run(objects, "llvm-ar-19", kind, archive, "a.o", "with_a_long_name_of_a_member.o", "sub/a.o")
-    found = kinds(extract(objects, tmp_path / "corpus", archive))
+    outcomes = kinds(extract(objects, tmp_path / "corpus", archive))
     names = ["a.o", "with_a_long_name_of_a_member.o", "a.2.o"]
-    assert found == {f"{archive}/{name}": "extracted" for name in names}
+    assert outcomes == {f"{archive}/{name}": "extracted" for name in names}
 
 
 def test_damaged_archive_is_left_out(objects: Path, tmp_path: Path) -> None:

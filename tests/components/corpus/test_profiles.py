@@ -94,9 +94,9 @@ def test_instrumentation_profile_is_used_after_the_build_is_removed(tmp_path: Pa
         capture_output=True,
         text=True,
     ).stdout
-    found = re.search(r"@__profd_hot = .*? \{ i64 -?\d+, i64 (-?\d+),", instrumented)
-    assert found, "clang records a hash of the function's control flow, by which it finds its counters"
-    (build / "app.proftext").write_text(f":ir\nhot\n{int(found[1]) % 2**64}\n2\n90000\n5000\n")
+    record = re.search(r"@__profd_hot = .*? \{ i64 -?\d+, i64 (-?\d+),", instrumented)
+    assert record, "clang records a hash of the function's control flow, by which it finds its counters"
+    (build / "app.proftext").write_text(f":ir\nhot\n{int(record[1]) % 2**64}\n2\n90000\n5000\n")
     merge = ["/usr/lib/llvm-19/bin/llvm-profdata", "merge", "app.proftext", "-o", "app.profdata"]
     subprocess.run(merge, cwd=build, check=True)
     command = ["clang-19", "-O2", "-fprofile-use=app.profdata", "-Xclang", "-fembed-bitcode=all", "-c", "hot.c"]
@@ -136,8 +136,8 @@ def test_import_refuses_profiles_outside_of_the_corpus(build: Path, tmp_path: Pa
     with pytest.raises(UserError, match=r"lib/hot\.o names the profile .*, which is outside of its corpus"):
         run("import", "--input", corpus, "--output", tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
-    given = build / "app.prof"
-    run("import", "--input", corpus, "--output", tmp_path / "copy", "--cmd-replace", "-fprofile-sample-use", given)
+    profile = build / "app.prof"
+    run("import", "--input", corpus, "--output", tmp_path / "copy", "--cmd-replace", "-fprofile-sample-use", profile)
     assert is_hot(load_corpus(tmp_path / "copy").modules[1], tmp_path)
 
 

@@ -83,8 +83,8 @@ class Built:
         return set(read_symbols((self.corpus / f"{module}.bc").read_bytes()).local)
 
     def arguments(self, module: str) -> list[str]:
-        (found,) = (item for item in load_corpus(self.corpus).modules if item.name == module)
-        return list(found.arguments())
+        (program,) = (item for item in load_corpus(self.corpus).modules if item.name == module)
+        return list(program.arguments())
 
     def left(self) -> dict[str, tuple[str, str]]:
         """Return what the report says of each link without a module: name -> kind and detail."""
@@ -110,8 +110,8 @@ def with_compilers(directory: Path) -> dict[str, str]:
 
 
 def extract_from(made: Path, project: Path, corpus: Path, *more: str) -> Built:
-    places = ["--input", str(made), "--obj-base-dir", str(project), "--output", str(corpus)]
-    output = invoke(extract, "--unit", "program", *places, *more)
+    paths = ["--input", str(made), "--obj-base-dir", str(project), "--output", str(corpus)]
+    output = invoke(extract, "--unit", "program", *paths, *more)
     return Built(project, made, corpus, output)
 
 
@@ -201,9 +201,9 @@ def test_checks_of_configure_are_not_programs(built: Built, tmp_path: Path) -> N
     project = write(tmp_path / "project", {**CHECKS, **SOURCES})
     script = "sh ./configure && clang part.c whole.c -o whole && clang second.c -o removed && rm removed"
     subprocess.run(["sh", "-ec", script], cwd=project, env=with_compilers(tmp_path / "oz"), check=True)
-    found = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
-    assert [module.name for module in load_corpus(found.corpus).modules] == ["whole"]
-    assert found.left() == {"removed": ("removed", "the linked file was moved or removed")}
+    extracted = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
+    assert [module.name for module in load_corpus(extracted.corpus).modules] == ["whole"]
+    assert extracted.left() == {"removed": ("removed", "the linked file was moved or removed")}
 
 
 CMAKE = """cmake_minimum_required(VERSION 3.20)
@@ -240,10 +240,10 @@ def test_cmake_builds_programs_with_its_own_settings(generator: str, tmp_path: P
     subprocess.run([*configure, "-DCMAKE_BUILD_TYPE=Release"], check=True, capture_output=True)
     subprocess.run(["cmake", "--build", project / "build"], check=True, capture_output=True)
     assert subprocess.run([project / "build" / "program"]).returncode == 0
-    found = extract_from(tmp_path / "oz", project / "build", tmp_path / "corpus")
-    assert {module.name for module in load_corpus(found.corpus).modules} == {"program", "second", "libtext.so"}
-    assert found.left() == {}
-    assert "part" in found.local("program")
+    extracted = extract_from(tmp_path / "oz", project / "build", tmp_path / "corpus")
+    assert {module.name for module in load_corpus(extracted.corpus).modules} == {"program", "second", "libtext.so"}
+    assert extracted.left() == {}
+    assert "part" in extracted.local("program")
 
 
 def test_gnu_ar_without_a_plugin_serves_lld(built: Built, tmp_path: Path) -> None:
@@ -278,9 +278,9 @@ def test_compiled_modules_are_linked_to_the_programs(tmp_path: Path) -> None:
     project.mkdir()
     for name in REPLAYED:
         PROGRAMS[name].build(tmp_path / "oz", project / name)
-    found = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
-    modules = {Path(module.name).parent.name: module for module in load_corpus(found.corpus).modules}
-    assert set(modules) == set(REPLAYED) and found.left() == {}
+    extracted = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
+    modules = {Path(module.name).parent.name: module for module in load_corpus(extracted.corpus).modules}
+    assert set(modules) == set(REPLAYED) and extracted.left() == {}
     for name, module in modules.items():
         program, directory = PROGRAMS[name], project / name
         output = directory / "module.o"
@@ -313,9 +313,9 @@ def test_each_link_without_a_module_is_named_with_its_reason(tmp_path: Path) -> 
     invoke(compilers, "--unit", "program", "--output", str(tmp_path / "oz"))
     project = write(tmp_path / "project", SOURCES)
     subprocess.run(["sh", "-c", FAULTS], cwd=project, env=with_compilers(tmp_path / "oz"), capture_output=True)
-    found = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
-    assert {module.name for module in load_corpus(found.corpus).modules} == {"works", "with_mixed"}
-    left = found.left()
+    extracted = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
+    assert {module.name for module in load_corpus(extracted.corpus).modules} == {"works", "with_mixed"}
+    left = extracted.left()
     assert {name: kind for name, (kind, _detail) in left.items()} == {
         "two_mains": "not_linked",
         "unresolved": "not_linked",
@@ -337,9 +337,9 @@ def test_link_that_needs_more_memory_than_allowed_is_left_out(tmp_path: Path) ->
     script = "clang second.c -o second; clang -c large.s && clang second.c large.o -o large"
     done = subprocess.run(["sh", "-c", script], cwd=project, env=with_compilers(tmp_path / "oz"), capture_output=True)
     assert done.returncode != 0
-    found = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
-    assert [module.name for module in load_corpus(found.corpus).modules] == ["second"]
-    kind, detail = found.left()["large"]
+    extracted = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
+    assert [module.name for module in load_corpus(extracted.corpus).modules] == ["second"]
+    kind, detail = extracted.left()["large"]
     assert kind == "not_linked" and "--memory-gib" in detail
 
 
@@ -350,8 +350,8 @@ def test_response_file_of_a_long_command_is_recorded(tmp_path: Path) -> None:
     script = f"clang -c whole.c part.c && clang whole.o part.o {long} -o 'a \"quoted\" name'"
     (project / "build").write_text(script)
     subprocess.run(["sh", "-e", "build"], cwd=project, env=with_compilers(tmp_path / "oz"), check=True)
-    found = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
-    assert [module.name for module in load_corpus(found.corpus).modules] == ['a "quoted" name']
+    extracted = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
+    assert [module.name for module in load_corpus(extracted.corpus).modules] == ['a "quoted" name']
     (link,) = (tmp_path / "oz" / "links").iterdir()
     assert (link / "response").is_file()
 
@@ -370,7 +370,7 @@ def test_register_allocation_has_no_programs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--input", "EMPTY"), "has no record of a link"),
         ((), "extract has no input"),
@@ -378,9 +378,9 @@ def test_register_allocation_has_no_programs(tmp_path: Path) -> None:
         (("--input", "EMPTY", "--input-type", "params"), "--input-type is not for --unit program"),
     ],
 )
-def test_wrong_inputs_are_named(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_wrong_inputs_are_named(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     words = [str(tmp_path / "empty") if word == "EMPTY" else word for word in arguments]
     done = CliRunner().invoke(extract, ["--unit", "program", *words, "--output", str(tmp_path / "corpus")])
-    assert done.exit_code != 0 and said in re.sub(r"\s+", " ", done.output + str(done.exception))
+    assert done.exit_code != 0 and message in re.sub(r"\s+", " ", done.output + str(done.exception))
     assert not (tmp_path / "corpus").exists()

@@ -49,19 +49,19 @@ def test_each_reason_is_said_once_and_no_missing_file_is_named(tmp_path: Path, c
 
 def test_report_of_a_written_corpus_is_named_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     extract(build(tmp_path, [("clang-19", *EMBED)] * 3 + [("gcc",)] * 6))
-    said = capsys.readouterr().out
-    assert said.count("compiled by GCC") == 1
-    assert f"all of them: {tmp_path / 'corpus/report.json'}\n" in said and (tmp_path / "corpus/report.json").is_file()
+    output = capsys.readouterr().out
+    assert output.count("compiled by GCC") == 1
+    assert f"all of them: {tmp_path / 'corpus/report.json'}\n" in output and (tmp_path / "corpus/report.json").is_file()
 
 
 def test_modules_of_a_newer_llvm_are_left_out_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     database = build(tmp_path, [("clang-19", *EMBED)] * 3 + [("clang-22", *EMBED), ("gcc",)])
     extract(database)
-    said = capsys.readouterr().out
-    assert "compiled by LLVM 22, whose bitcode LLVM 19 does not read: 3.o; train with --llvm-major 22" in said
+    output = capsys.readouterr().out
+    assert "compiled by LLVM 22, whose bitcode LLVM 19 does not read: 3.o; train with --llvm-major 22" in output
     extract(database, "--llvm-major", "19")
-    said = capsys.readouterr().out
-    assert f"from a newer LLVM: {tmp_path}/3.o: compiled by LLVM 22" in said and "from another compiler: " in said
+    output = capsys.readouterr().out
+    assert f"from a newer LLVM: {tmp_path}/3.o: compiled by LLVM 22" in output and "from another compiler: " in output
     assert [module.name for module in load_corpus(tmp_path / "corpus")] == ["0.o", "1.o", "2.o"]
     obtained = ["obtain", "--compile-commands", str(database), "--output", str(tmp_path / "obtained")]
     corpus.main(obtained, standalone_mode=False)

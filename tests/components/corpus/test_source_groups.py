@@ -153,13 +153,13 @@ def test_similar_modules_are_found_as_by_comparing_all_pairs() -> None:
     generator = random.Random(0)
     for _ in range(300):
         sets = [set(generator.sample("abcdefgh", generator.randrange(1, 6))) for _ in range(8)]
-        found, expected = _Groups(len(sets)), _Groups(len(sets))
-        _join_similar(found, [_identity(names) for names in sets], [frozenset(names) for names in sets], by_path=False)
+        joined, expected = _Groups(len(sets)), _Groups(len(sets))
+        _join_similar(joined, [_identity(names) for names in sets], [frozenset(names) for names in sets], by_path=False)
         for i, j in product(range(len(sets)), repeat=2):
             if len(sets[i] & sets[j]) > 0.5 * len(sets[i] | sets[j]):
                 expected.join(i, j)
         together = [
-            [groups.find(i) == groups.find(j) for i, j in product(range(8), repeat=2)] for groups in (found, expected)
+            [groups.find(i) == groups.find(j) for i, j in product(range(8), repeat=2)] for groups in (joined, expected)
         ]
         assert together[0] == together[1]
 

@@ -48,16 +48,16 @@ def test_any_split_is_a_partition_by_content(
     splits = split_modules(modules, config)
     parts = [splits.train, splits.validation, splits.heldout]
     assert sorted(name for part in parts for name in part) == sorted(contents)
-    found = [{contents[name] for name in part} for part in parts]
-    assert not found[0] & found[1] and not found[0] & found[2] and not found[1] & found[2]
+    train_set, validation_set, heldout_set = ({contents[name] for name in part} for part in parts)
+    assert not train_set & validation_set and not train_set & heldout_set and not validation_set & heldout_set
     assert all(module.name in splits.heldout for module in modules if module.project in present)
     assert splits.train and splits.heldout_projects == present
     rest = len(set(contents.values()) - heldout_contents)
     if rest >= 3:
         assert bool(splits.validation) == (validation > 0)
-        assert (len(found[2] - heldout_contents) > 0) == (heldout > 0)
-        assert len(found[2] - heldout_contents) <= max(1, 1.5 * heldout * rest)
-        assert len(found[1]) <= max(1, 1.5 * validation * rest)
+        assert (len(heldout_set - heldout_contents) > 0) == (heldout > 0)
+        assert len(heldout_set - heldout_contents) <= max(1, 1.5 * heldout * rest)
+        assert len(validation_set) <= max(1, 1.5 * validation * rest)
     assert split_modules(modules[::-1], config).train == splits.train[::-1]
 
 

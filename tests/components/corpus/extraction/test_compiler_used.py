@@ -69,12 +69,12 @@ def extract(directory: Path, code: str, language: str, flags: tuple[str, ...]) -
 
 def sections(path: Path) -> dict[str, bytes]:
     elf = Elf(path.read_bytes())
-    found = {}
+    contents = {}
     for index in range(1, len(elf.allocated_sections())):
         name = elf.section_name(index)
         if elf.allocated_sections()[index] and not name.startswith((".bss", ".tbss")):
-            found[f"{index if name.startswith('.group') else ''}{name}"] = bytes(elf.contents(index))
-    return found
+            contents[f"{index if name.startswith('.group') else ''}{name}"] = bytes(elf.contents(index))
+    return contents
 
 
 def replay(directory: Path) -> dict[str, bytes]:

@@ -11,14 +11,14 @@ import pytest
 from components.core.formats.corpus import write_description
 from components.corpus.extraction.extract import ExtractConfig, extract_objects
 from components.corpus.extraction.outcome import Outcome
-from components.corpus.sources.objects import ObjectFile, from_compile_commands
+from components.corpus.sources.objects import ObjectFile, read_compile_commands
 from components.platform.errors import UserError
 
 OBJCOPY = "/usr/lib/llvm-19/bin/llvm-objcopy"
 
 
 def extract(build: Path, output: Path, config: ExtractConfig = ExtractConfig()) -> list[Outcome]:  # noqa: B008
-    objects, _ = from_compile_commands(build / "compile_commands.json")
+    objects, _ = read_compile_commands(build / "compile_commands.json")
     outcomes = extract_objects(objects, output, config)
     write_description(output, [outcome.object.name for outcome in outcomes if outcome.kind == "extracted"])
     return outcomes

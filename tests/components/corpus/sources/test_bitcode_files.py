@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from components.corpus.sources.bitcode_files import combine_corpora, make_corpus
-from components.corpus.sources.folder import from_directory
+from components.corpus.sources.folder import find_objects
 from components.platform.errors import UserError
 from tests.support.bitcode import bitcode
 
@@ -89,15 +89,15 @@ def test_modules_are_in_the_same_order_on_every_file_system(tmp_path: Path, monk
         write_corpus(tmp_path / "corpora" / name, ["2.o", "1.o"])
     shuffled = random.Random(1)
 
-    def in_another_order(found: Iterable[Any]) -> list[Any]:
-        entries = list(found)
+    def in_another_order(paths: Iterable[Any]) -> list[Any]:
+        entries = list(paths)
         shuffled.shuffle(entries)
         return entries
 
     by_path, by_text = Path.glob, glob.glob
     monkeypatch.setattr(Path, "glob", lambda path, pattern: in_another_order(by_path(path, pattern)))
     monkeypatch.setattr(glob, "glob", lambda pattern: in_another_order(by_text(pattern)))
-    assert [item.name for item in from_directory(tmp_path / "build")] == [f"{name}.o" for name in sorted(names)]
+    assert [item.name for item in find_objects(tmp_path / "build")] == [f"{name}.o" for name in sorted(names)]
     assert make_corpus(tmp_path / "bitcode", tmp_path / "made", [])[0] == sorted(names)
     assert combine_corpora(tmp_path / "corpora") == [f"{name}/{module}.o" for name in "abcd" for module in "21"]
 

@@ -103,9 +103,9 @@ def test_package_whose_objects_lack_bitcode_fails(tmp_path: Path) -> None:
         subprocess.run(["clang-19", "-c", tmp_path / f"{name}.c", "-o", built / f"{name}.o"], check=True)
     recipe = Recipe("plain", Source("path", str(tmp_path)), debian=True)
     config = DebianConfig(DebianBuild(), "-Oz", (), tmp_path)
-    found = debian_packages._extract(recipe, "1.0", built, tmp_path / "output", config, tmp_path / "log")
-    assert found.failure == f"none of its 2 C or C++ objects has bitcode ({tmp_path / 'log'})"
-    assert found.modules == {}
+    package = debian_packages._extract(recipe, "1.0", built, tmp_path / "output", config, tmp_path / "log")
+    assert package.failure == f"none of its 2 C or C++ objects has bitcode ({tmp_path / 'log'})"
+    assert package.modules == {}
 
 
 @pytest.mark.toolchain

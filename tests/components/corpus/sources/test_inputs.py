@@ -26,14 +26,14 @@ def extract(output: Path, *flags: object, cwd: Path = ROOT) -> subprocess.Comple
 def extract_ir(output: Path, *flags: object, cwd: Path = ROOT) -> None:
     """Run mlgo-utils' extract_ir with our flags, translated to its spelling."""
     output.mkdir()
-    spelled = [f"--{flag[2:].replace('-', '_')}" if flag.startswith("--") else flag for flag in map(str, flags)]
+    options = [f"--{flag[2:].replace('-', '_')}" if flag.startswith("--") else flag for flag in map(str, flags)]
     tool = [sys.executable, "-m", "mlgo.corpus.extract_ir", "--num_workers=2", f"--llvm_objcopy_path={OBJCOPY}"]
-    subprocess.run([*tool, f"--output_dir={output}", *spelled], check=True, capture_output=True, cwd=cwd)
+    subprocess.run([*tool, f"--output_dir={output}", *options], check=True, capture_output=True, cwd=cwd)
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    found = {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
-    return {name: content for name, content in found.items() if name not in ONLY_OURS}
+    contents = {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+    return {name: content for name, content in contents.items() if name not in ONLY_OURS}
 
 
 def sort_modules(corpus: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mlgo.corpus import extract_ir_lib
 
 from components.core.projects.response_files import split_response_file
-from components.corpus.sources.link import from_aquery, from_params, objects_of
+from components.corpus.sources.link import read_aquery, read_params, select_objects
 from components.platform.errors import UserError
 
 ARGUMENT = st.one_of(
@@ -46,7 +46,7 @@ def expected(theirs: list[Any], arguments: list[str]) -> list[str]:
 def ours(arguments: list[str]) -> list[str]:
     """Return the objects that we find; mlgo-utils leaves out the archives of a whole command line."""
     whole = any(argument.startswith("-o") for argument in arguments)
-    return [name for name in objects_of(arguments) if not (whole and name.endswith(".a"))]
+    return [name for name in select_objects(arguments) if not (whole and name.endswith(".a"))]
 
 
 @given(st.lists(ARGUMENT, max_size=12).filter(lambda arguments: arguments.count("-o") < 2))
@@ -59,7 +59,7 @@ def test_arbitrary_params_file_is_read_or_refused(content: bytes, tmp_path_facto
     path = tmp_path_factory.getbasetemp() / "any.params"
     path.write_bytes(content)
     try:
-        objects, _ = from_params(path)
+        objects, _ = read_params(path)
     except UserError as error:
         assert error.remedy
     else:
@@ -71,7 +71,7 @@ def test_arbitrary_json_as_aquery_is_refused(document: Any, tmp_path_factory: py
     path = tmp_path_factory.getbasetemp() / "any.json"
     path.write_text(json.dumps(document))
     with pytest.raises(UserError) as caught:  # random documents never have a CppLink action
-        from_aquery(path)
+        read_aquery(path)
     assert caught.value.remedy
 
 
@@ -96,7 +96,7 @@ def test_aquery_uses_the_last_link(links: list[list[str]]) -> None:
 def test_invalid_params_file_is_refused(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "p").write_text(text)
     with pytest.raises(UserError, match=words) as caught:
-        from_params(tmp_path / "p", tmp_path)
+        read_params(tmp_path / "p", tmp_path)
     assert caught.value.remedy
 
 
@@ -130,11 +130,11 @@ def test_invalid_params_file_is_refused(text: str, words: str, tmp_path: Path) -
 def test_invalid_aquery_is_refused(text: str, words: str, remedy: str, tmp_path: Path) -> None:
     (tmp_path / "q.json").write_text(text)
     with pytest.raises(UserError, match=words) as caught:
-        from_aquery(tmp_path / "q.json")
+        read_aquery(tmp_path / "q.json")
     assert remedy in caught.value.remedy
 
 
-@pytest.mark.parametrize("read", [from_params, from_aquery])
+@pytest.mark.parametrize("read", [read_params, read_aquery])
 def test_missing_file_and_directory_are_refused(read: Any, tmp_path: Path) -> None:
     for path, words in ((tmp_path / "gone", "no such file"), (tmp_path, "is a directory")):
         with pytest.raises(UserError, match=words):
@@ -143,7 +143,7 @@ def test_missing_file_and_directory_are_refused(read: Any, tmp_path: Path) -> No
 
 def test_object_that_is_linked_twice_is_one_module(tmp_path: Path) -> None:
     (tmp_path / "p").write_text(f"-o\np\na.o\n./a.o\n{tmp_path}/a.o\n")
-    objects, outside = from_params(tmp_path / "p", tmp_path)
+    objects, outside = read_params(tmp_path / "p", tmp_path)
     assert [(item.name, item.path) for item in objects] == [("a.o", f"{tmp_path}/a.o")] and not outside
 
 
@@ -174,10 +174,10 @@ def test_response_file_is_split_as_by_lld(tmp_path_factory: pytest.TempPathFacto
         return  # lld closes the quote at the end of the file
     command = ["ld.lld-19", "--error-limit=0", f"@{path.name}"]
     done = subprocess.run(command, capture_output=True, cwd=path.parent)
-    found = re.findall(
+    names = re.findall(
         rb"ld\.lld-19: error: cannot open (.*?): (?:No such file|Is a directory)", done.stderr, re.DOTALL
     )
-    assert [name.decode() for name in found] == [a for a in arguments if a]
+    assert [name.decode() for name in names] == [a for a in arguments if a]
 
 
 def test_all_objects_of_any_spelling_are_found(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_all_objects_of_any_spelling_are_found(tmp_path: Path) -> None:
     (tmp_path / "last.rsp").write_bytes(b'\xef\xbb\xbf"g.o"\r\n')
     lines = ['"a.o" b.o', "'c d.o'\r", "d\\ d.o", "-oprog", "@more.rsp", "libx.a", "old.lo", "/elsewhere/y.o"]
     (tmp_path / "p").write_text("\n".join(lines))
-    objects, left = from_params(tmp_path / "p", tmp_path)
+    objects, left = read_params(tmp_path / "p", tmp_path)
     names = ["a.o", "b.o", "c d.o", "d d.o", "e.o", "dir f/f.o", "g.o", "libx.a"]
     assert [item.name for item in objects] == names
     assert {(name, kind) for name, kind, _ in left} == {("/elsewhere/y.o", "outside"), ("old.lo", "not_an_object")}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.corpus.sources.objects import from_compile_commands
+from components.corpus.sources.objects import read_compile_commands
 from components.platform.errors import UserError
 
 
@@ -22,24 +22,24 @@ def entry(directory: str, output: str, **more: Any) -> dict[str, Any]:
 
 
 def test_module_names_are_the_outputs_in_the_commands(tmp_path: Path) -> None:
-    objects, rest = from_compile_commands(write(tmp_path, entry("/b", "x/a.o"), entry("/b", "./y.o")))
+    objects, rest = read_compile_commands(write(tmp_path, entry("/b", "x/a.o"), entry("/b", "./y.o")))
     assert [(item.path, item.name) for item in objects] == [("/b/x/a.o", "x/a.o"), ("/b/./y.o", "./y.o")]
     assert rest == []
 
 
 def test_absolute_outputs_are_named_relative_to_the_command_directory(tmp_path: Path) -> None:
-    objects, _ = from_compile_commands(write(tmp_path, entry("/b", "/b/x/a.o")))
+    objects, _ = read_compile_commands(write(tmp_path, entry("/b", "/b/x/a.o")))
     assert objects[0].name == "x/a.o" and objects[0].path == "/b/x/a.o"
 
 
 def test_base_directory_distinguishes_objects_of_several_builds(tmp_path: Path) -> None:
     path = write(tmp_path, entry("/r/b1", "a.o"), entry("/r/b2", "a.o"), entry("/r/b2/c", "../d.o"))
-    objects, _ = from_compile_commands(path, Path("/r"))
+    objects, _ = read_compile_commands(path, Path("/r"))
     assert [item.name for item in objects] == ["b1/a.o", "b2/a.o", "b2/d.o"]
 
 
 def test_repeated_entries_are_one_object(tmp_path: Path) -> None:
-    objects, left = from_compile_commands(
+    objects, left = read_compile_commands(
         write(tmp_path, entry("/b", "a.o"), entry("/b", "/b/a.o"), entry("/b", "a.o"))
     )
     assert [item.name for item in objects] == ["a.o"] and left == []
@@ -47,7 +47,7 @@ def test_repeated_entries_are_one_object(tmp_path: Path) -> None:
 
 def test_objects_of_equal_names_are_named_by_their_directories(tmp_path: Path) -> None:
     path = write(tmp_path, entry("/r/a", "util.o"), entry("/r/b/c", "util.o"), entry("/r", "main.o"))
-    objects, left = from_compile_commands(path)
+    objects, left = read_compile_commands(path)
     assert [(item.path, item.name) for item in objects] == [
         ("/r/a/util.o", "a/util.o"),
         ("/r/b/c/util.o", "b/c/util.o"),
@@ -59,21 +59,21 @@ def test_objects_of_equal_names_are_named_by_their_directories(tmp_path: Path) -
 def test_objects_outside_of_their_directory_do_not_rename_others(tmp_path: Path) -> None:
     """As CMake writes `..`; a corpus cannot have files outside of it."""
     path = write(tmp_path, entry("/b/src", "x.o"), entry("/b/src", "../obj/x.o"), entry("/b/src", "/tmp/y.o"))
-    objects, left = from_compile_commands(path)
+    objects, left = read_compile_commands(path)
     assert [item.name for item in objects] == ["x.o", "__/obj/x.o", "__/__/tmp/y.o"] and left == []
     path = write(tmp_path, entry("/r/a", "x.o"), entry("/r/b", "x.o"), entry("/r/a", "../../o/z.o"))
-    assert [item.name for item in from_compile_commands(path)[0]] == ["a/x.o", "b/x.o", "__/o/z.o"]
+    assert [item.name for item in read_compile_commands(path)[0]] == ["a/x.o", "b/x.o", "__/o/z.o"]
 
 
 def test_objects_outside_of_a_given_base_are_left_out_by_name(tmp_path: Path) -> None:
     path = write(tmp_path, entry("/b", "a.o"), entry("/other", "b.o"))
-    objects, left = from_compile_commands(path, Path("/b"))
+    objects, left = read_compile_commands(path, Path("/b"))
     assert [item.name for item in objects] == ["a.o"]
     assert left == [("/other/b.o", "outside", "it lies outside of /b")]
 
 
 def test_relative_directory_starts_from_the_database(tmp_path: Path) -> None:
-    objects, _ = from_compile_commands(write(tmp_path, entry("build", "a.o"), entry(".", "b.o"), entry("", "c.o")))
+    objects, _ = read_compile_commands(write(tmp_path, entry("build", "a.o"), entry(".", "b.o"), entry("", "c.o")))
     assert [item.path for item in objects] == [f"{tmp_path}/build/a.o", f"{tmp_path}/./b.o", f"{tmp_path}/c.o"]
 
 
@@ -103,7 +103,7 @@ ODD: list[Any] = [
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("base", [None, Path("/b")])
 def test_odd_entry_is_left_out_by_name_and_stops_nothing(tmp_path: Path, odd: Any, base: Path | None) -> None:
-    objects, left = from_compile_commands(write(tmp_path, entry("/b", "a.o"), odd, entry("/b", "c.o")), base)
+    objects, left = read_compile_commands(write(tmp_path, entry("/b", "a.o"), odd, entry("/b", "c.o")), base)
     assert [item.name for item in objects if "elsewhere" not in item.name] == ["a.o", "c.o"]
     assert len(objects) + len(left) == 3
     for name, _kind, detail in left:
@@ -121,7 +121,7 @@ def test_odd_entry_is_left_out_by_name_and_stops_nothing(tmp_path: Path, odd: An
     ],
 )
 def test_commands_are_split_like_a_shell(tmp_path: Path, command: str, name: str) -> None:
-    objects, _ = from_compile_commands(write(tmp_path, {"directory": "/b", "file": "a.c", "command": command}))
+    objects, _ = read_compile_commands(write(tmp_path, {"directory": "/b", "file": "a.c", "command": command}))
     assert objects[0].name == name
 
 
@@ -129,20 +129,20 @@ def test_output_key_names_the_object_of_commands_that_do_not(tmp_path: Path) -> 
     unknown = {"directory": "/b", "file": "c.c", "command": "cl c.c", "output": "c.o"}
     implied = {"directory": "/b", "file": "d.c", "command": "clang -c d.c", "output": "obj/d.o"}
     other = {"directory": "/b", "file": "e.c", "command": "clang -c e.c -o e.o", "output": "x.o"}
-    objects, left = from_compile_commands(write(tmp_path, unknown, implied, other))
+    objects, left = read_compile_commands(write(tmp_path, unknown, implied, other))
     assert [item.name for item in objects] == ["c.o", "obj/d.o", "e.o"] and left == []
 
 
 def test_file_selects_the_object_of_a_command_that_compiles_several(tmp_path: Path) -> None:
     command = {"directory": "/b", "command": "clang -c x.c ../s/y.c"}
     entries = [{**command, "file": "/b/x.c"}, {**command, "file": "/s/y.c"}, {**command, "file": "z.c"}]
-    objects, left = from_compile_commands(write(tmp_path, *entries))
+    objects, left = read_compile_commands(write(tmp_path, *entries))
     assert [item.name for item in objects] == ["x.o", "y.o"] and [name for name, _kind, _detail in left] == ["z.c"]
 
 
 @pytest.mark.parametrize(("file", "assembly"), [("a.S", True), ("a.s", True), ("a.asm", True), ("as.c", False)])
 def test_assembly_is_recognized_by_its_source(tmp_path: Path, file: str, assembly: bool) -> None:
-    objects, _ = from_compile_commands(write(tmp_path, entry("/b", "a.o", file=file)))
+    objects, _ = read_compile_commands(write(tmp_path, entry("/b", "a.o", file=file)))
     assert objects[0].assembly is assembly
 
 
@@ -158,12 +158,12 @@ def test_invalid_compilation_database_is_refused(tmp_path: Path, text: str, word
     path = tmp_path / "compile_commands.json"
     path.write_text(text)
     with pytest.raises(UserError, match=words) as caught:
-        from_compile_commands(path)
+        read_compile_commands(path)
     assert caught.value.remedy
 
 
 def test_missing_compilation_database_has_a_remedy(tmp_path: Path) -> None:
     for path, words in ((tmp_path / "none.json", "no such file"), (tmp_path, "is a directory")):
         with pytest.raises(UserError, match=words) as caught:
-            from_compile_commands(path)
+            read_compile_commands(path)
         assert "CMAKE_EXPORT_COMPILE_COMMANDS" in caught.value.remedy

@@ -190,11 +190,11 @@ def test_interrupted_build_leaves_no_processes_or_directories(
 
 def _running_projects(below: Path) -> set[str]:
     """Return the projects below `below` in whose directories processes run."""
-    found = set()
+    projects = set()
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdecimal() and (place := (entry / "cwd").resolve()).is_relative_to(below / "cache"):
-                found.add(place.parent.name)
+            if entry.name.isdecimal() and (directory := (entry / "cwd").resolve()).is_relative_to(below / "cache"):
+                projects.add(directory.parent.name)
         except OSError:
             continue  # the process ended, or belongs to another user
-    return found
+    return projects
