@@ -79,7 +79,7 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
 @main.command("export")
 @click.option(
     "--policy",
-    "given",
+    "names_or_paths",
     type=ArtifactOr(*PRETRAINED_NAMES),
     required=True,
     multiple=True,
@@ -116,7 +116,7 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
 @click.option("--target", default="", metavar="TRIPLE", help="Machine that the LLVM of --for-llvm runs on.")
 @click.option("--clang", help="Clang that compiles for --target.  [default: the toolchain's]")
 def export_command(
-    given: tuple[Path | str, ...],
+    names_or_paths: tuple[Path | str, ...],
     problem: str | None,
     toolchain: Path,
     output: Path | None,
@@ -140,14 +140,14 @@ def export_command(
 
     if (output is None) == (for_llvm is None):
         raise UserError("exactly one kind of export is needed", "pass --output DIR, or --for-llvm DIR")
-    for policy in given:
+    for policy in names_or_paths:
         if isinstance(policy, Path):
             require_artifact(policy, "policy")
-    if problem and all(isinstance(policy, Path) for policy in given):
+    if problem and all(isinstance(policy, Path) for policy in names_or_paths):
         raise UserError(f"--problem {problem}: the given policies have their own", "leave it out")
     compiler = load_toolchain(toolchain)
     decided = compiler.upstream_features if for_llvm and not problem else [problem or "inlining"]
-    policies = with_pretrained(given, decided)
+    policies = with_pretrained(names_or_paths, decided)
     if for_llvm is not None:
         if optional_features:
             raise UserError("--optional-feature with --for-llvm", "export the policy with --output first")
@@ -212,11 +212,11 @@ def _export_for_llvm(
         if problem not in compiler.upstream_features:
             raise UserError(f"{compiler.directory} has no advisor for {problem}", "pass a toolchain of --strategy sdk")
         by_problem[problem] = policy
-    found = shutil.which(clang) if clang else str(compiler.clang)
-    if found is None:
+    program = shutil.which(clang) if clang else str(compiler.clang)
+    if program is None:
         raise UserError(f"compiler {clang!r} not found", "pass --clang PATH")
     with publish(output, "export for LLVM") as partial:
-        export_for_llvm(by_problem, compiler.upstream_features, partial, Path(found), target, saved_models)
+        export_for_llvm(by_problem, compiler.upstream_features, partial, Path(program), target, saved_models)
     say(f"cmake -C {display_path(output / CACHE_FILE)} ...; see {display_path(output / 'README.md')}")
 
 
@@ -262,7 +262,7 @@ def import_command(source: Path, toolchain: Path, output: Path) -> None:
 @click.argument("module")
 @click.option(
     "--policy",
-    "given",
+    "name_or_path",
     type=ArtifactOr(*PRETRAINED_NAMES),
     required=True,
     help="Output of the warmstart or ppo step, for inlining.",
@@ -282,7 +282,7 @@ def import_command(source: Path, toolchain: Path, output: Path) -> None:
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Seed that selects the measured decisions.")
 def explain_command(
     module: str,
-    given: Path | str,
+    name_or_path: Path | str,
     corpus: Path,
     toolchain: Path | None,
     clang: str | None,
@@ -305,8 +305,7 @@ def explain_command(
     """
     from components.core.compiler.clang_programs import clang_version
     from components.core.policy.pretrained import pretrained_policy
-    from components.policy.explain import explain_with_stock_clang, explain_with_training_clang
-    from components.policy.explanation_table import print_explanation
+    from components.policy.explain import explain_with_stock_clang, explain_with_training_clang, print_explanation
 
     if (toolchain is None) == (clang is None):
         raise UserError("exactly one compiler is needed", "pass --toolchain DIR, or --clang NAME")
@@ -315,12 +314,16 @@ def explain_command(
     path = str(toolchain / "bin" / "clang") if toolchain else shutil.which(str(clang))
     if path is None:
         raise UserError(f"compiler {clang!r} not found", "pass --clang PATH")
-    policy = given if isinstance(given, Path) else pretrained_policy("inlining", clang=Path(path), name=given)
+    policy = (
+        name_or_path
+        if isinstance(name_or_path, Path)
+        else pretrained_policy("inlining", clang=Path(path), name=name_or_path)
+    )
     if load_policy_info(policy).problem != "inlining":
         raise UserError(f"{policy} is no inlining policy", "register allocation has no calls to explain")
     modules = {candidate.name: candidate for candidate in load_corpus(corpus).modules}
-    found = modules.get(module)
-    if found is None:
+    corpus_module = modules.get(module)
+    if corpus_module is None:
         near = get_close_matches(module, modules, n=3, cutoff=0) or ["none"]
         raise UserError(
             f"{corpus} has no module {module}", f"its corpus_description.json lists them, such as {', '.join(near)}"
@@ -329,13 +332,13 @@ def explain_command(
         compiler = load_toolchain(toolchain).require_mode("training")
         check_vocabulary(load_policy_info(policy), compiler)
         if "forced_decisions" in compiler.capabilities:
-            explanation = explain_with_training_clang(policy, found, compiler.clang, flip_compiles, seed)
+            explanation = explain_with_training_clang(policy, corpus_module, compiler.clang, flip_compiles, seed)
         else:
             major = int(compiler.llvm_version.partition(".")[0])
-            explanation = explain_with_stock_clang(policy, found, compiler.clang, major, flip_compiles)
+            explanation = explain_with_stock_clang(policy, corpus_module, compiler.clang, major, flip_compiles)
     else:
         major = clang_version(path, "pass another --clang")[0]
-        explanation = explain_with_stock_clang(policy, found, Path(path), major, flip_compiles)
+        explanation = explain_with_stock_clang(policy, corpus_module, Path(path), major, flip_compiles)
     print_explanation(explanation, limit)
     if table is not None:
         explanation.write_csv(table)

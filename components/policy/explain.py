@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from rich.table import Table
 
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import CompileError, Compiler, Request, read_object
@@ -35,10 +36,12 @@ from components.core.policy.optional_features import fix_features
 from components.core.problems.inlining import INLINING
 from components.platform.console import Progress, say
 from components.platform.console.escape import csv_text
+from components.platform.console.tables import table_console
 from components.platform.errors import UserError
 from components.platform.storage.output_files import replace_text
 
 TIMEOUT_S = 600.0
+_DECISIONS = {1: "inline", 0: "refuse", -1: "?"}
 _FIRST_LLVM_WITH_DEFAULT = 22
 """LLVM 19 writes the heuristic's decision over another feature."""
 
@@ -192,14 +195,14 @@ class _StockCompile:
         Args:
             flip: index of the decision that is made the other way; callers and callees are then [].
         """
-        asked = 0
+        index = 0
 
         def decide(_context: str, columns: Columns) -> int:
-            nonlocal asked
+            nonlocal index
             self._fit(columns)
             action = int(self.dense.logits(columns).argmax())
-            asked += 1
-            return 1 - action if asked - 1 == flip else action
+            index += 1
+            return 1 - action if index - 1 == flip else action
 
         module = self._module
         with TemporaryDirectory(prefix="mlgo-explain-") as directory:
@@ -265,3 +268,47 @@ def _explanation(
         np.full(n, np.nan),
         size_bytes,
     )
+
+
+def print_explanation(explanation: Explanation, limit: int) -> None:
+    """Print a table of at most `limit` decisions, the most harmful first, and a summary.
+
+    Columns that the compiler's output gives no values for are left out.
+    """
+    console = table_console(160)
+    is_measured, has_names = bool(explanation.measured_gains.size), bool(explanation.callers)
+    order = "most harmful first" if is_measured else "not measured, least sure first"
+    table = Table(title=f"Inlining decisions of the policy, {order}")
+    for title in ("decision", *(("caller", "callee") if has_names else ())):
+        table.add_column(title, overflow="fold")
+    for title in ("policy", "heuristic", "margin", *(("saves bytes",) if is_measured else ())):
+        table.add_column(title, justify="right")
+    for i in explanation.worst_first()[:limit].tolist():
+        gain = explanation.gain_bytes[i]
+        table.add_row(
+            str(i),
+            *((explanation.callers[i], explanation.callees[i]) if has_names else ()),
+            _DECISIONS[int(explanation.action[i])],
+            _DECISIONS[int(explanation.heuristic[i])],
+            f"{abs(explanation.logits[i, 1] - explanation.logits[i, 0]):.2f}",
+            *(() if not is_measured else ("",) if np.isnan(gain) else (f"{gain:,.0f}",)),
+        )
+    console.print(table)
+    console.print(_summary(explanation), highlight=False, soft_wrap=True)
+
+
+def _summary(explanation: Explanation) -> str:
+    has_heuristic = explanation.heuristic >= 0
+    parts = [f"{len(explanation)} decisions, {int(explanation.action.sum())} to inline"]
+    if has_heuristic.any():
+        differs = (explanation.action != explanation.heuristic)[has_heuristic]
+        parts.append(f"{int(differs.sum())} unlike LLVM's heuristic")
+    measured = explanation.measured_gains
+    if len(measured):
+        harmful = measured[measured < 0]
+        parts.append(
+            f"{len(measured)} measured: {len(harmful)} make the module larger, by {abs(harmful.sum()):,.0f} bytes"
+        )
+    if explanation.size_bytes:
+        parts.append(f"text {explanation.size_bytes:,} bytes")
+    return "; ".join(parts)

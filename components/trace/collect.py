@@ -153,9 +153,9 @@ def logged_features(toolchain: Toolchain, problem_name: str) -> tuple[FeatureSpe
     features = toolchain.features.get(problem_name, ())
     features = tuple(spec for spec in features if spec.name not in problem.policy.decisions)
     if not features:
-        known = ", ".join(sorted(toolchain.features)) or "none"
+        others = ", ".join(sorted(toolchain.features)) or "none"
         raise UserError(
-            f"the clang in {toolchain.directory} logs no features for the problem {problem_name} (but for: {known})",
+            f"the clang in {toolchain.directory} logs no features for the problem {problem_name} (but for: {others})",
             "rebuild it with: mlgo toolchain --mode training --output DIR",
         )
     return features

@@ -18,7 +18,6 @@ from components.platform.console.number_types import COUNT, SEED, FiniteFloatRan
 from components.platform.storage.options import ARTIFACT, FILE, OUTPUT, ArtifactOr
 from components.platform.storage.uri import display_path
 from components.warmstart.config import WarmstartConfig
-from components.warmstart.deployed import deployed_start
 
 _DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())
 
@@ -138,12 +137,13 @@ def main(start_from: Path | str | None, retrain_state: str | None, run_gin_bindi
     # Before TensorFlow is imported, which takes seconds: --help must not wait for it.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # matrix products with AVX-512 if available
+    from components.warmstart.adopt import find_deployed_start
     from components.warmstart.train import train
 
     arguments["gin_bindings"] = network_bindings(parse_gin_bindings(run_gin_bindings)) + arguments["gin_bindings"]
     deployment = read_deployment(retrain_state) if retrain_state else Deployment()
     if start_from is None:
-        start_from = deployed_start(deployment, arguments["toolchain"]) if retrain_state else HEURISTIC
+        start_from = find_deployed_start(deployment, arguments["toolchain"]) if retrain_state else HEURISTIC
     config = WarmstartConfig(start_from=str(start_from), regressed=deployment.regressed, **arguments)
     report = train(config)
     speed = f"; {report.decisions_per_s:,.0f} decisions/s" if report.epochs else ""

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.core import problems
+from components.core.formats.deployment import Deployment
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
-from components.core.formats.policy import PRETRAINED_NAMES, load_policy_info, write_regressed
-from components.core.formats.toolchain import Toolchain
+from components.core.formats.policy import HEURISTIC, PRETRAINED_NAMES, load_policy_info, write_regressed
+from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.formats.trace import read_columns
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_policy
@@ -22,11 +23,38 @@ from components.core.policy.pretrained import pretrained_policy
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage import digest, publish
-from components.platform.storage.uri import display_path
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.uri import ObjectUri, display_path, parse_location
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.report import REPORT, Report, confusion
 
 MEASURED_DECISIONS = 200_000
+
+
+def find_deployed_start(deployment: Deployment, toolchain: Path) -> str:
+    """Return the absolute path of the deployed policy, or HEURISTIC if it cannot be used with this training clang.
+
+    Training starts from the heuristic if nothing is deployed yet, or if the deployed policy is for another major
+    version of LLVM, which may have other features.
+
+    Raises:
+        UserError: the deployed policy is missing, or is not the one that was promoted.
+    """
+    deployed = deployment.deployed
+    if deployed is None:
+        say("nothing is deployed yet: training starts from LLVM's heuristic")
+        return HEURISTIC
+    if deployed.llvm_version.split(".")[0] != load_toolchain(toolchain).llvm_version.split(".")[0]:
+        say(f"the deployed policy is for LLVM {deployed.llvm_version}: training starts from LLVM's heuristic")
+        return HEURISTIC
+    location = parse_location(deployed.policy)
+    policy = fetch(location) if isinstance(location, ObjectUri) else location
+    if digest(policy) != deployed.policy_digest:
+        raise UserError(
+            f"the deployed policy at {deployed.policy} has changed since it was promoted",
+            "run mlgo retrain rollback, or restore it",
+        )
+    return str(policy.absolute())  # never a word such as pretrained
 
 
 def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) -> Report:
@@ -39,18 +67,18 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
         UserError: it is not a policy, is for another problem, or has features that this toolchain lacks.
     """
     name = config.start_from
-    place = pretrained_policy(problem, name=name) if name in PRETRAINED_NAMES else Path(name)
-    policy, info = read_dense(place), load_policy_info(place)
+    path = pretrained_policy(problem, name=name) if name in PRETRAINED_NAMES else Path(name)
+    policy, info = read_dense(path), load_policy_info(path)
     if policy.problem != problem:
         raise UserError(
-            f"--start-from {display_path(place)} is a policy for {policy.problem}, but the trace is of {problem}",
+            f"--start-from {display_path(path)} is a policy for {policy.problem}, but the trace is of {problem}",
             "name a policy for the same problem",
         )
     policy, info = fit_to_compiler(policy, info, toolchain.features[problem])
     check_vocabulary(info, toolchain)
     action, chosen = _decisions(policy, config.trace)
     names = problems.get(problem).policy.action_names
-    say(f"starting from {display_path(place)}, trained by {info.trained_by}")
+    say(f"starting from {display_path(path)}, trained by {info.trained_by}")
     report = Report(
         agreement=float(np.mean(chosen == action)) if len(action) else math.nan,
         training_agreement=math.nan,
@@ -72,7 +100,7 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
             toolchain_digest=digest(config.toolchain),
             llvm_version=toolchain.llvm_version,
         )
-        export_policy(policy, partial, toolchain.clang, adopted, place)
+        export_policy(policy, partial, toolchain.clang, adopted, path)
         (partial / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
         write_regressed(partial, config.regressed)
     return report

@@ -25,7 +25,9 @@ class Report:
         confusion: number of compared decisions, int64 [A, A], by the heuristic's action (rows) and the policy's; None
             where actions have no names.
         action_names: the A actions.
-        decisions_per_s, training_s, tracing_s, loss: see `clone.CloneResult`.
+        decisions_per_s, training_s: decisions per second of the training loop's wall time, and that time.
+        tracing_s: wall time of TensorFlow's tracing, which does not depend on the number of decisions.
+        loss: mean of the last epoch, nats per decision.
     """
 
     agreement: float

@@ -331,7 +331,7 @@ def _unquote(match: re.Match[str]) -> str:
     if single is not None:
         return str(single)
     if double is not None:
-        return re.sub(r'\\(["\\$`\n])', lambda found: found[1].replace("\n", ""), double)
+        return re.sub(r'\\(["\\$`\n])', lambda pair: pair[1].replace("\n", ""), double)
     return "" if escaped == "\n" else str(escaped)
 
 

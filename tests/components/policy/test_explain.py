@@ -18,8 +18,12 @@ from components.core.policy import pretrained
 from components.core.policy.export import export_fast
 from components.platform.errors import UserError
 from components.policy.__main__ import main
-from components.policy.explain import Explanation, explain_with_stock_clang, explain_with_training_clang
-from components.policy.explanation_table import print_explanation
+from components.policy.explain import (
+    Explanation,
+    explain_with_stock_clang,
+    explain_with_training_clang,
+    print_explanation,
+)
 from tests.components.toolchain.conftest import random_policy, random_upstream_policy
 
 PRETRAINED = Path(pretrained.__file__).parent / "inlining"

@@ -14,11 +14,11 @@ from components.vocab.build import quantiles
 @settings(deadline=None)
 @given(values=hnp.arrays(np.int64, st.integers(1, 3000), elements=st.integers(-(2**50), 2**50)))
 def test_quantiles_are_sorted_values_that_occur(values: np.ndarray) -> None:
-    found = quantiles(values)
-    assert found.shape == (1000,) and found.dtype == np.float64
-    assert found[0] == values.min() and found[-1] == values.max()
-    assert (np.diff(found) >= 0).all()
-    assert np.isin(found, values).all()
+    boundaries = quantiles(values)
+    assert boundaries.shape == (1000,) and boundaries.dtype == np.float64
+    assert boundaries[0] == values.min() and boundaries[-1] == values.max()
+    assert (np.diff(boundaries) >= 0).all()
+    assert np.isin(boundaries, values).all()
 
 
 @settings(deadline=None)

@@ -35,10 +35,10 @@ def columns(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 def _make_toolchain(directory: Path, features: tuple[FeatureSpec, ...]) -> None:
     """The real clang-19 under the name it has in a toolchain; cloning only needs it to compile policies."""
-    found = shutil.which("clang-19")
-    assert found, "install clang-19"
+    program = shutil.which("clang-19")
+    assert program, "install clang-19"
     (directory / "bin").mkdir(parents=True)
-    (directory / "bin" / "clang").symlink_to(Path(found).resolve())
+    (directory / "bin" / "clang").symlink_to(Path(program).resolve())
     description = {
         "version": 1,
         "mode": "training",
@@ -61,11 +61,11 @@ def make_toolchain() -> Callable[[Path, tuple[FeatureSpec, ...]], None]:
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Directories "trace", "vocab" and "toolchain": inlined is what costs less than its threshold."""
     root = tmp_path_factory.mktemp("inputs")
-    places = {name: root / name for name in ("trace", "vocab", "toolchain")}
+    directories = {name: root / name for name in ("trace", "vocab", "toolchain")}
     for name in ("trace", "vocab"):
-        places[name].mkdir()
+        directories[name].mkdir()
     rng = np.random.default_rng(0)
-    writer = TraceWriter(places["trace"], "inlining", "inlining_decision", (*FEATURES, *TENSORS))
+    writer = TraceWriter(directories["trace"], "inlining", "inlining_decision", (*FEATURES, *TENSORS))
     zeros = np.zeros(DECISIONS, np.int32)
     everything = []
     for i in range(MODULES):
@@ -74,10 +74,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         action = (values["cost"] < values["threshold"]).astype(np.int64)
         writer.add(ModuleTrace(f"p/m{i}", 1, 0.0, [""], zeros, zeros, ["f"], zeros, zeros, values, action))
     writer.close("corpus digest", "")
-    write_manifest(places["trace"])
+    write_manifest(directories["trace"])
     levels = (np.arange(1000) + 0.5) / 1000
     quantiles = {f.name: np.quantile(np.concatenate([v[f.name] for v in everything]), levels) for f in FEATURES}
-    write_vocab(places["vocab"], {name: np.floor(values) for name, values in quantiles.items()})
-    write_manifest(places["vocab"])
-    _make_toolchain(places["toolchain"], (*FEATURES, *TENSORS))
-    return places
+    write_vocab(directories["vocab"], {name: np.floor(values) for name, values in quantiles.items()})
+    write_manifest(directories["vocab"])
+    _make_toolchain(directories["toolchain"], (*FEATURES, *TENSORS))
+    return directories

@@ -49,10 +49,10 @@ def config(inputs: dict[str, Path], output: Path, start: str) -> WarmstartConfig
 def test_adopted_policy_keeps_its_normalization(inputs: dict[str, Path], tmp_path: Path) -> None:
     policy = dense()
     report = train(config(inputs, tmp_path / "warmstart", str(made(tmp_path / "theirs", policy))))
-    taken = read_dense(tmp_path / "warmstart")
+    adopted = read_dense(tmp_path / "warmstart")
     for name, boundaries in policy.buckets.items():
-        np.testing.assert_array_equal(taken.buckets[name], boundaries)
-    np.testing.assert_array_equal(taken.layers[0][0], policy.layers[0][0])
+        np.testing.assert_array_equal(adopted.buckets[name], boundaries)
+    np.testing.assert_array_equal(adopted.layers[0][0], policy.layers[0][0])
     info = load_policy_info(tmp_path / "warmstart")
     assert (info.trained_by, info.vocab_digest) == ("ppo", "their own")
     assert info.toolchain_digest == digest(inputs["toolchain"]) and info.trace_digest == digest(inputs["trace"])
@@ -83,13 +83,13 @@ def test_summary_names_the_decisions_that_were_compared(
     assert report.summary() == summary
 
 
-@pytest.mark.parametrize("given", ["trace", "other"])
-def test_what_is_not_a_vocab_of_the_trace_is_refused(inputs: dict[str, Path], tmp_path: Path, given: str) -> None:
+@pytest.mark.parametrize("name", ["trace", "other"])
+def test_what_is_not_a_vocab_of_the_trace_is_refused(inputs: dict[str, Path], tmp_path: Path, name: str) -> None:
     other = tmp_path / "other"
     with publish(other, "vocab") as partial:
         write_vocab(partial, {"other": np.zeros(1000)})
     wrong = dataclasses.replace(
-        config(inputs, tmp_path / "o", str(made(tmp_path / "p", dense()))), vocab={**inputs, "other": other}[given]
+        config(inputs, tmp_path / "o", str(made(tmp_path / "p", dense()))), vocab={**inputs, "other": other}[name]
     )
     with pytest.raises(UserError, match=r"not a vocab|lacks features of the trace"):
         train(wrong)

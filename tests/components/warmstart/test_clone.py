@@ -88,8 +88,8 @@ def test_constant_feature_gets_zero_weight(setting):
     config, decisions = setting
     policy = clone(dataclasses.replace(config, epochs=1), decisions).policy
     rows = policy.layers[0][0].reshape(inputs_per_feature(masked=False), len(decisions.features), -1)
-    for place, feature in enumerate(decisions.features):
-        assert np.any(rows[:, place]) == (feature.name != "always_zero"), feature.name
+    for index, feature in enumerate(decisions.features):
+        assert np.any(rows[:, index]) == (feature.name != "always_zero"), feature.name
 
 
 def test_tensors_get_zero_weights_until_reinforcement_learning(setting):

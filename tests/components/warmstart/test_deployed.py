@@ -14,7 +14,7 @@ from components.core.policy.dense import read_dense
 from components.platform.errors import UserError
 from components.platform.storage import digest, publish
 from components.warmstart.__main__ import main
-from components.warmstart.deployed import deployed_start
+from components.warmstart.adopt import find_deployed_start
 from tests.components.warmstart.test_adopt import dense, made
 
 
@@ -29,10 +29,10 @@ def policy(tmp_path: Path) -> Path:
 
 def test_start_depends_on_what_is_deployed(inputs: dict[str, Path], policy: Path) -> None:
     toolchain = inputs["toolchain"]
-    assert deployed_start(Deployment(), toolchain) == HEURISTIC
-    assert deployed_start(Deployment(deployed(policy)), toolchain) == str(policy)
-    assert deployed_start(Deployment(deployed(policy, "19.9.0")), toolchain) == str(policy)
-    assert deployed_start(Deployment(deployed(policy, "22.1.0")), toolchain) == HEURISTIC
+    assert find_deployed_start(Deployment(), toolchain) == HEURISTIC
+    assert find_deployed_start(Deployment(deployed(policy)), toolchain) == str(policy)
+    assert find_deployed_start(Deployment(deployed(policy, "19.9.0")), toolchain) == str(policy)
+    assert find_deployed_start(Deployment(deployed(policy, "22.1.0")), toolchain) == HEURISTIC
 
 
 def test_changed_policy_is_refused(inputs: dict[str, Path], policy: Path) -> None:
@@ -40,9 +40,9 @@ def test_changed_policy_is_refused(inputs: dict[str, Path], policy: Path) -> Non
     with publish(policy, "policy") as directory:
         (directory / "policy.json").write_text("{}")
     with pytest.raises(UserError, match="has changed since it was promoted"):
-        deployed_start(Deployment(promoted), inputs["toolchain"])
+        find_deployed_start(Deployment(promoted), inputs["toolchain"])
     with pytest.raises(UserError, match="nowhere"):
-        deployed_start(Deployment(DeployedPolicy("/nowhere", "d", "inlining", "19.1.7")), inputs["toolchain"])
+        find_deployed_start(Deployment(DeployedPolicy("/nowhere", "d", "inlining", "19.1.7")), inputs["toolchain"])
 
 
 @pytest.mark.parametrize("start", [(), ("--start-from", "heuristic")])
@@ -52,7 +52,7 @@ def test_step_takes_the_deployed_policy_and_lists_regressed_modules(
     state, output = tmp_path / "state.json", tmp_path / "warmstart"
     document = {"policy": str(policy), "policy_digest": digest(policy), "problem": "inlining", "llvm_version": "19.1.7"}
     state.write_text(json.dumps({"version": 3, "deployed": document, "history": [], "regressed": ["p/m1", "p/m2"]}))
-    arguments = [f"--{name}={place}" for name, place in inputs.items()]
+    arguments = [f"--{name}={path}" for name, path in inputs.items()]
     arguments += ["--output", str(output), "--retrain-state", str(state), "--preset", "tiny", "--epochs", "1", *start]
     CliRunner().invoke(main, arguments, catch_exceptions=False, standalone_mode=False)
     assert json.loads((output / "regressed.json").read_text()) == ["p/m1", "p/m2"]

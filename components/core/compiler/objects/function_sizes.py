@@ -423,5 +423,5 @@ def _look_up(values: dict[int, int], keys: NDArray[np.int64]) -> NDArray[np.int6
     """Return the value of each key, int64 [N], -1 for unknown keys. Keys are not negative."""
     table: NDArray[np.int64] = np.full(max(values) + 2, -1)
     table[list(values)] = list(values.values())
-    found: NDArray[np.int64] = table[np.minimum(keys, len(table) - 1)]
-    return found
+    entries: NDArray[np.int64] = table[np.minimum(keys, len(table) - 1)]
+    return entries

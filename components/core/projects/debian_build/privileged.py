@@ -68,8 +68,8 @@ def _may_mount() -> bool:
 
 def _require_docker() -> None:
     if shutil.which("docker"):
-        asked = subprocess.run(["docker", "version"], capture_output=True, stdin=subprocess.DEVNULL)
-        if asked.returncode == 0:
+        done = subprocess.run(["docker", "version"], capture_output=True, stdin=subprocess.DEVNULL)
+        if done.returncode == 0:
             return
     raise UserError(
         "building Debian packages needs root that may mount file systems, or docker, and there is neither",

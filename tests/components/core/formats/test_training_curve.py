@@ -47,8 +47,8 @@ def test_policy_of_an_earlier_version_is_named(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "tensorboard").mkdir()
     (tmp_path / "tensorboard" / "events.out.tfevents.1").write_bytes(b"")
     assert read_curve(tmp_path) is None
-    said = f"no training curve in the report: {tmp_path} has TensorBoard events, but no training.csv\n"
-    assert capsys.readouterr().out == said
+    message = f"no training curve in the report: {tmp_path} has TensorBoard events, but no training.csv\n"
+    assert capsys.readouterr().out == message
 
 
 def test_error_names_a_missing_directory(tmp_path: Path) -> None:
