@@ -44,7 +44,7 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
         f"- {_verified(figures)}",
         f"- Corpus {markdown_code(figures['corpus'] or 'without manifest')}, policy "
         f"{markdown_code(figures['policy'] or 'without manifest')}, training clang "
-        f"{markdown_text(figures['llvm_version'])} {markdown_code(figures['training clang'])}.",
+        f"{markdown_text(figures['llvm_version'])} {markdown_code(figures['training_clang'])}.",
         "",
         "```shell",
         f"clang -Oz -mllvm -mlgo-inline-plan={PLAN_FILE} -c file.c  # clang of release/bin",

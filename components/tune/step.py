@@ -165,6 +165,7 @@ def _check_policy(policy: Path, toolchain: Toolchain) -> None:
 
 
 def _inputs(config: TuneConfig) -> dict[str, str]:
+    """Return what determines the result. A saved search is found by its digest, so the names do not change."""
     artifacts = {"corpus": config.corpus, "training clang": config.toolchain, "policy": config.policy}
     return {
         **{name: digest(path) if (path / MANIFEST).exists() else "" for name, path in artifacts.items()},
@@ -311,7 +312,7 @@ def _figures(
         "version": 1,
         "problem": _PROBLEM,
         "llvm_version": toolchain.llvm_version,
-        **_inputs(config),
+        **{name.replace(" ", "_"): value for name, value in _inputs(config).items()},
         "corpus_modules": corpus_modules,
         "measured_modules": len(states),
         "unreached_modules": sum(not state.rounds for state in found),

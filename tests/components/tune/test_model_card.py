@@ -14,7 +14,7 @@ from components.tune.model_card import write_card
 FIGURES: dict[str, Any] = {
     "llvm_version": "19.1.7",
     "corpus": "c" * 64,
-    "training clang": "t" * 64,
+    "training_clang": "t" * 64,
     "policy": "",
     "corpus_modules": 80,
     "measured_modules": 80,

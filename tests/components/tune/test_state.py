@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from components.core.compiler.quarantine import Quarantine
+from components.core.formats.toolchain import Toolchain
 from components.platform.errors import UserError
 from components.platform.storage.object_storage.object_store import StorageError
 from components.platform.storage.shared_state import root_lease
@@ -20,8 +22,9 @@ from components.platform.storage.shared_state.root_lease import LeaseLost, RootL
 from components.platform.storage.uri import ObjectUri, mirror
 from components.tune import state as module
 from components.tune.__main__ import _search_next_to
+from components.tune.config import TuneConfig
 from components.tune.state import ModuleState, SearchDirectory, search_folder
-from components.tune.step import _published_at_the_end
+from components.tune.step import _figures, _inputs, _published_at_the_end
 from tests.support.buckets import names, remove_object
 
 STATE = ModuleState(
@@ -174,3 +177,11 @@ def test_state_is_kept_next_to_the_output(tmp_path: Path, cache: Path) -> None:
     assert _search_next_to(mirror(ObjectUri("gs", "bucket", "a/plan"))) == mirror(
         ObjectUri("gs", "bucket", "a/plan-search")
     )
+
+
+def test_search_of_an_earlier_version_is_continued_and_keys_of_its_results_have_no_spaces(tmp_path: Path) -> None:
+    config = TuneConfig(tmp_path, tmp_path, tmp_path, tmp_path, tmp_path / "plan")
+    assert search_folder(tmp_path, _inputs(config)).name == "0ae1c35ae432247a"
+    toolchain = Toolchain(tmp_path, "training", "19.1.7", "x86_64-pc-linux-gnu", {}, {})
+    figures = _figures(config, toolchain, 1, {"m": STATE}, ["m"], Quarantine(0.5))
+    assert {"corpus", "training_clang", "policy"} <= set(figures) and not [name for name in figures if " " in name]
