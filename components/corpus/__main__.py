@@ -25,7 +25,7 @@ from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
 from components.corpus.extraction.outcome import describe_newer_llvm
 from components.corpus.options import PATH, UNIT, Unit, output_option, require_size_level, split_options
-from components.corpus.report import DAMAGED, Report, Skipped
+from components.corpus.report import DAMAGED, CorpusReport, Skipped
 from components.corpus.split import MIN_SOURCES, split_modules
 from components.corpus.write_split_and_report import announce, describe, split_config, write_split_and_report
 from components.platform.command import run_step
@@ -186,7 +186,7 @@ def make(source: Path, output: Path, default_args: str, skip_damaged: bool, **sp
     with publish(output, "corpus") as partial:
         names, damaged = make_corpus(source, partial, default_args.split(), skip_damaged)
         project = source.absolute().name
-        report = Report({project: len(names)}, _damaged(damaged, project))
+        report = CorpusReport({project: len(names)}, _list_skipped(damaged, project))
         done = write_split_and_report(partial, splits, report)
     announce(output, report, done)
 
@@ -244,7 +244,7 @@ def import_corpus(
     with publish(output, "corpus", packing=layout == "packed") as partial:
         corpus, damaged = import_modules(source, partial, skip_damaged, edits, max_modules_per_project)
         projects = Counter(module.project for module in corpus)
-        report = Report(dict(projects), _damaged(damaged))
+        report = CorpusReport(dict(projects), _list_skipped(damaged))
         report.write(partial)
         if keep:
             names = corpus.description["modules"]
@@ -255,7 +255,7 @@ def import_corpus(
     announce(output, report, done)
 
 
-def _damaged(damaged: dict[str, str], project: str = "") -> tuple[Skipped, ...]:
+def _list_skipped(damaged: dict[str, str], project: str = "") -> tuple[Skipped, ...]:
     """Return the entries of report.json for damaged modules.
 
     Args:
@@ -395,7 +395,7 @@ def combine(root_dir: Path, **split: Any) -> None:
     splits = split_config(split)
     with rewriting(root_dir, verified=False):
         names = combine_corpora(root_dir)
-        report = Report(dict(Counter(name.split("/")[0] for name in names)), ())
+        report = CorpusReport(dict(Counter(name.split("/")[0] for name in names)), ())
         done = write_split_and_report(root_dir, splits, report)
     announce(root_dir, report, done)
 

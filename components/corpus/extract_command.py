@@ -33,7 +33,7 @@ from components.corpus.extraction.outcome import (
 )
 from components.corpus.options import PATH, UNIT, Unit, output_option, split_options
 from components.corpus.profiles import copy_profiles
-from components.corpus.report import Report, make_report
+from components.corpus.report import CorpusReport, make_report
 from components.corpus.sources.inputs import INPUT_TYPES, InputType, read_input
 from components.corpus.sources.objects import NO_OUTPUT, NOT_A_COMPILE, OUTSIDE
 from components.corpus.sources.programs import ProgramConfig, announce_programs, extract_programs
@@ -291,7 +291,7 @@ def _tree(source: str) -> Path:
     return TREE.convert(source, None, None)
 
 
-def _remedy(report: Report, kind: InputType, thinlto: ThinLto | None) -> str:
+def _remedy(report: CorpusReport, kind: InputType, thinlto: ThinLto | None) -> str:
     kinds = Counter(item.kind for item in report.skipped if item.kind != ASSEMBLY)
     if set(kinds) <= {MISSING, OUTSIDE} and kind in ("params", "bazel_aquery"):
         return "pass --obj-base-dir with the directory that the linker ran in (bazel info execution_root)"

@@ -81,7 +81,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Report:
+class CorpusReport:
     """Outcome of every object.
 
     Attributes:
@@ -151,7 +151,7 @@ def make_report(
     outcomes: Iterable[Outcome],
     other: Iterable[tuple[str, str, str]] = (),
     shared_functions: tuple[int, int] | None = None,
-) -> Report:
+) -> CorpusReport:
     """Return the report of one project.
 
     Args:
@@ -164,10 +164,10 @@ def make_report(
     skipped = [Skipped(project, o.object.path, o.kind, o.detail) for o in outcomes if o.kind != EXTRACTED]
     skipped += [Skipped(project, name, kind, detail) for name, kind, detail in other]
     shared = {} if shared_functions is None else {project: shared_functions}
-    return Report({project: sum(o.kind == EXTRACTED for o in outcomes)}, tuple(skipped), shared)
+    return CorpusReport({project: sum(o.kind == EXTRACTED for o in outcomes)}, tuple(skipped), shared)
 
 
-def join_reports(reports: Iterable[Report]) -> Report:
+def join_reports(reports: Iterable[CorpusReport]) -> CorpusReport:
     """Merge the reports of several projects into one."""
     extracted: Counter[str] = Counter()
     skipped: list[Skipped] = []
@@ -176,4 +176,4 @@ def join_reports(reports: Iterable[Report]) -> Report:
         extracted.update(report.extracted)
         skipped += report.skipped
         shared_functions.update(report.shared_functions)
-    return Report(dict(extracted), tuple(skipped), shared_functions)
+    return CorpusReport(dict(extracted), tuple(skipped), shared_functions)

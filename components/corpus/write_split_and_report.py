@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from components.core.formats.corpus import REPORT, load_corpus
 from components.core.formats.splits import Splits, write_splits
 from components.core.projects.recipe_document import Text, convert
-from components.corpus.report import Report
+from components.corpus.report import CorpusReport
 from components.corpus.split import SplitConfig, split_modules
 from components.platform.console import say
 from components.platform.storage.uri import display_path
@@ -41,7 +41,7 @@ def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, wh
     return SplitConfig(**{**chosen, **{key: value for key, value in flags.items() if value not in (None, ())}})
 
 
-def write_split_and_report(directory: Path, config: SplitConfig, report: Report) -> Splits:
+def write_split_and_report(directory: Path, config: SplitConfig, report: CorpusReport) -> Splits:
     """Write report.json and splits.json of the corpus in `directory`, and return the split."""
     report.write(directory)
     splits = split_modules(load_corpus(directory).modules, config)
@@ -49,7 +49,7 @@ def write_split_and_report(directory: Path, config: SplitConfig, report: Report)
     return splits
 
 
-def announce(directory: Path, report: Report, splits: Splits) -> None:
+def announce(directory: Path, report: CorpusReport, splits: Splits) -> None:
     """Print the report's summary, examples of skipped objects, and the sizes of the split."""
     say(report.line())
     for line in report.examples(display_path(directory / REPORT)):

@@ -46,7 +46,7 @@ from components.evaluation.report import terminal_report
 from components.evaluation.report.html_report import write_page
 from components.evaluation.report.model_card import model_card, write_card
 from components.evaluation.report.regressions import worst_cases
-from components.evaluation.variants import Variant, compiled_by, plan_variants
+from components.evaluation.variants import Variant, choose_clang, plan_variants
 from components.platform.storage import digest, publish
 from components.platform.workers.factory import make_pool
 
@@ -93,10 +93,10 @@ def evaluate(config: EvaluationConfig) -> Metrics:
         no_gain = refuse_without_gain_over_start(metrics, inputs.warmstart_trained_by or "")
         # A release clang that exists embeds the evaluated policy.
         metrics.release_policy = choose_release_policy(metrics, measured, config, no_gain) if release is None else role
-        if earlier and compiled_by(objective, release) == "release":
+        if earlier and choose_clang(objective, release) == "release":
             same = measured.values[POLICY] == earlier.policy_values_for(measured)
             metrics.as_under_the_training_clang = int(same.sum())
-        metrics.policy_compiled_by = compiled_by(objective, release)
+        metrics.policy_compiled_by = choose_clang(objective, release)
         metrics.problem = config.problem
         metrics.variants = [_describe(variant, config.problem) for variant in variants]
         if earlier_metrics:

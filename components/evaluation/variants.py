@@ -67,17 +67,17 @@ def plan_variants(
 
     ranges = TRAINED_RANGES if config.problem == "inlining" and "trained_ranges" in training.capabilities else ()
 
-    def loaded(name: str, policy: Path) -> Variant:
+    def load(name: str, policy: Path) -> Variant:
         return Variant(name, training.clang, Advisor("policy", policy=policy, log=log), ranges, kind)
 
     if config.warmstart is not None:
-        variants.append(loaded(WARMSTART, config.warmstart))
+        variants.append(load(WARMSTART, config.warmstart))
     if reference is not None:
-        variants.append(loaded(REFERENCE, reference))
-    if compiled_by(objective, release) == "release" and release is not None:
+        variants.append(load(REFERENCE, reference))
+    if choose_clang(objective, release) == "release" and release is not None:
         variants.append(Variant(POLICY, release.clang, Advisor("release"), _decisions_only(config, release)))
     else:
-        variants.append(loaded(POLICY, config.policy))
+        variants.append(load(POLICY, config.policy))
     return (
         *variants,
         *(
@@ -92,6 +92,6 @@ def _decisions_only(config: EvaluationConfig, release: Toolchain) -> tuple[str, 
     return without_outliner(release.clang) if config.problem == "inlining" else ()
 
 
-def compiled_by(objective: Objective, release: Toolchain | None) -> CompiledBy:
+def choose_clang(objective: Objective, release: Toolchain | None) -> CompiledBy:
     """Return which clang yields the policy's values: "training" or "release"."""
     return "release" if release is not None and not objective.needs_log else "training"

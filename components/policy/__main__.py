@@ -136,7 +136,7 @@ def export_command(
         --output runs/aot
       mlgo policy export --policy pretrained-llvm --toolchain runs/mine/training --for-llvm runs/for-llvm
     """
-    from components.core.policy.pretrained import with_pretrained
+    from components.core.policy.pretrained import resolve_pretrained
 
     if (output is None) == (for_llvm is None):
         raise UserError("exactly one kind of export is needed", "pass --output DIR, or --for-llvm DIR")
@@ -147,7 +147,7 @@ def export_command(
         raise UserError(f"--problem {problem}: the given policies have their own", "leave it out")
     compiler = load_toolchain(toolchain)
     decided = compiler.upstream_features if for_llvm and not problem else [problem or "inlining"]
-    policies = with_pretrained(names_or_paths, decided)
+    policies = resolve_pretrained(names_or_paths, decided)
     if for_llvm is not None:
         if optional_features:
             raise UserError("--optional-feature with --for-llvm", "export the policy with --output first")

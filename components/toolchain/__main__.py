@@ -131,10 +131,10 @@ def main(
             f"pass --targets all, and --sdk with what --mode sdk --targets {targets} built",
         )
     check_strategy(strategy, major, "--strategy {}", "--llvm-major {}")
-    from components.core.policy.pretrained import with_pretrained  # imports NumPy
+    from components.core.policy.pretrained import resolve_pretrained  # imports NumPy
 
     embeddable = problems.names("decided_by_plugin" if release_strategy(strategy, major) == "plugin" else "")
-    embedded = with_pretrained([*policies, *([extra_policy] if extra_policy else [])], embeddable)
+    embedded = resolve_pretrained([*policies, *([extra_policy] if extra_policy else [])], embeddable)
     make_toolchain(ToolchainConfig(policies=tuple(embedded), **_fields_of(ToolchainConfig, {"mode": mode, **options})))
 
 

@@ -117,7 +117,7 @@ def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSp
         raise _feature_mismatch(result.module_name, logged, features)
     contexts = sample.log.contexts
 
-    def concatenated(name: str) -> Array:
+    def concatenate(name: str) -> Array:
         parts = [context.columns[name] for context in contexts]
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty((0, 1), np.int64)
 
@@ -136,8 +136,8 @@ def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSp
         names=callsites.names if callsites else [],
         caller=callsites.caller if callsites else None,
         callee=callsites.callee if callsites else None,
-        columns={spec.name: concatenated(spec.name) for spec in features},
-        action=concatenated(problem.policy.decision).reshape(-1),
+        columns={spec.name: concatenate(spec.name) for spec in features},
+        action=concatenate(problem.policy.decision).reshape(-1),
         reward=reward,
         weak_functions=list(compress(sizes.names, sizes.weak.tolist())) if sizes else None,
     )

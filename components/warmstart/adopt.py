@@ -26,7 +26,7 @@ from components.platform.storage import digest, publish
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.uri import ObjectUri, display_path, parse_location
 from components.warmstart.config import WarmstartConfig
-from components.warmstart.report import REPORT, Report, confusion
+from components.warmstart.report import REPORT, WarmstartReport, confusion
 
 MEASURED_DECISIONS = 200_000
 
@@ -57,7 +57,7 @@ def find_deployed_start(deployment: Deployment, toolchain: Path) -> str:
     return str(policy.absolute())  # never a word such as pretrained
 
 
-def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) -> Report:
+def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) -> WarmstartReport:
     """Publish the policy that `config.start_from` names as `config.output`, built for this toolchain.
 
     It keeps its normalization, the quantiles of the code that it was first trained on. The trace only serves to measure
@@ -79,7 +79,7 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
     action, chosen = _decisions(policy, config.trace)
     names = problems.get(problem).policy.action_names
     say(f"starting from {display_path(path)}, trained by {info.trained_by}")
-    report = Report(
+    report = WarmstartReport(
         agreement=float(np.mean(chosen == action)) if len(action) else math.nan,
         training_agreement=math.nan,
         decisions=0,

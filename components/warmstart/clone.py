@@ -66,7 +66,7 @@ def clone(
     rows = np.flatnonzero(~decisions.heldout)
     # The weights of features that never vary stay zero instead of their random initial values, so that other values
     # later do not change decisions at random.
-    varying = _varying(decisions, problem)
+    varying = _find_varying(decisions, problem)
     if not len(varying):
         raise UserError("every feature has the same value in all decisions", "make a trace of more modules")
     masked = problem.policy.mask is not None
@@ -117,7 +117,7 @@ def agreement(policy: DensePolicy, observed: np.ndarray, action: np.ndarray) -> 
     return float(np.mean(decide(policy, observed) == action)) if len(observed) else float("nan")
 
 
-def _varying(decisions: Decisions, problem: Problem) -> NDArray[np.intp]:
+def _find_varying(decisions: Decisions, problem: Problem) -> NDArray[np.intp]:
     """Return the indices of the features with more than one value in the training data, without masked actions."""
     seen = decisions.observed[~decisions.heldout]
     if problem.policy.mask is not None:

@@ -12,7 +12,7 @@ REPORT = "report.json"
 
 
 @dataclass(frozen=True)
-class Report:
+class WarmstartReport:
     """Metrics of the run.
 
     Attributes:

@@ -25,18 +25,18 @@ from components.warmstart.adopt import adopt_policy
 from components.warmstart.clone import SAMPLE_DECISIONS, agreement, clone, decide
 from components.warmstart.config import HEURISTIC, WarmstartConfig
 from components.warmstart.data import load_decisions, require_vocab
-from components.warmstart.report import REPORT, Report, confusion
+from components.warmstart.report import REPORT, WarmstartReport, confusion
 
 TENSORBOARD = "tensorboard"
 
 
-def train(config: WarmstartConfig) -> Report:
+def train(config: WarmstartConfig) -> WarmstartReport:
     """Train and publish a policy as `config.output`. UserError if inputs do not match."""
     with explain_resource_exhausted(config.output):
         return _train(config)
 
 
-def _train(config: WarmstartConfig) -> Report:
+def _train(config: WarmstartConfig) -> WarmstartReport:
     for directory, kind in ((config.trace, "trace"), (config.vocab, "vocab"), (config.toolchain, "toolchain")):
         require_artifact(directory, kind)
     toolchain = load_toolchain(config.toolchain)
@@ -69,7 +69,7 @@ def _train(config: WarmstartConfig) -> Report:
             cloned = clone(config, decisions, on_epoch)
         writer.close()
         chosen, names = decide(cloned.policy, decisions.observed[heldout]), problems.get(problem).policy.action_names
-        report = Report(
+        report = WarmstartReport(
             agreement=float(np.mean(chosen == decisions.action[heldout])) if len(chosen) else math.nan,
             training_agreement=agreement(cloned.policy, decisions.observed[~heldout], decisions.action[~heldout]),
             decisions=int((~heldout).sum()),

@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from components.core.formats.bitcode import BitcodeError, bitcode_problem, producer_major, read_layout
 from components.core.formats.names import is_utf8
-from components.core.formats.profiles import named_profiles
+from components.core.formats.profiles import find_profiles
 from components.core.formats.splits import SPLITS, Splits, read_splits
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, open_regular, read_bytes, read_json
@@ -72,7 +72,7 @@ class Module(FileSet):
         """Return the paths of the corpus's profiles that the arguments name."""
         if self.command_override is not None:
             return []
-        return named_profiles(self.arguments(), self.cmd.parent, self.directory)
+        return find_profiles(self.arguments(), self.cmd.parent, self.directory)
 
     def files(self) -> list[Path]:
         command = [] if self.command_override is not None else [self.cmd]

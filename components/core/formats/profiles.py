@@ -45,7 +45,7 @@ def profile_resolver(bitcode: Path, corpus: Path | None) -> Callable[[str], str 
     return resolve
 
 
-def named_profiles(arguments: Sequence[str], directory: Path, corpus: Path) -> list[Path]:
+def find_profiles(arguments: Sequence[str], directory: Path, corpus: Path) -> list[Path]:
     """Return the paths of the corpus's profiles that a module's arguments name relative to `directory`."""
     options = [option for argument in arguments if (option := parse_profile_option(argument))]
     files = [_resolve_in_corpus(directory, path, corpus) for _name, path in options]

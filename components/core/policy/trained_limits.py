@@ -43,11 +43,11 @@ def trained_limits(
     limits = {}
     for feature in features:
         if can_be_limited(feature) and feature.name not in problem.policy.settings:
-            limits[feature.name] = _reached(np.asarray(columns[feature.name]).reshape(-1), modules)
+            limits[feature.name] = _find_limit(np.asarray(columns[feature.name]).reshape(-1), modules)
     return limits
 
 
-def _reached(values: NDArray[np.generic], modules: NDArray[np.int64]) -> int:
+def _find_limit(values: NDArray[np.generic], modules: NDArray[np.int64]) -> int:
     """Return the largest value that several modules reach."""
     rank = min(MAX_RANK, 1 + len(np.unique(modules)) // MODULES_PER_RANK)
     largest = np.full(int(modules.max()) + 1, np.iinfo(np.int64).min)

@@ -166,10 +166,10 @@ def output_of_words(words: Sequence[str], directory: str, source: str, named: st
             raise NotACompileError("it only links")
         raise NoObjectError("it links, too, and keeps no object: compile with -c")
     if output is None:
-        output = _implied(options, directory, source)
+        output = _imply_output(options, directory, source)
     if output in ("/dev/null", "-", ""):
         raise NoObjectError(f"its output is {output or 'empty'}")
-    return _of_libtool(directory, output) if output.endswith(".lo") else output
+    return _resolve_libtool(directory, output) if output.endswith(".lo") else output
 
 
 def _compiler_of(words: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -275,7 +275,7 @@ def _expand(arguments: Sequence[str], directory: str, missing: list[str]) -> Ite
             yield word
 
 
-def _implied(options: _Arguments, directory: str, source: str) -> str:
+def _imply_output(options: _Arguments, directory: str, source: str) -> str:
     """Return the object of a compile without -o: the source's name with the suffix .o, in the working directory."""
     if options.missing:
         raise NoObjectError(f"its response file {options.missing[0]} does not exist")
@@ -299,7 +299,7 @@ def _is_header(item: tuple[str, str]) -> bool:
     return language.endswith("-header") or (not language and name.endswith(_HEADERS))
 
 
-def _of_libtool(directory: str, output: str) -> str:
+def _resolve_libtool(directory: str, output: str) -> str:
     """Return the object that a libtool object (a text file) names: the position-independent one if there is one."""
     try:
         text = read_bytes(Path(directory, output)).decode("utf-8", "replace")

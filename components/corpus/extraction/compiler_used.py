@@ -125,12 +125,12 @@ class CompilerUsed:
         values = ", ".join(f"ptr @{_quote(name)}" for name in sorted(names))
         used = f'\n@llvm.compiler.used = appending global [{len(names)} x ptr] [{values}], section "llvm.metadata"\n'
         try:
-            return _with(opt, bytes(bitcode), used, ["-preserve-ll-uselistorder"])
+            return _append(opt, bytes(bitcode), used, ["-preserve-ll-uselistorder"])
         except RestoreError:  # the recorded order of a symbol's uses has one use less
-            return _with(opt, bytes(bitcode), used, [])
+            return _append(opt, bytes(bitcode), used, [])
 
 
-def _with(opt: str, bitcode: bytes, used: str, flags: list[str]) -> bytes:
+def _append(opt: str, bitcode: bytes, used: str, flags: list[str]) -> bytes:
     text = _run(opt, ["-passes=verify", "-S", *flags], bitcode)
     return _run(opt, ["-passes=verify", "-preserve-bc-uselistorder"], text + used.encode("utf-8", "surrogateescape"))
 

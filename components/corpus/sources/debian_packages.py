@@ -25,7 +25,7 @@ from components.corpus.extraction.extract import ExtractConfig, extract_objects
 from components.corpus.extraction.outcome import DUPLICATE, EXTRACTED
 from components.corpus.function_digests import UnreadableModuleError, digest_functions
 from components.corpus.options import Unit
-from components.corpus.report import NO_FUNCTIONS, PACKAGE_FAILED, Report, Skipped
+from components.corpus.report import NO_FUNCTIONS, PACKAGE_FAILED, CorpusReport, Skipped
 from components.corpus.sources.objects import ObjectFile
 from components.corpus.sources.programs import ProgramConfig, extract_programs
 from components.platform.console import Progress, say
@@ -77,7 +77,7 @@ class DebianConfig:
     unit: Unit = "object"
 
 
-def build_packages(recipes: Sequence[Recipe], output: Path, config: DebianConfig) -> tuple[list[str], Report]:
+def build_packages(recipes: Sequence[Recipe], output: Path, config: DebianConfig) -> tuple[list[str], CorpusReport]:
     """Build packages and copy their distinct modules to `output`.
 
     A module is skipped if its functions equal those of an earlier module, in the recipes' order: libraries compile
@@ -201,7 +201,7 @@ def _extract_linked(
 
 def _copy_distinct(
     recipes: Sequence[Recipe], packages: dict[str, PackageModules], cache: Path, output: Path
-) -> tuple[list[str], Report]:
+) -> tuple[list[str], CorpusReport]:
     first: dict[str, str] = {}
     left: list[Skipped] = []
     extracted: dict[str, int] = {}
@@ -221,7 +221,7 @@ def _copy_distinct(
                     target = output / f"{name}{suffix}"
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(cache / _cache_key(recipe) / f"{name}{suffix}", target)
-    return list(first.values()), Report(extracted, tuple(left))
+    return list(first.values()), CorpusReport(extracted, tuple(left))
 
 
 def _cache_key(recipe: Recipe) -> str:

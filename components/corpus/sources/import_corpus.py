@@ -49,11 +49,11 @@ def import_modules(
         modules = tuple(module for module in corpus if module.name not in damaged)
         if not modules:
             raise UserError(f"all {len(corpus)} modules of {source} are damaged", "make the corpus again")
-        corpus = _only(corpus, modules)
+        corpus = _select(corpus, modules)
     else:
         corpus, damaged = load_corpus(source), {}
     if max_modules_per_project is not None:
-        corpus = _only(corpus, _limited(corpus, max_modules_per_project))
+        corpus = _select(corpus, _limit(corpus, max_modules_per_project))
     if len(corpus) == len(corpus.description["modules"]) and not damaged:
         shutil.copyfile(source / DESCRIPTION, output / DESCRIPTION)
     else:
@@ -82,11 +82,11 @@ def import_modules(
     return corpus, damaged
 
 
-def _only(corpus: Corpus, modules: tuple[Module, ...]) -> Corpus:
+def _select(corpus: Corpus, modules: tuple[Module, ...]) -> Corpus:
     return Corpus(corpus.directory, modules, corpus.description)
 
 
-def _limited(corpus: Corpus, limit: int) -> tuple[Module, ...]:
+def _limit(corpus: Corpus, limit: int) -> tuple[Module, ...]:
     """Return at most `limit` modules of each project, in their order.
 
     Digests choose, so that the choice does not depend on the other modules.

@@ -26,7 +26,7 @@ from components.corpus.extraction.extract import ExtractConfig, extract_objects
 from components.corpus.extraction.outcome import EXTRACTED, Outcome
 from components.corpus.options import Unit
 from components.corpus.profiles import copy_profiles
-from components.corpus.report import COMPILE_FAILED, Report, join_reports, make_report
+from components.corpus.report import COMPILE_FAILED, CorpusReport, join_reports, make_report
 from components.corpus.sources.debian_packages import DebianConfig, build_packages
 from components.corpus.sources.objects import read_compile_commands
 from components.corpus.sources.programs import ProgramConfig, announce_programs, extract_programs
@@ -62,7 +62,7 @@ class BuildConfig:
     unit: Unit = "object"
 
 
-def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig) -> Report:
+def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig) -> CorpusReport:
     """Build every project and write the corpus of all their modules, without splits, to the directory `output`.
 
     While one project compiles, the next ones are fetched and configured.
@@ -75,7 +75,7 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
     packages = [recipe for recipe in recipes if recipe.debian]
     recipes = tuple(recipe for recipe in recipes if not recipe.debian)
     names: list[str] = []
-    reports: list[Report] = []
+    reports: list[CorpusReport] = []
     if packages:
         build = dataclasses.replace(config.package, jobs=config.jobs)
         debian = DebianConfig(build, config.level, tuple(EMBED), config.cache, config.retry_failed, config.unit)
@@ -177,7 +177,9 @@ def _build(recipe: Recipe, source: Path, config: BuildConfig, check: Callable[[]
             progress.__exit__(None, None, None)
 
 
-def _extract(recipe: Recipe, built: BuiltProject, output: Path, config: BuildConfig) -> tuple[list[Outcome], Report]:
+def _extract(
+    recipe: Recipe, built: BuiltProject, output: Path, config: BuildConfig
+) -> tuple[list[Outcome], CorpusReport]:
     objects, left = read_compile_commands(built.compile_commands, built.directory)
     objects = [dataclasses.replace(item, name=f"{recipe.name}/{item.name}") for item in objects]
     failed = set(built.failed)
@@ -196,7 +198,7 @@ def _extract(recipe: Recipe, built: BuiltProject, output: Path, config: BuildCon
 
 def _extract_linked(
     recipe: Recipe, built: BuiltProject, output: Path, config: BuildConfig
-) -> tuple[list[Outcome], Report]:
+) -> tuple[list[Outcome], CorpusReport]:
     """Extract the programs and shared libraries that the recipe names, all that were linked if it names none."""
     recorder = _recorder(recipe, config)
     links = read_links(recorder) if any((recorder / LINKS).iterdir()) else []

@@ -93,10 +93,10 @@ def summarize_programs(programs: Sequence[BenchmarkComparison]) -> BenchmarkSumm
 def _run(
     recipe: Recipe, variant: BuildVariant, folder: Path, counter: Counter, work: Path, cache: Path, jobs: int
 ) -> list[BenchmarkRun]:
-    def fetched(source: Path) -> None:
+    def prepare(source: Path) -> None:
         make_inputs(recipe, source, folder)
 
-    with whole_build(recipe, variant, work, cache, jobs, fetched) as (source, built):
+    with whole_build(recipe, variant, work, cache, jobs, prepare) as (source, built):
         return run_benchmarks(recipe, built, source, folder, variant.title, counter, jobs)
 
 

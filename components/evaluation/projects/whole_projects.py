@@ -8,7 +8,7 @@ from pathlib import Path
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives import Objective
 from components.core.projects.flags.build_variants import build_variants, find_stock_clang
-from components.core.projects.flags.builds import of_recipe
+from components.core.projects.flags.builds import make_project
 from components.core.projects.flags.request import RowsRequest
 from components.core.projects.recipe import Recipe
 from components.evaluation.benchmarks.benchmark_comparison import compare_programs, summarize_programs
@@ -73,7 +73,7 @@ def _rows_request(config: EvaluationConfig, recipes: Sequence[Recipe]) -> RowsRe
     Raises:
         UserError: no recipe names a program, so the verdict cannot depend on one.
     """
-    projects = tuple(project for recipe in recipes if (project := of_recipe(recipe)) is not None)
+    projects = tuple(project for recipe in recipes if (project := make_project(recipe)) is not None)
     if not projects:
         raise UserError(
             "no held-out project names a program, so none can be built under rows of flags",

@@ -54,7 +54,7 @@ def binaries_by_project(binaries: Sequence[BinaryEntry]) -> list[ProjectBinaries
     return [totals[key] for key in sorted(totals)]
 
 
-def linked_only(binaries: Sequence[BinaryEntry]) -> list[BinaryEntry]:
+def select_linked(binaries: Sequence[BinaryEntry]) -> list[BinaryEntry]:
     """Return the programs and shared libraries; static libraries are not linked."""
     return [binary for binary in binaries if binary.kind in ("program", "shared library")]
 
@@ -68,7 +68,7 @@ def project_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
     """Return a row for each link variant, project and kind of its linked binaries, with bytes and change by section."""
     return [
         [f"{row.project}: {row.count} {_plural(row.kind, row.count)}", row.link_variant, *_cells(row.stock, row.policy)]
-        for row in binaries_by_project(linked_only(binaries))
+        for row in binaries_by_project(select_linked(binaries))
     ]
 
 
@@ -81,11 +81,11 @@ def binary_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
     """Return a row for each linked binary, with bytes and change by section."""
     return [
         [f"{binary.project}/{binary.name}", binary.link_variant, *_cells(binary.stock, binary.policy)]
-        for binary in linked_only(binaries)
+        for binary in select_linked(binaries)
     ]
 
 
-def variants_of(binary: BinaryEntry) -> list[tuple[str, SectionSizes]]:
+def list_variants(binary: BinaryEntry) -> list[tuple[str, SectionSizes]]:
     """Return (kind of the file and what it was built with, sizes) for the policy and, if there is one, for the plan."""
     if binary.plan is UNSET:
         return [(binary.kind, binary.policy)]

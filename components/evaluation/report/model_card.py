@@ -193,7 +193,7 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[W
             measured_modules={name: part.modules for name, part in metrics.per_project.items()},
         ),
         linked=(sizes.linked if sizes else {}) or UNSET,
-        binaries=linked_tables.linked_only(metrics.binaries) or UNSET,
+        binaries=linked_tables.select_linked(metrics.binaries) or UNSET,
         worst_modules=entries if sizes else UNSET,
         worst_functions=entries if isinstance(metrics, ScoreMetrics) else UNSET,
         programs=metrics.programs or UNSET,

@@ -148,13 +148,13 @@ def _against(metrics: Metrics, title: str, everything: Compared, unseen: Compare
     if everything is None or everything.reduction_percent is None:
         return []
 
-    def described(compared: SizeComparison | ScoreComparison) -> str:
+    def describe(compared: SizeComparison | ScoreComparison) -> str:
         interval = interval_in_words(compared.reduction_percent_ci95, labels.comparative)
         return change(compared.reduction_percent, labels.comparative) + (f" ({interval[2:]})" if interval else "")
 
-    text = f"this policy against the {title}: held-out {labels.cases} {described(everything)}"
+    text = f"this policy against the {title}: held-out {labels.cases} {describe(everything)}"
     if unseen is not None and unseen.reduction_percent is not None:
-        text += f", those of unseen projects {described(unseen)}"
+        text += f", those of unseen projects {describe(unseen)}"
     return [text]
 
 

@@ -219,7 +219,7 @@ def markdown(metrics: Metrics) -> str:
     text = [f"Verdict{verdict_subject(metrics)}: {markdown_text(verdict(metrics))} ({describe_reduction(metrics)})", ""]
     if embedded := release_notes(metrics):
         text += [*(f"**{markdown_text(note[0].upper() + note[1:])}.**" for note in embedded), ""]
-    if binaries := linked_tables.linked_only(metrics.binaries):
+    if binaries := linked_tables.select_linked(metrics.binaries):
         text += markdown_table(linked_tables.project_columns(), linked_tables.project_rows(binaries))
         text += ["", *(f"- {markdown_text(line)}" for line in _linked_lines(metrics)), ""]
     text += markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in table_rows(metrics)])
@@ -239,7 +239,7 @@ def markdown(metrics: Metrics) -> str:
 def print_table(metrics: Metrics, directory: Path) -> None:
     """Print the tables, linked files first, and the lines below them."""
     console = table_console(_WIDTH)
-    if binaries := linked_tables.linked_only(metrics.binaries):
+    if binaries := linked_tables.select_linked(metrics.binaries):
         console.print(_project_table(binaries))
     console.print(table(metrics))
     if isinstance(metrics, SizeMetrics) and metrics.flags is not UNSET:
@@ -265,7 +265,7 @@ def print_binaries(compared: BinariesComparison, subject: str) -> None:
             view.add_column(section, justify="right")
         for binary in compared.binaries:
             if binary.link_variant == variant:
-                for detail, sizes in linked_tables.variants_of(binary):
+                for detail, sizes in linked_tables.list_variants(binary):
                     pairs = [
                         (getattr(binary.stock, section), getattr(sizes, section)) for section in linked_tables.SECTIONS
                     ]

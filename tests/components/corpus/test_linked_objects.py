@@ -102,11 +102,11 @@ def test_linked_object_is_looked_at_once(objects: Path, tmp_path: Path, monkeypa
     looked: list[Elf] = []
     whole = compiler_used._find_unreferenced
 
-    def counted(elf: Elf) -> Any:
+    def count(elf: Elf) -> Any:
         looked.append(elf)
         return whole(elf)
 
-    monkeypatch.setattr(compiler_used, "_find_unreferenced", counted)
+    monkeypatch.setattr(compiler_used, "_find_unreferenced", count)
     run(objects, "ld", "-r", "a.o", "b.o", "-o", "linked.o")
     outcomes = extract(objects, tmp_path / "corpus", "linked.o")
     assert kinds(outcomes) == {"linked.o.1": "extracted", "linked.o.2": "extracted"} and len(looked) == 1

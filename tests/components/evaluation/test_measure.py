@@ -80,7 +80,7 @@ def test_sweep_changes_the_heuristic_and_its_default_threshold_is_five(
     assert by_threshold[225].sum() != baseline.sum()
 
 
-def damaged(corpus: Corpus, directory: Path) -> Module:
+def damage(corpus: Corpus, directory: Path) -> Module:
     """Return a copy of a held-out module with truncated bitcode."""
     original = corpus.split("heldout")[0]
     for suffix in ("bc", "cmd"):
@@ -90,7 +90,7 @@ def damaged(corpus: Corpus, directory: Path) -> Module:
 
 
 def test_failed_module_is_excluded_from_all_variants(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
-    modules = [*corpus.split("heldout"), damaged(corpus, tmp_path)]
+    modules = [*corpus.split("heldout"), damage(corpus, tmp_path)]
     with pytest.raises(UserError, match="damaged"):
         measure(pool, config(tmp_path, max_failed_fraction=0.2), SIZE, [BASELINE], modules, ())
     measured = measure(pool, config(tmp_path, max_failed_fraction=0.25), SIZE, [BASELINE, *sweep(15)], modules, ())
@@ -120,7 +120,7 @@ def test_module_that_hangs_under_one_variant_is_excluded_from_all(
 
 def test_error_if_all_modules_fail(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
     with pytest.raises(UserError, match="none of the 1 held-out modules"):
-        measure(pool, config(tmp_path, max_failed_fraction=1.0), SIZE, [BASELINE], [damaged(corpus, tmp_path)], ())
+        measure(pool, config(tmp_path, max_failed_fraction=1.0), SIZE, [BASELINE], [damage(corpus, tmp_path)], ())
 
 
 def test_modules_with_the_same_content_are_all_counted(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:

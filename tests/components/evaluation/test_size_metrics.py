@@ -42,7 +42,7 @@ def test_verdict_compares_with_the_required_reduction(measured: Measurements, re
     assert summarize_sizes(measured, min_reduction_percent=required, seed=1).verdict == verdict
 
 
-def linked(**variants: float) -> LinkedTotals:
+def make_totals(**variants: float) -> LinkedTotals:
     """Return linked totals by link variant, of which verdicts read the reduction."""
     return {
         variant: {
@@ -73,7 +73,7 @@ def test_linked_binaries_decide_the_verdict(
     measured: Measurements, required: float, percents: dict[str, float], verdict: str, reason: str | None
 ) -> None:
     metrics = summarize_sizes(measured, required, seed=1)
-    metrics.linked = linked(**percents)
+    metrics.linked = make_totals(**percents)
     judge_whole_projects(metrics, None)
     assert (metrics.verdict, metrics.refused_because) == (verdict, reason)
     assert metrics.judged_by == ("linked" if percents else "modules")
@@ -81,7 +81,7 @@ def test_linked_binaries_decide_the_verdict(
 
 def test_refusal_of_modules_also_holds_for_linked_binaries(measured: Measurements) -> None:
     metrics = summarize_sizes(measured, 0.3, seed=1)
-    metrics.verdict, metrics.refused_because, metrics.linked = "not better", "C is larger", linked(default=5.0)
+    metrics.verdict, metrics.refused_because, metrics.linked = "not better", "C is larger", make_totals(default=5.0)
     judge_whole_projects(metrics, None)
     assert (metrics.verdict, metrics.refused_because) == ("not better", "C is larger")
 
@@ -89,7 +89,7 @@ def test_refusal_of_modules_also_holds_for_linked_binaries(measured: Measurement
 @pytest.mark.parametrize(("limit", "verdict"), [(None, "better"), (3.0, "better"), (2.9, "not better")])
 def test_slowdown_of_programs_is_limited(measured: Measurements, limit: float | None, verdict: str) -> None:
     metrics = summarize_sizes(measured, 0.3, seed=1)
-    metrics.linked = linked(default=5.0)
+    metrics.linked = make_totals(default=5.0)
     metrics.programs = BenchmarkSummary(
         instructions=InstructionTotals(100, 103),
         reduction_percent=-3.0,

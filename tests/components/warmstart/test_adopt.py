@@ -20,13 +20,13 @@ from components.core.policy.export import export_policy
 from components.platform.errors import UserError
 from components.platform.storage import digest, publish
 from components.warmstart.config import WarmstartConfig
-from components.warmstart.report import Report
+from components.warmstart.report import WarmstartReport
 from components.warmstart.train import train
 
 FEATURES = tuple(FeatureSpec(name, "int64") for name in ("cost", "threshold", "blocks"))
 
 
-def made(directory: Path, policy: DensePolicy) -> Path:
+def publish_policy(directory: Path, policy: DensePolicy) -> Path:
     clang = Path(str(shutil.which("clang-19")))
     info = PolicyInfo(policy.problem, policy.features, policy.num_actions, trained_by="ppo", vocab_digest="their own")
     with publish(directory, "policy") as partial:
@@ -48,7 +48,7 @@ def config(inputs: dict[str, Path], output: Path, start: str) -> WarmstartConfig
 
 def test_adopted_policy_keeps_its_normalization(inputs: dict[str, Path], tmp_path: Path) -> None:
     policy = dense()
-    report = train(config(inputs, tmp_path / "warmstart", str(made(tmp_path / "theirs", policy))))
+    report = train(config(inputs, tmp_path / "warmstart", str(publish_policy(tmp_path / "theirs", policy))))
     adopted = read_dense(tmp_path / "warmstart")
     for name, boundaries in policy.buckets.items():
         np.testing.assert_array_equal(adopted.buckets[name], boundaries)
@@ -79,7 +79,7 @@ def test_summary_names_the_decisions_that_were_compared(
     decisions: int, heldout: int, compared: int, summary: str
 ) -> None:
     agreement = 0.75 if compared else math.nan
-    report = Report(agreement, 0.5, decisions, heldout, compared, 1, 0.0, 0.0, 0.0, 0.0)
+    report = WarmstartReport(agreement, 0.5, decisions, heldout, compared, 1, 0.0, 0.0, 0.0, 0.0)
     assert report.summary() == summary
 
 
@@ -88,9 +88,8 @@ def test_what_is_not_a_vocab_of_the_trace_is_refused(inputs: dict[str, Path], tm
     other = tmp_path / "other"
     with publish(other, "vocab") as partial:
         write_vocab(partial, {"other": np.zeros(1000)})
-    wrong = dataclasses.replace(
-        config(inputs, tmp_path / "o", str(made(tmp_path / "p", dense()))), vocab={**inputs, "other": other}[name]
-    )
+    policy = publish_policy(tmp_path / "p", dense())
+    wrong = dataclasses.replace(config(inputs, tmp_path / "o", str(policy)), vocab={**inputs, "other": other}[name])
     with pytest.raises(UserError, match=r"not a vocab|lacks features of the trace"):
         train(wrong)
     assert not (tmp_path / "o").exists()
@@ -102,7 +101,7 @@ def test_unusable_start_policies_are_refused(inputs: dict[str, Path], tmp_path: 
         train(config(inputs, output, str(tmp_path)))
     other = dataclasses.replace(FEATURES[0], name="unknown_here")
     with pytest.raises(UserError, match="does not log: unknown_here"):
-        train(config(inputs, output, str(made(tmp_path / "other", dense((other, *FEATURES[1:]))))))
+        train(config(inputs, output, str(publish_policy(tmp_path / "other", dense((other, *FEATURES[1:]))))))
     with pytest.raises(UserError, match="this compiler does not log"):
         train(config(inputs, output, "pretrained"))
     assert not output.exists()

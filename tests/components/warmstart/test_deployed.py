@@ -15,28 +15,28 @@ from components.platform.errors import UserError
 from components.platform.storage import digest, publish
 from components.warmstart.__main__ import main
 from components.warmstart.adopt import find_deployed_start
-from tests.components.warmstart.test_adopt import dense, made
+from tests.components.warmstart.test_adopt import dense, publish_policy
 
 
-def deployed(policy: Path, llvm_version: str = "19.1.7") -> DeployedPolicy:
+def make_deployed(policy: Path, llvm_version: str = "19.1.7") -> DeployedPolicy:
     return DeployedPolicy(str(policy), digest(policy), "inlining", llvm_version)
 
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
-    return made(tmp_path / "policy", dense())
+    return publish_policy(tmp_path / "policy", dense())
 
 
 def test_start_depends_on_what_is_deployed(inputs: dict[str, Path], policy: Path) -> None:
     toolchain = inputs["toolchain"]
     assert find_deployed_start(Deployment(), toolchain) == HEURISTIC
-    assert find_deployed_start(Deployment(deployed(policy)), toolchain) == str(policy)
-    assert find_deployed_start(Deployment(deployed(policy, "19.9.0")), toolchain) == str(policy)
-    assert find_deployed_start(Deployment(deployed(policy, "22.1.0")), toolchain) == HEURISTIC
+    assert find_deployed_start(Deployment(make_deployed(policy)), toolchain) == str(policy)
+    assert find_deployed_start(Deployment(make_deployed(policy, "19.9.0")), toolchain) == str(policy)
+    assert find_deployed_start(Deployment(make_deployed(policy, "22.1.0")), toolchain) == HEURISTIC
 
 
 def test_changed_policy_is_refused(inputs: dict[str, Path], policy: Path) -> None:
-    promoted = deployed(policy)
+    promoted = make_deployed(policy)
     with publish(policy, "policy") as directory:
         (directory / "policy.json").write_text("{}")
     with pytest.raises(UserError, match="has changed since it was promoted"):

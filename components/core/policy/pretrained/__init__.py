@@ -79,7 +79,7 @@ def pretrained_policy(
     return directory
 
 
-def with_pretrained(policies: Sequence[Path | str], decided: Collection[str]) -> list[Path]:
+def resolve_pretrained(policies: Sequence[Path | str], decided: Collection[str]) -> list[Path]:
     """Replace the name of pretrained policies by those for the problems in `decided` that no other policy is for.
 
     Raises:

@@ -78,7 +78,7 @@ class Project(Protocol):
 
 @dataclass(frozen=True)
 class RecipeProject:
-    """The programs of a recipe, its own libraries linked statically. Of `recipe`, `of_recipe` makes it."""
+    """The programs of a recipe, its own libraries linked statically; made by `make_project`."""
 
     recipe: Recipe
 
@@ -106,7 +106,7 @@ class RecipeProject:
             return measured
 
 
-def of_recipe(recipe: Recipe) -> RecipeProject | None:
+def make_project(recipe: Recipe) -> RecipeProject | None:
     """Return the project of a recipe; None if the recipe names no program."""
     programs = LINK_VARIANTS["hidden"].apply(recipe)
     return RecipeProject(programs) if programs else None
@@ -200,7 +200,7 @@ class OwnBuild:
         return {name for name in names if any((within / name).match(glob.rstrip("/")) for glob in globs)}
 
 
-def failure_of(error: UserError) -> str:
+def describe_failure(error: UserError) -> str:
     """Return the line of an error, which may hold the end of a log, that says what failed."""
     lines = [line.strip() for line in error.problem.splitlines() if line.strip()]
     return next((line for line in lines[1:] if _ERROR.search(line)), lines[0] if lines else "failed")

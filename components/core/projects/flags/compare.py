@@ -13,7 +13,7 @@ from components.core.compiler.clang_programs import clangxx
 from components.core.compiler.source_language import Language
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
-from components.core.projects.flags.builds import MISSING, BuildSetup, MeasuredProgram, Project, failure_of
+from components.core.projects.flags.builds import MISSING, BuildSetup, MeasuredProgram, Project, describe_failure
 from components.core.projects.flags.rows import TITLES, FlagRow
 from components.core.projects.flags.types import (
     CompilerOfRow,
@@ -67,7 +67,7 @@ def compare_flags(
                     results[row.name, compiler] = project.build(variant, setup)
                 except UserError as error:
                     failures.setdefault(project.name, error.problem)
-                    results[row.name, compiler] = failure = failure_of(error)
+                    results[row.name, compiler] = failure = describe_failure(error)
                     say(f"{project.name} with {variant.title} failed: {failure}")
         measured = list(_programs(project.name, results))
         programs += measured

@@ -226,7 +226,7 @@ def _projects(
     programs: tuple[str, ...],
     excluded: tuple[str, ...],
 ) -> list[Project]:
-    from components.core.projects.flags.builds import OwnBuild, of_recipe
+    from components.core.projects.flags.builds import OwnBuild, make_project
 
     if recipe is not None and command is not None:
         raise UserError("exactly one of --recipe and --build names what is built", "see --help")
@@ -236,7 +236,7 @@ def _projects(
         recipes = select_recipes(recipe, tuple(dict.fromkeys(names)))
         projects: list[Project] = []
         for project in recipes:
-            if (programs_of := of_recipe(project)) is None:
+            if (programs_of := make_project(project)) is None:
                 say(f"{project.name}: its recipe names no program, so it is left out")
             else:
                 projects.append(programs_of)

@@ -25,7 +25,7 @@ def producer_of(content: bytes) -> int:
     return producer_major(lambda offset, length: content[offset : offset + length], module)
 
 
-def wrapped(content: bytes) -> bytes:
+def wrap(content: bytes) -> bytes:
     return WRAPPER + b"".join(n.to_bytes(4, "little") for n in (0, 20, len(content), 0)) + content
 
 
@@ -33,7 +33,7 @@ def test_complete_bitcode_has_no_problem() -> None:
     whole = bitcode(b"content")
     assert problem(whole) is None
     assert problem(whole + bytes(4)) is None, "padding, which LLVM's reader also accepts"
-    assert problem(wrapped(whole)) is None
+    assert problem(wrap(whole)) is None
 
 
 @pytest.mark.parametrize(("clang", "major"), [("clang-19", 19), ("clang-22", 22)])
@@ -41,7 +41,7 @@ def test_producer_is_the_llvm_that_compiled_a_module(tmp_path: Path, clang: str,
     (tmp_path / "m.c").write_text("int f(int x) { return x; }\n")
     subprocess.run([clang, "-emit-llvm", "-c", "m.c"], cwd=tmp_path, check=True)
     content = (tmp_path / "m.bc").read_bytes()
-    assert producer_of(content) == producer_of(wrapped(content)) == major
+    assert producer_of(content) == producer_of(wrap(content)) == major
 
 
 @pytest.mark.parametrize(("name", "major"), [(b"LLVM21.0.0-x+y", 21), (b"APPLE_1", 0), (b"", 0)])
@@ -65,7 +65,7 @@ def test_two_modules_are_not_one() -> None:
     assert problem(bitcode(b"content") * 2) == "holds 2 modules, one after the other"
 
 
-@pytest.mark.parametrize("whole", [bitcode(b"content" * 9), wrapped(bitcode(b"content" * 9))])
+@pytest.mark.parametrize("whole", [bitcode(b"content" * 9), wrap(bitcode(b"content" * 9))])
 def test_bitcode_truncated_anywhere_is_refused(whole: bytes) -> None:
     assert [size for size in range(len(whole)) if problem(whole[:size]) is None] == []
 

@@ -39,7 +39,7 @@ void mlgo_policy_logits(const void *const *inputs, float *logits) {
 def make(tmp_path: Path, clang: Path) -> Callable[[str], Path]:
     """A function that returns a policy directory whose policy.so runs this code when it is loaded."""
 
-    def made(code: str) -> Path:
+    def make_code(code: str) -> Path:
         directory = tmp_path / "policy"
         directory.mkdir()
         (tmp_path / "policy.c").write_text(SOURCE % code)
@@ -48,7 +48,7 @@ def make(tmp_path: Path, clang: Path) -> Callable[[str], Path]:
         subprocess.run([*command, "-o", directory / "policy.so"], check=True)
         return directory
 
-    return made
+    return make_code
 
 
 def test_native_form_decides(make: Callable[[str], Path]) -> None:

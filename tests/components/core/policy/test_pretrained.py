@@ -27,7 +27,7 @@ from components.core.policy.pretrained import (
     pretrained_problems,
     pretrained_projects,
     release,
-    with_pretrained,
+    resolve_pretrained,
 )
 from components.core.projects.recipe import load_recipes
 from components.platform.errors import UserError
@@ -76,16 +76,16 @@ def test_a_problem_without_a_pretrained_policy_is_refused(tmp_path: Path) -> Non
 
 def test_given_policies_replace_pretrained_ones() -> None:
     own = RELEASED / "inlining"
-    paths = with_pretrained([PRETRAINED, own], problems.names())
+    paths = resolve_pretrained([PRETRAINED, own], problems.names())
     assert paths[0] == own and [load_policy_info(path).problem for path in paths[1:]] == ["regalloc"]
-    assert with_pretrained([PRETRAINED, own], ["inlining"]) == with_pretrained([own], []) == [own]
+    assert resolve_pretrained([PRETRAINED, own], ["inlining"]) == resolve_pretrained([own], []) == [own]
     for other in (PRETRAINED_LLVM, PRETRAINED_THUMB):
         with pytest.raises(UserError, match=f"pretrained and {other} are both policies for inlining"):
-            with_pretrained([PRETRAINED, other], problems.names())
-    (thumb,) = with_pretrained([PRETRAINED_THUMB], problems.names())
+            resolve_pretrained([PRETRAINED, other], problems.names())
+    (thumb,) = resolve_pretrained([PRETRAINED_THUMB], problems.names())
     assert load_policy_info(thumb).problem == "inlining"
     with pytest.raises(UserError, match="no pretrained-thumb policy for regalloc comes with this project"):
-        with_pretrained([PRETRAINED_THUMB], ["regalloc"])
+        resolve_pretrained([PRETRAINED_THUMB], ["regalloc"])
 
 
 def test_release_compresses_the_weights_without_loss(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def run(*command: str | Path) -> None:
     subprocess.run(command, check=True)
 
 
-def lowered(policy: DensePolicy, scratch: Path) -> Callable[[NDArray[np.int64]], list[int]]:
+def lower(policy: DensePolicy, scratch: Path) -> Callable[[NDArray[np.int64]], list[int]]:
     """Return the decisions of the native code for rows of feature values, [N, F]."""
     (scratch / "policy.mlir").write_text(tosa_module(policy))
     for before, after, passes in (("policy", "loops", _TO_LOOPS), ("loops", "llvm", _TO_LLVM)):
@@ -93,7 +93,7 @@ def test_decisions_are_those_of_the_weights(seed: int, limits: dict[str, int], t
     ).astype(np.int64)
     logits = policy.logits({spec.name: rows[:, i] for i, spec in enumerate(policy.features)})
     assert 0.05 < logits.argmax(1).mean() < 0.95, "the policy takes both decisions"
-    decisions = np.array(lowered(policy, tmp_path)(rows))
+    decisions = np.array(lower(policy, tmp_path)(rows))
     # Sums are rounded in another order, which only decides between logits that are nearly equal.
     clear = np.abs(logits[:, 1] - logits[:, 0]) > 1e-4 * np.abs(logits).max(1)
     assert clear.mean() > 0.99

@@ -84,7 +84,7 @@ def replay(directory: Path) -> dict[str, bytes]:
     return sections(directory / "replayed.o")
 
 
-def embedded(directory: Path) -> bytes:
+def read_embedded(directory: Path) -> bytes:
     section = Elf((directory / "m.o").read_bytes()).section(".llvmbc")
     assert section is not None
     return bytes(section)
@@ -96,7 +96,7 @@ def test_replay_keeps_what_is_used(code: str, flags: tuple[str, ...], tmp_path: 
     language = "cc" if "inline " in code else "c"
     flags = (*flags, "-fkeep-static-consts") if "static const" in code else flags
     assert extract(tmp_path, code, language, flags).kind == "extracted"
-    assert (tmp_path / "corpus" / "m.o.bc").read_bytes() != embedded(tmp_path)
+    assert (tmp_path / "corpus" / "m.o.bc").read_bytes() != read_embedded(tmp_path)
     assert replay(tmp_path) == sections(tmp_path / "m.o")
 
 
@@ -142,7 +142,7 @@ def test_replay_of_distributed_thinlto_keeps_what_is_used(tmp_path: Path) -> Non
 @pytest.mark.parametrize("code", FREE.values(), ids=FREE)
 def test_bitcode_is_unchanged_if_nothing_is_used(code: str, flags: tuple[str, ...], tmp_path: Path) -> None:
     assert extract(tmp_path, code, "c", flags).kind == "extracted"
-    assert (tmp_path / "corpus" / "m.o.bc").read_bytes() == embedded(tmp_path)
+    assert (tmp_path / "corpus" / "m.o.bc").read_bytes() == read_embedded(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from components.core.projects.flags.builds import (
     BuildSetup,
     MeasuredProgram,
     OwnBuild,
-    failure_of,
+    describe_failure,
     find_binutils,
 )
 from components.core.projects.flags.compare import compare_flags, flags_csv, flags_totals, why_not_delivered
@@ -102,7 +102,7 @@ def compare(stock_only: Toolchain, setup: BuildSetup) -> Callable[..., FlagsComp
     return run
 
 
-def stripped(program: FlagsProgram) -> dict[str, int]:
+def stripped_bytes(program: FlagsProgram) -> dict[str, int]:
     return {result.row: result.sizes.stripped for result in program.results if result.sizes}
 
 
@@ -129,7 +129,7 @@ def test_rows_drop_fold_and_link_as_they_say(
     text = subprocess.run(["llvm-size-19", tmp_path / "kept-0"], capture_output=True, text=True, check=True).stdout
     assert sizes["default"].llvm_size_text == int(text.splitlines()[1].split()[0])
     assert program.best == program.best_stock
-    assert program.best.row == min(stripped(program), key=lambda row: stripped(program)[row])
+    assert program.best.row == min(stripped_bytes(program), key=lambda row: stripped_bytes(program)[row])
     assert sorted(path.name for path in source.iterdir()) == ["fill.cpp", "main.cpp"]
     assert not list(setup.work.glob("*"))
     rows = list(csv.DictReader(flags_csv(compared).splitlines()))
@@ -142,7 +142,7 @@ def test_rows_drop_fold_and_link_as_they_say(
     line = f"export {project.build}; $CXX $CXXFLAGS main.cpp fill.cpp $LDFLAGS -o {tmp_path}/by-hand"
     subprocess.run(["sh", "-ec", line], cwd=source, check=True)
     subprocess.run(["llvm-strip-19", tmp_path / "by-hand"], check=True)
-    assert (tmp_path / "by-hand").stat().st_size == stripped(program)[project.row]
+    assert (tmp_path / "by-hand").stat().st_size == stripped_bytes(program)[project.row]
 
 
 def test_a_row_that_does_not_link_fails_alone(source: Path, compare: Callable[..., FlagsComparison]) -> None:
@@ -372,8 +372,8 @@ def test_line_is_that_of_the_row_which_is_smallest_in_sum(stock_only: Toolchain,
 
 def test_failure_is_the_line_with_the_error() -> None:
     log = "make ends with status 2:\ncc -c x.c\nx.c:3:1: error: expected ';'\nmake: *** [x.o] Error 1"
-    assert failure_of(UserError(log)) == "x.c:3:1: error: expected ';'"
-    assert failure_of(UserError("p cannot be fetched")) == "p cannot be fetched"
+    assert describe_failure(UserError(log)) == "x.c:3:1: error: expected ';'"
+    assert describe_failure(UserError("p cannot be fetched")) == "p cannot be fetched"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ BASE = np.full(40, 1000)
 """Modules of a known project, then as many of an unseen one."""
 
 
-def measured(seen: tuple[int, int], unseen: tuple[int, int], other: str = "reference") -> Measurements:
+def make_sizes(seen: tuple[int, int], unseen: tuple[int, int], other: str = "reference") -> Measurements:
     """Return sizes: (bytes less under the policy, under the other one) of each known and each unseen module."""
     noise = np.tile([-3, 3, -2, 2], 5)
     policy = np.concatenate([BASE[:20] - seen[0] + noise, BASE[20:] - unseen[0] - noise])
@@ -60,7 +60,7 @@ def metrics_of(values: Measurements, **inputs: Any) -> Metrics:
 def test_notes_say_which_of_trained_and_pretrained_policy_to_take(
     seen: tuple[int, int], unseen: tuple[int, int], expected: str, tmp_path: Path
 ) -> None:
-    values = measured(seen, unseen)
+    values = make_sizes(seen, unseen)
     metrics = metrics_of(values, reference="pretrained")
     *_others, choice = comparison_notes(metrics)
     assert choice.startswith(expected)
@@ -82,7 +82,7 @@ def test_notes_say_which_of_trained_and_pretrained_policy_to_take(
 
 def test_fine_tuned_policy_is_compared_with_its_start() -> None:
     start = {"warmstart_trained_by": "ppo", "warmstart_pretrained": "pretrained"}
-    metrics = metrics_of(measured((20, 30), (20, 30), "warmstart"), **start)
+    metrics = metrics_of(make_sizes((20, 30), (20, 30), "warmstart"), **start)
     against, choice = comparison_notes(metrics)
     assert "against the pretrained policy, from which training started: held-out modules 1.03% larger" in against
     assert choice.startswith("take the pretrained policy, not this one (") and "--start-from" not in choice
@@ -94,11 +94,11 @@ def test_fine_tuned_policy_is_compared_with_its_start() -> None:
 
 
 def test_policy_that_loses_to_the_heuristic_is_not_recommended() -> None:
-    metrics = metrics_of(measured((-30, -20), (-30, -20)), reference="pretrained")
+    metrics = metrics_of(make_sizes((-30, -20), (-30, -20)), reference="pretrained")
     metrics.release_policy = "trained"
     assert not any(note.startswith("take ") for note in comparison_notes(metrics))
     # The pretrained policy is better than both, but within noise.
-    values = measured((0, 0), (0, 0))
+    values = make_sizes((0, 0), (0, 0))
     values.values["reference"][0] -= 1
     metrics = metrics_of(values, reference="pretrained")
     assert metrics.reference is not None and metrics.reference.reduction_percent == pytest.approx(0.0025)
@@ -107,9 +107,9 @@ def test_policy_that_loses_to_the_heuristic_is_not_recommended() -> None:
 
 
 def test_notes_say_what_the_release_clang_embeds(make_measurements: Callable[..., Measurements]) -> None:
-    metrics = metrics_of(measured((30, 0), (30, 0)))
+    metrics = metrics_of(make_sizes((30, 0), (30, 0)))
     assert (metrics.verdict, release_notes(metrics)) == ("better", [])
-    metrics = metrics_of(measured((2, 30), (2, 30)), reference="pretrained")
+    metrics = metrics_of(make_sizes((2, 30), (2, 30)), reference="pretrained")
     metrics.release_policy = "trained"
     assert release_notes(metrics) == ["the release clang is to embed this policy although the verdict is not better"]
     metrics.release_policy = "pretrained"
@@ -119,7 +119,7 @@ def test_notes_say_what_the_release_clang_embeds(make_measurements: Callable[...
         "held-out modules 3.00% smaller with the embedded policy, 0.20% smaller with the trained one"
     )
     assert not any(note.startswith("take ") for note in comparison_notes(metrics)), "the release clang has it"
-    metrics = metrics_of(measured((-30, 0), (-30, 0)))
+    metrics = metrics_of(make_sizes((-30, 0), (-30, 0)))
     metrics.release_policy = "trained"
     (note,) = release_notes(metrics)
     assert note.startswith("the release clang is to embed a policy that is not better than LLVM's heuristic")
@@ -128,7 +128,7 @@ def test_notes_say_what_the_release_clang_embeds(make_measurements: Callable[...
 
 def test_start_without_gain_comes_with_the_advice_to_use_stock_clang() -> None:
     """As from a run with release_if=always that started from a policy for other code."""
-    metrics = metrics_of(measured((-30, -20), (-30, -20), "warmstart"), warmstart_trained_by="ppo")
+    metrics = metrics_of(make_sizes((-30, -20), (-30, -20), "warmstart"), warmstart_trained_by="ppo")
     metrics.release_policy = "start"
     embedded, advice = release_notes(metrics)
     assert embedded.endswith("modules 2.00% larger with the embedded policy, 3.00% larger with the trained one")
@@ -149,7 +149,7 @@ def test_start_without_gain_comes_with_the_advice_to_use_stock_clang() -> None:
 )
 def test_notes_without_a_release_clang_recommend_stock_clang_alone(inputs: dict[str, str], why: str) -> None:
     """The pretrained policy is better than the trained one, beyond noise, but by less than the verdict requires."""
-    values = measured((-20, 3), (-20, 3), "warmstart" if "warmstart_trained_by" in inputs else "reference")
+    values = make_sizes((-20, 3), (-20, 3), "warmstart" if "warmstart_trained_by" in inputs else "reference")
     metrics = metrics_of(values, **inputs)
     assert metrics.release_policy == "none"
     (note,) = release_notes(metrics)
@@ -159,13 +159,13 @@ def test_notes_without_a_release_clang_recommend_stock_clang_alone(inputs: dict[
 
 def test_metrics_of_earlier_versions_do_not_say_that_no_release_clang_is_built() -> None:
     for seen, clang in ((30, None), (-30, "/run/release/bin/clang")):
-        metrics = metrics_of(measured((seen, 0), (seen, 0)), release_clang=clang)
+        metrics = metrics_of(make_sizes((seen, 0), (seen, 0)), release_clang=clang)
         metrics.release_policy = "none"  # the default
         assert release_notes(metrics) == []
 
 
 def test_pretrained_policy_is_named_where_a_start_keeps_it_from_being_embedded() -> None:
-    values = measured((-20, 30), (-20, 30))
+    values = make_sizes((-20, 30), (-20, 30))
     values = replace(values, values=values.values | {"warmstart": BASE})
     metrics = metrics_of(values, warmstart_trained_by="ppo", reference="pretrained")
     _nothing, other = release_notes(metrics)
@@ -194,7 +194,7 @@ def test_one_held_out_module_is_no_choice_between_policies() -> None:
 def test_notes_on_scores_have_no_verb_before_lower_scores() -> None:
     """ "are 2.00% lower scores" is no English."""
     values = replace(
-        measured((-30, 20), (-30, 20)),
+        make_sizes((-30, 20), (-30, 20)),
         objective=SCORE,
         functions=tuple(f"f{index}" for index in range(40)),
         module=np.arange(40),
@@ -212,7 +212,7 @@ def test_notes_on_scores_have_no_verb_before_lower_scores() -> None:
 def test_report_on_another_policy_names_the_trained_one(tmp_path: Path) -> None:
     """The report on a release clang that embeds the start is about the start; its reference is the trained policy."""
     metrics = metrics_of(
-        measured((30, 20), (30, 20)),
+        make_sizes((30, 20), (30, 20)),
         policy_role="start",
         trained_verdict="not better, because it is not better than the policy that training started from",
         reference="/run/policy",

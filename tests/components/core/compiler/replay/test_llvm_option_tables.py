@@ -74,7 +74,7 @@ def listed_options(clang: Path) -> dict[str, Option]:
     return options
 
 
-def refused(name: str) -> bool:
+def is_refused(name: str) -> bool:
     return bool(select_options(["-mllvm", f"-{name}"], True).refused)
 
 
@@ -82,7 +82,7 @@ def require_classified(options: dict[str, Option]) -> None:
     missing = []
     for name, option in options.items():
         text = bool(option.value) and not option.keywords and not NUMBERS.fullmatch(option.value)
-        classified = refused(name) or name in tables.LLVM_DROPPED
+        classified = is_refused(name) or name in tables.LLVM_DROPPED
         if text:
             classified |= is_text_option(name)
         elif option.keywords:
@@ -111,7 +111,7 @@ def test_every_option_of_the_training_clang_is_classified(training_toolchain: Pa
     options = listed_options(training_toolchain / "bin" / "clang")
     require_classified(options)
     ours = [name for name in options if name.startswith("mlgo-") or name.endswith("training-log")]
-    assert len(ours) > 3 and all(map(refused, ours))
+    assert len(ours) > 3 and all(map(is_refused, ours))
 
 
 @pytest.mark.parametrize("option", [Option("=<string>", "Run this"), Option("", "Write the result to a file")])
@@ -125,4 +125,4 @@ def test_an_option_has_one_class() -> None:
     assert not text_classes[0] & text_classes[1]
     for names in text_classes:
         assert not names & (tables.LLVM_REFUSED | tables.LLVM_DROPPED)
-        assert not [name for name in names if refused(name)]
+        assert not [name for name in names if is_refused(name)]

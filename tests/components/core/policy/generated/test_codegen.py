@@ -139,14 +139,14 @@ def test_a_binary_can_hold_policies_of_two_problems(make_policy, clang, tmp_path
     generate(make_policy()[0], tmp_path)
     subprocess.run([clang, "-xc++", *COMPILE_FLAGS, "-c", "policy.cpp", "-o", "policy.o"], cwd=tmp_path, check=True)
 
-    def defined(*command):
+    def list_symbols(*command):
         listed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
         return {line.split()[-1] for line in listed.splitlines()}
 
-    static = defined("nm", "--defined-only", "--extern-only", "policy.o")
+    static = list_symbols("nm", "--defined-only", "--extern-only", "policy.o")
     assert static and all(name.startswith("mlgo_inlining_") for name in static)
     build_shared_object(tmp_path, clang)
-    assert defined("nm", "-D", "--defined-only", "policy.so") == {"mlgo_policy_describe", "mlgo_policy_logits"}
+    assert list_symbols("nm", "-D", "--defined-only", "policy.so") == {"mlgo_policy_describe", "mlgo_policy_logits"}
 
 
 def test_the_same_policy_gives_the_same_bytes(make_policy, tmp_path):

@@ -45,7 +45,7 @@ def run(root: Path, name: str, *arguments: str) -> str:
     return done.stdout
 
 
-def echoing(root: Path) -> None:
+def write_echo(root: Path) -> None:
     """Make the script run programs that print their arguments."""
     for name in ("c", "c++"):
         (root / name).write_text(ECHO)
@@ -54,7 +54,7 @@ def echoing(root: Path) -> None:
 
 
 def test_flags_come_last_and_what_only_gcc_has_is_dropped(root: Path) -> None:
-    echoing(root)
+    write_echo(root)
     dropped = ("-flto=auto", "-ffat-lto-objects", "-specs=/x", "-Werror")
     command = run(root, "gcc", "-O2", *dropped, "-DA=b c", "m.c", "-o", "m")
     assert command == f"{root}/c -O2 -DA=b c m.c -o m -w -Oz -Wl,--gc-sections\n"
@@ -73,7 +73,7 @@ def test_flags_come_last_and_what_only_gcc_has_is_dropped(root: Path) -> None:
 
 
 def test_an_option_s_value_is_no_option(root: Path) -> None:
-    echoing(root)
+    write_echo(root)
     assert run(root, "cc", "-o", "-c", "-I", "-flto", "m.c").split()[1:6] == ["-o", "-c", "-I", "-flto", "m.c"]
 
 
