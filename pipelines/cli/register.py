@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.uri import USAGE
-from pipelines.cli.server import option, options
+from pipelines.cli.server import add_options, option
 from pipelines.retrain.registry import parse_registry
 from pipelines.retrain.registry.entry import ALIAS, ModelRegistry, registry_entry
 from pipelines.retrain.state import load_state
 
-REGISTRY_OPTIONS = (
+_OPTIONS = (
     option(
         "--registry",
         metavar="vertex:PROJECT/REGION|URL",
@@ -25,6 +27,7 @@ REGISTRY_OPTIONS = (
         help="Vertex AI: container image of the model, if the service asks for one. Policies are not served.",
     ),
 )
+registry_options = partial(add_options, options=_OPTIONS)
 
 
 def register_deployed(state: str, registry: ModelRegistry, model: str) -> None:
@@ -48,7 +51,7 @@ def register_deployed(state: str, registry: ModelRegistry, model: str) -> None:
 
 @click.command(short_help="Register the deployed policy in a model registry.")
 @click.option("--state", required=True, metavar="URI", help=f"State of retraining: {USAGE}.json.")
-@options(REGISTRY_OPTIONS)
+@registry_options
 @click.pass_context
 def register(context: click.Context, state: str, registry: str, model: str, serving_image: str) -> None:
     """Register the deployed policy in a model registry, with its model card and figures.

@@ -7,6 +7,8 @@ import json
 import os
 import socket
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +27,16 @@ from components.platform.storage.uri import USAGE
 from components.platform.workers.factory import rayjob_workers
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.cli.image_help import current_image, not_in_image
-from pipelines.cli.pipeline import local_parameters, make_runner, parameters
-from pipelines.cli.register import REGISTRY_OPTIONS, register, register_deployed
-from pipelines.cli.server import RUN_OPTIONS, SERVER_OPTIONS, STORED_PIPELINE, chosen_server, options
+from pipelines.cli.pipeline import local_parameters, make_runner
+from pipelines.cli.register import register, register_deployed, registry_options
+from pipelines.cli.server import takes_run_or_stored, takes_server
 from pipelines.parameters.on_server import check_state_on_server, require_shared
 from pipelines.retrain.artifacts import check_evaluation, check_run, module_checksums, training_toolchain
 from pipelines.retrain.check import Limits, RetrainInputs, retrain_reasons
 from pipelines.retrain.promote import describe_day
 from pipelines.retrain.registry import parse_registry
 from pipelines.retrain.state import State, load_state, save_state
+from pipelines.submit.server import PipelineServer, SubmitOptions
 
 _WHO = ("MLGO_PROMOTED_BY", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
 
@@ -224,11 +227,11 @@ def run(
 
 @retrain_group.command(short_help="Retrain and promote on a server.")
 @_STATE
-@options(SERVER_OPTIONS, RUN_OPTIONS)
-@STORED_PIPELINE
+@takes_server
+@takes_run_or_stored
 @click.option("--wait", is_flag=True, help="Follow the run, and exit as `mlgo pipeline watch`.")
 @_BY
-def submit(state: str, wait: bool, by: str, **given: Any) -> None:
+def submit(server: PipelineServer, options: SubmitOptions, state: str, wait: bool, by: str) -> None:
     """Submit the pipeline to a server, where its last step compares the policy with the deployed one and promotes it.
 
     Training starts from the policy that is deployed when it starts, unless `--param start_from=heuristic` says
@@ -244,12 +247,10 @@ def submit(state: str, wait: bool, by: str, **given: Any) -> None:
     from pipelines.cli.submit import submit_run
     from pipelines.retrain.promote import require_deployed
 
-    check_state_on_server(state, given["pipeline_root"], given["artifact_root"])
+    check_state_on_server(state, options.pipeline_root, options.artifact_root)
     require_deployed(load_state(state))
-    params = parameters(given["params"])
-    defaults = {"retrain_state": state, "promoted_by": by}
-    more = tuple(f"{name}={value}" for name, value in defaults.items() if name not in params)
-    submit_run(given | {"params": (*given["params"], *more)}, wait)
+    run = {"retrain_state": state, "promoted_by": by, **options.parameters}
+    submit_run(server, replace(options, parameters=run), wait)
 
 
 @retrain_group.command(short_help="Judge the policy of a finished run, and promote a better one.")
@@ -261,7 +262,7 @@ def submit(state: str, wait: bool, by: str, **given: Any) -> None:
     help="Finished run, in place of the options for its artifacts: root of a run on this machine, or, with --host or "
     "--vertex, the ID of one on a server.",
 )
-@options(SERVER_OPTIONS)
+@partial(takes_server, required=False)
 @click.option("--policy", default="", metavar="URI", help="Policy of the run.")
 @click.option("--evaluation", default="", metavar="URI", help="Evaluation of this policy.")
 @click.option("--corpus", default="", metavar="URI", help="Corpus of the run.")
@@ -280,7 +281,7 @@ def submit(state: str, wait: bool, by: str, **given: Any) -> None:
 @_BY
 @_SEED
 @_FAIL_IF_NOT_PROMOTED
-@options(REGISTRY_OPTIONS)
+@registry_options
 def promote(
     state: str,
     run: str,
@@ -300,7 +301,7 @@ def promote(
     registry: str,
     model: str,
     serving_image: str,
-    **server: Any,
+    server: PipelineServer | None,
 ) -> int:
     """Compare the policy of a finished run with the deployed one on the run's corpus, and promote a better one.
 
@@ -322,10 +323,9 @@ def promote(
     from pipelines.retrain.promote import run_artifacts
 
     given = {"policy": policy, "evaluation": evaluation, "corpus": corpus, "toolchain": toolchain}
-    on_server = bool(server["host"] or server["vertex"])
-    if on_server and not run:
+    if server and not run:
         raise UserError("--host and --vertex need the ID of a run", "pass --run ID")
-    if (bool(run) == any(given.values()) and not on_server) or (not run and not all(given.values())):
+    if (bool(run) == any(given.values()) and not server) or (not run and not all(given.values())):
         missing = [f"--{name}" for name, place in given.items() if not place]
         raise UserError(
             "either --run or all of --policy, --evaluation, --corpus and --toolchain are needed"
@@ -333,7 +333,7 @@ def promote(
             "pass --run URI",
         )
     refused = {"run-id": run_id, "run-resource-name": run_resource_name}
-    if not on_server:
+    if not server:
         refused["release-report"] = release_report
     if run and (unused := [f"--{name}" for name, text in refused.items() if text]):
         raise UserError(
@@ -341,12 +341,12 @@ def promote(
             f"leave {' and '.join(unused)} out, or pass --policy, --evaluation, --corpus and --toolchain in place of "
             "--run",
         )
-    if on_server:
+    if server:
         from pipelines.retrain.server_run import server_run_artifacts
 
         known = {"policy": policy, "evaluation": evaluation, "corpus": corpus, "training": toolchain}
         known["release_report"] = release_report
-        artifacts = server_run_artifacts(chosen_server(server, needs_kfp=False), run, known)
+        artifacts = server_run_artifacts(server, run, known)
         toolchain = artifacts.pop("training")
     elif run:
         root = absolute_place(run)
@@ -405,7 +405,7 @@ def _local(workers: str) -> str:
 @_STATE
 @_BY
 @click.option("--reason", default="", metavar="TEXT", help="Why, for the state's history.")
-@options(REGISTRY_OPTIONS)
+@registry_options
 def rollback(state: str, by: str, reason: str, registry: str, model: str, serving_image: str) -> None:
     """Deploy the previous policy again. The policy that was deployed is not promoted again unless asked for.
 

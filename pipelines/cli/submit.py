@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -11,32 +10,29 @@ import click
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.rayjob.manifest import RUN_LABEL
-from pipelines.cli.server import (
-    PACKAGE_OPTIONS,
-    RUN_OPTIONS,
-    SERVER_OPTIONS,
-    STORED_PIPELINE,
-    chosen_server,
-    option,
-    options,
-    package,
-    run_request,
-    stored_job,
-    stored_run,
-    vertex_settings,
-)
-from pipelines.submit import kfp, kfp_runs, vertex
-from pipelines.submit.artifact_registry import upload_template
-from pipelines.submit.cron import parse_cron
-from pipelines.submit.kfp_client import KfpServer
-from pipelines.submit.stored_pipeline import start_stored
+from pipelines.cli.server import option, takes_package, takes_run, takes_run_or_stored, takes_server
+from pipelines.submit.cron import CronSchedule, parse_cron
+from pipelines.submit.kfp import MAX_CONCURRENCY
+from pipelines.submit.server import PipelineServer, SubmitOptions, prepare_run
+from pipelines.submit.server import wait as wait_for
+
+_WAIT = click.option("--wait", is_flag=True, help="Follow the run, and exit as `mlgo pipeline watch`.")
+
+
+class Cron(click.ParamType):
+    """Convert to the schedule in a cron expression."""
+
+    name = "cron"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> CronSchedule:
+        return parse_cron(value)
 
 
 @click.command("submit", short_help="Submit the pipeline to KFP or Vertex AI.")
-@options(SERVER_OPTIONS, RUN_OPTIONS)
-@STORED_PIPELINE
-@click.option("--wait", is_flag=True, help="Follow the run, and exit as `mlgo pipeline watch`.")
-def submit_command(wait: bool, **given: Any) -> None:
+@takes_server
+@takes_run_or_stored
+@_WAIT
+def submit_command(server: PipelineServer, options: SubmitOptions, wait: bool) -> None:
     """Submit the pipeline to Kubeflow Pipelines or to Vertex AI, with the digests of pushed images.
 
     No option takes a token, because every user of a machine can read the command lines of its processes.
@@ -49,36 +45,21 @@ def submit_command(wait: bool, **given: Any) -> None:
     \b
     Exit status: 0 submitted (with --wait: the run succeeded), 1 error or failed run, 3 canceled run.
     """
-    submit_run(given, wait)
+    submit_run(server, options, wait)
 
 
-def submit_run(given: Mapping[str, Any], wait: bool) -> None:
-    """Submit a run, and follow it if `wait`.
-
-    Args:
-        given: SERVER_OPTIONS, RUN_OPTIONS and STORED_PIPELINE by name.
-    """
-    server = chosen_server(given)
-    if given["stored_pipeline"] and isinstance(server, KfpServer):
-        stored = stored_run(given)
-        run = start_stored(server, stored)
-        say(f"run {stored.name}: {kfp_runs.run_page(server, run)}")
-    elif isinstance(server, KfpServer):
-        request = run_request(server, given, starts_now=True)
-        run = kfp.submit(server, request, given["experiment"])
-        say(f"run {request.name}: {kfp_runs.run_page(server, run)}")
-    else:
-        assert isinstance(server, vertex.VertexServer)
-        stored_pipeline = given["stored_pipeline"]
-        job = stored_job(given) if stored_pipeline else (run_request(server, given, True), vertex_settings(given))
-        run = vertex.submit_vertex(server, *job)
-        say(f"job: {run}")
+def submit_run(server: PipelineServer, options: SubmitOptions, wait: bool) -> None:
+    """Submit a run, and follow it if `wait`."""
+    request = prepare_run(server, options, starts_now=True)
+    run = server.submit(request)
+    say(server.describe_run(run, request.name))
     if wait:
-        _follow(server, run)
+        wait_for(server, run)
 
 
 @click.command("upload", short_help="Store the pipeline, or a new version of it, on KFP or for Vertex AI.")
-@options(SERVER_OPTIONS, PACKAGE_OPTIONS)
+@takes_server
+@takes_package
 @option("--name", help="Name of the pipeline.  [default: the compiled pipeline's]")
 @option("--version-name", help="Name of the new version; Vertex AI: its tag.  [default: the time]")
 @option(
@@ -86,7 +67,7 @@ def submit_run(given: Mapping[str, Any], wait: bool) -> None:
     metavar="NAME",
     help="Vertex AI: repository of Artifact Registry, of the format Kubeflow Pipelines, in the project and region.",
 )
-def upload_command(name: str, version_name: str, repository: str, **given: Any) -> None:
+def upload_command(server: PipelineServer, options: SubmitOptions, version_name: str, repository: str) -> None:
     """Store the pipeline on a KFP server, as a new pipeline or as a new version of it, to start runs in its interface;
     or for Vertex AI, in Artifact Registry.
 
@@ -96,36 +77,14 @@ def upload_command(name: str, version_name: str, repository: str, **given: Any) 
       mlgo pipeline upload --vertex my-project/europe-west4 --repository pipelines --version-name 2026-01
     """
     version_name = version_name or time.strftime("%Y%m%d-%H%M%S")
-    if bool(given["vertex"]) != bool(repository):
-        raise UserError(
-            "mlgo pipeline upload: --vertex and --repository belong together",
-            "Vertex AI starts pipelines that are stored in a repository of Artifact Registry; KFP stores them itself",
-        )
-    if repository:
-        _store_for_vertex(given, name, version_name, repository)
-        return
-    server = chosen_server(given)
-    assert isinstance(server, KfpServer)
-    ready = package(server, given, ray=None)
-    name = name or ready.spec["pipelineInfo"]["name"]
-    pipeline, version = kfp.upload(server, ready.spec, ready.platform, name, version_name)
-    say(f"version {version_name} of {name}: {server.page(f'pipelines/details/{pipeline}/version/{version}')}")
-
-
-def _store_for_vertex(given: Mapping[str, Any], name: str, tag: str, repository: str) -> None:
-    server = chosen_server(given)
-    assert isinstance(server, vertex.VertexServer)
-    spec = package(server, given, ray=False).spec
-    if name:
-        spec = {**spec, "pipelineInfo": {**spec["pipelineInfo"], "name": name}}
-    uri = upload_template(server, repository, spec, tag)
-    say(f"version {tag} of {spec['pipelineInfo']['name']}: {uri}")
+    say(server.upload(options, version_name, repository))
 
 
 @click.command("schedule", short_help="Run the pipeline on a schedule of KFP or Vertex AI.")
-@options(SERVER_OPTIONS)
+@takes_server
 @click.option(
     "--cron",
+    type=Cron(),
     required=True,
     metavar="EXPR",
     help="Minute, hour, day of the month, month, day of the week (0 is Sunday); six fields begin with the second. "
@@ -133,14 +92,14 @@ def _store_for_vertex(given: Mapping[str, Any], name: str, tag: str, repository:
 )
 @click.option(
     "--max-concurrency",
-    type=click.IntRange(1, kfp.MAX_CONCURRENCY),
+    type=click.IntRange(1, MAX_CONCURRENCY),
     default=1,
     show_default=True,
     metavar="N",
     help="How many runs of the schedule may run at the same time.",
 )
-@options(RUN_OPTIONS)
-def schedule_command(cron: str, max_concurrency: int, **given: Any) -> None:
+@takes_run
+def schedule_command(server: PipelineServer, options: SubmitOptions, cron: CronSchedule, max_concurrency: int) -> None:
     """Run the pipeline on a schedule: a recurring run of KFP, or a schedule of Vertex AI.
 
     The schedule keeps the pipeline and its parameters as they are now. Runs that it missed, for example while it was
@@ -151,24 +110,14 @@ def schedule_command(cron: str, max_concurrency: int, **given: Any) -> None:
       mlgo pipeline schedule --host http://localhost:8080 --cron "0 3 * * 1" --param recipe=demo \\
         --pipeline-root gs://my-bucket/kfp
     """
-    when = parse_cron(cron)
-    server = chosen_server(given)
-    if isinstance(server, KfpServer):
-        when.for_kfp()
-        request = run_request(server, given)
-        identity = kfp.schedule(server, request, when, max_concurrency, given["experiment"])
-        say(f"schedule {request.name}: {server.page(f'recurringrun/details/{identity}')}")
-    else:
-        when.for_vertex()
-        request = run_request(server, given)
-        name = vertex.schedule_vertex(server, request, when, max_concurrency, vertex_settings(given))
-        say(f"schedule: {name}")
+    expression = server.cron_expression(cron)
+    say(server.schedule(prepare_run(server, options), expression, max_concurrency))
 
 
 @click.command("watch")
 @click.argument("run")
-@options(SERVER_OPTIONS)
-def watch_command(run: str, **given: Any) -> None:
+@takes_server
+def watch_command(server: PipelineServer, run: str) -> None:
     """Follow a run on a server until it ends. RUN is its ID, or its resource name on Vertex AI.
 
     \b
@@ -179,13 +128,13 @@ def watch_command(run: str, **given: Any) -> None:
     Exit status: 0 the run succeeded, 1 it failed or cannot be followed, 3 it was canceled, 130 interrupted (the run
     continues).
     """
-    _follow(chosen_server(given, needs_kfp=False), run)
+    wait_for(server, run)
 
 
 @click.command("cancel")
 @click.argument("run")
-@options(SERVER_OPTIONS)
-def cancel_command(run: str, **given: Any) -> None:
+@takes_server
+def cancel_command(server: PipelineServer, run: str) -> None:
     """Cancel a run on a server. RUN is its ID, or its resource name on Vertex AI.
 
     \b
@@ -196,15 +145,10 @@ def cancel_command(run: str, **given: Any) -> None:
     Exit status: 0 the server accepted; 1 there is no such run, or it has ended. Steps may take a minute to end. On KFP
     the RayJob of a run with workers=rayjob is deleted, too, if the kubeconfig names its cluster.
     """
-    server = chosen_server(given, needs_kfp=False)
-    if isinstance(server, KfpServer):
-        uses_ray = kfp_runs.cancel(server, run)
-        say(f"canceling: {run}")
-        if uses_ray:
-            end_ray_clusters(run)
-    else:
-        vertex.cancel_vertex(server, run)
-        say(f"canceling: {run}")
+    may_use_ray = server.cancel(run)
+    say(f"canceling: {run}")
+    if may_use_ray:
+        end_ray_clusters(run)
 
 
 def end_ray_clusters(run: str) -> None:
@@ -226,9 +170,9 @@ def end_ray_clusters(run: str) -> None:
 
 @click.command("retry", short_help="Continue a failed run on KFP from the steps that failed.")
 @click.argument("run")
-@options(SERVER_OPTIONS)
-@click.option("--wait", is_flag=True, help="Follow the run, and exit as `mlgo pipeline watch`.")
-def retry_command(run: str, wait: bool, **given: Any) -> None:
+@takes_server
+@_WAIT
+def retry_command(server: PipelineServer, run: str, wait: bool) -> None:
     """Start the failed steps of a run on KFP again, and those that depend on them. RUN is its ID.
 
     The run keeps its ID, its parameters, its images and the results of its finished steps. A canceled run continues,
@@ -241,24 +185,10 @@ def retry_command(run: str, wait: bool, **given: Any) -> None:
     \b
     Exit status: 0 the server accepted (with --wait: the run succeeded), 1 error or failed run, 3 canceled run.
     """
-    if given["vertex"]:
-        raise UserError(
-            "mlgo pipeline retry: Vertex AI does not continue a job that failed",
-            "submit it again: without --no-cache, steps whose results can be reused are not repeated",
-        )
-    server = chosen_server(given, needs_kfp=False)
-    assert isinstance(server, KfpServer)
-    kfp_runs.retry_run(server, run)
-    say(f"retrying: {kfp_runs.run_page(server, run)}")
+    server.retry(run)
+    say(f"retrying: {server.page(run)}")
     if wait:
-        _follow(server, run)
+        wait_for(server, run)
 
 
 SERVER_COMMANDS = (submit_command, upload_command, schedule_command, watch_command, cancel_command, retry_command)
-
-
-def _follow(server: KfpServer | vertex.VertexServer, run: str) -> None:
-    if isinstance(server, KfpServer):
-        kfp_runs.follow(server, run)
-    else:
-        vertex.follow_vertex(server, run)

@@ -16,8 +16,7 @@ from pipelines.cluster.findings import Finding, missing, ok, unknown
 from pipelines.cluster.registry import check_registry
 from pipelines.images import Image, docker_client
 from pipelines.parameters.on_server import MINIO, check_cloud_root
-from pipelines.submit.kfp_client import KfpServer, server_version, version_numbers
-from pipelines.submit.kfp_rest import KfpRest
+from pipelines.submit.kfp_client import KfpClient, KfpServer
 from pipelines.submit.polling import NoAnswer
 
 _FROM_HERE = "checked with this machine's credentials, not with those of the pods"
@@ -89,20 +88,17 @@ class KfpChecks:
         self._server = server
         self._one_user = False
         self.version: tuple[int, int] | None = None
-        rest = KfpRest(server)
         try:
-            rest.require_usable()
-            health = rest.ask("GET", "healthz")
+            health = KfpClient(server).require_usable()
         except NoAnswer as error:
             self._finding = unknown(error.problem, error.remedy)
             return
         except UserError as error:
             self._finding = missing(error.problem, error.remedy)
             return
-        version = server_version(health)
-        self.version = version_numbers(version)
-        self._one_user = health.get("multi_user") is False
-        what = f"Kubeflow Pipelines {version or 'of a version that it does not tell'} at {server.host}"
+        self.version = health.numbers
+        self._one_user = health.multi_user is False
+        what = f"Kubeflow Pipelines {health.version or 'of a version that it does not tell'} at {server.host}"
         self._finding = ok(what)
 
     def findings(self, namespace: str) -> list[Finding]:

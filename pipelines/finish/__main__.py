@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import click
 from msgspec import Struct
@@ -20,8 +18,9 @@ from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
 from components.platform.launcher.notify import NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE, notify
 from components.platform.storage.input_files import parse_json, typed
-from pipelines.submit.kfp_rest import KfpRest, check_run_id, server_of_pod
-from pipelines.submit.kfp_tasks import Task, tasks_of
+from pipelines.submit.kfp_client import KfpClient, server_of_pod
+from pipelines.submit.kfp_run import KfpRun
+from pipelines.submit.polling import Task
 
 _PATIENCE_S = environment_number("MLGO_FINISH_PATIENCE_S", 60)
 """How long to wait for the end of the other tasks, which KFP stores some seconds after it."""
@@ -77,24 +76,21 @@ def main(run_id: str) -> None:
 def _asked(run_id: str) -> Outcome:
     """Return the outcome that KFP's API tells; UNKNOWN with the reason if it cannot be asked."""
     try:
-        check_run_id(run_id)
-        return _outcome(KfpRest(server_of_pod()), run_id)
+        return _outcome(KfpRun(KfpClient(server_of_pod()), run_id))
     except UserError as error:
         return Outcome("UNKNOWN", error=f"KFP's API does not tell: {error.problem}")
 
 
-def _outcome(api: KfpRest, run_id: str) -> Outcome:
+def _outcome(run: KfpRun) -> Outcome:
     """Return how the run ends, of which this step is the last: by the states of its other tasks."""
     deadline_s = time.monotonic() + _PATIENCE_S
-    while True:
-        run = api.get_run(run_id)
-        spec = api.pipeline_spec(run)
-        others = [task for task in tasks_of(run, spec) if task.name != _THIS]
-        if all(task.state != "RUNNING" for task in others) or time.monotonic() > deadline_s:
-            break
+    others = [task for task in run.tasks if task.name != _THIS]
+    while any(task.state == "RUNNING" for task in others) and time.monotonic() <= deadline_s:
         time.sleep(_POLL_S)
-    pipeline = str((spec.get("pipelineInfo") or {}).get("name", ""))
-    if run.get("state") == "CANCELING":
+        run.refresh()
+        others = [task for task in run.tasks if task.name != _THIS]
+    pipeline = str((run.spec.get("pipelineInfo") or {}).get("name", ""))
+    if run.state == "CANCELING":
         return Outcome("CANCELED", pipeline)
     if not any(task.state for task in others):
         return Outcome("UNKNOWN", pipeline, error="KFP's API lists no task of the run")
@@ -102,12 +98,12 @@ def _outcome(api: KfpRest, run_id: str) -> Outcome:
     if not failed:
         return Outcome("SUCCEEDED", pipeline)
     names = ", ".join(task.name for task in failed)
-    return Outcome("FAILED", pipeline, names, _message(api, run, failed[0]))
+    return Outcome("FAILED", pipeline, names, _message(run, failed[0]))
 
 
-def _message(api: KfpRest, run: Mapping[str, Any], task: Task) -> str:
+def _message(run: KfpRun, task: Task) -> str:
     """Return the error at the end of a task's log, or its last line; "" if there is none to be read."""
-    lines = api.task_log(run, task.pods)
+    lines = run.read_log(task)
     errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
     return "\n".join(lines[errors[-1] :] if errors else lines[-1:])[:_MAX_MESSAGE]
 

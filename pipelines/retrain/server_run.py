@@ -1,7 +1,7 @@
 """Artifacts of a run that ended on a server, for `mlgo retrain promote --run ID`.
 
 Vertex AI names them in the PipelineJob. KFP's API has no artifacts (2.17), so they are looked for where KFP's driver
-puts them, or a step with an artifact root: see KfpRest.artifact_folder. Drivers of older versions have no UUID in the
+puts them, or a step with an artifact root: see KfpRun.artifact_folder. Drivers of older versions have no UUID in the
 path.
 """
 
@@ -18,11 +18,10 @@ from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import ObjectUri, parse_location
 from pipelines.parameters.on_server import KFP_SCHEMES
 from pipelines.submit.artifact_root import artifact_root_of
-from pipelines.submit.kfp_client import KfpServer
-from pipelines.submit.kfp_rest import KfpRest, check_run_id, run_state
-from pipelines.submit.kfp_tasks import tasks_of
-from pipelines.submit.polling import RUN_ENDED
-from pipelines.submit.vertex import VertexServer, artifact_uri, get_job, job_state, task_details
+from pipelines.submit.kfp_run import KfpRun
+from pipelines.submit.polling import RUN_ENDED, ServerRun, describe_state
+from pipelines.submit.server import PipelineServer
+from pipelines.submit.vertex import VertexJob
 
 REPORT = "release_report"
 TASKS = {
@@ -37,78 +36,61 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-def server_run_artifacts(
-    server: KfpServer | VertexServer, run: str, given: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def server_run_artifacts(server: PipelineServer, run_id: str, uris: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the URIs of the artifacts of a run that `pipelines.retrain.promote.promotion` reads, and of "training".
 
     Args:
-        run: ID of the run, or resource name on Vertex AI; it is the value of the key "run".
-        given: URIs that are known, by the keys of TASKS; the others are looked up.
+        run_id: ID of the run, or resource name on Vertex AI; it is the value of the key "run".
+        uris: those that the user names, by the keys of TASKS; the others are looked up.
 
     Raises:
         UserError: there is no such run, it has not ended, its report on the release clang failed, its pipeline root is
             unknown or KFP copies artifacts there, or an artifact is missing.
     """
-    known = {name: uri for name, uri in (given or {}).items() if uri}
-    found = _on_vertex(server, run) if isinstance(server, VertexServer) else _on_kfp(server, run, set(known))
-    found |= known
-    for name, task in TASKS.items():
-        if name not in found and name != REPORT:
+    artifacts = {name: uri for name, uri in (uris or {}).items() if uri}
+    run = server.run(run_id)
+    _require_ended(run)
+    missing = {name: task for name, task in TASKS.items() if name not in artifacts}
+    if isinstance(run, VertexJob):
+        looked_up = {name: run.artifact_uri(task, name) for name, task in missing.items()}
+    else:
+        assert isinstance(run, KfpRun)
+        folder = _folder(run)
+        looked_up = {name: _newest(folder / task, name) for name, task in missing.items()}
+    artifacts |= {name: uri for name, uri in looked_up.items() if uri}
+    for name, task in missing.items():
+        if name not in artifacts and name != REPORT:
             option = "toolchain" if name == "training" else name
             raise UserError(
-                f"the run {run} has no finished artifact {name!r} of its step {task}",
+                f"the run {run_id} has no finished artifact {name!r} of its step {task}",
                 f"if the step reused the result of another run, pass --{option} URI as well, as the interface shows it",
             )
-    return found
+    return artifacts | {"run": run.run_id}
 
 
-def _on_vertex(server: VertexServer, run: str) -> dict[str, str]:
-    job = get_job(server, run)
-    tasks = task_details(job)
-    _require_ended(run, job_state(job), {name: str(task.get("state", "")) for name, task in tasks.items()})
-    uris = {name: artifact_uri(tasks.get(task, {}), name) for name, task in TASKS.items()}
-    return {name: uri for name, uri in uris.items() if uri} | {"run": server.job_name(run)}
-
-
-def _on_kfp(server: KfpServer, run_id: str, known: set[str]) -> dict[str, str]:
-    check_run_id(run_id)
-    api = KfpRest(server)
-    api.require_usable()
-    run = {"run_id": run_id, **api.get_run(run_id)}
-    spec = api.pipeline_spec(run)
-    _require_ended(run_id, run_state(run), {task.name: task.state for task in tasks_of(run, spec)})
-    folder = _folder(server, run_id, api.artifact_folder(run, spec), direct=bool(artifact_root_of(spec)))
-    places = {name: _newest(folder / task, name) for name, task in TASKS.items() if name not in known}
-    return {name: place for name, place in places.items() if place} | {"run": run_id}
-
-
-def _folder(server: KfpServer, run_id: str, place: str, direct: bool) -> ObjectUri:
-    """Return the folder of a run's artifacts. UserError if it is unknown, or not in object storage that others read.
-
-    Args:
-        direct: steps wrote the artifacts themselves, to an artifact root.
-    """
+def _folder(run: KfpRun) -> ObjectUri:
+    """Return the folder of a run's artifacts. UserError if it is unknown, or not in object storage that others read."""
+    run_id, folder = run.run_id, run.artifact_folder
     by_hand = (
         "in place of --run and the server, pass --policy, --evaluation, --corpus, --toolchain, --release-report and "
         f"--run-id {run_id}, with the URIs that the interface shows"
     )
-    if not place:
+    if not folder:
         raise UserError(
-            f"KFP at {server.host} does not say where the artifacts of the run {run_id} are: it has the server's "
+            f"KFP at {run.host} does not say where the artifacts of the run {run_id} are: it has the server's "
             "default pipeline root, which is not in the API",
             by_hand,
         )
-    if not direct and place.partition("://")[0] in KFP_SCHEMES:
+    if not artifact_root_of(run.spec) and folder.partition("://")[0] in KFP_SCHEMES:
         raise UserError(
-            f"the artifacts of the run {run_id} are at {place}, where Kubeflow Pipelines copies them from pods: the "
+            f"the artifacts of the run {run_id} are at {folder}, where Kubeflow Pipelines copies them from pods: the "
             "next run could not read the policy",
             "train with --artifact-root s3://BUCKET/PATH or --pipeline-root gs://BUCKET/PATH",
         )
-    where = parse_location(place)
-    if not isinstance(where, ObjectUri):
-        raise UserError(f"the artifacts of the run {run_id} are at {place}, not in object storage", by_hand)
-    return where
+    uri = parse_location(folder)
+    if not isinstance(uri, ObjectUri):
+        raise UserError(f"the artifacts of the run {run_id} are at {folder}, not in object storage", by_hand)
+    return uri
 
 
 def _newest(folder: ObjectUri, artifact: str) -> str:
@@ -120,8 +102,8 @@ def _newest(folder: ObjectUri, artifact: str) -> str:
 
     def is_manifest(stored: StoredObject) -> bool:
         attempt, _slash, rest = stored.name.removeprefix(f"{folder.path}/").partition("/")
-        wanted = f"{artifact}/{MANIFEST}"
-        return f"{attempt}/{rest}" == wanted or (rest == wanted and bool(_UUID.fullmatch(attempt)))
+        path = f"{artifact}/{MANIFEST}"
+        return f"{attempt}/{rest}" == path or (rest == path and bool(_UUID.fullmatch(attempt)))
 
     finished = [stored for stored in store_of(folder).objects(folder) if is_manifest(stored)]
     if not finished:
@@ -130,15 +112,14 @@ def _newest(folder: ObjectUri, artifact: str) -> str:
     return f"{folder.scheme}://{folder.bucket}/{newest.name.removesuffix(f'/{MANIFEST}')}"
 
 
-def _require_ended(run: str, state: str, tasks: Mapping[str, str]) -> None:
+def _require_ended(run: ServerRun) -> None:
     """Raise UserError unless a run has ended, and either succeeded or got as far as the report on the release clang."""
-    if state not in RUN_ENDED:
+    if run.state not in RUN_ENDED:
+        raise UserError(f"the run {run.run_id} has not ended: {describe_state(run.state)}", "mlgo pipeline watch RUN")
+    reported = any(task.name == TASKS[REPORT] and task.state == "SUCCEEDED" for task in run.tasks)
+    if run.state != "SUCCEEDED" and not reported:
         raise UserError(
-            f"the run {run} has not ended: it is {state.lower() or 'not started'}", "mlgo pipeline watch RUN"
-        )
-    if state != "SUCCEEDED" and tasks.get(TASKS[REPORT]) != "SUCCEEDED":
-        raise UserError(
-            f"the run {run} is {state.lower()} and has no finished step {TASKS[REPORT]}, so nothing says how the "
-            "release clang does",
+            f"the run {run.run_id} has no finished step {TASKS[REPORT]}, which says how the release clang does: "
+            f"{describe_state(run.state)}",
             "see its log, and run the pipeline again",
         )

@@ -21,7 +21,7 @@ from components.platform.storage.uri import display_path
 from pipelines.smoke import checks
 from pipelines.smoke.rows import CHECKS_JSON, FAIL_ONCE, Checks, FailedOnPurpose, StepChecks, perform, process_start_s
 from pipelines.smoke.table import time_between_steps, write_table
-from pipelines.submit.kfp_rest import server_of_pod
+from pipelines.submit.kfp_client import server_of_pod
 
 _OUTPUT = click.option("--output", required=True, metavar="DIR|URI", help="Artifact to write.")
 _READ = click.option("--read", required=True, metavar="DIR|URI", help="Artifact of an earlier step.")

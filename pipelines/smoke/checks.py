@@ -24,8 +24,7 @@ from components.platform.storage.object_storage.object_store import NO_VERSION, 
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import REMOTE_SCHEMES, ObjectUri, display_path, parse_location
 from pipelines.smoke.rows import FailedOnPurpose, NotTried
-from pipelines.submit.kfp_client import KfpServer, server_version, version_numbers
-from pipelines.submit.kfp_rest import HOST_VARIABLE, KfpRest
+from pipelines.submit.kfp_client import HOST_VARIABLE, KfpClient, KfpServer, version_numbers
 from pipelines.submit.polling import NoAnswer
 
 NO_REPETITION_SINCE = (2, 17)
@@ -188,7 +187,7 @@ class KfpApi:
     def check(self) -> str:
         """Ask the server for its version."""
         try:
-            self.version = server_version(KfpRest(self._server).ask("GET", "healthz"))
+            self.version = KfpClient(self._server).health.version
         except NoAnswer as error:
             cause = error.problem.rpartition(": ")[2]
             raise NotTried(

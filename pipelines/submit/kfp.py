@@ -1,159 +1,286 @@
-"""Requests to a KFP server: start and schedule runs, and store pipelines.
-
-Needs the environment `pipelines`.
-"""
+"""Kubeflow Pipelines: start, schedule, follow, cancel and retry runs, and store pipelines, by its REST API."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
-from io import StringIO
-from pathlib import Path
-from typing import Any
+import json
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any, ClassVar
 
 import yaml
 
 from components.platform.console import say
+from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
+from pipelines.parameters.on_server import check_cloud_root
+from pipelines.submit.artifact_root import OPTION, artifact_root_of, check_artifact_root, with_artifact_root
 from pipelines.submit.cron import CronSchedule
-from pipelines.submit.kfp_client import KfpServer, connect, version_numbers
-from pipelines.submit.prepare import RunRequest, known_settings
-from pipelines.submit.stored_pipeline import name_is
+from pipelines.submit.kfp_client import KfpClient, KfpServer
+from pipelines.submit.kfp_run import KfpRun, require_run_id, stored_spec
+from pipelines.submit.overrides import override_for_kfp, with_small_requests
+from pipelines.submit.polling import RUN_ENDED, describe_state
+from pipelines.submit.prepare import (
+    known_settings,
+    notify_settings,
+    platform_spec,
+    pod_labels,
+    run_id_settings,
+    security_settings,
+    with_run_pages,
+)
+from pipelines.submit.server import Package, PipelineServer, RunRequest, SubmitOptions, refuse_change, start_package
 
 MAX_CONCURRENCY = 10
 """Limit of the API server (recurring_run.proto)."""
 
 
-def submit(server: KfpServer, request: RunRequest, experiment: str = "") -> str:
-    """Start a run; return its ID.
+class KfpPipelines(PipelineServer):
+    """Pipelines and runs on a KFP server; see PipelineServer."""
 
-    Args:
-        experiment: name of the experiment, which is created if it does not exist; empty for the pipeline's name.
+    lacks: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "network": ("the steps are in the cluster's network", "leave it out"),
+        "encryption_key": ("the cluster's storage decides on encryption", "leave it out, or encrypt the bucket"),
+        "repository": ("KFP stores pipelines itself", "leave it out; Vertex AI's are in Artifact Registry"),
+    }
+    poll_s = environment_number("MLGO_POLL_S", 10)
 
-    Raises:
-        UserError: a parameter is invalid, or the server does not answer or rejects the run (with its message).
-    """
-    parameters = request.parameters()
-    client = connect(server, for_namespace=True)
-    with _package(request.spec, request.platform, client) as package, _one_experiment(experiment):
-        run = client.create_run_from_pipeline_package(
-            str(package),
-            arguments=parameters,
-            run_name=request.name,
-            experiment_name=experiment or request.spec["pipelineInfo"]["name"],
-            namespace=server.namespace or None,
-            pipeline_root=request.pipeline_root or None,
-            service_account=request.account or None,
-        )
-    return str(run.run_id)
+    def __init__(self, server: KfpServer) -> None:
+        self.server = server
+        self._client = KfpClient(server)
 
-
-def schedule(
-    server: KfpServer, request: RunRequest, cron: CronSchedule, max_concurrency: int, experiment: str = ""
-) -> str:
-    """Create a recurring run; return its ID. Runs that were missed, while it was disabled for example, do not start.
-
-    Args:
-        max_concurrency: how many of its runs may run at the same time, 1 to MAX_CONCURRENCY.
-        experiment: as for `submit`.
-
-    Raises:
-        UserError: as `submit`, or the schedule has a time zone.
-    """
-    expression = cron.for_kfp()
-    parameters = request.parameters()
-    client = connect(server, for_namespace=True)
-    with _package(request.spec, request.platform, client) as package, _one_experiment(experiment):
-        parent = client.create_experiment(
-            experiment or request.spec["pipelineInfo"]["name"], namespace=server.namespace or None
-        )
-        created = client.create_recurring_run(
-            experiment_id=parent.experiment_id,
-            job_name=request.name,
-            cron_expression=expression,
-            max_concurrency=str(max_concurrency),  # an int64, which is text in the API
-            no_catchup=True,
-            params=parameters,
-            pipeline_package_path=str(package),
-            pipeline_root=request.pipeline_root or None,
-            service_account=request.account or None,
-        )
-    return str(created.recurring_run_id)
-
-
-def upload(
-    server: KfpServer, spec: Mapping[str, Any], platform: Mapping[str, Any] | None, name: str, version: str
-) -> tuple[str, str]:
-    """Store a pipeline on the server; return the IDs of the pipeline and of its new version.
-
-    Args:
-        platform: from prepare.platform_spec.
-        name: display name of the pipeline, which is created if it does not exist.
-        version: display name of the version.
-
-    Raises:
-        UserError: the pipeline has a version of this name, or the server does not answer or refuses. A pipeline that
-            was created for the version does not stay.
-    """
-    client = connect(server, for_namespace=True)
-    service = client._pipelines_api
-    namespace = client.get_user_namespace() or None
-    found = service.pipeline_service_list_pipelines(
-        filter=name_is(name), **({"namespace": namespace} if namespace else {})
-    )
-    if len(found.pipelines or ()) > 1:
-        raise UserError(f"KFP has {len(found.pipelines)} pipelines named {name!r}", "pass another --name")
-    if existing := found.pipelines:
-        pipeline_id = existing[0].pipeline_id
-        versions = service.pipeline_service_list_pipeline_versions(pipeline_id, filter=name_is(version))
-        if versions.pipeline_versions:
-            raise UserError(
-                f"the pipeline {name} has a version {version!r}, and versions do not change",
-                "pass another --version-name",
+    def check(self, options: SubmitOptions) -> None:
+        if options.stored_pipeline and options.labels:
+            refuse_change(options, "label")
+        if options.artifact_root:
+            check_artifact_root(options.artifact_root)
+        if options.pipeline_root:
+            check_cloud_root(options.pipeline_root, vertex=False)
+        elif not options.artifact_root:
+            say(
+                "neither --artifact-root nor --pipeline-root: steps use the server's default. If that is not "
+                "gs://BUCKET/PATH, a training whose pod is lost starts again from the beginning, and workers=rayjob "
+                "fails"
             )
-    else:
-        from kfp_server_api import V2beta1Pipeline
 
-        pipeline_id = service.pipeline_service_create_pipeline(
-            V2beta1Pipeline(display_name=name, namespace=namespace)
-        ).pipeline_id
+    def check_rayjob(self, options: SubmitOptions) -> None:
+        if options.pipeline_root and not options.artifact_root:
+            check_cloud_root(options.pipeline_root, vertex=False, rayjob=True)
+
+    def package(self, options: SubmitOptions, ray: bool | None) -> Package:
+        spec = start_package(options, ray)
+        if options.artifact_root:
+            check_artifact_root(options.artifact_root)
+            spec = with_artifact_root(spec, options.artifact_root)
+        spec, pods = override_for_kfp(with_small_requests(spec) if options.small else spec, options.overrides)
+        notified: dict[str, Any] = {}
+        if options.notify_secret:
+            spec, notified = notify_settings(spec, options.notify_secret)
+            spec = with_run_pages(spec, self.page(""))
+        labels = pod_labels(spec, options.labels)
+        return Package(spec, platform_spec(security_settings(spec), pods, notified, run_id_settings(spec), labels))
+
+    def submit(self, request: RunRequest) -> str:
+        """Start a run, unless a stored pipeline has one of its name in the experiment; return its ID.
+
+        The server does not look for equal runs itself: a request whose answer was lost, and that is sent again, would
+        train twice.
+        """
+        if request.package:
+            warn_of_nodes(request.package.spec)
+        source = self._source(request)
+        experiment = self._experiment(request.options)
+        # Without the namespace, which is the experiment's.
+        if request.package is None and (runs := self._list("runs", request.name, experiment_id=experiment)):
+            experiment_name = request.options.experiment_name
+            say(f"the experiment {experiment_name} has a run {request.name} already: no other one is started")
+            return _id_of(runs[0], "run_id")
+        return _id_of(self._client.ask("POST", "runs", _body(request, experiment, source)), "run_id")
+
+    def cron_expression(self, cron: CronSchedule) -> str:
+        return cron.for_kfp()
+
+    def schedule(self, request: RunRequest, cron: str, max_concurrency: int) -> str:
+        if request.package:
+            warn_of_nodes(request.package.spec)
+        source = self._source(request)
+        recurring = {
+            **_body(request, self._experiment(request.options), source),
+            "mode": "ENABLE",
+            "trigger": {"cron_schedule": {"cron": cron}},
+            "max_concurrency": str(max_concurrency),  # an int64, which is text in the API
+            "no_catchup": True,
+        }
+        schedule = _id_of(self._client.ask("POST", "recurringruns", recurring), "recurring_run_id")
+        return f"schedule {request.name}: {self.server.page(f'recurringrun/details/{schedule}')}"
+
+    def upload(self, options: SubmitOptions, version: str, repository: str) -> str:
+        """Store a pipeline; see PipelineServer. A pipeline that is created for the version does not stay without it."""
+        package = self.package(options, ray=None)
+        client, namespace = self._client, self._client.namespace_to_create_in()
+        name = options.name or options.pipeline
+        pipelines = self._list("pipelines", name, namespace=namespace)
+        if len(pipelines) > 1:
+            raise UserError(f"KFP has {len(pipelines)} pipelines named {name!r}", "pass another --name")
+        if pipelines:
+            pipeline = _id_of(pipelines[0], "pipeline_id")
+            if self._list(f"pipelines/{pipeline}/versions", version, key="pipeline_versions"):
+                raise UserError(
+                    f"the pipeline {name} has a version {version!r}, and versions do not change",
+                    "pass another --version-name",
+                )
+        else:
+            body = {"display_name": name} | ({"namespace": namespace} if namespace else {})
+            pipeline = _id_of(client.ask("POST", "pipelines", body), "pipeline_id")
+        spec, platform = dict(package.spec), self._known_platform(package)
+        text = yaml.safe_dump_all([spec, platform] if platform else [spec], sort_keys=True)
+        try:
+            uploaded = client.upload(
+                "pipelines/upload_version",
+                f"{spec['pipelineInfo']['name']}.yaml",
+                text,
+                name=version,
+                pipelineid=pipeline,
+            )
+        except BaseException:
+            if not pipelines:
+                try:
+                    client.ask("DELETE", f"pipelines/{pipeline}")
+                except UserError as error:
+                    say(f"warning: the pipeline {name} stays without a version: {error.problem}")
+            raise
+        page = self.server.page(f"pipelines/details/{pipeline}/version/{_id_of(uploaded, 'pipeline_version_id')}")
+        return f"version {version} of {name}: {page}"
+
+    def run(self, run_id: str) -> KfpRun:
+        require_run_id(run_id)
+        self._client.require_usable()
+        return KfpRun(self._client, run_id)
+
+    def describe_run(self, run_id: str, name: str) -> str:
+        return f"run {name}: {self.page(run_id)}"
+
+    def page(self, run_id: str) -> str:
+        return self.server.page(f"runs/details/{run_id}")
+
+    def cancel(self, run_id: str) -> bool:
+        run = self.run(run_id)
+        if run.state in RUN_ENDED:
+            raise UserError(f"the run {run_id} has ended: {describe_state(run.state)}", f"see it at {run.page}")
+        may_start_ray = run.may_start_ray
+        self._client.ask("POST", f"runs/{run_id}:terminate")
+        return may_start_ray
+
+    def retry(self, run_id: str) -> None:
+        """Start the failed tasks of a run again; see PipelineServer.
+
+        KFP keeps the run, its ID and the results of finished tasks. An exit handler that has run does not run again.
+        """
+        state = self.run(run_id).state
+        if state not in ("FAILED", "CANCELED"):
+            raise UserError(
+                f"the run {run_id} has not failed: {describe_state(state)}",
+                "submit a new run" if state in RUN_ENDED else f"wait until it has ended: mlgo pipeline watch {run_id}",
+            )
+        self._client.ask("POST", f"runs/{run_id}:retry")
+
+    def _source(self, request: RunRequest) -> dict[str, Any]:
+        """Return the fields of a request that say what is run."""
+        if request.package is None:
+            return {"pipeline_version_reference": self._newest_version(request.options)}
+        platform = self._known_platform(request.package)
+        spec = dict(request.package.spec)
+        return {"pipeline_spec": {"pipeline_spec": spec, "platform_spec": platform} if platform else spec}
+
+    def _newest_version(self, options: SubmitOptions) -> dict[str, str]:
+        """Return the reference to the newest version of the stored pipeline.
+
+        Raises:
+            UserError: there is none, or it was stored with another artifact root than the run's.
+        """
+        client, name = self._client, options.stored_pipeline
+        pipelines = self._list("pipelines", name, namespace=client.namespace_to_create_in())
+        if len(pipelines) != 1:
+            raise UserError(
+                f"KFP at {self.server.host} has {len(pipelines) or 'no'} pipelines named {name!r}",
+                "store it with mlgo pipeline upload, or pass another name",
+            )
+        pipeline = _id_of(pipelines[0], "pipeline_id")
+        newest = client.ask("GET", f"pipelines/{pipeline}/versions", page_size=1, sort_by="created_at desc")
+        if not (versions := _objects(newest, "pipeline_versions")):
+            raise UserError(f"the pipeline {name} has no version", "mlgo pipeline upload")
+        version = _id_of(versions[0], "pipeline_version_id")
+        if root := options.artifact_root:
+            stored_root = artifact_root_of(stored_spec(client, pipeline, version))
+            if stored_root.rstrip("/") != root.rstrip("/"):
+                raise UserError(
+                    f"the newest version of the pipeline {name} was stored with "
+                    f"{f'{OPTION} {stored_root}' if stored_root else f'no {OPTION}'}, not with {root}",
+                    f"mlgo pipeline upload {OPTION} {root}, or pass the stored one",
+                )
+        return {"pipeline_id": pipeline, "pipeline_version_id": version}
+
+    def _experiment(self, options: SubmitOptions) -> str:
+        """Return the ID of the experiment, which is created if it does not exist."""
+        name, namespace = options.experiment_name, self._client.namespace_to_create_in()
+        experiments = self._list("experiments", name, namespace=namespace)
+        if len(experiments) > 1:
+            raise UserError(f"KFP has {len(experiments)} experiments named {name!r}", "pass --experiment NAME")
+        if experiments:
+            return _id_of(experiments[0], "experiment_id")
+        body = {"display_name": name} | ({"namespace": namespace} if namespace else {})
+        return _id_of(self._client.ask("POST", "experiments", body), "experiment_id")
+
+    def _known_platform(self, package: Package) -> dict[str, Any] | None:
+        return known_settings(package.platform, self._client.health.numbers) if package.platform else None
+
+    def _list(self, route: str, name: str, key: str = "", **query: str) -> list[Any]:
+        """Return the objects of a route with this display name.
+
+        Args:
+            key: of the list in the answer; empty if it is the route.
+        """
+        # A filter of the API (filter.proto).
+        only = json.dumps({"predicates": [{"operation": 1, "key": "display_name", "stringValue": name}]})
+        return _objects(self._client.ask("GET", route, filter=only, **query), key or route)
+
+
+def _body(request: RunRequest, experiment: str, source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a V2beta1Run and a V2beta1RecurringRun share."""
+    options = request.options
+    settings: dict[str, Any] = {"parameters": dict(request.parameters)}
+    if options.pipeline_root:
+        settings["pipeline_root"] = options.pipeline_root
+    body = {"display_name": request.name, "experiment_id": experiment, "runtime_config": settings, **source}
+    return body | ({"service_account": options.service_account} if options.service_account else {})
+
+
+def _objects(answer: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the list `name` of an answer; the API omits an empty one."""
+    objects = answer.get(name) or []
+    if not isinstance(objects, list):
+        raise UserError(f"KFP answers with {name} that are no list", "check the address")
+    return objects
+
+
+def _id_of(answer: Any, name: str) -> str:
+    """Return an object's ID. UserError if it has none."""
+    identity = answer.get(name) if isinstance(answer, Mapping) else None
+    if not isinstance(identity, str) or not identity:
+        raise UserError(f"KFP answers with an object that has no {name}", "check the address")
+    return identity
+
+
+def warn_of_nodes(spec: Mapping[str, Any]) -> None:
+    """Say which steps fit no node of the kubeconfig's cluster, if KFP runs there: their pods would wait for ever."""
+    if find_spec("kubernetes") is None:  # in the image mlgo-toolchain
+        return
+    from pipelines.cluster.kubernetes_checks import Cluster
+
     try:
-        with _package(spec, platform, client) as package:
-            uploaded = client._upload_api.upload_pipeline_version(str(package), name=version, pipelineid=pipeline_id)
-    except BaseException:
-        if not existing:
-            try:
-                service.pipeline_service_delete_pipeline(pipeline_id)
-            except UserError as error:
-                say(f"warning: the pipeline {name} stays without a version: {error.problem}")
-        raise
-    return str(pipeline_id), str(uploaded.pipeline_version_id)
-
-
-@contextmanager
-def _package(spec: Mapping[str, Any], platform: Mapping[str, Any] | None, client: Any) -> Iterator[Path]:
-    """Write a pipeline as the package that kfp's client reads: the spec and the platform's settings.
-
-    Args:
-        client: from kfp_client.connect; the settings are those that its server knows.
-    """
-    platform = platform and known_settings(platform, version_numbers(client.kfp_version))
-    with tempfile.TemporaryDirectory() as scratch:
-        package = Path(scratch, f"{spec['pipelineInfo']['name']}.yaml")
-        documents = [dict(spec), *([dict(platform)] if platform else [])]
-        package.write_text(yaml.safe_dump_all(documents, sort_keys=True))
-        yield package
-
-
-@contextmanager
-def _one_experiment(name: str) -> Iterator[None]:
-    """Translate the ValueError of kfp's client for an experiment's name that is not unique, and keep it from printing.
-
-    It prints the pages of the experiment and the run; ours prints the latter.
-    """
-    try:
-        with redirect_stdout(StringIO()):
-            yield
-    except ValueError as error:
-        raise UserError(f"--experiment {name}: {error}" if name else str(error), "pass --experiment NAME") from None
+        cluster = Cluster("", "")
+    except UserError:  # no kubeconfig
+        return
+    here = cluster.check_operators(ray=False)[0].status == "ok"
+    if here and (finding := cluster.too_large_steps(spec)):
+        say(f"warning: the cluster at {cluster.host}: {finding.what}")
+        say(f"  {finding.remedy}")

@@ -1,6 +1,6 @@
-"""A client of a KFP server with credentials, checks of the server, and one clear error for each way to fail.
+"""Requests to a KFP server's REST API: credentials, checks of the server, and one clear error for each way to fail.
 
-Needs the environment `pipelines`.
+kfp's own client is not used: the environment for training and the images of steps do not have it.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from components.platform.errors import UserError
 from components.platform.storage.downloads.retry import may_recover
@@ -21,11 +23,24 @@ from pipelines.submit.polling import TIMEOUT_S, NoAnswer, NotFound
 
 TOKEN_VARIABLE = "KFP_TOKEN"
 CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
-"""OpenSSL's variable for trusted certificates. kfp's client does not read it, and trusts public authorities only."""
+"""OpenSSL's variable for trusted certificates."""
+POD_TOKEN_VARIABLE = "KF_PIPELINES_SA_TOKEN_PATH"
+POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
+HOST_VARIABLE = "MLGO_KFP_HOST"
+"""Environment variable of a pod with the URL of KFP's API, where it is not at _IN_CLUSTER."""
 OLDEST = (2, 14)
 """Oldest version that is supported: what is sent to servers and read from them was compared with sources since 2.14."""
+_API = "/apis/v2beta1"
+_IN_CLUSTER = "http://ml-pipeline.kubeflow:8888"
+"""KFP's API in a cluster that has it in its usual namespace."""
+_NAMESPACE = "kubeflow"
+"""Namespace of the pods of a KFP with one user, where it was installed as its documentation says."""
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_SDK_CONTEXT = ".config/kfp/context.json"
+"""File in the home directory in which kfp's client keeps a user's namespace, and a cookie and header to log in with."""
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\b")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
+_HEADER = re.compile(r"[\x20-\x7e]+")
 _MAX_MESSAGE = 500
 _AUDIENCE = "pipelines.kubeflow.org"
 
@@ -39,7 +54,7 @@ class KfpServer:
         namespace: the user's, of a server with several users; empty otherwise.
         token: a bearer token; empty for none.
         token_file: file with a bearer token, read again for each request, because tokens expire.
-        in_cluster: send the token that Kubernetes projects into a pod (kfp's ServiceAccountTokenVolumeCredentials).
+        in_cluster: send the token that Kubernetes projects into a pod.
     """
 
     host: str
@@ -49,7 +64,7 @@ class KfpServer:
     in_cluster: bool = False
 
     def __post_init__(self) -> None:
-        # As urllib3 and kfp take it, but a future urllib3 refuses it, and warns about that.
+        # As urllib3 takes it, but a future urllib3 refuses it, and warns about that.
         if self.host and "://" not in self.host:
             object.__setattr__(self, "host", f"http://{self.host}")
 
@@ -57,85 +72,30 @@ class KfpServer:
         """Return the URL of a page of KFP's user interface."""
         return f"{self.host.rstrip('/')}/#/{route}"
 
+    @property
+    def pods_namespace(self) -> str:
+        """Return the namespace of the pods of runs."""
+        return self.namespace or _NAMESPACE
+
+    def read_token(self) -> str:
+        """Return the bearer token for the next request, "" for none. UserError if a file has no valid one."""
+        if self.in_cluster:
+            return read_token(Path(os.environ.get(POD_TOKEN_VARIABLE) or POD_TOKEN), in_cluster=True)
+        return read_token(self.token_file, in_cluster=False) if self.token_file else self.token
+
+
+def server_of_pod() -> KfpServer:
+    """Return the KFP server whose API a pod of a run asks."""
+    # In a namespace with KFP, Kubernetes sets the variables of its service.
+    address, port = (os.environ.get(f"ML_PIPELINE_SERVICE_{name}") for name in ("HOST", "PORT_HTTP"))
+    host = os.environ.get(HOST_VARIABLE) or (f"http://{address}:{port}" if address and port else _IN_CLUSTER)
+    return KfpServer(host, in_cluster=Path(os.environ.get(POD_TOKEN_VARIABLE) or POD_TOKEN).is_file())
+
 
 def token_from_environment() -> str:
     """Return the token in $KFP_TOKEN, empty if there is none. UserError if it cannot be one."""
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
-    return _checked_token(token, f"${TOKEN_VARIABLE}") if token else ""
-
-
-def connect(server: KfpServer, for_namespace: bool = False) -> Any:
-    """Return a kfp.Client for a server that answers, is no older than OLDEST, and accepts the credentials.
-
-    Its attribute `kfp_version` is the server's version, as server_version() returns it.
-
-    Every method of the client raises UserError if the server refuses, and NoAnswer if a retry may help.
-
-    Args:
-        for_namespace: the client creates something, so a server with several users needs a namespace.
-
-    Raises:
-        UserError: the credentials cannot be read, or the server is no such server.
-    """
-    from kfp import Client
-    from kfp.client.set_volume_credentials import ServiceAccountTokenVolumeCredentials
-
-    class FileCredentials(ServiceAccountTokenVolumeCredentials):
-        def _get_token(self) -> str:
-            return read_token(Path(self._token_path), server.in_cluster)
-
-    class CheckedClient(Client):
-        multi_user: bool | None = None
-        kfp_version = ""
-
-        def get_kfp_healthz(self, sleep_duration: int = 5) -> Any:
-            # Called by the constructor, too. kfp's own method repeats a refused request for half a minute.
-            from kfp_server_api import V2beta1GetHealthzResponse
-
-            if self.multi_user is None:
-                _translate_errors(self._healthz_api.api_client, server)
-                self.multi_user = check_health(self._health, server)
-            return V2beta1GetHealthzResponse(multi_user=self.multi_user)
-
-        def _health(self, route: str) -> dict[str, Any]:
-            answer = _get(self._healthz_api.api_client, route)
-            self.kfp_version = server_version(answer)
-            return answer
-
-        def set_user_namespace(self, namespace: str) -> None:
-            # kfp's own method also writes the namespace of a pod to its home directory, which may be read-only.
-            self._context_setting["namespace"] = namespace
-
-    credentials = None
-    if server.token_file or server.in_cluster:
-        credentials = FileCredentials(str(server.token_file) if server.token_file else None)
-        credentials._get_token()  # before the first request: a missing file is the likeliest error
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about versions of KFP before 2
-        client = CheckedClient(
-            host=server.host,
-            existing_token=server.token or None,
-            credentials=credentials,
-            ssl_ca_cert=os.environ.get(CERTIFICATES_VARIABLE) or None,
-            **({"namespace": server.namespace} if server.namespace else {}),
-        )
-        multi_user = client.get_kfp_healthz().multi_user
-    check_namespace(server, multi_user, client.get_user_namespace() if for_namespace else None)
-    return client
-
-
-def check_namespace(server: KfpServer, multi_user: bool, namespace: str | None) -> None:
-    """Raise UserError if a server with several users gets no namespace, or another server gets one.
-
-    Args:
-        namespace: where something is created; None if nothing is.
-    """
-    if multi_user and namespace == "":
-        raise UserError(f"KFP at {server.host} has several users, and needs the namespace of one", "--namespace NAME")
-    if server.namespace and not multi_user:
-        raise UserError(
-            f"--namespace {server.namespace}: KFP at {server.host} has no namespaces of users", "leave --namespace out"
-        )
+    return _require_token(token, f"${TOKEN_VARIABLE}") if token else ""
 
 
 def read_token(path: Path, in_cluster: bool) -> str:
@@ -149,63 +109,186 @@ def read_token(path: Path, in_cluster: bool) -> str:
         remedy = f"--in-cluster-token needs a pod with a projected token for the audience {_AUDIENCE}"
     if not (text := read_text(path, remedy).strip()):
         raise UserError(f"{path} contains no token", remedy)
-    return _checked_token(text, str(path))
+    return _require_token(text, str(path))
 
 
-def _checked_token(token: str, source: str) -> str:
+def _require_token(token: str, source: str) -> str:
     """Return a token that can be sent in an HTTP header. The error does not print it."""
     if not _TOKEN.fullmatch(token):
         raise UserError(f"{source} is not one token: it has spaces, lines or other characters", "write only the token")
     return token
 
 
-def check_health(get: Callable[[str], dict[str, Any]], server: KfpServer) -> bool:
-    """Return whether the server has several users. UserError if it is not a KFP server, or is older than OLDEST.
+@dataclass(frozen=True)
+class Health:
+    """What a server tells of itself.
 
-    Args:
-        get: returns the JSON object at a route; raises NotFound if the answer is something else.
+    Attributes:
+        version: as the server writes it; empty for one that was built by hand.
+        multi_user: it has several users, each with a namespace; None if it does not tell.
     """
-    try:
-        health = get("/apis/v2beta1/healthz")
-    except NotFound:
-        health = None
-    version = server_version(health)
-    if health is None:
+
+    version: str
+    multi_user: bool | None
+
+    @property
+    def numbers(self) -> tuple[int, int] | None:
+        """Return the first two numbers of the version; None if it has none."""
+        return version_numbers(self.version)
+
+
+class KfpClient:
+    """Sends requests to a server; each is sent once, and polling repeats it where that may help.
+
+    Every method raises UserError if the server refuses, or answers with something else; NotFound if it has no such
+    route or object; NoAnswer if a retry may help.
+    """
+
+    def __init__(self, server: KfpServer) -> None:
+        self.server = server
+
+    @cached_property
+    def _pool(self) -> Any:
+        import urllib3
+
+        return urllib3.PoolManager(ca_certs=os.environ.get(CERTIFICATES_VARIABLE) or None)
+
+    @cached_property
+    def health(self) -> Health:
+        """What the server tells of itself. UserError if it is no KFP server, or is older than OLDEST."""
+        server = self.server
         try:
-            version = server_version(get("/apis/v1beta1/healthz")) or "1"
+            document = self.ask("GET", "healthz")
         except NotFound:
+            document = None
+        version = _version(document)
+        if document is None:
+            try:
+                version = _version(self._ask("GET", "/apis/v1beta1/healthz")) or "1"
+            except NotFound:
+                raise UserError(
+                    f"the server at {server.host} is not a KFP server: it has no {_API}/healthz",
+                    "check the address; on a Kubeflow with a central dashboard it ends with /pipeline",
+                ) from None
+        numbers = version_numbers(version)
+        if document is None or (numbers and numbers < OLDEST):
             raise UserError(
-                f"the server at {server.host} is not a KFP server: it has no /apis/v2beta1/healthz",
-                "check the address; on a Kubeflow with a central dashboard it ends with /pipeline",
-            ) from None
-    numbers = version_numbers(version)
-    if health is None or (numbers and numbers < OLDEST):
-        raise UserError(
-            f"KFP at {server.host} is version {version}, older than {'.'.join(map(str, OLDEST))}",
-            "upgrade the server, or run the pipeline on this machine: mlgo pipeline run",
-        )
-    if health.get("apiServerReady") is False:
-        problem = f"KFP at {server.host} has a user interface, but the API server behind it does not answer"
-        raise NoAnswer(problem, "kubectl get pods -n kubeflow -l app=ml-pipeline")
-    return bool(health.get("multi_user"))
+                f"KFP at {server.host} is version {version}, older than {'.'.join(map(str, OLDEST))}",
+                "upgrade the server, or run the pipeline on this machine: mlgo pipeline run",
+            )
+        if document.get("apiServerReady") is False:
+            problem = f"KFP at {server.host} has a user interface, but the API server behind it does not answer"
+            raise NoAnswer(problem, "kubectl get pods -n kubeflow -l app=ml-pipeline")
+        return Health(version, document.get("multi_user"))
+
+    def require_usable(self) -> Health:
+        """Return what the server tells of itself. UserError if a namespace is given that it cannot have."""
+        server = self.server
+        if server.namespace and not self.health.multi_user:
+            raise UserError(
+                f"--namespace {server.namespace}: KFP at {server.host} has no namespaces of users",
+                "leave --namespace out",
+            )
+        return self.health
+
+    def namespace_to_create_in(self) -> str:
+        """Return where a user's objects are created, "" on a server with one user. UserError if that is unknown."""
+        if not self.require_usable().multi_user:
+            return ""
+        namespace = self.server.namespace or _sdk_context().get("namespace", "")
+        if not namespace:
+            with suppress(OSError):
+                namespace = _POD_NAMESPACE.read_text().strip()
+        if not namespace:
+            raise UserError(
+                f"KFP at {self.server.host} has several users, and needs the namespace of one", "--namespace NAME"
+            )
+        return namespace
+
+    def ask(self, method: str, route: str, body: Any = None, **query: Any) -> dict[str, Any]:
+        """Return the JSON object that the server answers at a route of its API.
+
+        Args:
+            query: values that are empty are left out.
+        """
+        return self._ask(method, f"{_API}/{route}{_query(query)}", **({} if body is None else {"json": body}))
+
+    def upload(self, route: str, file_name: str, content: str, **query: Any) -> dict[str, Any]:
+        """Send a file to a route of the API; return the JSON object that the server answers."""
+        return self._ask("POST", f"{_API}/{route}{_query(query)}", fields={"uploadfile": (file_name, content)})
+
+    def get_text(self, path: str) -> str:
+        """Return what the server has at a path of its host, "" if it has nothing there."""
+        try:
+            return str(self._send("GET", path).data.decode("utf-8", "replace"))
+        except UserError:
+            return ""
+
+    def get_pod(self, name: str) -> dict[str, Any]:
+        """Return a pod of Kubernetes through the user interface, {} if it does not show it."""
+        try:
+            return self._ask("GET", f"/k8s/pod{_query({'podname': name, 'podnamespace': self.server.pods_namespace})}")
+        except UserError:
+            return {}
+
+    def _ask(self, method: str, path: str, **content: Any) -> dict[str, Any]:
+        response = self._send(method, path, **content)
+        try:
+            document = json.loads(response.data)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise NotFound(f"{path.partition('?')[0]} is no JSON object", "check the address")
+        return document
+
+    def _send(self, method: str, path: str, **content: Any) -> Any:
+        """Return the response to a request.
+
+        A redirect is an error, because it leads to a page to log in, and a POST that follows it becomes a GET.
+        """
+        server, token, context = self.server, self.server.read_token(), _sdk_context()
+        headers = {
+            "Accept": "application/json",
+            "Authorization": f"Bearer {token}" if token else "",
+            "Cookie": context.get("client_authentication_cookie", ""),
+            context.get("client_authentication_header_name", ""): context.get("client_authentication_header_value", ""),
+        }
+        with translate_connection_errors(server):
+            response = self._pool.request(
+                method,
+                f"{server.host.rstrip('/')}{path}",
+                headers={name: value for name, value in headers.items() if name and value},
+                timeout=TIMEOUT_S,
+                retries=False,
+                redirect=False,
+                **content,
+            )
+        if response.status >= 300:
+            raise error_from_response(server, response)
+        if "html" in response.headers.get("Content-Type", "").lower():
+            raise UserError(
+                f"the server at {server.host} answers with a web page instead of KFP's API, probably to log in",
+                _credentials_remedy(server),
+            )
+        return response
 
 
-def _get(api_client: Any, route: str) -> dict[str, Any]:
-    """Return the JSON object at a route of the server. NotFound if the answer is something else."""
-    answer = api_client.call_api(
-        route,
-        "GET",
-        header_params={"Accept": "application/json"},
-        auth_settings=["Bearer"],
-        response_type="object",
-        _return_http_data_only=True,
-    )
-    if not isinstance(answer, dict):
-        raise NotFound(f"{route} is no JSON object")
-    return answer
+def _query(values: dict[str, Any]) -> str:
+    """Return the query of a URL with the values that are not empty."""
+    present = {name: value for name, value in values.items() if value}
+    return f"?{urlencode(present)}" if present else ""
 
 
-def server_version(health: dict[str, Any] | None) -> str:
+def _sdk_context() -> dict[str, str]:
+    """Return what kfp's client keeps in the home directory; {} if there is nothing."""
+    with suppress(OSError, ValueError, RuntimeError):  # RuntimeError: no home directory
+        document = json.loads((Path.home() / _SDK_CONTEXT).read_text())
+        if isinstance(document, dict):
+            return {key: text for key, text in document.items() if isinstance(text, str) and _HEADER.fullmatch(text)}
+    return {}
+
+
+def _version(health: dict[str, Any] | None) -> str:
     """Return the version in an answer to /healthz: tag_name from the API server, apiServerTagName from the interface.
 
     Neither is in the schema of the answer (healthz.proto), and a server that was built by hand has no version.
@@ -215,41 +298,17 @@ def server_version(health: dict[str, Any] | None) -> str:
 
 def version_numbers(version: str) -> tuple[int, int] | None:
     """Return the first two numbers of a version; None if it has none, as that of a server that was built by hand."""
-    found = _VERSION.match(version)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _VERSION.match(version)
+    return (int(match[1]), int(match[2])) if match else None
 
 
-def _translate_errors(api_client: Any, server: KfpServer) -> None:
-    """Make every request of a client time out, and raise UserError, or NoAnswer if a retry may help.
-
-    A request is sent once: polling repeats it, and says so. A redirect is an error, because it leads to a page to log
-    in, and a POST that follows it becomes a GET.
-    """
-    from kfp_server_api.exceptions import ApiException
-    from urllib3.util import Retry
-
-    api_client.rest_client.pool_manager.connection_pool_kw["retries"] = Retry(0, raise_on_redirect=False)
-    send: Callable[..., Any] = api_client.rest_client.request
-
-    def request(method: str, url: str, **options: Any) -> Any:
-        # A tuple, because the client ignores a timeout that is a float.
-        options["_request_timeout"] = options.get("_request_timeout") or (TIMEOUT_S, TIMEOUT_S)
-        try:
-            answer = answered(server, lambda: send(method, url, **options))
-        except ApiException as error:
-            raise refusal(server, error) from None
-        refuse_web_page(server, answer.getheader("Content-Type"))
-        return answer
-
-    api_client.rest_client.request = request
-
-
-def answered(server: KfpServer, send: Callable[[], Any]) -> Any:
-    """Return what `send` returns, a request by urllib3. UserError, or NoAnswer if a retry may help, if it fails."""
+@contextmanager
+def translate_connection_errors(server: KfpServer) -> Iterator[None]:
+    """Raise UserError, or NoAnswer if a retry may help, where a request by urllib3 fails."""
     from urllib3.exceptions import HTTPError, LocationValueError, SSLError
 
     try:
-        return send()
+        yield
     except HTTPError as error:
         cause = getattr(error, "reason", None) or error
         if isinstance(cause, SSLError):
@@ -265,27 +324,14 @@ def answered(server: KfpServer, send: Callable[[], Any]) -> Any:
         ) from None
 
 
-def refuse_web_page(server: KfpServer, content_type: str | None) -> None:
-    """Raise UserError for an answer that is a web page."""
-    if "html" in (content_type or "").lower():
-        raise UserError(
-            f"the server at {server.host} answers with a web page instead of KFP's API, probably to log in",
-            _credentials_remedy(server),
-        )
-
-
-def refusal(server: KfpServer, error: Any) -> UserError:
-    """Return the UserError for an answer with an HTTP status other than 2xx.
-
-    Args:
-        error: has the `status`, `reason`, `headers` and `body` of the answer.
-    """
-    status = error.status or 0
-    problem = f"KFP at {server.host} refuses the request: {status} {_message(error)}"
+def error_from_response(server: KfpServer, response: Any) -> UserError:
+    """Return the error for a response of urllib3 with an HTTP status other than 2xx."""
+    status = response.status
+    problem = f"KFP at {server.host} refuses the request: {status} {_message(response)}"
     if 300 <= status < 400:
-        place = (error.headers or {}).get("Location", "another address").partition("?")[0]
+        address = response.headers.get("Location", "another address").partition("?")[0]
         return UserError(
-            f"the server at {server.host} redirects to {place}, probably to log in",
+            f"the server at {server.host} redirects to {address}, probably to log in",
             f"{_credentials_remedy(server)}; if that is KFP's address, pass it as --host",
         )
     if status == 401:
@@ -295,8 +341,7 @@ def refusal(server: KfpServer, error: Any) -> UserError:
         return UserError(problem, f"ask the server's administrator for the permission in {where}")
     if status == 404:
         return NotFound(problem, "check the address, and the ID or name")
-    kind = NoAnswer if may_recover(status) or status == 0 else UserError
-    return kind(problem, "see its message; check the address")
+    return (NoAnswer if may_recover(status) else UserError)(problem, "see its message; check the address")
 
 
 def _credentials_remedy(server: KfpServer) -> str:
@@ -309,11 +354,11 @@ def _credentials_remedy(server: KfpServer) -> str:
     return f"pass --existing-token-file FILE, or set ${TOKEN_VARIABLE}"
 
 
-def _message(error: Any) -> str:
+def _message(response: Any) -> str:
     """Return the server's message: `message` from its API, `error_message` from uploads."""
     try:
-        document = json.loads(error.body)
+        document = json.loads(response.data)
         text = str(document.get("message") or document["error_message"])
     except (TypeError, ValueError, KeyError, AttributeError):
-        text = str(error.reason)
+        text = str(response.reason)
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"

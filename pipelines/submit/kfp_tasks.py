@@ -15,36 +15,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pipelines.submit.polling import Task
+
 _EXIT_STRATEGY = "ALL_UPSTREAM_TASKS_COMPLETED"
 _EXECUTORS = ("retry-system-container-impl", "system-container-impl")
 """Argo's templates of a task's pods, with and without a retry policy (argocompiler/container.go)."""
 _DRIVERS = ("system-container-driver",)
 _NOT_BEGUN = ("", "RUNTIME_STATE_UNSPECIFIED")
 """States of a task that is not there yet, or that Argo omits because one before it failed."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """A container task of a run.
-
-    Attributes:
-        name: as in the PipelineSpec.
-        state: of KFP's RuntimeState; empty if the task has not begun.
-        seconds: from its start to its end; None if it has not ended.
-        attempts: number of pods that were started for it; 0 if there was none, or that is unknown.
-        reused: KFP reused the result of another run.
-        pods: possible names of its newest pod, the likeliest first; that of its driver if it has not begun. Empty if
-            there was none, or that is unknown.
-        may_wait: its pod, or that of a task that runs at the same time, is pending.
-    """
-
-    name: str
-    state: str = ""
-    seconds: float | None = None
-    attempts: int = 0
-    reused: bool = False
-    pods: tuple[str, ...] = ()
-    may_wait: bool = False
 
 
 def tasks_of(run: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Task]:

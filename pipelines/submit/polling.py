@@ -1,10 +1,11 @@
-"""Poll a run on a server. Failed requests are retried; the run continues even if polling ends."""
+"""Follow a run on a server. Failed requests are retried; the run continues even if following it ends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn, TypeVar
+from dataclasses import dataclass
+from typing import NoReturn, Protocol, TypeVar
 
 import click
 
@@ -21,9 +22,8 @@ TIMEOUT_S = 60.0
 EXIT_CANCELED = 3
 """Exit status of a command whose run was canceled. 1 is a run that failed, and 2 wrong usage."""
 
-RUN_ENDED = {"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED", "CANCELLED"}
-"""States of runs that have ended: KFP's, and Vertex AI's without the prefix PIPELINE_STATE_."""
-
+RUN_ENDED = {"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED"}
+"""States of runs that have ended."""
 TRAINING = "ppo"
 """Name of the task that trains, and of the working directory that it writes."""
 
@@ -36,6 +36,72 @@ class NoAnswer(UserError):
 
 class NotFound(UserError):
     """The server has no such route or object."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A container task of a run.
+
+    Attributes:
+        name: as in the PipelineSpec.
+        state: such as RUNNING; empty if the task has not begun.
+        seconds: from its start to its end; None if it has not ended, or that is unknown.
+        attempts: number of pods that were started for it; 0 if there was none, or that is unknown.
+        reused: the server reused the result of another run.
+        pods: possible names of its newest pod, the likeliest first; that of its driver if it has not begun. Empty if
+            there was none, or that is unknown.
+        may_wait: its pod, or that of a task that runs at the same time, is pending.
+    """
+
+    name: str
+    state: str = ""
+    seconds: float | None = None
+    attempts: int = 0
+    reused: bool = False
+    pods: tuple[str, ...] = ()
+    may_wait: bool = False
+
+    def describe(self) -> str:
+        """Return the state for a line of text."""
+        if self.reused:
+            return "reused the result of another run"
+        attempts = f"attempt {self.attempts}" if self.attempts > 1 else ""
+        took = f"after {_duration(self.seconds)}" if self.seconds is not None else ""
+        return ", ".join(filter(None, (f"{self.state.lower()} {took}".strip(), attempts)))
+
+
+class ServerRun(Protocol):
+    """A run, as the server last answered.
+
+    Attributes:
+        run_id: its ID, or its resource name on Vertex AI.
+    """
+
+    run_id: str
+
+    @property
+    def state(self) -> str:
+        """Return the state, one of RUN_ENDED if the run has ended."""
+
+    @property
+    def tasks(self) -> list[Task]:
+        """Return the container tasks."""
+
+    @property
+    def settled(self) -> bool:
+        """Return whether the run has ended and the server knows how its tasks did."""
+
+    def refresh(self) -> None:
+        """Ask the server again."""
+
+    def remarks(self) -> list[str]:
+        """Return what there is to say about a running run besides the states of its tasks, in lines of text."""
+
+    def failure(self) -> UserError:
+        """Return the error of a run that failed."""
+
+    def results(self) -> list[str]:
+        """Return what a run that succeeded has found, in lines of text."""
 
 
 def poll(ask: Callable[[], T], run: str, where: str, patience_s: float = PATIENCE_S) -> T:
@@ -80,16 +146,28 @@ def report_run_continues(run: str, where: str) -> Iterator[None]:
         raise click.exceptions.Exit(interrupted_status(error)) from None
 
 
-def report_curve(place: str) -> None:
-    """Print the command that shows the training's curve.
+def describe_state(state: str) -> str:
+    """Return the state of a run as a sentence about it."""
+    ended = {"SUCCEEDED": "it succeeded", "FAILED": "it failed", "CANCELED": "it was canceled"}
+    return ended.get(state, f"it is {state.lower() or 'not started'}")
+
+
+def describe_curve(folder: str) -> str:
+    """Return the command that shows the training's curve, in a line of text.
 
     Args:
-        place: URI of a folder with event files.
+        folder: URI of a folder with event files.
     """
-    say(f"training curve: tensorboard --logdir {place}")
+    return f"training curve: tensorboard --logdir {folder}"
 
 
 def report_canceled(run: str, where: str) -> NoReturn:
     """Say that somebody canceled the run, and exit with EXIT_CANCELED."""
     say_error(f"error: the run {run} was canceled\n  remedy: see it at {where}, and submit it again")
     raise click.exceptions.Exit(EXIT_CANCELED)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from components.platform.errors import UserError
@@ -19,8 +17,6 @@ from pipelines.spec import (
     containers,
     expect_pipeline,
     gets_ray_image,
-    load_spec,
-    parameter_values,
     used_images,
     with_images,
 )
@@ -48,33 +44,8 @@ _FOLLOWING = {
 (CPUs and GB)."""
 
 
-@dataclass(frozen=True)
-class RunRequest:
-    """A run, or the runs of a schedule, as every server needs it.
-
-    Attributes:
-        spec: from `ready_spec`.
-        given: the pipeline's parameters as text; defaults for the others.
-        name: display name.
-        pipeline_root: gs://BUCKET/PATH of the artifacts; empty for the server's default.
-        account: service account of the steps, of Kubernetes or of Google Cloud; empty for the server's default.
-        platform: from `platform_spec`; None without. Vertex AI has none.
-    """
-
-    spec: Mapping[str, Any]
-    given: Mapping[str, str]
-    name: str
-    pipeline_root: str = ""
-    account: str = ""
-    platform: Mapping[str, Any] | None = None
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the given parameters with their types. UserError if one is unknown or has another type."""
-        return {key: value for key, value in parameter_values(self.spec, self.given).items() if key in self.given}
-
-
-def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool | None = False) -> dict[str, Any]:
-    """Return the PipelineSpec with the digests of pushed images.
+def ready_spec(spec: Mapping[str, Any], images: Mapping[str, Image], ray: bool | None = False) -> dict[str, Any]:
+    """Return a copy of a PipelineSpec with the digests of pushed images.
 
     Args:
         images: from pipelines.images.read_images.
@@ -84,7 +55,6 @@ def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool | None = F
     Raises:
         UserError: an image was not pushed, so a cluster could not pull it.
     """
-    spec = load_spec(pipeline)
     references = {}
     for key in (*used_images(spec), *(() if ray is False else (CLUSTER,))):
         if key not in images or "@sha256:" not in images[key].reference:
@@ -96,11 +66,11 @@ def ready_spec(pipeline: Path, images: Mapping[str, Image], ray: bool | None = F
                 "mlgo images push",
             )
         references[IMAGES[key]] = images[key].reference
-    spec = with_images(spec, references)
-    for _label, container in containers(spec) if ray else ():
+    copy = with_images(dict(spec), references)
+    for _label, container in containers(copy) if ray else ():
         if gets_ray_image(container):
             container["resources"] = dict(_FOLLOWING)
-    return spec
+    return copy
 
 
 def dags(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

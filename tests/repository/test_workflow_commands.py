@@ -78,7 +78,7 @@ def test_make_has_targets_of_workflows() -> None:
         word for step in scripts() for words in commands(step.script) if words[0] == "make" for word in words[1:]
     }
     targets |= set(re.findall(r"^exec make (\S+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE))
-    assert targets == {"setup", "setup-pipelines", "test"}
+    assert targets == {"setup", "test"}
     for target in targets:
         subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, timeout=60)
     assert os.access(ROOT / ".ci" / "run", os.X_OK)

@@ -59,11 +59,13 @@ KFP_METHODS = {
     r"GET experiments": ("Experiment", "experiment_service_list_experiments"),
     r"POST experiments": ("Experiment", "experiment_service_create_experiment"),
     r"GET pipelines": ("Pipeline", "pipeline_service_list_pipelines"),
+    r"POST pipelines": ("Pipeline", "pipeline_service_create_pipeline"),
     r"GET pipelines/(?P<pipeline_id>[\w-]+)/versions": ("Pipeline", "pipeline_service_list_pipeline_versions"),
     r"GET pipelines/(?P<pipeline_id>[\w-]+)/versions/(?P<pipeline_version_id>[\w-]+)": (
         "Pipeline",
         "pipeline_service_get_pipeline_version",
     ),
+    r"POST recurringruns": ("RecurringRun", "recurring_run_service_create_recurring_run"),
     r"GET runs": ("Run", "run_service_list_runs"),
     r"POST runs": ("Run", "run_service_create_run"),
     r"GET runs/(?P<run_id>[\w-]+)": ("Run", "run_service_get_run"),

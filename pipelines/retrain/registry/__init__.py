@@ -7,7 +7,7 @@ from components.platform.storage.downloads.http_download import is_http_url
 from pipelines.retrain.registry.entry import ModelRegistry
 from pipelines.retrain.registry.kubeflow import KubeflowRegistry
 from pipelines.retrain.registry.vertex import VertexRegistry
-from pipelines.submit.vertex import parse_vertex
+from pipelines.submit.vertex_client import parse_vertex
 
 _VERTEX = "vertex:"
 

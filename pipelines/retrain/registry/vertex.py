@@ -19,7 +19,7 @@ from components.platform.errors import UserError
 from components.platform.storage.uri import parse_location
 from pipelines.retrain.registry.entry import ALIAS, RegistryEntry
 from pipelines.submit.polling import NoAnswer, NotFound, poll
-from pipelines.submit.vertex import VertexServer, call
+from pipelines.submit.vertex_client import VertexServer, call
 
 POLL_S = 5.0
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/models"

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from components.platform.errors import UserError
-from pipelines.cli.server import chosen_server
-from pipelines.submit.kfp_client import KfpServer
-from pipelines.submit.vertex import VertexServer
-
-GIVEN: dict[str, Any] = {
-    "host": "",
-    "vertex": "",
-    "namespace": "",
-    "existing_token_file": None,
-    "in_cluster_token": False,
-}
+from pipelines.cli.server import choose_server
+from pipelines.submit.kfp import KfpPipelines
+from pipelines.submit.vertex import VertexPipelines
 
 
 @pytest.mark.parametrize(
@@ -39,20 +29,20 @@ GIVEN: dict[str, Any] = {
 )
 def test_urls_without_a_host_are_refused(host: str) -> None:
     with pytest.raises(UserError, match="is not the URL of a server"):
-        chosen_server({**GIVEN, "host": host}, needs_kfp=False)
+        choose_server(host=host)
 
 
 @pytest.mark.parametrize("host", ["http://h", "https://h/pipeline", "h:8080", "http://[::1]:8080"])
 def test_urls_of_servers_are_accepted(host: str) -> None:
-    assert isinstance(chosen_server({**GIVEN, "host": host}, needs_kfp=False), KfpServer)
+    assert isinstance(choose_server(host=host), KfpPipelines)
 
 
 @pytest.mark.parametrize("text", ["p", "p/", "/r", "p/r/s", "p/r.evil.example", "p/r#", "my project/r", "p/R", "p/r\n"])
 def test_projects_and_regions_that_cannot_be_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="is not of the form PROJECT/REGION"):
-        chosen_server({**GIVEN, "vertex": text}, needs_kfp=False)
+        choose_server(vertex=text)
 
 
 @pytest.mark.parametrize("text", ["my-project/europe-west4", "123/us-central1", "example.com:my-project/global"])
 def test_projects_of_google_cloud_are_accepted(text: str) -> None:
-    assert isinstance(chosen_server({**GIVEN, "vertex": text}, needs_kfp=False), VertexServer)
+    assert isinstance(choose_server(vertex=text), VertexPipelines)

@@ -23,15 +23,14 @@ from kubernetes.config import kube_config
 
 from components.platform.errors import UserError
 from pipelines.cli.main import cli
-from pipelines.cli.server import warn_of_nodes
 from pipelines.cli.submit import end_ray_clusters
 from pipelines.cluster import kubernetes_checks
 from pipelines.cluster.storage_and_images import check_bucket
 from pipelines.spec import COMPILED, load_spec
-from pipelines.submit.kfp_client import KfpServer
-from pipelines.submit.kfp_rest import KfpRest
-from pipelines.submit.kfp_runs import _Printer
-from pipelines.submit.kfp_tasks import Task
+from pipelines.submit.kfp import warn_of_nodes
+from pipelines.submit.kfp_client import KfpClient, KfpServer
+from pipelines.submit.kfp_run import PodWaits
+from pipelines.submit.polling import Task
 from tests.servers.http_server import JsonHandler, serving
 from tests.servers.kubernetes_server import status
 from tests.servers.s3_server import s3_server
@@ -275,10 +274,9 @@ def test_submission_warns_and_waiting_says_why(api: Api, check: Check, capsys: p
 
     def run() -> str:
         warn_of_nodes(load_spec(COMPILED))
-        printer = _Printer(KfpRest(KfpServer("http://127.0.0.1:1", "mlgo")))
-        for _poll in range(12):
-            printer.show([Task("ppo", "RUNNING", pods=("p-1", "p-2"), may_wait=True)])
-        return capsys.readouterr().out
+        waits = PodWaits(KfpClient(KfpServer("http://127.0.0.1:1", "mlgo")))
+        looks = [waits.explain([Task("ppo", "RUNNING", pods=("p-1", "p-2"), may_wait=True)]) for _look in range(12)]
+        return "\n".join([capsys.readouterr().out, *looks[5]]) if looks[5] == looks[11] else ""
 
     assert "none of 1 nodes is large enough for ppo (4 processors and 7.5 GiB of memory), " in (said := run())
     assert "\n  check that an autoscaled node pool has such nodes" in said

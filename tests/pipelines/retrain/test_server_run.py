@@ -24,9 +24,10 @@ from pipelines.retrain.server_run import REPORT, TASKS, server_run_artifacts
 from pipelines.retrain.state import load_state
 from pipelines.spec import COMPILED, load_spec, with_images
 from pipelines.submit.artifact_root import with_artifact_root
-from pipelines.submit.kfp_client import KfpServer
-from pipelines.submit.kfp_rest import KfpRest
-from pipelines.submit.vertex import VertexServer
+from pipelines.submit.kfp import KfpPipelines
+from pipelines.submit.kfp_client import KfpClient, KfpServer
+from pipelines.submit.vertex import VertexPipelines
+from pipelines.submit.vertex_client import VertexServer
 from tests.pipelines.retrain.registry.conftest import recording_server
 from tests.pipelines.retrain.test_promote import artifacts
 from tests.servers.storage_server import storage_server
@@ -71,13 +72,17 @@ def start(host: str) -> Start:
         images = {f"mlgo-{image}": f"r/{image}@sha256:{digit * 64}" for image, digit in IMAGES.items()}
         source = {"pipeline_spec": with_images(load_spec(COMPILED), images)} | more
         body = {"display_name": name, **source, "runtime_config": {"parameters": {}, "pipeline_root": root}}
-        api = KfpRest(KfpServer(host))
-        identity = str(api.ask("POST", "runs", body)["run_id"])
+        client = KfpClient(KfpServer(host))
+        identity = str(client.ask("POST", "runs", body)["run_id"])
         for _poll in range(polls):
-            api.get_run(identity)
+            client.ask("GET", f"runs/{identity}")
         return identity
 
     return run
+
+
+def artifacts_of(host: str, run: str, uris: dict[str, str] | None = None) -> dict[str, str]:
+    return server_run_artifacts(KfpPipelines(KfpServer(host)), run, uris)
 
 
 def publish_run(run: str, *names: str, attempt: str = FIRST) -> dict[str, str]:
@@ -91,7 +96,7 @@ def test_artifacts_are_found_where_the_driver_puts_them(storage: None, host: str
     found = publish_run(run, *TASKS)
     publish_at(f"{ROOT}/mlgo-training/{run}/ppo/{FIRST}/ppo/policy")
     publish_at(f"{ROOT}/mlgo-training/another/ppo/{FIRST}/policy")
-    assert server_run_artifacts(KfpServer(host), run) == found | {"run": run}
+    assert artifacts_of(host, run) == found | {"run": run}
 
 
 def test_newest_finished_attempt_wins(storage: None, host: str, start: Start) -> None:
@@ -99,18 +104,18 @@ def test_newest_finished_attempt_wins(storage: None, host: str, start: Start) ->
     found = publish_run(run, "evaluation", "corpus", "training", attempt="")
     publish_run(run, "policy")
     newer = publish_run(run, "policy", attempt=SECOND)
-    assert server_run_artifacts(KfpServer(host), run) == found | newer | {"run": run}, "there is no report"
+    assert artifacts_of(host, run) == found | newer | {"run": run}, "there is no report"
 
 
 def test_artifact_of_a_reused_step_is_named_by_hand(storage: None, host: str, start: Start) -> None:
     run = start()
     found = publish_run(run, "policy", "evaluation", "corpus")
     with pytest.raises(UserError, match="no finished artifact 'training' of its step toolchain-training") as error:
-        server_run_artifacts(KfpServer(host), run)
+        artifacts_of(host, run)
     assert "pass --toolchain URI" in error.value.remedy
     known = {"training": "gs://retraining/other/training", "corpus": "gs://retraining/other/corpus", REPORT: ""}
     wanted = {**found, "corpus": known["corpus"], "training": known["training"], "run": run}
-    assert server_run_artifacts(KfpServer(host), run, known) == wanted
+    assert artifacts_of(host, run, known) == wanted
 
 
 @pytest.mark.parametrize(
@@ -126,7 +131,7 @@ def test_run_whose_artifacts_are_unknown_is_refused(
     storage: None, host: str, start: Start, root: str, polls: int, named: str
 ) -> None:
     with pytest.raises(UserError, match=named):
-        server_run_artifacts(KfpServer(host), start(root, polls=polls))
+        artifacts_of(host, start(root, polls=polls))
 
 
 @pytest.mark.parametrize("root", ["", "minio://mlpipeline/kfp"])
@@ -135,14 +140,14 @@ def test_artifacts_are_found_below_the_artifact_root(storage: None, host: str, s
     images = {f"mlgo-{image}": f"r/{image}@sha256:{digit * 64}" for image, digit in IMAGES.items()}
     run = start(root, pipeline_spec=with_images(spec, images))
     found = publish_run(run, *TASKS)
-    assert server_run_artifacts(KfpServer(host), run) == found | {"run": run}
+    assert artifacts_of(host, run) == found | {"run": run}
 
 
 def test_unknown_run_is_refused(host: str) -> None:
-    with pytest.raises(UserError, match="404"):
-        server_run_artifacts(KfpServer(host), "run-0")
+    with pytest.raises(UserError, match="has no run run-0"):
+        artifacts_of(host, "run-0")
     with pytest.raises(UserError, match="is no ID of a run"):
-        server_run_artifacts(KfpServer(host), "gs://bucket/run")
+        artifacts_of(host, "gs://bucket/run")
 
 
 def mlgo(*arguments: str) -> str:
@@ -230,7 +235,7 @@ class Vertex:
 
 def on_vertex(vertex: Vertex, run: str = JOB) -> dict[str, str]:
     with recording_server(vertex.answer) as server:
-        return server_run_artifacts(VertexServer("p", "r", requests.Session(), server.url), run)
+        return server_run_artifacts(VertexPipelines(VertexServer("p", "r", requests.Session(), server.url)), run)
 
 
 def test_artifacts_of_a_pipeline_job(published: PublishedClients) -> None:
@@ -245,9 +250,17 @@ def test_artifacts_of_a_pipeline_job(published: PublishedClients) -> None:
     [
         ("RUNNING", {}, "has not ended: it is running"),
         ("FAILED", {"policy": "absent"}, "no finished artifact 'policy' of its step ppo"),
-        ("FAILED", {"release_report": "FAILED"}, "is failed and has no finished step release-report"),
-        ("FAILED", {"release_report": "absent"}, "is failed and has no finished step release-report"),
-        ("CANCELLED", {"release_report": "CANCELLED"}, "is cancelled and has no finished step release-report"),
+        (
+            "FAILED",
+            {"release_report": "FAILED"},
+            "no finished step release-report, .*: it failed",
+        ),
+        (
+            "FAILED",
+            {"release_report": "absent"},
+            "no finished step release-report, .*: it failed",
+        ),
+        ("CANCELLED", {"release_report": "CANCELLED"}, "how the release clang does: it was canceled"),
     ],
 )
 def test_job_without_its_artifacts_is_refused(

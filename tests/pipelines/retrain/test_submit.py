@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,10 +15,13 @@ from components.platform.storage.object_storage import gcs
 from components.platform.storage.uri import ObjectUri, mirror, parse_location
 from pipelines.cli.main import cli
 from pipelines.retrain.state import load_state, save_state
+from pipelines.submit.server import SubmitOptions
 from tests.pipelines.retrain.test_promote import OLD
 from tests.servers.storage_server import storage_server
 
 ROOT = "gs://retraining/kfp"
+Submitted = list[tuple[SubmitOptions, bool]]
+"""Options of each run, and whether it is followed."""
 STATE = "gs://retraining/retrain.json"
 
 
@@ -34,10 +36,10 @@ def storage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def submitted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Return the options of each run that is submitted."""
-    runs: list[dict[str, Any]] = []
-    monkeypatch.setattr("pipelines.cli.submit.submit_run", lambda given, wait: runs.append({**given, "wait": wait}))
+def submitted(monkeypatch: pytest.MonkeyPatch) -> Submitted:
+    """Return the runs that are submitted."""
+    runs: Submitted = []
+    monkeypatch.setattr("pipelines.cli.submit.submit_run", lambda _server, options, wait: runs.append((options, wait)))
     return runs
 
 
@@ -46,7 +48,7 @@ def submit(*arguments: str, command: str = "submit") -> None:
     CliRunner().invoke(cli, words, catch_exceptions=False, standalone_mode=False)
 
 
-def test_run_gets_the_state_and_who_submits_it(storage: None, submitted: list[dict[str, Any]]) -> None:
+def test_run_gets_the_state_and_who_submits_it(storage: None, submitted: Submitted) -> None:
     place = parse_location("gs://retraining/old")
     assert isinstance(place, ObjectUri)
     with publish(mirror(place), "trace") as directory:
@@ -66,18 +68,18 @@ def test_run_gets_the_state_and_who_submits_it(storage: None, submitted: list[di
     )
     start = ("--param", "recipe=demo", "--param", "start_from=heuristic")
     submit("--state", STATE, "--pipeline-root", ROOT, *start, command="run")
-    assert set(submitted[0]["params"]) == {
-        "corpus=gs://retraining/corpus",
-        f"retrain_state={STATE}",
-        "promoted_by=somebody",
+    assert submitted[0][0].parameters == {
+        "corpus": "gs://retraining/corpus",
+        "retrain_state": STATE,
+        "promoted_by": "somebody",
     }
-    assert submitted[0]["wait"] and "start_from=heuristic" in submitted[1]["params"]
+    assert submitted[0][1] and submitted[1][0].parameters["start_from"] == "heuristic"
 
 
-def test_first_run_is_submitted_without_a_state(storage: None, submitted: list[dict[str, Any]]) -> None:
+def test_first_run_is_submitted_without_a_state(storage: None, submitted: Submitted) -> None:
     submit("--state", STATE, "--pipeline-root", ROOT, "--param", "recipe=demo", "--by", "")
-    recipe, state, by = submitted[0]["params"]
-    assert (recipe, state) == ("recipe=demo", f"retrain_state={STATE}") and "@" in by
+    parameters = dict(submitted[0][0].parameters)
+    assert "@" in parameters.pop("promoted_by") and parameters == {"recipe": "demo", "retrain_state": STATE}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_first_run_is_submitted_without_a_state(storage: None, submitted: list[d
     ],
 )
 def test_state_that_steps_cannot_use_is_refused(
-    storage: None, submitted: list[dict[str, Any]], state: str, root: str, named: str
+    storage: None, submitted: Submitted, state: str, root: str, named: str
 ) -> None:
     with pytest.raises(UserError, match=named):
         submit("--state", state, "--pipeline-root", root, "--param", "recipe=demo")
@@ -98,12 +100,12 @@ def test_state_that_steps_cannot_use_is_refused(
 
 
 @pytest.mark.parametrize("root", [(), ("--pipeline-root", "minio://mlpipeline/kfp")])
-def test_artifact_root_serves_retraining(storage: None, submitted: list[dict[str, Any]], root: tuple[str, ...]) -> None:
+def test_artifact_root_serves_retraining(storage: None, submitted: Submitted, root: tuple[str, ...]) -> None:
     submit("--state", STATE, *root, "--artifact-root", "s3://mlpipeline/mlgo", "--param", "recipe=demo")
-    assert submitted[0]["artifact_root"] == "s3://mlpipeline/mlgo"
+    assert submitted[0][0].artifact_root == "s3://mlpipeline/mlgo"
 
 
-def test_missing_deployed_policy_is_refused(storage: None, submitted: list[dict[str, Any]]) -> None:
+def test_missing_deployed_policy_is_refused(storage: None, submitted: Submitted) -> None:
     save_state(STATE, load_state(STATE).promoted(replace(OLD, policy="gs://retraining/gone")))
     with pytest.raises(UserError, match="is missing or has changed"):
         submit("--state", STATE, "--pipeline-root", ROOT, "--param", "recipe=demo")

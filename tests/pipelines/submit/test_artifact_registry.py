@@ -6,6 +6,7 @@ import email
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ from click.testing import CliRunner
 
 from components.platform.errors import UserError
 from pipelines.cli.main import cli
-from pipelines.cli.server import stored_job
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.artifact_registry import check_template, upload_template
-from pipelines.submit.vertex import VertexServer
+from pipelines.submit.server import SubmitOptions, prepare_run
+from pipelines.submit.vertex import VertexPipelines
+from pipelines.submit.vertex_client import VertexServer
 from tests.servers.http_server import JsonHandler, serving
 from tests.support.schemas import PIPELINES_PYTHON, ROOT
 
@@ -100,23 +102,25 @@ def test_stored_pipeline_is_a_uri_with_tag_or_digest() -> None:
 
 
 def test_job_of_a_stored_pipeline_has_typed_parameters_and_no_spec(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.cli.server.check_bucket_exists", lambda *_given: None)
-    given: dict[str, Any] = dict.fromkeys(
-        ("overrides", "small", "notify_secret", "name", "network", "encryption_key", "artifact_root"), ""
+    monkeypatch.setattr("pipelines.submit.server.check_bucket_exists", lambda *_given: None)
+    options = SubmitOptions(
+        load_spec(COMPILED),
+        parameters={"recipe": "demo", "seed": "3"},
+        pipeline_root="gs://bucket/kfp",
+        stored_pipeline=URI,
     )
-    given |= {"stored_pipeline": URI, "cache": True, "label": (), "pipeline": COMPILED, "service_account": "a@p.iam"}
-    given |= {"params": ("recipe=demo", "seed=3"), "pipeline_root": "gs://bucket/kfp"}
-    request, settings = stored_job(given)
-    assert request.parameters() == {"recipe": "demo", "seed": 3} and settings.template == URI
+    server = VertexPipelines(VertexServer("p", "r"))
+    request = prepare_run(server, options)
+    assert request.parameters == {"recipe": "demo", "seed": 3} and request.package is None
     with pytest.raises(UserError, match="--small changes the pipeline, which is stored"):
-        stored_job({**given, "small": True})
+        prepare_run(server, replace(options, small=True))
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("upload", "--vertex", "p/r"), "--vertex and --repository belong together"),
-        (("upload", "--host", "http://x", "--repository", "r"), "--vertex and --repository belong together"),
+        (("upload", "--vertex", "p/r"), "--vertex without --repository"),
+        (("upload", "--host", "http://x", "--repository", "r"), "--repository: KFP stores pipelines itself"),
         (("submit", "--vertex", "p/r", "--stored-pipeline", "mlgo-training"), "is no pipeline in Artifact Registry"),
     ],
 )

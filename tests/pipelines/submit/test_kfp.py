@@ -19,18 +19,26 @@ from click.testing import CliRunner
 
 from components.platform.errors import UserError
 from pipelines.cli.main import cli
+from pipelines.spec import COMPILED, load_spec
+from pipelines.submit.artifact_root import with_artifact_root
+from pipelines.submit.kfp import KfpPipelines
 from pipelines.submit.kfp_client import KfpServer
-from pipelines.submit.kfp_rest import KfpRest
-from pipelines.submit.kfp_runs import cancel, retry_run
-from pipelines.submit.stored_pipeline import StoredRun, start_stored
+from pipelines.submit.server import Package, RunRequest, SubmitOptions
 from tests.pipelines.submit.conftest import ROOT, Mlgo
 from tests.servers.http_server import JsonHandler, raw_server, serving
 from tests.servers.storage_server import storage_server
 from tests.support.schemas import PublishedClients
 
 LastRequest = Callable[[str], dict[str, Any]]
+SPEC = load_spec(COMPILED)
 UNPRIVILEGED = {"securityContext": {"runAsNonRoot": True}}
 """Settings of every step's pod."""
+
+
+def stored(pipeline: str, name: str = "job-1", **options: Any) -> RunRequest:
+    """Return the run of a stored pipeline."""
+    chosen = SubmitOptions(SPEC, stored_pipeline=pipeline, pipeline_root="gs://bucket/kfp", **options)
+    return RunRequest(chosen, None, {"recipe": "demo"}, name)
 
 
 def test_run_is_submitted(submit: Mlgo, host: str) -> None:
@@ -243,10 +251,18 @@ def test_images_without_digest_are_refused(submit: Mlgo, images: Path) -> None:
     assert done.returncode == 1 and "mlgo images push" in done.stderr
 
 
-def test_missing_kfp_is_reported_with_remedy(submit: Mlgo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kfp_is_reported_with_remedy(
+    mlgo: Mlgo, submit: Mlgo, host: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Only compiling needs it."""
     monkeypatch.setenv("MLGO_PIPELINES_PYTHON", "/nowhere")
-    done = submit("--host", "http://x", "--param", "recipe=demo")
+    done = mlgo("compile", "--output", tmp_path / "training.yaml")
     assert done.returncode == 1 and "make setup-pipelines" in done.stderr and "Traceback" not in done.stderr
+    run_of(submit("--host", host, "--param", "recipe=demo"))
+
+
+def server_of(host: str) -> KfpPipelines:
+    return KfpPipelines(KfpServer(host, token="abc"))
 
 
 def run_of(done: subprocess.CompletedProcess[str]) -> str:
@@ -286,7 +302,7 @@ def test_run_is_watched_until_it_succeeds(mlgo: Mlgo, submit: Mlgo, host: str) -
     assert done.returncode == 0 and "[evaluation] succeeded" in done.stdout, done.stderr
     assert "tensorboard" not in done.stdout, "the pipeline root is unknown"
     done = mlgo("cancel", run, "--host", host)
-    assert done.returncode == 1 and f"the run {run} has ended: it is succeeded" in done.stderr
+    assert done.returncode == 1 and f"the run {run} has ended: it succeeded" in done.stderr
 
 
 def test_canceled_run_has_its_own_exit_status(mlgo: Mlgo, submit: Mlgo, host: str) -> None:
@@ -300,7 +316,8 @@ def test_canceled_run_has_its_own_exit_status(mlgo: Mlgo, submit: Mlgo, host: st
 @pytest.mark.parametrize("command", ["watch", "cancel", "retry"])
 def test_unknown_run_is_reported(mlgo: Mlgo, host: str, command: str) -> None:
     done = mlgo(command, "run-0", "--host", host)
-    assert done.returncode == 1 and "404" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 1 and done.stderr.startswith(f"error: KFP at {host} has no run run-0\n  remedy: ")
+    assert done.stderr.count("\n") == 2 and done.stdout == ""
 
 
 def test_page_of_run_is_no_id(mlgo: Mlgo) -> None:
@@ -450,12 +467,11 @@ def test_help_of_each_command_has_example(mlgo: Mlgo, command: str) -> None:
     assert done.returncode == 0 and f"  mlgo pipeline {command} " in done.stdout
 
 
-def test_stored_pipeline_is_started_without_kfp(
+def test_newest_version_of_stored_pipeline_is_started_once(
     mlgo: Mlgo, images: Path, host: str, last_request: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for version in ("1", "2"):
         mlgo("upload", "--host", host, "--name", "nightly", "--version-name", version, "--images", images)
-    monkeypatch.setenv("MLGO_PIPELINES_PYTHON", "/nowhere")
     monkeypatch.setenv("KFP_TOKEN", "abc")
     given = ("--host", host, "--pipeline-root", "gs://bucket/kfp", "--param", "recipe=demo", "--param", "seed=3")
     done = mlgo("submit", *given, "--stored-pipeline", "nightly", "--service-account", "mlgo-steps", "--wait")
@@ -470,43 +486,52 @@ def test_stored_pipeline_is_started_without_kfp(
         "parameters": {"recipe": "demo", "seed": 3},
         "pipeline_root": "gs://bucket/kfp",
     }
-    run = StoredRun("nightly", "job-1", {"recipe": "demo"}, "gs://bucket/kfp", "", "nightly")
-    first, repeated = (start_stored(KfpServer(host, token="abc"), run) for _attempt in range(2))
-    other = start_stored(KfpServer(host, token="abc"), replace(run, experiment="other"))
-    assert first == repeated != other
+    first, repeated = (server_of(host).submit(stored("nightly")) for _attempt in range(2))
+    assert first == repeated != server_of(host).submit(stored("nightly", experiment="other"))
 
 
-def test_requests_without_kfp_are_those_of_its_client(published: PublishedClients) -> None:
-    """Each request that is sent without kfp is one that kfp_server_api sends, with the same query."""
+def test_requests_are_those_of_kfps_client(published: PublishedClients) -> None:
+    """Each request is one that kfp_server_api sends, with the same query; but it takes a file only from a disk."""
     sent = []
     spec, state = {"pipelineInfo": {"name": "stored"}}, {"state": "RUNNING"}
 
     class Recorder(JsonHandler):
+        lists: tuple[str, ...] = ("pipelines", "pipeline_versions")
+
         def do_GET(self) -> None:
-            sent.append((self.command, self.path, self.read_json()))
+            upload = "multipart" in self.headers.get("Content-Type", "")
+            sent.append((self.command, self.path, None if upload else self.read_json()))
             name = {"tag_name": "2.17.0", "pipeline_id": "p-1", "pipeline_version_id": "v-1", "experiment_id": "e-1"}
-            listed = {"pipelines": [name], "pipeline_versions": [name]}
-            self.answer({**name, **listed, "multi_user": True, "run_id": "run-1", "pipeline_spec": spec, **state})
+            listed = {key: [name] for key in self.lists}
+            more = {"recurring_run_id": "s-1", "run_id": "run-1", "pipeline_spec": spec, "multi_user": True}
+            self.answer({**name, **listed, **more, **state})
 
         do_POST = do_GET
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Recorder)) as url:
-        server = KfpServer(url, namespace="team")
-        start_stored(server, StoredRun("nightly", "job 1", {"seed": 3}, "gs://bucket/kfp", "mlgo-steps", "weekly"))
-        api = KfpRest(server)
-        reference = {"pipeline_id": "p-1", "pipeline_version_id": "v-1"}
-        assert api.pipeline_spec({"pipeline_version_reference": reference}) == spec
-        api.get_run("run-1")
-        cancel(server, "run-1")
+        server = KfpPipelines(KfpServer(url, namespace="team"))
+        options = {"experiment": "weekly", "service_account": "mlgo-steps", "artifact_root": "s3://bucket/own"}
+        spec["deploymentSpec"] = with_artifact_root(SPEC, "s3://bucket/own")["deploymentSpec"]
+        server.submit(stored("nightly", "job 1", **options))
+        run = replace(stored(""), package=Package(SPEC, {"platforms": {"kubernetes": {"deploymentSpec": {}}}}))
+        server.submit(run)
+        server.schedule(run, "0 0 3 * * 1", 2)
+        assert server.run("run-1").spec == spec
+        server.cancel("run-1")
         state["state"] = "FAILED"
-        retry_run(server, "run-1")
+        server.retry("run-1")
+        Recorder.lists = ()
+        images = ",".join(f"{name}=r/{name}@sha256:{'1' * 64}" for name in ("toolchain", "training"))
+        server.upload(SubmitOptions(SPEC, images), "1", "")
     for request in sent:
-        published.check("kfp", *request)
+        if "upload_version" not in request[1]:
+            published.check("kfp", *request)
     routes = {f"{method} {path.partition('?')[0].removeprefix('/apis/v2beta1/')}" for method, path, _body in sent}
     assert routes == {
         *(f"GET {route}" for route in ("healthz", "pipelines", "experiments", "runs", "runs/run-1")),
         *(f"GET pipelines/p-1/versions{version}" for version in ("", "/v-1")),
         *(f"POST {route}" for route in ("experiments", "runs", "runs/run-1:terminate", "runs/run-1:retry")),
+        *(f"POST {route}" for route in ("recurringruns", "pipelines", "pipelines/upload_version")),
     }
     for wrong in ("pipelines?name=x", "run/run-1", "runs?pagesize=1"):
         with pytest.raises(ValueError, match=r"no method of the API|unexpected keyword argument"):
@@ -526,12 +551,11 @@ def test_requests_without_kfp_are_those_of_its_client(published: PublishedClient
     ],
 )
 def test_unexpected_answer_about_stored_pipeline_is_refused(answer: dict[str, Any], named: str) -> None:
-    run = StoredRun("nightly", "job-1", {}, "gs://bucket/kfp", "", "nightly")
     with raw_server() as server:
         body = json.dumps(answer).encode()
         server.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body)
         with pytest.raises(UserError, match=named):
-            start_stored(KfpServer(server.url), run)
+            server_of(server.url).submit(stored("nightly"))
 
 
 @pytest.mark.parametrize(
@@ -548,15 +572,20 @@ def test_unexpected_answer_about_stored_pipeline_is_refused(answer: dict[str, An
     ],
 )
 def test_stored_pipeline_needs_usable_server(host: str, kind: str, named: str) -> None:
-    run = StoredRun("other", "n", {}, "gs://bucket/kfp", "", "other")
     with pytest.raises(UserError, match=re.escape(named)):
-        start_stored(KfpServer(f"{host}/{kind}"), run)
+        server_of(f"{host}/{kind}").submit(stored("other"))
     with pytest.raises(UserError, match="does not answer"):
-        start_stored(KfpServer("http://127.0.0.1:1"), run)
+        server_of("http://127.0.0.1:1").submit(stored("other"))
 
 
 @pytest.mark.parametrize(
-    "more", [("--no-cache",), ("--notify-secret", "s"), ("--label", "a=b"), ("--overrides", "o.yaml")]
+    "more",
+    [
+        ("--no-cache",),
+        ("--notify-secret", "s"),
+        ("--label", "a=b"),
+        ("--overrides", str(ROOT / "docs" / "examples" / "kfp-seaweedfs.yaml")),
+    ],
 )
 def test_option_that_changes_stored_pipeline_is_refused(more: tuple[str, ...]) -> None:
     given = ["pipeline", "submit", "--host", "http://127.0.0.1:1", "--stored-pipeline", "nightly", *more]

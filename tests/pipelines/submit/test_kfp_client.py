@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import ssl
 import subprocess
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -17,29 +16,14 @@ from typing import Any
 import pytest
 
 from components.platform.errors import UserError
-from pipelines.submit.kfp_client import KfpServer, read_token, token_from_environment
-from tests.pipelines.submit.conftest import ROOT, Mlgo
-from tests.servers.http_server import raw_server
-from tests.support.schemas import PIPELINES_PYTHON
-
-PROBE = """
-import json, sys
-from components.platform.errors import UserError
+from pipelines.spec import COMPILED, load_spec
 from pipelines.submit import kfp_client
-from pipelines.submit.kfp_client import KfpServer, connect
+from pipelines.submit.kfp import KfpPipelines
+from pipelines.submit.kfp_client import KfpClient, KfpServer, read_token, token_from_environment
+from pipelines.submit.server import Package, RunRequest, SubmitOptions
+from tests.pipelines.submit.conftest import Mlgo
+from tests.servers.http_server import JsonHandler, raw_server, serving
 
-outcomes = {}
-kfp_client.TIMEOUT_S = 2
-for url in sys.argv[1:]:
-    kind = url.rpartition("/")[2]
-    try:
-        client = connect(KfpServer(url))
-        client.create_experiment("probe")
-        outcomes[kind] = ["", ""]
-    except UserError as error:
-        outcomes[kind] = [error.problem, error.remedy]
-print(json.dumps(outcomes))
-"""
 KINDS = {
     "v1": ("is version 1.8.5, older than 2.14", "upgrade the server"),
     "old": ("is version 2.5.0, older than 2.14", "upgrade the server"),
@@ -57,26 +41,25 @@ KINDS = {
 """Servers of tests/servers/kfp_server.py, and what the error says about each."""
 
 
-@pytest.fixture(scope="module")
-def outcomes(host: str) -> dict[str, list[str]]:
-    """Return problem and remedy of the error for each of KINDS, from one process that has imported kfp."""
-    with raw_server() as silent:
-        silent.answer = None
-        urls = [f"{silent.url if kind == 'silent' else host}/{kind}" for kind in KINDS]
-        done = subprocess.run(
-            [str(PIPELINES_PYTHON), "-c", PROBE, *urls], capture_output=True, text=True, cwd=ROOT, timeout=300
-        )
-    assert done.returncode == 0 and "ERROR" not in done.stderr, done.stderr
-    found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def create_experiment(url: str) -> None:
+    spec = load_spec(COMPILED)
+    KfpPipelines(KfpServer(url)).submit(RunRequest(SubmitOptions(spec), Package(spec), {}, "n"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_usable_server_is_accepted(outcomes: dict[str, list[str]], kind: str) -> None:
-    problem, remedy = outcomes[kind]
-    assert bool(problem) is bool(KINDS[kind][0]) and KINDS[kind][0] in problem and KINDS[kind][1] in remedy
-    assert re.search(rf"http://127.0.0.1:\d+/{kind}\b", problem) or not problem
-    assert "doctype" not in problem and "s3cret" not in problem
+def test_only_usable_server_is_accepted(host: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, remedy = KINDS[kind]
+    if not problem:
+        KfpClient(KfpServer(f"{host}/{kind}")).require_usable()
+        return
+    monkeypatch.setattr(kfp_client, "TIMEOUT_S", 2)
+    with raw_server() as silent:
+        silent.answer = None
+        url = f"{silent.url if kind == 'silent' else host}/{kind}"
+        with pytest.raises(UserError, match=re.escape(problem)) as error:
+            create_experiment(url)
+    assert remedy in error.value.remedy and re.search(rf"http://127.0.0.1:\d+/{kind}\b", error.value.problem)
+    assert "doctype" not in error.value.problem and "s3cret" not in error.value.problem
 
 
 def test_command_reports_unusable_server_once(submit: Mlgo, host: str) -> None:
@@ -108,6 +91,40 @@ def test_token_of_environment_is_sent(
     assert last_request("runs")["token"] == "Bearer good"
 
 
+def test_login_of_kfps_client_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file in the home directory has the cookie of a session, and the namespace of a user."""
+    requests = []
+
+    class Kfp(JsonHandler):
+        def do_GET(self) -> None:
+            requests.append((self.path.rpartition("/")[2], self.headers.get("Cookie"), self.headers.get("X-Key")))
+            self.answer(
+                {"tag_name": "2.17.0", "multi_user": True, "experiments": [{"experiment_id": "e"}], "run_id": "r"}
+            )
+
+        do_POST = do_GET
+
+    context = {
+        "namespace": "team",
+        "client_authentication_cookie": "authservice_session=abc; other=1",
+        "client_authentication_header_name": "X-Key",
+        "client_authentication_header_value": "7",
+    }
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".config" / "kfp").mkdir(parents=True)
+    file = tmp_path / ".config" / "kfp" / "context.json"
+    file.write_text(json.dumps(context))
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Kfp)) as url:
+        create_experiment(url)
+        assert {request[1:] for request in requests} == {(context["client_authentication_cookie"], "7")}
+        assert any("&namespace=team" in route for route, *_headers in requests)
+        for broken in ("{", "[]", json.dumps({"namespace": 3, "client_authentication_cookie": "a\nb"})):
+            file.write_text(broken)
+            with pytest.raises(UserError, match="needs the namespace of one"):
+                create_experiment(url)
+    assert requests[-1][1:] == (None, None)
+
+
 def test_token_of_pod_is_sent(mlgo: Mlgo, host: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     given = ("watch", "run-0", "--host", f"{host}/multi", "--in-cluster-token")
     monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "token"))
@@ -115,7 +132,7 @@ def test_token_of_pod_is_sent(mlgo: Mlgo, host: str, monkeypatch: pytest.MonkeyP
     assert done.returncode == 1 and f"{tmp_path / 'token'} does not exist" in done.stderr
     (tmp_path / "token").write_text("good")
     done = mlgo(*given)
-    assert done.returncode == 1 and "404 no route" in done.stderr, "the server accepts the token"
+    assert done.returncode == 1 and "has no run run-0" in done.stderr, "the server accepts the token"
 
 
 @pytest.mark.parametrize(("content", "named"), [("", "contains no token"), ("a\nb", "is not one token")])
@@ -167,7 +184,7 @@ def test_answer_that_is_no_http_is_reported(mlgo: Mlgo) -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
-def test_certificate_of_private_authority_is_trusted_if_named(tmp_path: Path) -> None:
+def test_certificate_of_private_authority_is_trusted_if_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=localhost"
     subprocess.run(
         [*make.split(), "-addext", "subjectAltName=DNS:localhost"], cwd=tmp_path, check=True, capture_output=True
@@ -177,12 +194,12 @@ def test_certificate_of_private_authority_is_trusted_if_named(tmp_path: Path) ->
     with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # answers 501
         server.socket = context.wrap_socket(server.socket, server_side=True)
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        outputs = []
+        problems = []
         for trusted in ("", str(tmp_path / "cert")):
-            command = [str(PIPELINES_PYTHON), "-c", PROBE, f"https://localhost:{server.server_port}/x"]
-            environment = os.environ | {"SSL_CERT_FILE": trusted}
-            done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, env=environment)
-            outputs.append(done.stdout + done.stderr)
+            monkeypatch.setenv("SSL_CERT_FILE", trusted)
+            with pytest.raises(UserError) as error:
+                KfpClient(KfpServer(f"https://localhost:{server.server_port}/x")).require_usable()
+            problems.append(str(error.value))
         server.shutdown()
-    assert "has no TLS certificate that is trusted here" in outputs[0] and "set $SSL_CERT_FILE" in outputs[0]
-    assert "501" in outputs[1] and "certificate" not in outputs[1]
+    assert "has no TLS certificate that is trusted here" in problems[0] and "set $SSL_CERT_FILE" in problems[0]
+    assert "501" in problems[1] and "certificate" not in problems[1]

@@ -65,8 +65,8 @@ def test_notify_secret_without_exit_handler_is_refused() -> None:
 def test_step_that_waits_for_ray_requests_little_cpu(images: Path) -> None:
     read = read_images(images)
     read["cluster"] = read["training"]
-    container = ready_spec(COMPILED, read, ray=True)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
-    before = ready_spec(COMPILED, read)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
+    container = ready_spec(load_spec(COMPILED), read, ray=True)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
+    before = ready_spec(load_spec(COMPILED), read)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
     assert set(container["resources"]) == set(before["resources"])
     assert container["resources"]["cpuRequest"] < 1 < before["resources"]["cpuRequest"]
     assert container["resources"]["resourceCpuRequest"] == "100m"
@@ -80,7 +80,7 @@ def test_pipeline_with_importer_is_accepted(images: Path, tmp_path: Path, ray: b
     (tmp_path / "importing.yaml").write_text(yaml.safe_dump(pipeline))
     read = read_images(images)
     read["cluster"] = read["training"]
-    spec = ready_spec(tmp_path / "importing.yaml", read, ray)
+    spec = ready_spec(load_spec(tmp_path / "importing.yaml"), read, ray)
     assert spec["deploymentSpec"]["executors"]["exec-importer"] == importer
 
 
@@ -142,8 +142,8 @@ def test_image_of_others_decides_on_its_user() -> None:
 
 def test_uploaded_pipeline_names_cluster_image_only_if_it_was_pushed(images: Path) -> None:
     read = read_images(images)
-    assert "MLGO_CLUSTER_IMAGE" not in str(ready_spec(COMPILED, read, ray=None))
+    assert "MLGO_CLUSTER_IMAGE" not in str(ready_spec(load_spec(COMPILED), read, ray=None))
     read["cluster"] = read["training"]
-    before = ready_spec(COMPILED, read)["deploymentSpec"]["executors"]["exec-ppo"]["container"]["resources"]
-    container = ready_spec(COMPILED, read, ray=None)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
+    before = ready_spec(load_spec(COMPILED), read)["deploymentSpec"]["executors"]["exec-ppo"]["container"]["resources"]
+    container = ready_spec(load_spec(COMPILED), read, ray=None)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
     assert "MLGO_CLUSTER_IMAGE" in str(container) and container["resources"] == before

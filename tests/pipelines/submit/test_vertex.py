@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,9 @@ from components.platform.errors import UserError
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.cron import parse_cron
 from pipelines.submit.polling import EXIT_CANCELED
-from pipelines.submit.prepare import RunRequest
-from pipelines.submit.vertex import (
-    VertexServer,
-    VertexSettings,
-    cancel_vertex,
-    follow_vertex,
-    schedule_vertex,
-    submit_vertex,
-)
+from pipelines.submit.server import Package, RunRequest, SubmitOptions, prepare_run, wait
+from pipelines.submit.vertex import VertexPipelines
+from pipelines.submit.vertex_client import VertexServer
 from tests.pipelines.submit.conftest import Mlgo
 from tests.servers.http_server import JsonHandler, serving
 from tests.support.schemas import PublishedClients
@@ -87,47 +82,49 @@ class Vertex(JsonHandler):
 
 
 @pytest.fixture
-def vertex(published: PublishedClients) -> Iterator[VertexServer]:
+def vertex(published: PublishedClients) -> Iterator[VertexPipelines]:
     Vertex.published = published
     Vertex.jobs, Vertex.posts, Vertex.lost, Vertex.ends = [], [], [], "SUCCEEDED"
     with serving(HTTPServer(("127.0.0.1", 0), Vertex)) as url:
-        yield VertexServer("p", "r", requests.Session(), url)
+        yield VertexPipelines(VertexServer("p", "r", requests.Session(), url))
 
 
-def request(**changes: Any) -> RunRequest:
-    return RunRequest(**{"spec": load_spec(COMPILED), "given": {}, "name": "n", "pipeline_root": "gs://b/r", **changes})
+def request(stored: str = "", seed: int | None = None, **options: Any) -> RunRequest:
+    spec = load_spec(COMPILED)
+    chosen = SubmitOptions(spec, pipeline_root="gs://bucket/r", stored_pipeline=stored, **options)
+    return RunRequest(chosen, None if stored else Package(spec), {"seed": seed} if seed else {}, "n")
 
 
-def test_job_is_created_and_followed(vertex: VertexServer, capsys: pytest.CaptureFixture[str]) -> None:
-    name = submit_vertex(vertex, request(given={"seed": "3"}))
+def test_job_is_created_and_followed(vertex: VertexPipelines, capsys: pytest.CaptureFixture[str]) -> None:
+    name = vertex.submit(request(seed=3))
     job = Vertex.jobs[0]
-    assert job["runtimeConfig"] == {"gcsOutputDirectory": "gs://b/r", "parameterValues": {"seed": 3}}
+    assert job["runtimeConfig"] == {"gcsOutputDirectory": "gs://bucket/r", "parameterValues": {"seed": 3}}
     assert job["pipelineSpec"] == load_spec(COMPILED) and job["displayName"] == "n"
     assert set(job) == {"runtimeConfig", "pipelineSpec", "displayName"}
-    follow_vertex(vertex, name, poll_s=0)
+    wait(vertex, name, poll_s=0)
     curve = "training curve: tensorboard --logdir gs://b/r/1/7/ppo_-2/ppo/tensorboard"
     assert f"[ppo] running\n{curve}\n[ppo] succeeded\n" in capsys.readouterr().out
 
 
-def test_settings_are_fields_of_the_job(vertex: VertexServer) -> None:
-    submit_vertex(vertex, request(account="a@p.iam"), VertexSettings(NETWORK, {"team": "compilers"}, KEY))
+def test_settings_are_fields_of_the_job(vertex: VertexPipelines) -> None:
+    vertex.submit(request(service_account="a@p.iam", network=NETWORK, labels={"team": "compilers"}, encryption_key=KEY))
     job = Vertex.jobs[0]
     assert job["serviceAccount"] == "a@p.iam" and job["network"] == NETWORK
     assert job["labels"] == {"team": "compilers"} and job["encryptionSpec"] == {"kmsKeyName": KEY}
 
 
-def test_stored_pipeline_takes_the_place_of_the_one_that_is_sent(vertex: VertexServer) -> None:
+def test_stored_pipeline_takes_the_place_of_the_one_that_is_sent(vertex: VertexPipelines) -> None:
     template = "https://r-kfp.pkg.dev/p/pipelines/mlgo-training/2026-01"
-    submit_vertex(vertex, request(given={"seed": "3"}), VertexSettings(template=template))
+    vertex.submit(request(template, seed=3))
     job = Vertex.jobs[0]
     assert job["templateUri"] == template and "pipelineSpec" not in job
     assert job["runtimeConfig"]["parameterValues"] == {"seed": 3}
 
 
-def test_schedule_starts_the_same_job(vertex: VertexServer) -> None:
-    settings = VertexSettings(labels={"team": "compilers"})
-    name = schedule_vertex(vertex, request(account="a@p.iam"), parse_cron("0 3 * * mon"), 2, settings)
-    assert name == "projects/1/locations/r/schedules/3"
+def test_schedule_starts_the_same_job(vertex: VertexPipelines) -> None:
+    asked = request(service_account="a@p.iam", labels={"team": "compilers"})
+    line = vertex.schedule(asked, vertex.cron_expression(parse_cron("0 3 * * mon")), 2)
+    assert line == "schedule: projects/1/locations/r/schedules/3"
     schedule = Vertex.posts[0][1]
     created = schedule.pop("createPipelineJobRequest")
     assert schedule == {
@@ -136,13 +133,13 @@ def test_schedule_starts_the_same_job(vertex: VertexServer) -> None:
         "maxConcurrentRunCount": "2",
         "maxConcurrentActiveRunCount": "2",
     }
-    submit_vertex(vertex, request(account="a@p.iam"), settings)
+    vertex.submit(asked)
     assert created == {"parent": "projects/p/locations/r", "pipelineJob": Vertex.jobs[0]}
 
 
-def test_fake_service_refuses_unknown_fields(vertex: VertexServer) -> None:
+def test_fake_service_refuses_unknown_fields(vertex: VertexPipelines) -> None:
     for route, field in (("pipelineJobs", "accelerator"), ("schedules", "pause")):
-        answer = requests.post(vertex.url(f"{vertex.parent}/{route}"), json={field: True}, timeout=10)
+        answer = requests.post(vertex.server.url(f"{vertex.server.parent}/{route}"), json={field: True}, timeout=10)
         assert answer.status_code == 400 and "no field named" in answer.text and field in answer.text
 
 
@@ -150,108 +147,107 @@ def test_fake_service_refuses_unknown_fields(vertex: VertexServer) -> None:
     "labels",
     [{"k" * 63: "v" * 63}, {"team": ""}, {"team": "-7_"}, {"équipe": "ü" * 63}, {f"k{n}": "" for n in range(64)}],
 )
-def test_labels_that_google_cloud_documents_are_accepted(vertex: VertexServer, labels: dict[str, str]) -> None:
-    submit_vertex(vertex, request(), VertexSettings(labels=labels))
+def test_labels_that_google_cloud_documents_are_accepted(vertex: VertexPipelines, labels: dict[str, str]) -> None:
+    options = request(labels=labels).options
+    vertex.check(options)
+    vertex.submit(request(labels=labels))
     assert Vertex.jobs[0]["labels"] == labels
 
 
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        (VertexSettings(network="default"), "no full name of a network"),
-        (VertexSettings(network="projects/my-project/global/networks/net"), "no full name of a network"),
-        (VertexSettings(labels={"Team": "x"}), "--label Team=x"),
-        (VertexSettings(labels={"team": "a b"}), "lowercase letters"),
-        (VertexSettings(labels={"k" * 64: "x"}), "at most 63"),
-        (VertexSettings(labels={"team": "v" * 64}), "at most 63"),
-        (VertexSettings(labels={"team": "語" * 43}), "at most 128 bytes"),
-        (VertexSettings(labels={"-team": "x"}), "a key begins with a letter"),
-        (VertexSettings(labels={"_team": "x"}), "a key begins with a letter"),
-        (VertexSettings(labels={"7team": "x"}), "a key begins with a letter"),
-        (VertexSettings(labels={"": "x"}), "a key begins with a letter"),
-        (VertexSettings(labels={"team": "Ä"}), "lowercase letters"),
-        (VertexSettings(labels={"team": "x\n"}), "lowercase letters"),
-        (VertexSettings(labels={f"k{n}": "x" for n in range(65)}), "at most 64"),
-        (VertexSettings(labels={"vertex-ai-pipelines-run-billing-id": "1"}), "reserves"),
-        (VertexSettings(encryption_key="key"), "no key in r"),
-        (VertexSettings(encryption_key=KEY.replace("locations/r", "locations/global")), "no key in r"),
+        ({"network": "default"}, "no full name of a network"),
+        ({"network": "projects/my-project/global/networks/net"}, "no full name of a network"),
+        ({"labels": {"Team": "x"}}, "--label Team=x"),
+        ({"labels": {"team": "a b"}}, "lowercase letters"),
+        ({"labels": {"k" * 64: "x"}}, "at most 63"),
+        ({"labels": {"team": "v" * 64}}, "at most 63"),
+        ({"labels": {"team": "語" * 43}}, "at most 128 bytes"),
+        ({"labels": {"-team": "x"}}, "a key begins with a letter"),
+        ({"labels": {"_team": "x"}}, "a key begins with a letter"),
+        ({"labels": {"7team": "x"}}, "a key begins with a letter"),
+        ({"labels": {"": "x"}}, "a key begins with a letter"),
+        ({"labels": {"team": "Ä"}}, "lowercase letters"),
+        ({"labels": {"team": "x\n"}}, "lowercase letters"),
+        ({"labels": {f"k{n}": "x" for n in range(65)}}, "at most 64"),
+        ({"labels": {"vertex-ai-pipelines-run-billing-id": "1"}}, "reserves"),
+        ({"encryption_key": "key"}, "no key in r"),
+        ({"encryption_key": KEY.replace("locations/r", "locations/global")}, "no key in r"),
     ],
 )
-def test_invalid_setting_is_refused_before_a_request(vertex: VertexServer, settings: Any, named: str) -> None:
+def test_invalid_setting_is_refused_before_a_request(vertex: VertexPipelines, settings: Any, named: str) -> None:
     with pytest.raises(UserError) as error:
-        submit_vertex(vertex, request(), settings)
-    assert named in error.value.problem
-    with pytest.raises(UserError) as error:
-        schedule_vertex(vertex, request(), parse_cron("0 3 * * 1"), 1, settings)
+        prepare_run(vertex, request(**settings).options)
     assert named in error.value.problem
     assert Vertex.posts == []
 
 
-def test_name_that_is_too_long_is_refused(vertex: VertexServer) -> None:
+def test_name_that_is_too_long_is_refused(vertex: VertexPipelines) -> None:
     with pytest.raises(UserError, match="longer than 128 characters"):
-        submit_vertex(vertex, request(name="n" * 129))
+        prepare_run(vertex, request(name="n" * 129).options)
     assert Vertex.posts == []
 
 
-def test_refusal_is_reported(vertex: VertexServer) -> None:
-    another = VertexServer("another", "r", vertex.session, vertex.endpoint)
+def test_refusal_is_reported(vertex: VertexPipelines) -> None:
+    another = VertexPipelines(replace(vertex.server, project="another"))
     with pytest.raises(UserError, match="permission denied") as error:
-        submit_vertex(another, request())
+        another.submit(request())
     assert "roles/aiplatform.user" in error.value.remedy
 
 
-def test_failed_job_is_reported(vertex: VertexServer) -> None:
+def test_failed_job_is_reported(vertex: VertexPipelines) -> None:
     Vertex.ends = "FAILED"
     with pytest.raises(UserError, match="no quota"):
-        follow_vertex(vertex, submit_vertex(vertex, request()), poll_s=0)
+        wait(vertex, vertex.submit(request()), poll_s=0)
 
 
-def test_canceled_job_has_its_own_exit_status(vertex: VertexServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_canceled_job_has_its_own_exit_status(vertex: VertexPipelines, capsys: pytest.CaptureFixture[str]) -> None:
     Vertex.ends = "CANCELLED"
     with pytest.raises(click.exceptions.Exit) as exit:
-        follow_vertex(vertex, submit_vertex(vertex, request()), poll_s=0)
+        wait(vertex, vertex.submit(request()), poll_s=0)
     assert exit.value.exit_code == EXIT_CANCELED and "was canceled" in capsys.readouterr().err
 
 
-def test_job_is_canceled_unless_it_has_ended(vertex: VertexServer) -> None:
-    submit_vertex(vertex, request())
-    cancel_vertex(vertex, "7")
+def test_job_is_canceled_unless_it_has_ended(vertex: VertexPipelines) -> None:
+    vertex.submit(request())
+    vertex.cancel("7")
     assert Vertex.posts[-1] == (f"/v1/{JOB}:cancel", {})
     Vertex.jobs += [{}, {}]
-    with pytest.raises(UserError, match="has ended: it is succeeded"):
-        cancel_vertex(vertex, JOB)
+    with pytest.raises(UserError, match="has ended: it succeeded"):
+        vertex.cancel(JOB)
     assert len(Vertex.posts) == 2
     with pytest.raises(UserError, match="is not found"):
-        cancel_vertex(vertex, "8")
+        vertex.cancel("8")
 
 
-def test_unknown_job_is_not_said_to_continue(vertex: VertexServer) -> None:
+def test_unknown_job_is_not_said_to_continue(vertex: VertexPipelines) -> None:
     with pytest.raises(UserError) as error:
-        follow_vertex(vertex, "8")
+        wait(vertex, "8")
     assert error.value.problem.endswith("/pipelineJobs/8 is not found")
 
 
 @pytest.mark.parametrize(
     "run", ["projects/p/locations/other/pipelineJobs/7", "projects/p/locations/r/schedules/7", "../7", "a b", ""]
 )
-def test_name_that_is_no_job_of_the_region_is_refused(vertex: VertexServer, run: str) -> None:
+def test_name_that_is_no_job_of_the_region_is_refused(vertex: VertexPipelines, run: str) -> None:
     with pytest.raises(UserError, match="is no ID or name of a job in r"):
-        follow_vertex(vertex, run)
+        wait(vertex, run)
 
 
-def test_lost_answers_are_retried(vertex: VertexServer, capsys: pytest.CaptureFixture[str]) -> None:
-    name = submit_vertex(vertex, request())
+def test_lost_answers_are_retried(vertex: VertexPipelines, capsys: pytest.CaptureFixture[str]) -> None:
+    name = vertex.submit(request())
     Vertex.lost = [503, 0, 429]
-    follow_vertex(vertex, name, poll_s=0)
+    wait(vertex, name, poll_s=0)
     assert Vertex.lost == [] and "[ppo] succeeded\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("status", "named"), [(503, "status 503"), (403, "status 403")])
-def test_job_continues_when_polling_fails(vertex: VertexServer, status: int, named: str) -> None:
-    name = submit_vertex(vertex, request())
+def test_job_continues_when_polling_fails(vertex: VertexPipelines, status: int, named: str) -> None:
+    name = vertex.submit(request())
     Vertex.lost = [status] * 1000
     with pytest.raises(UserError, match=f"{named}; the run {name} itself continues") as raised:
-        follow_vertex(vertex, name, poll_s=0, patience_s=1.5)
+        wait(vertex, name, poll_s=0, patience_s=1.5)
     assert "console.cloud.google.com" in raised.value.remedy
     assert (len(Vertex.lost) == 999) is (status == 403), "a refused request is not retried"
 

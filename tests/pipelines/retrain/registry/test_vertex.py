@@ -18,7 +18,7 @@ from components.platform.errors import UserError
 from pipelines.retrain.registry.entry import registry_entry
 from pipelines.retrain.registry.vertex import VertexRegistry
 from pipelines.retrain.state import Deployed
-from pipelines.submit.vertex import VertexServer
+from pipelines.submit.vertex_client import VertexServer
 from tests.pipelines.retrain.registry.conftest import Answer, RecordingServer, Request, recording_server
 from tests.support.schemas import PublishedClients
 

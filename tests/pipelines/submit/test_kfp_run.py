@@ -12,10 +12,12 @@ import requests
 from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER, IMAGES
 from pipelines.spec import COMPILED, load_spec, with_images
+from pipelines.submit.kfp import KfpPipelines
 from pipelines.submit.kfp_client import KfpServer
-from pipelines.submit.kfp_rest import _without_launcher, run_state
-from pipelines.submit.kfp_runs import cancel, follow, retry_run
-from pipelines.submit.kfp_tasks import Task, tasks_of
+from pipelines.submit.kfp_run import run_state, without_launcher
+from pipelines.submit.kfp_tasks import tasks_of
+from pipelines.submit.polling import Task
+from pipelines.submit.server import wait
 from tests.servers.argo_nodes import LOG, WORKFLOW, Workflow
 
 SPEC = load_spec(COMPILED)
@@ -48,7 +50,7 @@ def test_watch_shows_tasks_of_the_pipeline(start: Start, host: str, capsys: pyte
     """Not the nodes of the workflow, of which there are seven times as many."""
     run = start(preset="tiny")
     with pytest.raises(UserError) as failed:
-        follow(KfpServer(host), run, POLL_S)
+        wait(KfpPipelines(KfpServer(host)), run, POLL_S)
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if "running" not in line] == [
         "[corpus] succeeded after 60 s",
@@ -71,56 +73,56 @@ def test_watch_shows_tasks_of_the_pipeline(start: Start, host: str, capsys: pyte
 def test_errors_of_the_launcher_itself_are_shown() -> None:
     program, own = ("failed to execute component: exit status 1", "failed to download input artifact")
     log = LOG.format("line\n")
-    assert _without_launcher(log) == "line\n"
-    assert _without_launcher(log.replace(program, own)).endswith(f"main.go:59] {own}\n")
+    assert without_launcher(log) == "line\n"
+    assert without_launcher(log.replace(program, own)).endswith(f"main.go:59] {own}\n")
     glued = log.replace(program, own).replace("}\nW1126", "}W1126")
-    assert _without_launcher(glued) == f"line\nF1126 23:37:55.893140      15 main.go:59] {own}\n"
-    assert "exit status 1" in _without_launcher(LOG.format("")), "a program that says nothing"
+    assert without_launcher(glued) == f"line\nF1126 23:37:55.893140      15 main.go:59] {own}\n"
+    assert "exit status 1" in without_launcher(LOG.format("")), "a program that says nothing"
 
 
 def test_retried_run_finishes(start: Start, host: str, capsys: pytest.CaptureFixture[str]) -> None:
-    server, run = KfpServer(host), start(preset="tiny")
+    server, run = KfpPipelines(KfpServer(host)), start(preset="tiny")
     with pytest.raises(UserError, match=f"the run {run} has not failed: it is running"):
-        retry_run(server, run)
+        server.retry(run)
     with pytest.raises(UserError, match="step ppo failed"):
-        follow(server, run, POLL_S)
-    retry_run(server, run)
+        wait(server, run, POLL_S)
+    server.retry(run)
     capsys.readouterr()
-    follow(server, run, POLL_S)
+    wait(server, run, POLL_S)
     assert "[ppo] succeeded after 60 s\n" in capsys.readouterr().out
-    with pytest.raises(UserError, match=f"the run {run} has not failed: it is succeeded"):
-        retry_run(server, run)
+    with pytest.raises(UserError, match=f"the run {run} has not failed: it succeeded"):
+        server.retry(run)
 
 
 def test_canceled_run_can_be_retried(start: Start, host: str) -> None:
-    server, run = KfpServer(host), start()
-    cancel(server, run)
+    server, run = KfpPipelines(KfpServer(host)), start()
+    server.cancel(run)
     with pytest.raises(click.exceptions.Exit) as ended:
-        follow(server, run, POLL_S)
+        wait(server, run, POLL_S)
     assert ended.value.exit_code == 3, "although KFP says FAILED"
-    with pytest.raises(UserError, match="it is canceled"):
-        cancel(server, run)
-    retry_run(server, run)
-    follow(server, run, POLL_S)
+    with pytest.raises(UserError, match="it was canceled"):
+        server.cancel(run)
+    server.retry(run)
+    wait(server, run, POLL_S)
 
 
 def test_canceled_run_tells_whether_a_ray_cluster_may_remain(start: Start, host: str) -> None:
-    assert not cancel(KfpServer(host), start())
+    assert not KfpPipelines(KfpServer(host)).cancel(start())
     images = {name: f"r/{name}@sha256:{'1' * 64}" for name in IMAGES.values()}
-    assert cancel(KfpServer(host), start(spec=with_images(SPEC, images), workers="rayjob:2"))
+    assert KfpPipelines(KfpServer(host)).cancel(start(spec=with_images(SPEC, images), workers="rayjob:2"))
     smoke = load_spec(COMPILED.with_name("smoke.yaml"))
-    assert cancel(KfpServer(host), start(spec=with_images(smoke, images)))
+    assert KfpPipelines(KfpServer(host)).cancel(start(spec=with_images(smoke, images)))
     del images[IMAGES[CLUSTER]]
-    assert not cancel(KfpServer(host), start(spec=with_images(smoke, images)))
+    assert not KfpPipelines(KfpServer(host)).cancel(start(spec=with_images(smoke, images)))
 
 
 def test_log_and_reason_come_through_the_user_interface(
     start: Start, host: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    interface = KfpServer(f"{host}/interface")
+    interface = KfpPipelines(KfpServer(f"{host}/interface"))
     with pytest.raises(UserError, match="\n    ppo: line 99"):
-        follow(interface, start(preset="tiny"), POLL_S)
-    follow(interface, start("unscheduled"), POLL_S)
+        wait(interface, start(preset="tiny"), POLL_S)
+    wait(interface, start("unscheduled"), POLL_S)
     reason = "[ppo] its pod has not started: Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.\n"
     assert capsys.readouterr().out.count(reason) == 1
 

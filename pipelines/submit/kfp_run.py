@@ -1,0 +1,279 @@
+"""A run on a KFP server: its state, its tasks and their logs, where its artifacts are, why its pods wait."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlencode
+
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.rayjob.pending_pods import pending_reason
+from pipelines.smoke.rows import TABLE_HEADING, TABLE_STEP
+from pipelines.spec import starts_ray_itself
+from pipelines.submit.artifact_root import artifact_root_of
+from pipelines.submit.kfp_client import KfpClient
+from pipelines.submit.kfp_tasks import tasks_of
+from pipelines.submit.polling import RUN_ENDED, TRAINING, NotFound, Task, describe_curve, describe_state
+
+_WAITS_LOOKS = 6
+"""Looks at a run in which a pod may be pending before it is asked why, and after which it is asked again."""
+_LAST_LINES = 20
+_LATE_LOOKS = 3
+"""Looks after the end of a run for the states of its tasks, which KFP stores after that of the run."""
+_RUN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]*")
+_LAUNCHER_LINE = re.compile(r"(?P<severity>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \w+\.go:\d+\] ")
+"""As glog writes it."""
+_ARGO_LINE = re.compile(r"time=\S+ level=\w+ msg=.* argo=true")
+_EXIT_STATUS = re.compile(r": exit status \d+\s*$")
+"""The end of the launcher's error where the step's program failed, which has said why."""
+
+
+class KfpRun:
+    """A run, as the server last answered.
+
+    Attributes:
+        run_id: its ID.
+        document: a V2beta1Run of the API.
+        host: URL of the server.
+        page: URL of the run's page.
+
+    Raises:
+        UserError: what is given is a run's name or page instead of its ID.
+        NotFound: there is no such run.
+    """
+
+    def __init__(self, client: KfpClient, run_id: str) -> None:
+        require_run_id(run_id)
+        self._client = client
+        self._late = _LATE_LOOKS
+        self._canceling = False
+        self._waits = PodWaits(client)
+        self.run_id = run_id
+        self.host = client.server.host
+        self.page = client.server.page(f"runs/details/{run_id}")
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Ask the server again."""
+        try:
+            self.document = self._client.ask("GET", f"runs/{self.run_id}")
+        except NotFound:
+            raise NotFound(
+                f"KFP at {self.host} has no run {self.run_id}",
+                "pass the last part of the address of the run's page",
+            ) from None
+        self._late -= self.state in RUN_ENDED
+        self._canceling = self.state == "CANCELING" or (self._canceling and self.state == "CANCELED")
+
+    @property
+    def state(self) -> str:
+        """Return the state of the run, CANCELED for one that was."""
+        state = run_state(self.document)
+        return "CANCELED" if self._canceling and state == "FAILED" else state
+
+    @property
+    def settled(self) -> bool:
+        """Return whether the run has ended, and the states of its tasks are not older than its own."""
+        if self.state not in RUN_ENDED:
+            return False
+        states = {task.state for task in self.tasks}
+        failed_unseen = run_state(self.document) == "FAILED" and bool(states - {""}) and "FAILED" not in states
+        return not ("RUNNING" in states or failed_unseen) or self._late <= 0
+
+    @property
+    def tasks(self) -> list[Task]:
+        """Return the container tasks of the run, each after those that it depends on."""
+        return tasks_of(self.document, self.spec)
+
+    @cached_property
+    def spec(self) -> Mapping[str, Any]:
+        """The PipelineSpec, which the run has itself or in a stored version; {} if in none.
+
+        Raises:
+            NotFound: the stored version was deleted.
+        """
+        spec, stored = self.document.get("pipeline_spec"), self.document.get("pipeline_version_reference")
+        if not spec and isinstance(stored, Mapping):
+            return stored_spec(self._client, str(stored.get("pipeline_id")), str(stored.get("pipeline_version_id")))
+        return _without_platform(spec)
+
+    @property
+    def artifact_folder(self) -> str:
+        """Return where the artifacts are, "" if the run has neither an artifact root nor its own pipeline root.
+
+        The driver writes PIPELINE_ROOT/PIPELINE/RUN_ID/TASK/UUID/ARTIFACT (backend/src/v2: metadata.GetPipeline,
+        driver.provisionOutputs), with a UUID for each attempt of a task; the API does not say so. Steps write the same
+        below an artifact root.
+        """
+        settings, info = self.document.get("runtime_config"), self.spec.get("pipelineInfo")
+        root = artifact_root_of(self.spec) or (settings.get("pipeline_root") if isinstance(settings, Mapping) else None)
+        pipeline = info.get("name") if isinstance(info, Mapping) else None
+        if not root or not pipeline:
+            return ""
+        return f"{str(root).partition('?')[0].rstrip('/')}/{pipeline}/{self.run_id}"
+
+    def read_log(self, task: Task) -> list[str]:
+        """Return the lines of the log of the first of a task's pods that has one; [] if none has."""
+        logs = (self._read_pod_log(pod) for pod in task.pods)
+        return next(filter(None, logs), "").rstrip().splitlines()
+
+    @property
+    def may_start_ray(self) -> bool:
+        """Return whether a step may start a RayJob: the parameter `workers` says it, or there is none (smoke test)."""
+        settings = self.document.get("runtime_config")
+        parameters = settings.get("parameters") if isinstance(settings, Mapping) else None
+        if isinstance(parameters, Mapping) and str(parameters.get("workers", "")).startswith("rayjob"):
+            return True
+        try:
+            return starts_ray_itself(self.spec)
+        except NotFound:  # the stored version is deleted
+            return True
+
+    def remarks(self) -> list[str]:
+        """Return the command for the training's curve, if the step writes it to Cloud Storage, and why pods wait.
+
+        TensorBoard looks for event files below the folder of the step, one attempt of which has a UUID that no API
+        tells.
+        """
+        trains = any(task.name == TRAINING and task.state for task in self.tasks)
+        folder = self.artifact_folder if trains else ""
+        curve = [describe_curve(f"{folder}/{TRAINING}")] if folder.startswith("gs://") else []
+        return curve + self._waits.explain(self.tasks)
+
+    def results(self) -> list[str]:
+        """Return the lines of the smoke test's table, at the end of a log; none of another pipeline."""
+        for task in self.tasks:
+            if task.name == TABLE_STEP and (lines := self.read_log(task)):
+                begins = [number for number, line in enumerate(lines) if line.startswith(TABLE_HEADING)]
+                return lines[begins[-1] :] if begins else []
+        return []
+
+    def failure(self) -> UserError:
+        """Return the error of a run that failed, with the last lines of the log of the task that did."""
+        problem = f"the run {self.run_id} did not succeed: "
+        failed = [task for task in self.tasks if task.state == "FAILED"]
+        if not failed:
+            return UserError(f"{problem}{describe_state(self.state)}", f"see it at {self.page}")
+        if not_run := [task.name for task in self.tasks if not task.state]:
+            say(f"not run: {', '.join(not_run)}")
+        log, command = "", ""
+        if tail := self.read_log(failed[0])[-_LAST_LINES:]:
+            log = f"\n  the last lines of {failed[0].name}:" + "".join(f"\n    {line}" for line in tail)
+        elif failed[0].pods:
+            command = f" (kubectl logs --container main {failed[0].pods[0]})"
+        return UserError(
+            f"{problem}step {', '.join(task.name for task in failed)} failed{log}",
+            f"see its log at {self.page}{command}. When the cause is removed, mlgo pipeline retry {self.run_id} "
+            "continues the run from there",
+        )
+
+    def _read_pod_log(self, pod: str) -> str:
+        """Return the log of a step from the API server or the user interface, "" if neither has it.
+
+        Argo's emissary and KFP's launcher, which run the step's program, write to the same log. Of their lines only the
+        launcher's own errors are returned.
+        """
+        query = {"podname": pod, "runid": self.run_id}
+        query["createdat"] = str(self.document.get("created_at") or "")[:10]  # part of the place of archived logs
+        if namespace := self._client.server.namespace:
+            query["podnamespace"] = namespace
+        for path in (f"/apis/v1alpha1/runs/{self.run_id}/nodes/{pod}/log", f"/k8s/pod/logs?{urlencode(query)}"):
+            text = self._client.get_text(path)
+            # The API server answers 200 before it looks; the object of an error follows then.
+            if text.strip() and not text.lstrip().startswith('{"error_message"'):
+                return without_launcher(text)
+        return ""
+
+
+def require_run_id(run_id: str) -> None:
+    """Raise UserError for a run's name or page instead of its ID, which becomes part of a URL."""
+    if not _RUN.fullmatch(run_id):
+        raise UserError(f"{run_id!r} is no ID of a run", "pass the last part of the address of the run's page")
+
+
+class PodWaits:
+    """Finds out why the pods of tasks do not start, of those that are pending for a while."""
+
+    def __init__(self, client: KfpClient) -> None:
+        self._client = client
+        self._looks: dict[str, int] = {}
+
+    def explain(self, tasks: Sequence[Task]) -> list[str]:
+        """Return the reasons as lines of text. Call it with the tasks of each look at a run."""
+        lines = []
+        for task in tasks:
+            self._looks[task.name] = self._looks.get(task.name, 0) + 1 if task.may_wait else 0
+            if self._looks[task.name] and self._looks[task.name] % _WAITS_LOOKS == 0:
+                reason = next(filter(None, (pending_reason(self._read_pod(pod)) for pod in task.pods)), "")
+                if reason:
+                    lines.append(f"[{task.name}] its pod has not started: {reason}")
+                if "Insufficient" in reason:
+                    lines.append("  cancel the run and submit it with --small, if no larger node will come")
+        return lines
+
+    def _read_pod(self, name: str) -> dict[str, Any]:
+        """Return a pod through KFP's user interface, or from the kubeconfig's cluster; {} if neither has it."""
+        if pod := self._client.get_pod(name):
+            return pod
+        from pipelines.cluster.kubernetes_checks import Cluster  # imports the client of Kubernetes
+
+        try:
+            return Cluster(self._client.server.pods_namespace).pod(name)
+        except UserError:  # no kubeconfig
+            return {}
+
+
+def stored_spec(client: KfpClient, pipeline_id: str, version_id: str) -> Mapping[str, Any]:
+    """Return the PipelineSpec of a version of a stored pipeline. NotFound if there is none."""
+    return _without_platform(client.ask("GET", f"pipelines/{pipeline_id}/versions/{version_id}").get("pipeline_spec"))
+
+
+def _without_platform(spec: Any) -> Mapping[str, Any]:
+    """Return a PipelineSpec, which has settings for Kubernetes next to it or not; {} if it is none."""
+    if isinstance(spec, Mapping):
+        spec = spec.get("pipeline_spec", spec)
+    return spec if isinstance(spec, Mapping) else {}
+
+
+def run_state(run: Mapping[str, Any]) -> str:
+    """Return the state of a run, CANCELED for one that was.
+
+    KFP stores how the workflow ended, which is FAILED for a canceled one; only the history of its states has CANCELING
+    then. A run that was canceled and retried has RUNNING after it.
+    """
+    state = str(run.get("state") or "")
+    if state != "FAILED":
+        return state
+    history = run.get("state_history")
+    states = [str(entry.get("state")) for entry in history or () if isinstance(entry, Mapping)]
+    for earlier in reversed(states):
+        if earlier in ("RUNNING", "PENDING"):
+            break
+        if earlier == "CANCELING":
+            return "CANCELED"
+    return state
+
+
+def without_launcher(log: str) -> str:
+    """Return a log without what Argo's and KFP's launchers report, a dump of the step's outputs among it.
+
+    A log of nothing else is returned as it is: it may have the exit status of a program that says nothing.
+    """
+    lines = []
+    in_dump = False
+    for line in log.splitlines(keepends=True):
+        if _ARGO_LINE.match(line):
+            in_dump = False
+        elif match := _LAUNCHER_LINE.match(line):
+            failed = match["severity"] in "EF"
+            in_dump = not failed and line.endswith(": {\n")
+            if failed and not _EXIT_STATUS.search(line):
+                lines.append(line)
+        elif in_dump:
+            in_dump = not line.startswith("}")
+        else:
+            lines.append(line)
+    return "".join(lines) or log
