@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from components.platform.errors import UserError
 from components.platform.launcher.images import IMAGES
-
-_TRAINING_STEPS = ("trace", "vocab", "warmstart", "ppo", "policy")
+from components.platform.launcher.registry import steps_in
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ Build clangs that log decisions or embed a policy, turn code into corpora, evalu
 
 The image contains clang and LLVM's libraries, but not TensorFlow: policies are trained in mlgo-training. To extract a
 corpus from a build of your own, mount the code at the path that compile_commands.json names.""",
-        steps=("toolchain", "corpus", "evaluation", "tune"),
+        steps=steps_in("toolchain"),
         groups=("retrain", "storage"),
         examples=(
             ("Build a training clang.", "toolchain --mode training --output training"),
@@ -57,7 +56,7 @@ Build LLVM from source: static libraries, headers, clang and lld, from which mlg
 
 The image is mlgo-toolchain with another set of commands. A build takes hours on a laptop; keep the cache, and an
 interrupted build continues.""",
-        steps=("toolchain",),
+        steps=steps_in("sdk"),
         groups=("storage",),
         examples=(
             (
@@ -75,7 +74,7 @@ interrupted build continues.""",
 Record the decisions of LLVM's heuristic, and train policies.
 
 The image contains TensorFlow, but not LLVM: mlgo-toolchain builds the training clang and the corpus.""",
-        steps=_TRAINING_STEPS,
+        steps=steps_in("training"),
         groups=("storage",),
         examples=(
             ("Record the heuristic's decisions.", "trace --corpus corpus --toolchain training --output trace"),
@@ -97,7 +96,7 @@ Head and workers of a Ray cluster that trains policies: mlgo-training with Ray.
 
 KubeRay starts the containers, for a RayJob that `mlgo ppo --workers rayjob` submits. `ray` and `python` are the
 node's, without TensorFlow; `mlgo` is the trainer's, with it.""",
-        steps=_TRAINING_STEPS,
+        steps=steps_in("cluster"),
         groups=("storage",),
         examples=(
             (
