@@ -1,4 +1,4 @@
-"""Command line of the PPO step."""
+"""Command line of the step that trains."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from components.ppo.config import (
     PRESETS,
     VALIDATE_EVERY,
     VALIDATE_EVERY_FINETUNING,
-    PpoConfig,
-    without_counterfactuals,
+    TrainingConfig,
+    restrict_to_capabilities,
 )
 
 EPILOG = """\b
@@ -98,7 +98,7 @@ Examples:
 @click.option(
     "--size-of",
     type=click.Choice(["linked", "modules"]),
-    default=PpoConfig.size_of,
+    default=TrainingConfig.size_of,
     show_default=True,
     help="Weight a function's bytes by the share that the project's link keeps, as estimated from the traced modules, "
     "or count all of them. For sizes only.",
@@ -106,7 +106,7 @@ Examples:
 @click.option(
     "--module-weight",
     type=FiniteFloatRange(min=0, max=1e6),
-    default=PpoConfig.module_weight,
+    default=TrainingConfig.module_weight,
     show_default=True,
     help="Weight of the module's size relative to its functions'; for sizes only.",
 )
@@ -119,37 +119,41 @@ Examples:
 @click.option(
     "--patience",
     type=click.IntRange(min=0, max=2**31 - 1),
-    default=PpoConfig.patience,
+    default=TrainingConfig.patience,
     show_default=True,
     help="End after this many validations without a new best; 0 trains to the limit.",
 )
 @click.option(
     "--ema-decay",
     type=FiniteFloatRange(0, 1, max_open=True),
-    default=PpoConfig.ema_decay,
+    default=TrainingConfig.ema_decay,
     show_default=True,
     help="EMA decay of the weights that ppo and es validate and publish (0 disables it).",
 )
 @click.option(
-    "--max-checkpoints", type=COUNT, default=PpoConfig.max_checkpoints, show_default=True, help="Checkpoints to keep."
+    "--max-checkpoints",
+    type=COUNT,
+    default=TrainingConfig.max_checkpoints,
+    show_default=True,
+    help="Checkpoints to keep.",
 )
 @click.option(
     "--checkpoint-every",
     type=COUNT,
-    default=PpoConfig.checkpoint_every,
+    default=TrainingConfig.checkpoint_every,
     show_default=True,
     help="Iterations between checkpoints, which a killed training may have to repeat.",
 )
 @click.option(
     "--seed",
     type=SEED,
-    default=PpoConfig.seed,
+    default=TrainingConfig.seed,
     show_default=True,
     help="Random seed; rewards are reproducible on the same machine.",
 )
 @click.option(
     "--workers",
-    default=PpoConfig.workers,
+    default=TrainingConfig.workers,
     show_default=True,
     is_eager=True,  # other options depend on it
     callback=choose_workers,
@@ -158,21 +162,21 @@ Examples:
 @click.option(
     "--min-completed-fraction",
     type=FiniteFloatRange(0, 1, min_open=True),
-    default=PpoConfig.min_completed_fraction,
+    default=TrainingConfig.min_completed_fraction,
     show_default=True,
     help="Fraction of an iteration's modules after which the slow rest is cancelled, which biases the training.",
 )
 @click.option(
     "--timeout-s",
     type=TIMEOUT_S,
-    default=PpoConfig.timeout_s,
+    default=TrainingConfig.timeout_s,
     show_default=True,
     help="Timeout of one compile.",
 )
 @click.option(
     "--max-failed-fraction",
     type=FRACTION,
-    default=PpoConfig.max_failed_fraction,
+    default=TrainingConfig.max_failed_fraction,
     show_default=True,
     help="Stop if more than this fraction of the modules fails.",
 )
@@ -208,18 +212,22 @@ Examples:
 def main(
     cluster_image: str, spot_node_label: str, ray_cluster_options: str, run_gin_bindings: str, **options: Any
 ) -> None:
-    """Train a policy by reinforcement learning on the size or the scores of the code that it compiles."""
+    """Train a policy: by DQN for inlining, because a network learns well what measured decisions save; by PPO for
+    register allocation and from a trained policy, because small steps suit gains that are hard to predict.
+
+    --algorithm chooses another. The command is named ppo whichever algorithm it uses.
+    """
     options["gin_bindings"] = parse_gin_bindings(run_gin_bindings) + options["gin_bindings"]
     context = click.get_current_context()
-    given = [name for name in LIMITS if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    for name in set(LIMITS) - set(given) if given else ():
+    passed = [name for name in LIMITS if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    for name in set(LIMITS) - set(passed) if passed else ():
         # Also in the context, from which a RayJob's command line is made.
         options[name] = context.params[name] = None
     options = {name: value for name, value in options.items() if value is not None}
     if not rayjob_workers(options["workers"]):
         toolchain = load_toolchain(options["toolchain"]).require_mode("training")
-        options = without_counterfactuals(toolchain, options)
-    config = PpoConfig(**options)
+        options = restrict_to_capabilities(toolchain, options)
+    config = TrainingConfig(**options)
     if rayjob_workers(config.workers):
         from components.ppo.run_on_cluster import run_as_rayjob
 

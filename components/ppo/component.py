@@ -27,8 +27,9 @@ def ppo(  # type: ignore[no-untyped-def]
     policy: dsl.Output[dsl.Model],
     training_metrics: dsl.Output[dsl.Metrics],
 ):
-    """Train a policy by reinforcement learning.
+    """Train a policy: by DQN for inlining, by PPO for register allocation and from a trained policy.
 
+    DQN learns what measured decisions save, PPO changes a policy in small steps where that is hard to predict.
     A retry resumes from the checkpoints in `ppo`. A run with other inputs in the same place starts from scratch.
 
     Args:

@@ -1,4 +1,4 @@
-"""Configuration of the PPO step, without the hyperparameters of networks and learners, which are gin's."""
+"""Configuration of a training, without the hyperparameters of networks and learners, which are gin's."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def algorithms_without_advisors(problem: str) -> tuple[Algorithm, ...]:
     return ("ppo", "es")
 
 
-def without_counterfactuals(toolchain: Toolchain, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `options` of PpoConfig, completed with what a training clang without our advisors can train by.
+def restrict_to_capabilities(toolchain: Toolchain, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `options` of TrainingConfig, completed with what a training clang without our advisors can train by.
 
     Without the names of callers and callees the credit goes to modules. Options for a clang of ours are returned as
     they are.
@@ -50,7 +50,7 @@ def without_counterfactuals(toolchain: Toolchain, options: Mapping[str, Any]) ->
     """
     if "forced_decisions" in toolchain.capabilities:
         return dict(options)
-    problem = options.get("problem", PpoConfig.problem)
+    problem = options.get("problem", TrainingConfig.problem)
     possible = algorithms_without_advisors(problem)
     algorithm = options.get("algorithm") or possible[0]
     credit = options.get("credit_assignment") or "module"
@@ -70,7 +70,7 @@ def without_counterfactuals(toolchain: Toolchain, options: Mapping[str, Any]) ->
 
 
 @dataclass(frozen=True)
-class PpoConfig:
+class TrainingConfig:
     """One run of the step.
 
     It ends after `minutes` of wall time, `iterations` iterations or `compiles` compiles, whichever comes first, or when
@@ -87,7 +87,7 @@ class PpoConfig:
         samples: compiles per module; 0 for the problem's default. With counterfactual credit, one compile without flips
             is added; for problems with scores, it is the number of flips per function, all in one compile.
         credit_assignment: source of a decision's advantage. "counterfactual": measured by compiling with the decision
-            flipped. "function", "module": estimated from sampled compiles (core/objectives/size_credit.py). None means
+            flipped. "function", "module": estimated from sampled compiles (ppo/credit/size_credit.py). None means
             "counterfactual", or "module" for algorithms that assign no credit.
         algorithm: None for the problem's default, which depends on `starts_from_trained`. "ppo" updates a policy, "dqn"
             learns action values from counterfactuals. "es" perturbs the policy's weights `samples` times per iteration

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from components.core.objectives.objective import Labels
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.training_state import TrainingState
 
 FORECAST_S = 300.0
 
 
-def forecast(state: TrainingState, config: PpoConfig, labels: Labels) -> str:
+def forecast(state: TrainingState, config: TrainingConfig, labels: Labels) -> str:
     """Return the message: the best validation so far with its interval, what it means, and the time that is left.
 
     At least one policy other than the start has been validated.
@@ -43,7 +43,7 @@ def _described_start(state: TrainingState, labels: Labels) -> str:
     return f"{abs(percent):.1f}% {labels.comparative[percent < 0]}"
 
 
-def _minutes_left(state: TrainingState, config: PpoConfig) -> float:
+def _minutes_left(state: TrainingState, config: TrainingConfig) -> float:
     left = []
     if config.minutes is not None:
         left.append(config.minutes - state.trained_s / 60)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import pickle
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -25,6 +25,7 @@ from components.core.objectives import OBJECTIVES
 from components.core.objectives.objective import Outcome
 from components.core.objectives.size import MODULE, linked_bytes
 from components.core.policy.tf.observation import finite_logits, observation_shape, observations
+from components.ppo.credit import score_credit, size_credit
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ class SampleModule:
 
     Attributes:
         features, buckets: of the policy.
-        function_credit, module_weight: see Objective.advantages.
+        function_credit: attribute to functions, otherwise to the whole module.
+        module_weight: weight of the whole module's change next to that of functions, for sizes.
     """
 
     compiler: Compiler
@@ -114,7 +116,7 @@ class SampleModule:
     def _extract(self, result: Result) -> ModuleRollout:
         problem = problems.get(self.compiler.problem)
         objective = OBJECTIVES[problem.objective]
-        advantages = objective.advantages(result.samples, self.function_credit, self.module_weight)
+        advantages = self._assign_credit(result.samples)
         parts = [
             (
                 np.zeros((0, *observation_shape(problem, self.features)), np.float32),
@@ -138,6 +140,15 @@ class SampleModule:
         observed, action, logits, advantage = (np.concatenate(column) for column in zip(*parts, strict=True))
         outcomes = tuple(objective.outcome(sample) for sample in result.samples)
         return ModuleRollout(result.module_name, outcomes, observed, action, logits, advantage)
+
+    def _assign_credit(self, samples: Sequence[Sample]) -> list[NDArray[np.float64]]:
+        """Return for each sample of a module float64 [decisions], positive is better."""
+        of_sizes = OBJECTIVES[problems.get(self.compiler.problem).objective].uses_function_sizes
+        if not self.function_credit:
+            return (size_credit if of_sizes else score_credit).module_advantages(samples)
+        if of_sizes:
+            return size_credit.function_advantages(samples, self.module_weight)
+        return score_credit.function_advantages(samples)
 
 
 def concatenate_contexts(sample: Sample) -> dict[str, NDArray[Any]]:

@@ -147,7 +147,7 @@ class RolloutCollector:
             Request(
                 module,
                 Advisor("policy", policy=policy, seed=seed + i * samples, samples=samples, log=True),
-                want_functions=self._objective.wants_function_sizes(self.function_credit),
+                want_functions=self.function_credit and self._objective.uses_function_sizes,
             )
             for i, module in enumerate(modules)
         ]
@@ -174,9 +174,8 @@ class RolloutCollector:
             seed: determines the choice of flips.
         """
         advisor = Advisor("policy", policy=policy, log=True)
-        function_sizes = self._objective.wants_function_sizes(True)
         jobs = [
-            FlipJob(module, advisor, want_functions=function_sizes, part=part, parts=parts)
+            FlipJob(module, advisor, want_functions=self._objective.uses_function_sizes, part=part, parts=parts)
             for module, parts in zip(modules, self._divide(modules, flip_compiles), strict=True)
             for part in range(parts)
         ]

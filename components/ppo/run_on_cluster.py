@@ -1,4 +1,4 @@
-"""Runs the PPO step as a RayJob: the trainer runs on a Ray cluster's head with the same options; this step follows it.
+"""Runs a training as a RayJob: the trainer runs on a Ray cluster's head with the same options; this step follows it.
 
 This step downloads only the finished policy, because the launcher reports its metrics. All other
 artifacts that the options name stay in object storage.
@@ -35,7 +35,7 @@ from components.platform.storage.options import ARTIFACT, FILE
 from components.platform.storage.uri import ObjectUri, uri_of
 from components.platform.workers.factory import rayjob_workers
 from components.platform.workers.settings import CACHE_GB
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 
 PASSED_ON = (EMULATOR_VARIABLE, "GOOGLE_CLOUD_PROJECT", *ENDPOINT_VARIABLES, *REGION_VARIABLES, CACHE_GB)
 """Environment variables of this step that are passed to every node of the cluster. Credentials are not: a node's
@@ -43,7 +43,7 @@ service account has them, or a Secret."""
 
 
 def run_as_rayjob(
-    context: click.Context, config: PpoConfig, image: str, spot_node_label: str, ray_cluster_options: str
+    context: click.Context, config: TrainingConfig, image: str, spot_node_label: str, ray_cluster_options: str
 ) -> None:
     """Run a command line as a RayJob. Its options were parsed without downloading what they name.
 
@@ -98,7 +98,7 @@ def trainer_command(context: click.Context) -> tuple[tuple[str, ...], dict[str, 
     digests: dict[str, str] = {}
     for parameter in context.command.params:
         name, value = parameter.name or "", context.params.get(parameter.name or "")
-        if name not in PpoConfig.__dataclass_fields__ or name == "workers" or value is None:
+        if name not in TrainingConfig.__dataclass_fields__ or name == "workers" or value is None:
             continue
         if isinstance(value, bool):
             words += parameter.opts[:1] if value else []

@@ -27,8 +27,8 @@ from components.platform.storage.shared_state.root_lease import LeaseLost, RootL
 from components.platform.storage.uri import display_path
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import folder_of, training_fingerprint
-from components.ppo.config import PpoConfig
-from components.ppo.learners.factory import configure
+from components.ppo.config import TrainingConfig
+from components.ppo.learners.factory import bound_initial_entropy, configure
 from components.ppo.train import Trained, Trainer
 from components.ppo.training_data import TrainingData, load_training_data
 
@@ -47,7 +47,7 @@ _REPORTED = (
 """Fields of the configuration that are reported as hyperparameters, for the model card."""
 
 
-def run(config: PpoConfig) -> None:
+def run(config: TrainingConfig) -> None:
     """Train in `config.root_dir`, resuming if possible, and publish the best policy to `config.output`."""
     tf.get_logger().setLevel("ERROR")  # deprecations in tf-agents
     # Reproducible rewards need sums that do not depend on the scheduling of threads.
@@ -65,7 +65,7 @@ def run(config: PpoConfig) -> None:
         _train_in(root, config, fingerprint, data)
 
 
-def _train_in(root: Path, config: PpoConfig, fingerprint: Mapping[str, str], data: TrainingData) -> None:
+def _train_in(root: Path, config: TrainingConfig, fingerprint: Mapping[str, str], data: TrainingData) -> None:
     with (
         shutdown_deadline(),
         explain_resource_exhausted(root),
@@ -94,7 +94,7 @@ def _train(trainer: Trainer) -> Trained:
         raise
 
 
-def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
+def _publish(config: TrainingConfig, trainer: Trainer, trained: Trained) -> None:
     state = trained.state
     report = {
         "iterations": state.iteration,
@@ -106,7 +106,8 @@ def _publish(config: PpoConfig, trainer: Trainer, trained: Trained) -> None:
         "quarantine": trainer.quarantine.to_json(),
         "processors": available_processors(),
         "hyperparameters": {
-            "step": {name: getattr(config, name) for name in _REPORTED},
+            # The entropy is the only parameter of PPO that applies to every algorithm.
+            "step": {name: getattr(config, name) for name in _REPORTED} | {"initial_entropy": bound_initial_entropy()},
             "gin": gin.operative_config_str(),
         },
     }

@@ -50,7 +50,7 @@ from components.ppo.checkpointing.background_saver import BackgroundSaver
 from components.ppo.checkpointing.checkpoint import Checkpoint
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import require_same
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.expectation import FORECAST_S, forecast
 from components.ppo.learners.factory import bound_initial_entropy, make_learner
 from components.ppo.module_sampler import ModuleSampler
@@ -79,7 +79,7 @@ class Trainer:
     """
 
     def __init__(
-        self, config: PpoConfig, fingerprint: Mapping[str, str], checkpoints: CheckpointManager, data: TrainingData
+        self, config: TrainingConfig, fingerprint: Mapping[str, str], checkpoints: CheckpointManager, data: TrainingData
     ) -> None:
         self.config = config
         self.inputs = dict(fingerprint)

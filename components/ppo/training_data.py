@@ -25,7 +25,7 @@ from components.core.objectives.objective import Outcome
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.tf.observation import observations
 from components.platform.errors import UserError
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.module_sampler import sampling_weights
 from components.ppo.oversampling import oversampled, read_oversampling
 
@@ -72,7 +72,7 @@ class TrainingData:
     sample: NDArray[np.float32]
 
 
-def load_training_data(config: PpoConfig) -> TrainingData:
+def load_training_data(config: TrainingConfig) -> TrainingData:
     """Read the inputs of a training.
 
     Raises:
@@ -117,7 +117,7 @@ def load_training_data(config: PpoConfig) -> TrainingData:
         validation=validation,
         weights=_weights(config, table, modules),
         compile_s=dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True)),
-        definition_counts=read_object_counts(config.trace) if linked and objective.wants_function_sizes(True) else {},
+        definition_counts=read_object_counts(config.trace) if linked and objective.uses_function_sizes else {},
         sample=_sample_observations(config, warmstart),
     )
 
@@ -146,7 +146,7 @@ def _fill_up(modules: Mapping[str, Module], validation: Sequence[Module]) -> lis
     return chosen + others[: max(0, MIN_VALIDATION - len(validation) - len(chosen))]
 
 
-def _weights(config: PpoConfig, table: dict[str, NDArray[Any]], modules: Mapping[str, Module]) -> dict[str, float]:
+def _weights(config: TrainingConfig, table: dict[str, NDArray[Any]], modules: Mapping[str, Module]) -> dict[str, float]:
     is_trained = np.isin(table["module"], list(modules))
     names = table["module"][is_trained].tolist()
     bitcode_bytes = np.array([modules[name].bitcode.stat().st_size for name in names])
@@ -156,7 +156,7 @@ def _weights(config: PpoConfig, table: dict[str, NDArray[Any]], modules: Mapping
     return by_name
 
 
-def _sample_observations(config: PpoConfig, policy: DensePolicy) -> NDArray[np.float32]:
+def _sample_observations(config: TrainingConfig, policy: DensePolicy) -> NDArray[np.float32]:
     columns = read_columns(config.trace, [feature.name for feature in policy.features])
     decisions = len(columns[policy.features[0].name])
     rows = np.random.default_rng(0).permutation(decisions)[:ENTROPY_DECISIONS]

@@ -45,7 +45,7 @@ class TrainingState:
         return sum(iteration > self.progress_iteration for iteration, _ in self.history)
 
     def is_stalled(self, patience: int) -> bool:
-        """Return whether the training ends because validations do not improve; patience: see PpoConfig."""
+        """Return whether the training ends because validations do not improve; patience: see TrainingConfig."""
         return 0 < patience <= self.validations_since_best
 
     def add_validation(self, percent: float, best: bool, interval: list[float] | None, patience: int) -> None:
@@ -55,7 +55,7 @@ class TrainingState:
             percent: its reduction.
             best: whether it is the best one from now on.
             interval: 95% interval of the reduction of a best one.
-            patience: see PpoConfig.
+            patience: see TrainingConfig.
         """
         if best:
             if not self.is_stalled(patience):

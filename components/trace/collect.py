@@ -96,7 +96,7 @@ def write_decisions(
     progress: Progress | None = None,
 ) -> None:
     """Compile `modules`, log the heuristic's decisions and add them to `writer`, in the given order."""
-    sizes = OBJECTIVES[problems.get(compiler.problem).objective].wants_function_sizes(by_function=True)
+    sizes = OBJECTIVES[problems.get(compiler.problem).objective].uses_function_sizes
     requests = [Request(module, Advisor("log"), want_functions=sizes) for module in modules]
     for result in _in_order(compile_all(pool, compiler, requests, quarantine, progress), modules, quarantine):
         writer.add(module_trace(result, compiler.problem, features))

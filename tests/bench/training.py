@@ -11,14 +11,14 @@ from components.platform.storage.directory import make_directory
 from components.platform.storage.shared_state.root_lease import RootLease
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import training_fingerprint
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.learners.factory import configure
 from components.ppo.train import Trainer
 from components.ppo.training_data import load_training_data
 
 
 @contextmanager
-def training(config: PpoConfig) -> Iterator[Trainer]:
+def training(config: TrainingConfig) -> Iterator[Trainer]:
     """Yield a trainer in `config.root_dir`; only one per process, because it configures gin and TensorFlow."""
     tf.config.experimental.enable_op_determinism()
     configure(config)

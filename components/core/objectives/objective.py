@@ -5,7 +5,7 @@ Imports nothing heavy: a launcher without NumPy prints the figures of a run in a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -81,6 +81,7 @@ class Objective(Protocol):
             A compile that logs or samples then writes no object.
         forks_at_flips: a flip changes the value of its own function only, so that forks of one compile measure all
             flips of a module. Otherwise sets of flips take a compile each.
+        uses_function_sizes: credit of functions, and what a link keeps, need the sizes of functions.
         sweeps_thresholds: -inline-threshold changes the value, so that a sweep is a baseline.
         recipe_field: the recipe key that a project needs to be compared as a whole: "binaries" or "benchmarks".
         programs_decide: a policy whose programs execute more instructions is not better, regardless of the values.
@@ -91,6 +92,7 @@ class Objective(Protocol):
     additive: bool
     needs_log: bool
     forks_at_flips: bool
+    uses_function_sizes: bool
     sweeps_thresholds: bool
     recipe_field: str
     programs_decide: bool
@@ -121,15 +123,3 @@ class Objective(Protocol):
 
     def extent(self, baseline: Outcome) -> str:
         """Return the size of a module as text."""
-
-    def advantages(self, samples: Sequence[Sample], by_function: bool, module_weight: float) -> list[Float64]:
-        """Return PPO's sampled credit: for each sample of a module float64 [decisions], positive is better.
-
-        Args:
-            samples: at least two samples of one module.
-            by_function: attribute to functions, otherwise to the whole module.
-            module_weight: weight of the whole module's change next to that of functions.
-        """
-
-    def wants_function_sizes(self, by_function: bool) -> bool:
-        """Return whether `advantages` reads the sizes of functions."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +40,7 @@ class Score:
     additive = False
     needs_log = True
     forks_at_flips = True
+    uses_function_sizes = False
     sweeps_thresholds = False
     recipe_field = "benchmarks"
     # A score is LLVM's estimate of what code costs; where programs were run, their instruction counts decide.
@@ -54,11 +54,11 @@ class Score:
 
         columns = read_columns(trace, ["module", "context", "step", "reward"])
         first = columns["step"] == 0
-        found: dict[str, dict[str, float]] = {}
+        baselines: dict[str, dict[str, float]] = {}
         rows = zip(columns["module"][first], columns["context"][first], columns["reward"][first].tolist(), strict=True)
         for module, function, score in rows:
-            found.setdefault(module, {})[function] = score
-        return {**found}
+            baselines.setdefault(module, {})[function] = score
+        return {**baselines}
 
     def reduction(self, baseline: Float64, other: Float64) -> float | None:
         from components.core.objectives.geometric_mean import geometric_mean_reduction, log_scores
@@ -87,14 +87,6 @@ class Score:
 
     def extent(self, baseline: Outcome) -> str:
         return f"{len(baseline)} functions"
-
-    def advantages(self, samples: Sequence[Sample], by_function: bool, module_weight: float) -> list[Float64]:
-        from components.core.objectives.score_credit import function_advantages, module_advantages
-
-        return function_advantages(samples) if by_function else module_advantages(samples)
-
-    def wants_function_sizes(self, by_function: bool) -> bool:
-        return False
 
 
 SCORE = Score()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,7 @@ class Size:
     additive = True
     needs_log = False
     forks_at_flips = False
+    uses_function_sizes = True
     sweeps_thresholds = True
     recipe_field = "binaries"
     programs_decide = False
@@ -82,14 +83,6 @@ class Size:
 
     def extent(self, baseline: Outcome) -> str:
         return f"{baseline[MODULE]} bytes"
-
-    def advantages(self, samples: Sequence[Sample], by_function: bool, module_weight: float) -> list[Float64]:
-        from components.core.objectives.size_credit import function_advantages, module_advantages
-
-        return function_advantages(samples, module_weight) if by_function else module_advantages(samples)
-
-    def wants_function_sizes(self, by_function: bool) -> bool:
-        return by_function
 
 
 SIZE = Size()

@@ -47,6 +47,11 @@ from components.platform.storage.manifest import MANIFEST
 JSON, MARKDOWN = "model-card.json", "model-card.md"
 Reductions = dict[str, dict[str, float | None]]
 """Language or section -> group -> reduction in percent."""
+_ALGORITHMS = {
+    "dqn": "DQN, because a network learns well what measured decisions save",
+    "ppo": "PPO, whose small steps suit gains that are hard to predict, and a start that is good already",
+    "es": "evolution strategies, which compare whole modules and need no credit of single decisions",
+}
 
 
 class CorpusFigures(Struct, kw_only=True):
@@ -244,6 +249,7 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
     lines = [
         f"# Policy for {card.problem}, LLVM {markdown_text(card.llvm_version)}",
         "",
+        *_algorithm_sentence(training.hyperparameters),
         f"- Verdict{card.subject}: **{markdown_text(verdict(gate, programs))}**: {linked}held-out {labels.cases} "
         f"{change(gate.reduction_percent, labels.comparative)}{bounds}, compiled by the {gate.compiled_by} "
         f"clang; at least {gate.min_reduction_percent:g}% is required"
@@ -281,6 +287,12 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _algorithm_sentence(hyperparameters: Mapping[str, Any]) -> list[str]:
+    """Return a paragraph that names the algorithm and its reason; [] if it is unknown."""
+    algorithm = hyperparameters.get("step", {}).get("algorithm")
+    return [f"Trained by {_ALGORITHMS[algorithm]}.", ""] if algorithm in _ALGORITHMS else []
 
 
 def linked_section(card: ModelCard) -> list[str]:

@@ -57,10 +57,10 @@ class Checkpoint:
     @property
     def policy_digest(self) -> str:
         """SHA-256 (hex) of the weights of the policy."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for name in sorted(name for name in self.variables if name.startswith("weights/")):
-            found.update(name.encode() + np.ascontiguousarray(self.variables[name]).tobytes())
-        return found.hexdigest()
+            digest.update(name.encode() + np.ascontiguousarray(self.variables[name]).tobytes())
+        return digest.hexdigest()
 
 
 def write(directory: Path, checkpoint: Checkpoint, before: Path | None = None) -> None:
@@ -109,10 +109,10 @@ def read(directory: Path) -> Checkpoint:
         variables = _arrays(directory / VARIABLES)
         replay = tuple(Segment.of(int(path.stem), _arrays(path)) for path in sorted((directory / REPLAY).glob("*.npz")))
         average, best = (read_dense(directory / name) for name in (AVERAGE, BEST))
-        found = Checkpoint(int(state["training"]["iteration"]), variables, average, best, state, replay)
-        if state.get("policy", found.policy_digest) != found.policy_digest:
+        checkpoint = Checkpoint(int(state["training"]["iteration"]), variables, average, best, state, replay)
+        if state.get("policy", checkpoint.policy_digest) != checkpoint.policy_digest:
             raise ValueError("its weights do not match the digest of its policy")
-        return found
+        return checkpoint
     except EarlierCredit:
         raise
     except (UserError, *NPZ_ERRORS) as error:

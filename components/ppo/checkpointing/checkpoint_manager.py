@@ -52,15 +52,15 @@ class CheckpointManager:
         self.directory.mkdir(parents=True, exist_ok=True)
         name = f"{state.iteration:06d}-{token_hex(4)}"
         before = self._listed()
-        kept = [*(before if self._usable is None else self._usable), name][-self._keep :]
+        remaining = [*(before if self._usable is None else self._usable), name][-self._keep :]
         checkpoint.write(self.directory / name, state, self._before)
         try:
-            self._lease.update(checkpoints=kept, iteration=state.iteration, policy=state.policy_digest)
+            self._lease.update(checkpoints=remaining, iteration=state.iteration, policy=state.policy_digest)
         except LeaseLost:
             discard(self.directory / name)
             raise
-        self._usable, self._before = kept, self.directory / name
-        for old in set(before) - set(kept):
+        self._usable, self._before = remaining, self.directory / name
+        for old in set(before) - set(remaining):
             discard(self.directory / old)
 
     def newest(self) -> Checkpoint | None:
@@ -75,14 +75,14 @@ class CheckpointManager:
         for number in range(len(names), 0, -1):
             name = names[number - 1]
             try:
-                found = self._read(name)
+                newest = self._read(name)
             except (StorageError, EarlierCredit):
                 raise
             except UserError as error:
                 say(f"{error.problem}; using the previous one")
                 continue
             self._usable, self._before = names[:number], self.directory / name
-            return found
+            return newest
         if names:
             raise UserError(
                 f"none of the checkpoints {', '.join(names)} in {display_path(self._lease.root)} can be read",
@@ -101,9 +101,9 @@ class CheckpointManager:
     def _listed(self) -> list[str]:
         """Return the names of the listed checkpoints, the newest last."""
         listed = self._lease.content.get("checkpoints")
-        return list(listed) if listed is not None else self._found()
+        return list(listed) if listed is not None else self._list_present()
 
-    def _found(self) -> list[str]:
+    def _list_present(self) -> list[str]:
         """Return the present checkpoints, for earlier versions, or if the document was removed."""
         folders = [Path(name).parent for name in listing(self.directory) if Path(name).name == MANIFEST]
         names = [str(folder) for folder in folders if _NAME.fullmatch(str(folder))]

@@ -13,7 +13,7 @@ from components.platform.storage import digest
 from components.platform.storage.digests import json_digest
 from components.platform.storage.manifest import MANIFEST
 from components.platform.storage.uri import display_path
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.oversampling import read_oversampling
 
 ARTIFACTS = ("corpus", "toolchain", "trace", "warmstart")
@@ -33,7 +33,7 @@ OPTIONS = (
 GIN, OVERSAMPLED = "gin settings", "list of modules to oversample"
 
 
-def training_fingerprint(config: PpoConfig) -> dict[str, str]:
+def training_fingerprint(config: TrainingConfig) -> dict[str, str]:
     """Return the fingerprint of a training, by name.
 
     It has digests of the artifacts ("" for artifacts without a manifest, such as another tool's corpus), of gin's

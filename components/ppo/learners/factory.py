@@ -10,7 +10,7 @@ import gin
 from components.core import problems
 from components.core.policy.dense import DensePolicy
 from components.core.policy.tf import networks
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.learners.dqn import DqnLearner, DqnParameters
 from components.ppo.learners.es import EsLearner, EsParameters
 from components.ppo.learners.learner import Learner, require_number
@@ -19,7 +19,7 @@ from components.ppo.learners.ppo import PpoLearner, PpoParameters
 GIN_DIRECTORY = Path(__file__).parents[1] / "gin"
 
 
-def configure(config: PpoConfig) -> None:
+def configure(config: TrainingConfig) -> None:
     """Bind the problem's and the user's gin hyperparameters; raise UserError for an unknown problem or a gin error."""
     problem = problems.get(config.problem).name
     files = [GIN_DIRECTORY / f"{problem}.gin"]
@@ -29,7 +29,7 @@ def configure(config: PpoConfig) -> None:
     networks.configure(problem, config.gin_bindings, (*files, *config.gin_files))
 
 
-def make_learner(config: PpoConfig, scale: networks.InputScale, initial: DensePolicy) -> Learner:
+def make_learner(config: TrainingConfig, scale: networks.InputScale, initial: DensePolicy) -> Learner:
     """Return the learner that a training is configured for, with the weights of `initial`."""
     policy = problems.get(config.problem).policy
     network: dict[str, Any] = {

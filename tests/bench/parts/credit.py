@@ -18,7 +18,7 @@ from components.core.counterfactual.inlining import measure_flips, pin_flips, pl
 from components.core.formats.corpus import Module
 from components.core.policy.tf import networks
 from components.platform.console import say
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.learners.dqn import DqnLearner
 from components.ppo.learners.replay import ReplayRows
 from components.ppo.module_rollout import concatenate_contexts
@@ -47,7 +47,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     """
     if problems.get(ctx.problem).objective != "size":
         return {}
-    config = PpoConfig(
+    config = TrainingConfig(
         ctx.corpus,
         ctx.training,
         ctx.trace,

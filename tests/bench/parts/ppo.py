@@ -8,7 +8,7 @@ import time
 from components.core import problems
 from components.core.compiler.compile import Compiler
 from components.core.formats.corpus import Module
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.train import Trainer
 from tests.bench.context import BenchContext
 from tests.bench.plain_compile import time_plain_compiles
@@ -30,7 +30,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     """
     if problems.get(ctx.problem).objective != "size":
         return {}
-    config = PpoConfig(
+    config = TrainingConfig(
         ctx.corpus,
         ctx.training,
         ctx.trace,

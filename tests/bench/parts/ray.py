@@ -9,7 +9,7 @@ import time
 
 from components.platform.workers import WorkerPool
 from components.platform.workers.ray_pool import RayPool
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.train import Trainer
 from tests.bench.context import BenchContext
 from tests.bench.simulation import measure_slots
@@ -47,7 +47,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
 
 
 def _over_local(ctx: BenchContext) -> float:
-    config = PpoConfig(
+    config = TrainingConfig(
         ctx.corpus,
         ctx.training,
         ctx.trace,

@@ -10,7 +10,7 @@ import time
 
 from components.core.formats.corpus import Module
 from components.platform.console import say
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.module_sampler import ModuleSampler
 from components.ppo.train import Trainer
 from tests.bench.context import BenchContext
@@ -37,7 +37,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     the rest of a fit (the phase "update"), the validation, which has fewer compiles than slots, and the compile of the
     policy itself.
     """
-    config = PpoConfig(
+    config = TrainingConfig(
         ctx.corpus,
         ctx.training,
         ctx.trace,

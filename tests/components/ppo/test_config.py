@@ -8,13 +8,13 @@ import pytest
 
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.platform.errors import UserError
-from components.ppo.config import VALIDATE_EVERY, VALIDATE_EVERY_FINETUNING, PpoConfig
+from components.ppo.config import VALIDATE_EVERY, VALIDATE_EVERY_FINETUNING, TrainingConfig
 
 
-def config(**options: Any) -> PpoConfig:
+def config(**options: Any) -> TrainingConfig:
     names = ("corpus", "toolchain", "trace", "warmstart", "root_dir", "output")
     paths: dict[str, Any] = {name: Path(name) for name in names}
-    return PpoConfig(**paths, **{"iterations": 1, **options})
+    return TrainingConfig(**paths, **{"iterations": 1, **options})
 
 
 def test_trained_policy_is_validated_more_often(tmp_path: Path) -> None:

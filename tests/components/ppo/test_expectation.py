@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from components.core.objectives import OBJECTIVES
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.expectation import forecast
 from components.ppo.training_state import TrainingState
 
 NAMES = ("corpus", "toolchain", "trace", "warmstart", "root_dir", "output")
-CONFIG = PpoConfig(**{name: Path(name) for name in NAMES}, iterations=40)  # type: ignore[arg-type]
+CONFIG = TrainingConfig(**{name: Path(name) for name in NAMES}, iterations=40)  # type: ignore[arg-type]
 LABELS = OBJECTIVES["size"].labels
 
 
-def said(config: PpoConfig = CONFIG, **values: Any) -> str:
+def said(config: TrainingConfig = CONFIG, **values: Any) -> str:
     history = [(0, -0.04), (5, 1.0), (15, 3.14), (20, 2.0)]
     known = {"iteration": 20, "trained_s": 330.0, "best_iteration": 15, "best_percent": 3.14, "history": history}
     return forecast(TrainingState(**{**known, **values}), config, LABELS)

@@ -14,7 +14,7 @@ from components.core.formats.toolchain import Toolchain
 from components.core.formats.vocab import load_vocab
 from components.core.policy.dense import DensePolicy
 from components.platform.errors import UserError
-from components.ppo.config import without_counterfactuals
+from components.ppo.config import restrict_to_capabilities
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 from tests.components.ppo.runs import step
@@ -64,14 +64,14 @@ def test_trace_and_training_work_without_our_advisors(artifacts, upstream_clang:
 def test_options_that_need_our_advisors_are_refused(asked: dict[str, str], said: str) -> None:
     clang = Toolchain(Path("training"), "training", "19.1.7", "", {}, {}, capabilities=frozenset())
     with pytest.raises(UserError, match=said):
-        without_counterfactuals(clang, asked)
+        restrict_to_capabilities(clang, asked)
 
 
 def test_algorithm_is_one_that_the_clang_can_train_by() -> None:
     theirs = Toolchain(Path("training"), "training", "19.1.7", "", {}, {}, capabilities=frozenset())
     module = {"credit_assignment": "module"}
-    assert without_counterfactuals(theirs, {}) == {"algorithm": "ppo"} | module
-    assert without_counterfactuals(theirs, {"algorithm": "es"}) == {"algorithm": "es"} | module
-    assert without_counterfactuals(theirs, {"problem": "regalloc"})["algorithm"] == "es"
+    assert restrict_to_capabilities(theirs, {}) == {"algorithm": "ppo"} | module
+    assert restrict_to_capabilities(theirs, {"algorithm": "es"}) == {"algorithm": "es"} | module
+    assert restrict_to_capabilities(theirs, {"problem": "regalloc"})["algorithm"] == "es"
     ours = Toolchain(Path("training"), "training", "19.1.7", "", {}, {})
-    assert without_counterfactuals(ours, {"algorithm": "dqn"}) == {"algorithm": "dqn"}
+    assert restrict_to_capabilities(ours, {"algorithm": "dqn"}) == {"algorithm": "dqn"}

@@ -13,7 +13,7 @@ from components.platform.errors import UserError
 from components.platform.storage.shared_state.root_lease import RootLease
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import training_fingerprint
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.learners.dqn import DqnLearner
 from components.ppo.learners.factory import configure
 from components.ppo.policy_weights import mean_policy
@@ -40,7 +40,7 @@ def begin(artifacts, tmp_path):
 
     @contextmanager
     def training(name="root", **options):
-        config = PpoConfig(
+        config = TrainingConfig(
             given["--corpus"],
             given["--toolchain"],
             given["--trace"],

@@ -9,7 +9,7 @@ import pytest
 
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.learners.factory import configure
 from components.ppo.learners.ppo import PpoParameters
 
@@ -35,7 +35,7 @@ def test_trained_policy_is_changed_in_smaller_steps(
     tmp_path: Path, trained_by: str, problem: str, bindings: tuple[str, ...], algorithm: str, learning_rate: float
 ) -> None:
     write_policy_info(tmp_path, PolicyInfo(problem, (FeatureSpec("a", "int64", (1,)),), 2, trained_by))
-    config = PpoConfig(
+    config = TrainingConfig(
         corpus=tmp_path,
         toolchain=tmp_path,
         trace=tmp_path,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -42,3 +43,17 @@ def test_each_project_has_the_number_of_modules_that_its_reduction_is_of(
     counted = Counter(measured.projects)
     assert counted and all(count == counted.get(name, 0) for name, count in shown.items())
     assert sum(shown.values()) == sum(counted[name] for name in shown)
+
+
+def test_first_sentence_names_the_algorithm(
+    measured: Measurements, corpus_directory: Path, never: Path, tmp_path: Path
+) -> None:
+    policy, corpus, metrics = tmp_path / "policy", load_corpus(corpus_directory), summarize(measured, 0.3, 1)
+    shutil.copytree(never, policy)
+    (policy / "report.json").write_text(json.dumps({"hyperparameters": {"step": {"algorithm": "dqn"}}}))
+    write_manifest(policy)
+    lines = card_markdown(model_card(metrics, policy, corpus, []), []).splitlines()
+    assert lines[2] == "Trained by DQN, because a network learns well what measured decisions save."
+    (policy / "report.json").unlink()
+    write_manifest(policy)
+    assert "Trained by" not in card_markdown(model_card(metrics, policy, corpus, []), [])

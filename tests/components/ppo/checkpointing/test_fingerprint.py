@@ -9,7 +9,7 @@ import pytest
 from components.platform.errors import UserError
 from components.platform.storage import write_manifest
 from components.ppo.checkpointing.fingerprint import EarlierCredit, folder_of, require_same, training_fingerprint
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.learners.factory import configure
 
 
@@ -22,7 +22,7 @@ def config(tmp_path):
     (tmp_path / "oversampling.json").write_text(json.dumps({"regressed": ["b", "a"], "deployed": 1}))
     (tmp_path / "more.gin").write_text("PpoParameters.clip_epsilon = 0.1\n")
     inputs = {name: tmp_path / name for name in ("corpus", "toolchain", "trace", "warmstart")}
-    yield PpoConfig(
+    yield TrainingConfig(
         **inputs,
         root_dir=tmp_path / "root",
         output=tmp_path / "policy",

@@ -9,7 +9,7 @@ import pytest
 
 from components.core.formats.policy import write_regressed
 from components.platform.errors import UserError
-from components.ppo.config import PpoConfig
+from components.ppo.config import TrainingConfig
 from components.ppo.oversampling import oversampled, read_oversampling
 
 
@@ -37,7 +37,7 @@ def test_other_documents_are_refused(tmp_path: Path, text: str) -> None:
 def test_warmstart_names_modules_unless_the_option_does(tmp_path: Path) -> None:
     def oversampling(given: Path | None = None) -> Path | None:
         places = (tmp_path,) * 6
-        return PpoConfig(*places, minutes=1, oversample_modules=given).oversampling
+        return TrainingConfig(*places, minutes=1, oversample_modules=given).oversampling
 
     write_regressed(tmp_path, ())
     assert oversampling() is None and list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""PPO's sampled credit for problems in which each function has its own score.
+"""Sampled credit for problems in which each function has its own score.
 
 The advantage of a decision in one of K samples is
 
@@ -26,14 +26,14 @@ def function_advantages(samples: Sequence[Sample]) -> list[Float64]:
 
     0 for decisions in a function that some sample does not have.
     """
-    changed = _changed(samples)
+    changed = _compare_with_mean(samples)
     by_function = [{name: float(saved[k]) for name, saved in changed.items()} for k in range(len(samples))]
     return [_spread(sample, differences) for sample, differences in zip(samples, by_function, strict=True)]
 
 
 def module_advantages(samples: Sequence[Sample]) -> list[Float64]:
     """Return for each sample float64 [decisions], all equal: the mean of its functions' differences."""
-    changed = _changed(samples)
+    changed = _compare_with_mean(samples)
     means = np.mean(list(changed.values()), axis=0) if changed else np.zeros(len(samples))
     return [
         _spread(sample, dict.fromkeys(sample.readable_scores(), float(mean)))
@@ -41,7 +41,7 @@ def module_advantages(samples: Sequence[Sample]) -> list[Float64]:
     ]
 
 
-def _changed(samples: Sequence[Sample]) -> dict[str, Float64]:
+def _compare_with_mean(samples: Sequence[Sample]) -> dict[str, Float64]:
     """Return function -> float64 [samples], mean - each sample's log score, for functions that all samples have."""
     scores = [sample.readable_scores() for sample in samples]
     common = [name for name in scores[0] if all(name in of_sample for of_sample in scores)]

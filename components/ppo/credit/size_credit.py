@@ -1,4 +1,4 @@
-"""PPO's sampled credit for size: the part of each decision in a module's size.
+"""Sampled credit for size: the part of each decision in a module's size.
 
 A module has hundreds of decisions and one size, so its size says little about any of them. But the training clang logs
 callers and callees, and the object has the size of each function's instructions and tables. The advantage of a decision
@@ -40,7 +40,7 @@ Float64 = NDArray[np.float64]
 def module_advantages(samples: Sequence[Sample]) -> list[Float64]:
     """Return for each sample float64 [decisions], all equal: the samples' mean size - the module's size, in bytes."""
     sizes = np.array([s.text_size_bytes for s in samples], np.float64)
-    return [np.full(_decisions(s), sizes.mean() - size) for s, size in zip(samples, sizes, strict=True)]
+    return [np.full(_count_decisions(s), sizes.mean() - size) for s, size in zip(samples, sizes, strict=True)]
 
 
 def function_advantages(samples: Sequence[Sample], module_weight: float) -> list[Float64]:
@@ -55,7 +55,7 @@ def function_advantages(samples: Sequence[Sample], module_weight: float) -> list
     sizes, exists = _sizes(samples, ids)
     stays = exists.all(axis=0)
     saved = sizes.mean(axis=0) - sizes
-    inlined_into = _inlined_into(samples, rows, stays)
+    inlined_into = _find_inlined_into(samples, rows, stays)
     saved_as_caller = np.where(stays, saved, 0.0)
     for function, into in inlined_into.items():
         saved_as_caller[:, function] = saved[:, sorted(into)].sum(axis=1)
@@ -85,7 +85,7 @@ def _sizes(samples: Sequence[Sample], ids: dict[str, int]) -> tuple[Float64, NDA
     return sizes, exists
 
 
-def _inlined_into(
+def _find_inlined_into(
     samples: Sequence[Sample], rows: list[NDArray[np.int64]], stays: NDArray[np.bool_]
 ) -> dict[int, set[int]]:
     """Return function -> itself and the functions that it was inlined into, if some sample does not have it.
@@ -102,14 +102,14 @@ def _inlined_into(
                 into.setdefault(callee, set()).add(caller)
     inlined_into = {}
     for function in into:
-        found, left = {function}, [function]
-        while left and len(found) <= MAX_INLINED_INTO:
-            for caller in into.get(left.pop(), ()):
-                if caller not in found:
-                    found.add(caller)
-                    left.append(caller)
-        if len(found) <= MAX_INLINED_INTO:
-            inlined_into[function] = found
+        containing, pending = {function}, [function]
+        while pending and len(containing) <= MAX_INLINED_INTO:
+            for caller in into.get(pending.pop(), ()):
+                if caller not in containing:
+                    containing.add(caller)
+                    pending.append(caller)
+        if len(containing) <= MAX_INLINED_INTO:
+            inlined_into[function] = containing
     return inlined_into
 
 
@@ -119,7 +119,7 @@ def _callsites(sample: Sample) -> Callsites:
     return sample.callsites
 
 
-def _decisions(sample: Sample) -> int:
+def _count_decisions(sample: Sample) -> int:
     if sample.callsites is None and sample.log is not None:
         return sample.log.decisions
     return len(_callsites(sample).caller)

@@ -12,7 +12,7 @@ from components.core.compiler.sample import Sample
 from components.core.objectives import SCORE
 from components.core.objectives.geometric_mean import FLOOR
 from components.core.objectives.outcomes import outcome_reduction
-from components.core.objectives.score_credit import function_advantages, module_advantages
+from components.ppo.credit.score_credit import function_advantages, module_advantages
 
 names = st.sampled_from(["f", "g", "h", "k"])
 score = st.floats(0, 1e9)
