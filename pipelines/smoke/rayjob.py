@@ -11,7 +11,7 @@ from kubernetes.client import ApiException
 
 from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER_VARIABLE
-from components.platform.rayjob.kubernetes import ApiServer, refused
+from components.platform.rayjob.kubernetes import ApiServer, error_of_refusal
 from components.platform.rayjob.manifest import API_VERSION, job_name
 from components.platform.rayjob.options import parse_settings
 from components.platform.rayjob.spec import NAMESPACE, RayJobSpec
@@ -55,7 +55,9 @@ def check_ray(cluster_options: str, run_id: str, server: ApiServer | None = None
             raise NotTried(
                 "KubeRay's operator is not installed, which workers=rayjob needs", "if you want it: docs/cluster.md"
             ) from None
-        raise refused(error, f"to list the resources of {group}", "check the rights of the step's account") from None
+        raise error_of_refusal(
+            error, f"to list the resources of {group}", "check the rights of the step's account"
+        ) from None
     defaults: dict[str, Any] = {
         "namespace": NAMESPACE,
         "head_cpus": 1,

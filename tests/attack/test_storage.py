@@ -31,7 +31,7 @@ SHARE = 0.12
 
 
 def test_racing_and_killed_writers_on_a_faulty_connection(
-    place: ObjectUri,
+    storage_uri: ObjectUri,
     storage_host: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -45,7 +45,7 @@ def test_racing_and_killed_writers_on_a_faulty_connection(
     monkeypatch.setattr(sweep_module, "server_time", lambda uri: server_time(uri) + tomorrow)
     with spoiling_proxy(storage_host, spoiling) as host:
         for number in range(ROUNDS):
-            uri = place / f"round-{number}"
+            uri = storage_uri / f"round-{number}"
             counts.races += 1
 
             def begin(who: str, cache: str, act: object, *arguments: object, number: int = number) -> Actor:
@@ -80,16 +80,16 @@ def test_racing_and_killed_writers_on_a_faulty_connection(
 
 
 def test_hostile_manifests_on_a_faulty_connection(
-    place: ObjectUri, storage_host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    storage_uri: ObjectUri, storage_host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counts, defects, seed = Counts(), list[str](), random.randrange(1 << 32)
     spoiling = Spoiling(SHARE, random.Random(seed))
-    blob = gcs.bucket_of(place).blob(f"{place.path}/manifest.json")
+    blob = gcs.bucket_of(storage_uri).blob(f"{storage_uri.path}/manifest.json")
     cases = {**{name: {"files": files} for name, files in HOSTILE.items()}, **OTHERS}
     with spoiling_proxy(storage_host, spoiling) as host:
         for case, part in random.Random(seed).sample(sorted(cases.items()), min(len(cases), 5 * ROUNDS)):
             blob.upload_from_string(json.dumps({"version": 1, "files": [file("a")], "data": DATA, **part}))
-            actor = start(read, host, tmp_path / "cache-of-reader", tmp_path / f"{case}.json", place, 1)
+            actor = start(read, host, tmp_path / "cache-of-reader", tmp_path / f"{case}.json", storage_uri, 1)
             before = counts.clear
             defects.append(actor.count(counts))
             if counts.clear == before and not defects[-1]:

@@ -159,8 +159,8 @@ class Cluster:
         if self.version_moves > 0:
             self.version_moves -= 1
             metadata["resourceVersion"] = self._next_version()
-        wanted = (body or {}).get("preconditions", {})
-        if any(metadata[key] != value for key, value in wanted.items()):
+        preconditions = (body or {}).get("preconditions", {})
+        if any(metadata[key] != value for key, value in preconditions.items()):
             return status(409, "Conflict", "the object has been modified")
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         self.jobs[name]["left"] = self.gone_after
@@ -188,18 +188,18 @@ class Handler(JsonHandler):
         with cluster.lock:
             scheme, _, token = (self.headers.get("Authorization") or "").partition(" ")
             if scheme.lower() != "bearer" or token != cluster.token:  # RFC 7235: the scheme's case does not matter
-                code, answer = status(401, "Unauthorized", "Unauthorized")
+                code, document = status(401, "Unauthorized", "Unauthorized")
             elif cluster.busy > 0:
                 cluster.busy -= 1
-                code, answer = status(503, "ServiceUnavailable", "etcd leader changed")
+                code, document = status(503, "ServiceUnavailable", "etcd leader changed")
             else:
-                code, answer = cluster.answer(self.command, parts.path, query, body)
+                code, document = cluster.answer(self.command, parts.path, query, body)
             if cluster.silent > 0 and self.command == (cluster.silent_method or self.command):
                 cluster.silent -= 1
                 self.close_connection = True
                 return
-            content = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
-        self.send(content, "text/plain" if isinstance(answer, str) else "application/json", code)
+            content = (document if isinstance(document, str) else json.dumps(document)).encode()
+        self.send(content, "text/plain" if isinstance(document, str) else "application/json", code)
 
     do_POST = do_DELETE = do_GET
 

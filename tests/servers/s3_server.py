@@ -70,19 +70,19 @@ class Application:
         if behaviour.deletes_are_checked and environ["REQUEST_METHOD"] == "DELETE" and not self._exists(environ):
             return _error(start, "404 Not Found", "NoSuchKey", "The specified key does not exist.")
         with self._lock:
-            answer = list(self._moto(environ, start if not fault else _discard))
+            blocks = list(self._moto(environ, start if not fault else _discard))
         if fault == "answer is an error":
             return _error(start, "500 Internal Server Error", "InternalError", "We encountered an internal error.")
         if fault == "answer is lost":
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             raise ConnectionResetError
-        return answer
+        return blocks
 
     def _exists(self, environ: dict[str, Any]) -> bool:
-        found: list[str] = []
+        statuses: list[str] = []
         with self._lock:
-            list(self._moto(environ | {"REQUEST_METHOD": "HEAD"}, lambda status, *_: found.append(status)))
-        return found == ["200 OK"]
+            list(self._moto(environ | {"REQUEST_METHOD": "HEAD"}, lambda status, *_: statuses.append(status)))
+        return statuses == ["200 OK"]
 
 
 def _discard(*_answer: object) -> None:

@@ -75,17 +75,17 @@ class ConditionalStorage(Storage):  # type: ignore[misc]
     """Emulator storage with generation preconditions.
 
     Attributes:
-        wanted: the precondition of the current request.
+        required_generation: the precondition of the current request.
         lock: held during each request, which makes check and write atomic.
     """
 
-    wanted: int | None = None
+    required_generation: int | None = None
 
     def __init__(self, faults: Faults, **options: Any) -> None:
         super().__init__(**options)
         self.faults = faults
         self.lock = threading.Lock()
-        self._wanted_by_upload: dict[str, int | None] = {}
+        self._required_by_upload: dict[str, int | None] = {}
 
     def _write_config_to_file(self) -> None:
         # Writes the names of all objects after each request: with thousands of objects this dominates the run time.
@@ -93,15 +93,15 @@ class ConditionalStorage(Storage):  # type: ignore[misc]
             super()._write_config_to_file()
 
     def create_file(self, bucket: str, name: str, content: bytes, obj: Any, file_id: str | None = None) -> None:
-        if file_id in self._wanted_by_upload:
-            self.wanted = self._wanted_by_upload.pop(file_id)
+        if file_id in self._required_by_upload:
+            self.required_generation = self._required_by_upload.pop(file_id)
         self._check(bucket, name)
         super().create_file(bucket, name, content, obj, file_id)
 
     def create_resumable_upload(self, bucket: str, name: str, obj: Any) -> str:
         self._check(bucket, name)
         file_id: str = super().create_resumable_upload(bucket, name, obj)
-        self._wanted_by_upload[file_id] = self.wanted
+        self._required_by_upload[file_id] = self.required_generation
         return file_id
 
     def get_file(self, bucket: str, name: str, show_error: bool = True) -> Any:
@@ -114,13 +114,13 @@ class ConditionalStorage(Storage):  # type: ignore[misc]
         super().delete_file(bucket, name)
 
     def _check(self, bucket: str, name: str) -> None:
-        if self.wanted is None:
+        if self.required_generation is None:
             return
         try:
-            found = int(self.get_file_obj(bucket, name)["generation"])
+            generation = int(self.get_file_obj(bucket, name)["generation"])
         except NotFound:
-            found = 0
-        if found != self.wanted:
+            generation = 0
+        if generation != self.required_generation:
             raise Refused(412, "At least one of the pre-conditions you specified did not hold.")
 
 
@@ -153,16 +153,16 @@ class Handler(RequestHandler):  # type: ignore[misc]
                 self._work(work)
         except Refused as refused:
             self._refuse(*refused.args)
-        answer = self.wfile.getvalue()
+        response = self.wfile.getvalue()
         if fault == "answer is an error":
             self.wfile = io.BytesIO()
             self._refuse(503, "Backend Error")
-            answer = self.wfile.getvalue()
+            response = self.wfile.getvalue()
         self.rfile, self.wfile = requested, connection
         if fault == "answer is lost":
             self.close_connection = True
         else:
-            connection.write(answer)
+            connection.write(response)
 
     def _work(self, work: Callable[[], None]) -> None:
         parts = urlsplit(self.path)
@@ -172,8 +172,8 @@ class Handler(RequestHandler):  # type: ignore[misc]
             raise Refused(403, "ci@example.iam.gserviceaccount.com does not have storage.objects.create access.")
         if f"/b/{NO_DELETE}/" in parts.path and self.command == "DELETE":
             raise Refused(403, "ci@example.iam.gserviceaccount.com does not have storage.objects.delete access.")
-        wanted = parse_qs(parts.query).get("ifGenerationMatch")
-        self.storage.wanted = int(wanted[0]) if wanted else None
+        condition = parse_qs(parts.query).get("ifGenerationMatch")
+        self.storage.required_generation = int(condition[0]) if condition else None
         work()
 
     def _refuse(self, status: int, message: str) -> None:
@@ -190,8 +190,8 @@ def make_server(
 ) -> HTTPServer:
     """Return a server that listens but does not serve yet; port 0 means any. In memory without a directory."""
     storage = ConditionalStorage(faults or Faults(), use_memory_fs=directory is None, data_dir=directory)
-    for wanted in {bucket, READ_ONLY, NO_DELETE} - set(storage.buckets):
-        create_bucket(wanted, storage)
+    for name in {bucket, READ_ONLY, NO_DELETE} - set(storage.buckets):
+        create_bucket(name, storage)
     return ThreadingHTTPServer((host, port), partial(Handler, storage))
 
 

@@ -26,8 +26,8 @@ S3_VARIABLE = "MLGO_TEST_S3_URL"
 @pytest.fixture(scope="session")
 def storage_host() -> Iterator[str]:
     """The URL of the storage server."""
-    if given := os.environ.get(gcs.EMULATOR_VARIABLE):
-        yield given
+    if running_server := os.environ.get(gcs.EMULATOR_VARIABLE):
+        yield running_server
         return
     with storage_server("mlgo-test") as url:
         yield url
@@ -41,7 +41,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def gs_place(storage_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
+def gs_uri(storage_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
     """A gs:// URI in the bucket that no other test uses; its objects are deleted afterwards."""
     from google.cloud import storage
 
@@ -58,32 +58,32 @@ def gs_place(storage_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-def place(gs_place: ObjectUri) -> ObjectUri:
+def storage_uri(gs_uri: ObjectUri) -> ObjectUri:
     """The gs:// URI; test files about object storage override this by both."""
-    return gs_place
+    return gs_uri
 
 
 @pytest.fixture(params=["gs", "s3", "seaweedfs"])
-def any_place(request: pytest.FixtureRequest) -> ObjectUri:
+def any_uri(request: pytest.FixtureRequest) -> ObjectUri:
     """A URI in each kind of object storage."""
-    found: ObjectUri = request.getfixturevalue(f"{request.param}_place")
-    return found
+    uri: ObjectUri = request.getfixturevalue(f"{request.param}_uri")
+    return uri
 
 
 @pytest.fixture(scope="session")
 def s3_host() -> Iterator[str]:
     """The URL of the S3 server."""
-    if given := os.environ.get(S3_VARIABLE):
-        yield given
+    if running_server := os.environ.get(S3_VARIABLE):
+        yield running_server
         return
     with s3_server("mlgo-test") as url:
         yield url
 
 
 @pytest.fixture
-def s3_place(s3_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
+def s3_uri(s3_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
     """An s3:// URI in the bucket that no other test uses; its objects are deleted afterwards."""
-    yield from _s3_place(s3_host, monkeypatch)
+    yield from _make_s3_uri(s3_host, monkeypatch)
 
 
 @pytest.fixture(scope="session")
@@ -96,17 +96,17 @@ def seaweedfs_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def seaweedfs_place(seaweedfs_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
-    """As `s3_place`, on SeaweedFS."""
-    yield from _s3_place(seaweedfs_host, monkeypatch)
+def seaweedfs_uri(seaweedfs_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
+    """As `s3_uri`, on SeaweedFS."""
+    yield from _make_s3_uri(seaweedfs_host, monkeypatch)
 
 
-def _s3_place(host: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
+def _make_s3_uri(host: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectUri]:
     use_s3(host, monkeypatch)
     uri = ObjectUri("s3", "mlgo-test", f"test-{secrets.token_hex(4)}")
     yield uri
-    for found in store_of(uri).objects(uri):
-        remove_object(uri, found.name.removeprefix(f"{uri.path}/"))
+    for stored in store_of(uri).objects(uri):
+        remove_object(uri, stored.name.removeprefix(f"{uri.path}/"))
     s3._client.cache_clear()
 
 
@@ -119,20 +119,20 @@ def use_s3(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     s3._client.cache_clear()
 
 
-def put_object(place: ObjectUri, name: str, content: str | bytes = "half") -> None:
-    """Write an object below `place` as another tool does, without conditions."""
+def put_object(storage_uri: ObjectUri, name: str, content: str | bytes = "half") -> None:
+    """Write an object below `storage_uri` as another tool does, without conditions."""
     content = content.encode() if isinstance(content, str) else content
-    key = f"{place.path}/{name}"
-    if place.scheme == "gs":
-        gcs.bucket_of(place).blob(key).upload_from_string(content)
+    key = f"{storage_uri.path}/{name}"
+    if storage_uri.scheme == "gs":
+        gcs.bucket_of(storage_uri).blob(key).upload_from_string(content)
     else:
-        s3._client().put_object(Bucket=place.bucket, Key=key, Body=content)
+        s3._client().put_object(Bucket=storage_uri.bucket, Key=key, Body=content)
 
 
-def remove_object(place: ObjectUri, name: str) -> None:
-    store_of(place).delete(place / name)
+def remove_object(storage_uri: ObjectUri, name: str) -> None:
+    store_of(storage_uri).delete(storage_uri / name)
 
 
-def names(place: ObjectUri) -> list[str]:
-    """Return the names of the objects below `place`."""
-    return [found.name.removeprefix(f"{place.path}/") for found in store_of(place).objects(place)]
+def names(storage_uri: ObjectUri) -> list[str]:
+    """Return the names of the objects below `storage_uri`."""
+    return [stored.name.removeprefix(f"{storage_uri.path}/") for stored in store_of(storage_uri).objects(storage_uri)]

@@ -31,19 +31,19 @@ def escape_line(text: str) -> str:
     A byte that is not UTF-8, which Python keeps as a surrogate, becomes \xff. A user or a password in a URL becomes
     ***, because logs are kept and shared. Escaping twice changes nothing more.
     """
-    escaped = _shown(text)
+    escaped = _escape_and_mask(text)
     return _COMMAND.sub(r"\\x23", _LINE_COMMAND.sub(r"\1\\x3a", escaped))
 
 
 def escape_lines(text: str) -> str:
     """Escape a message of several lines. Every line but the first is indented, so none looks like another message."""
     first, *others = text.split("\n")
-    return "\n".join([escape_line(first), *(escape_line(_indented(line)) for line in others)])
+    return "\n".join([escape_line(first), *(escape_line(_indent(line)) for line in others)])
 
 
 def markdown_text(text: str) -> str:
     """Return `text` as text of one line in Markdown, in which nothing is markup or HTML."""
-    escaped = _MARKDOWN.sub(r"\\\g<0>", _shown(text))
+    escaped = _MARKDOWN.sub(r"\\\g<0>", _escape_and_mask(text))
     return f"\\{escaped}" if escaped.startswith(("-", "+", "=")) else escaped
 
 
@@ -57,21 +57,21 @@ def csv_text(text: str) -> str:
 
     As is usual, an apostrophe precedes what would be a formula. Numbers need no escaping.
     """
-    escaped = _shown(text)
+    escaped = _escape_and_mask(text)
     return f"'{escaped}" if escaped.startswith(_FORMULA) else escaped
 
 
-def _shown(text: str) -> str:
+def _escape_and_mask(text: str) -> str:
     """Return `text` without control characters, and without users in URLs."""
-    escaped = text if text.isprintable() else "".join(map(_escaped, text))
+    escaped = text if text.isprintable() else "".join(map(_escape_character, text))
     return _CREDENTIALS.sub(r"\1\2***@", escaped)
 
 
-def _indented(line: str) -> str:
+def _indent(line: str) -> str:
     return line if not line or line.startswith((" ", "\t")) else f"  {line}"
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character == "\t" or unicodedata.category(character) not in _ESCAPED:
         return character
     code = ord(character)

@@ -1,4 +1,4 @@
-"""Turns signals such as SIGTERM into exceptions that end a step, but not inside TensorFlow or an `uninterrupted` block.
+"""Turns signals such as SIGTERM into exceptions that end a step, but not inside TensorFlow or `delay_interrupts`.
 
 Python runs a signal's handler between any two bytecode instructions, also those of Python code that TensorFlow's C++
 code calls to convert values to tensors. An exception that is raised there ends the process with SIGABRT ("Check failed:
@@ -24,7 +24,7 @@ RETRY_S = 0.01
 """How often it is checked whether a pending exception may be raised."""
 _PACKAGES = ("tensorflow.", "keras.", "tf_agents.")
 _blocks = 0
-"""Number of `uninterrupted` blocks that the main thread is in."""
+"""Number of `delay_interrupts` blocks that the main thread is in."""
 _pending: Callable[[], BaseException] | None = None
 _terminated = False
 
@@ -62,7 +62,7 @@ def raise_on_signals() -> None:
 
 
 def raise_soon(error: Callable[[], BaseException], frame: FrameType | None) -> None:
-    """Raise an exception from a signal's handler, as soon as TensorFlow and `uninterrupted` blocks have returned.
+    """Raise an exception from a signal's handler, as soon as TensorFlow and `delay_interrupts` blocks have returned.
 
     Until then SIGALRM and the real-time timer are used. If several exceptions wait, the first one is raised.
 
@@ -76,7 +76,7 @@ def raise_soon(error: Callable[[], BaseException], frame: FrameType | None) -> N
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def delay_interrupts() -> Iterator[None]:
     """Delay the exceptions of signals until the block has ended, where the main thread runs it.
 
     For a few lines that must not be torn apart, such as starting a child and recording it.

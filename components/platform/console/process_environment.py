@@ -38,8 +38,8 @@ def prepare_process() -> str:
         choices = " or ".join(LOG_FORMATS)
         return f"error: {LOG_FORMAT_VARIABLE} is {log_format!r}\n  remedy: set it to {choices}, or unset it"
     for what, text in (("the working directory", directory), *(("the argument", text) for text in sys.argv[1:])):
-        if found := encoding_problem(text):
-            return f"error: {what} {text!r} {found[0]}\n  remedy: {found[1]}"
+        if problem := encoding_problem(text):
+            return f"error: {what} {text!r} {problem[0]}\n  remedy: {problem[1]}"
     return ""
 
 

@@ -76,8 +76,8 @@ def say(text: str) -> None:
     Raises:
         OSError: standard output cannot be written, because the disk is full or the terminal is gone.
     """
-    found = _LEVEL.match(text)
-    level = logging.getLevelNamesMapping()[found[1].upper()] if found else logging.INFO
+    level_match = _LEVEL.match(text)
+    level = logging.getLevelNamesMapping()[level_match[1].upper()] if level_match else logging.INFO
     _LOGGER.log(level, "%s", escape_line(text))
 
 

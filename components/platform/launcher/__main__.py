@@ -122,12 +122,12 @@ def main(
     Options with empty values are omitted: an empty pipeline parameter means the step's own default.
     """
     kfp = parse_executor_input(executor_input)
-    given = without_empty(arguments)
-    kept = resolve_locations(given, kfp, work, artifact_root)
-    status = _run(step, kept, time_limit_s)
+    step_arguments = without_empty(arguments)
+    resolved = resolve_locations(step_arguments, kfp, work, artifact_root)
+    status = _run(step, resolved, time_limit_s)
     if status != 0:
         return status
-    directory = _output_of(kept)
+    directory = _output_of(resolved)
     for copy in copies:
         file, path = _split_pair(copy)
         _make_parent(path)
@@ -137,8 +137,8 @@ def main(
         source, path = _split_pair(value)
         file, _colon, key = source.partition(":")
         _make_parent(path).write_text(str(_value(directory / file, key)), encoding="utf-8")
-    metadata: dict[str, dict[str, Any]] = dict(output_locations(given, kfp, artifact_root))
-    for name in outputs_at(kfp, _output_option(given)):
+    metadata: dict[str, dict[str, Any]] = dict(output_locations(step_arguments, kfp, artifact_root))
+    for name in outputs_at(kfp, _output_option(step_arguments)):
         metadata[name] = {**lineage(directory), **metadata.get(name, {})}
     for metric in metrics:
         source, name = _split_pair(metric)
@@ -157,14 +157,14 @@ def without_empty(arguments: Sequence[str]) -> list[str]:
 
     KFP cannot omit an argument depending on a pipeline parameter, and writes booleans in JSON.
     """
-    kept: list[str] = []
+    nonempty: list[str] = []
     for argument in arguments:
-        after_flag = bool(kept) and kept[-1].startswith("--")
+        after_flag = bool(nonempty) and nonempty[-1].startswith("--")
         if after_flag and argument in ("", "false"):
-            kept.pop()
+            nonempty.pop()
         elif not (after_flag and argument == "true"):
-            kept.append(argument)
-    return kept
+            nonempty.append(argument)
+    return nonempty
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -217,8 +217,8 @@ def _exists(module: str) -> bool:
 
 def _output_of(arguments: Sequence[str]) -> Path:
     """Return the local directory of the artifact at --output."""
-    place = parse_location(_output_option(arguments))
-    return mirror(place) if isinstance(place, ObjectUri) else place
+    location = parse_location(_output_option(arguments))
+    return mirror(location) if isinstance(location, ObjectUri) else location
 
 
 def _output_option(arguments: Sequence[str]) -> str:

@@ -36,8 +36,8 @@ def step(
     options += ["--work", work, "--extends", extends] if work else []
     pairs_of = {"--copy": copies, "--value": values, "--metrics": metrics, "--confusion-matrix": matrices}
     for flag, pairs in pairs_of.items():
-        for file, place in (pairs or {}).items():
-            options += [flag, f"{file}={place}"]
+        for file, target in (pairs or {}).items():
+            options += [flag, f"{file}={target}"]
     return dsl.ContainerSpec(
         image=IMAGES[task.image],
         command=list(COMMAND),

@@ -56,15 +56,15 @@ def write_executor_output(executor_input: Mapping[str, Any], metadata: Mapping[s
         metadata: artifact name -> what KFP stores and shows with it.
     """
     outputs = executor_input.get("outputs", {})
-    place = outputs.get("outputFile")
-    if not place:
+    output_file = outputs.get("outputFile")
+    if not output_file:
         return
     artifacts = {}
     for name, listed in outputs.get("artifacts", {}).items():
-        known = _finite(metadata.get(name, {}))
-        made = [{**artifact, "metadata": known} for artifact in listed.get("artifacts", [])]
+        finite_metadata = _finite(metadata.get(name, {}))
+        made = [{**artifact, "metadata": finite_metadata} for artifact in listed.get("artifacts", [])]
         artifacts[name] = {"artifacts": made}
-    path = Path(place)
+    path = Path(output_file)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(json.dumps({"artifacts": artifacts}, allow_nan=False), encoding="utf-8")
@@ -74,8 +74,8 @@ def write_executor_output(executor_input: Mapping[str, Any], metadata: Mapping[s
 def _finite(value: Any) -> Any:
     """Return a copy of a JSON value without numbers that are not finite: for one, KFP would fail the finished step."""
     if isinstance(value, Mapping):
-        kept = {key: _finite(item) for key, item in value.items()}
-        return {key: item for key, item in kept.items() if item is not None}
+        copies = {key: _finite(item) for key, item in value.items()}
+        return {key: item for key, item in copies.items() if item is not None}
     if isinstance(value, list):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -155,18 +155,20 @@ def headline(document: Mapping[str, Any], keys: Sequence[str]) -> dict[str, floa
     Args:
         keys: dotted paths, of a number or of an object whose numbers are all meant. Empty: all numbers.
     """
-    found = numbers(document)
+    all_numbers = numbers(document)
     if not keys:
-        return found
-    return {name: value for key in keys for name, value in found.items() if name == key or name.startswith(f"{key}.")}
+        return all_numbers
+    return {
+        name: value for key in keys for name, value in all_numbers.items() if name == key or name.startswith(f"{key}.")
+    }
 
 
 def numbers(document: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     """Return the numbers of a JSON object, nested ones under dotted paths, as a system.Metrics artifact shows them."""
-    found: dict[str, float] = {}
+    by_path: dict[str, float] = {}
     for key, value in document.items():
         if isinstance(value, Mapping):
-            found |= numbers(value, f"{prefix}{key}.")
+            by_path |= numbers(value, f"{prefix}{key}.")
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            found[f"{prefix}{key}"] = float(value)
-    return found
+            by_path[f"{prefix}{key}"] = float(value)
+    return by_path

@@ -53,16 +53,16 @@ def resolve_locations(
     """
     if os.environ.get(DIRECT_VARIABLE):
         return list(arguments)
-    places = {}
+    locations = {}
     for artifact in _artifacts(executor_input, "inputs"):
-        places[artifact["uri"]] = _recorded_location(artifact) or kfp_local_uri(artifact["uri"])
+        locations[artifact["uri"]] = _recorded_location(artifact) or kfp_local_uri(artifact["uri"])
     for artifact in _artifacts(executor_input, "outputs"):
         uri = artifact["uri"]
-        places[uri] = _location(uri, artifact_root) if artifact_root else kfp_local_uri(uri)
+        locations[uri] = _location(uri, artifact_root) if artifact_root else kfp_local_uri(uri)
     if not artifact_root:
         for artifact in _artifacts(executor_input, "outputs", work):
-            places[artifact["uri"]] = _directory_of_pod(artifact["uri"])
-    return [_replaced(argument, places) for argument in arguments]
+            locations[artifact["uri"]] = _directory_of_pod(artifact["uri"])
+    return [_replace_uri(argument, locations) for argument in arguments]
 
 
 def output_locations(
@@ -94,8 +94,8 @@ def _artifacts(
 def _recorded_location(artifact: Mapping[str, Any]) -> str:
     """Return the location in the metadata of an input, "" if KFP copies it or the step reads its URI."""
     metadata = artifact.get("metadata")
-    found = metadata.get(LOCATION) if isinstance(metadata, Mapping) else None
-    return found if isinstance(found, str) and found.partition("://")[0] in REMOTE_SCHEMES else ""
+    location = metadata.get(LOCATION) if isinstance(metadata, Mapping) else None
+    return location if isinstance(location, str) and location.partition("://")[0] in REMOTE_SCHEMES else ""
 
 
 def _location(uri: str, artifact_root: str) -> str:
@@ -109,19 +109,19 @@ def _directory_of_pod(uri: str) -> str:
     local = parse_location(kfp_local_uri(uri))
     if not isinstance(local, ObjectUri) or str(local) == uri:
         return uri
-    place = str(local_directory(local))
+    directory = str(local_directory(local))
     say(
-        f"working directory {uri}: Kubeflow Pipelines uploads it only when the step has ended, so it is {place} in "
+        f"working directory {uri}: Kubeflow Pipelines uploads it only when the step has ended, so it is {directory} in "
         "this pod, and a step whose pod is lost starts again from the beginning; with --artifact-root "
         "s3://BUCKET/PATH or --pipeline-root gs://BUCKET/PATH it resumes"
     )
-    return place
+    return directory
 
 
-def _replaced(argument: str, places: Mapping[str, str]) -> str:
-    for uri, place in places.items():
+def _replace_uri(argument: str, locations: Mapping[str, str]) -> str:
+    for uri, location in locations.items():
         if _is_at(argument, uri):
-            return place + argument.removeprefix(uri)
+            return location + argument.removeprefix(uri)
     return argument
 
 

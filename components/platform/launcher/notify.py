@@ -43,8 +43,8 @@ def notify(outcome: Mapping[str, Any]) -> None:
     host = urlsplit(url).hostname
     try:
         # Redirects are not followed: that would be a GET, and could go to any host.
-        answer = requests.post(url, json=dict(outcome), timeout=_TIMEOUT_S, allow_redirects=False)
-        failure = "" if answer.ok and not answer.is_redirect else f"status {answer.status_code}"
+        response = requests.post(url, json=dict(outcome), timeout=_TIMEOUT_S, allow_redirects=False)
+        failure = "" if response.ok and not response.is_redirect else f"status {response.status_code}"
     except requests.Timeout:
         failure = f"no answer within {_TIMEOUT_S:.0f} s"
     except requests.exceptions.SSLError:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from components.platform.console import say
-from components.platform.console.interrupts import uninterrupted
+from components.platform.console.interrupts import delay_interrupts
 from components.platform.processes.process_tree import ProcessTree, describe_left
 
 _POLL_S = 0.1
@@ -47,7 +47,7 @@ def run_logged(
         out.flush()
         tree: ProcessTree | None = None
         try:
-            with uninterrupted():  # otherwise nobody would end the command
+            with delay_interrupts():  # otherwise nobody would end the command
                 tree = ProcessTree(command, cwd, variables)
                 _running.add(tree)
             for line in tree.lines():

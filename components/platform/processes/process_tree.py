@@ -54,12 +54,12 @@ class ProcessTree:
         self._report = os.memfd_create("report")
         script = [sys.executable, "-I", "-S", tree_supervisor.__file__, str(os.getpid()), str(self._report)]
         try:
-            with open(stdin or os.devnull, "rb") as given:
+            with open(stdin or os.devnull, "rb") as stdin_stream:
                 self._process = subprocess.Popen(
                     [*script, *command],
                     cwd=cwd,
                     env=variables,
-                    stdin=given,
+                    stdin=stdin_stream,
                     stdout=stdout,
                     stderr=stderr,
                     start_new_session=True,

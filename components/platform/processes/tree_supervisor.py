@@ -85,10 +85,10 @@ class _Tree:
                     children.setdefault(int(parent), []).append(int(entry))
                     if state in (b"Z", b"X"):
                         dead.add(int(entry))
-        found = list(children.get(os.getpid(), ()))
-        for process in found:  # grows: descendants of descendants
-            found += children.get(process, ())
-        return [process for process in found if process not in dead]
+        descendants = list(children.get(os.getpid(), ()))
+        for process in descendants:  # grows: descendants of descendants
+            descendants += children.get(process, ())
+        return [process for process in descendants if process not in dead]
 
     def ends_within(self, seconds: float, number: int = 0, again: bool = False) -> bool:
         """Send a signal to all descendants, wait, and return whether they have ended.

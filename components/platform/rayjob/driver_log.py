@@ -55,7 +55,7 @@ class DriverLog:
         if self._last_stamp:
             since = {"since_seconds": _age_s(self._last_stamp) + _CLOCK_SKEW_S}
         # Without _preload_content=False the client would return the text of Python's bytes object.
-        answer = self._server.call(
+        response = self._server.call(
             self._server.pods.read_namespaced_pod_log,
             pod,
             self._namespace,
@@ -64,7 +64,7 @@ class DriverLog:
             patience_s=0,
             **since,
         )
-        text = answer.data.decode("utf-8", "replace")
+        text = response.data.decode("utf-8", "replace")
         lines = []
         stamped = text.removesuffix("\n").split("\n")  # str.splitlines also splits at characters within a line
         for line in stamped:
@@ -82,8 +82,8 @@ class DriverLog:
         pods = self._server.call(
             self._server.pods.list_namespaced_pod, self._namespace, label_selector=label, patience_s=0
         ).items
-        found = sorted((str(pod.metadata.creation_timestamp or ""), pod.metadata.name) for pod in pods)
-        return found[-1][1] if found else ""
+        created_and_names = sorted((str(pod.metadata.creation_timestamp or ""), pod.metadata.name) for pod in pods)
+        return created_and_names[-1][1] if created_and_names else ""
 
 
 def _age_s(stamp: str) -> int:

@@ -64,9 +64,9 @@ class ApiServer:
         client = ApiClient(self._configuration)
         self.rayjobs, self.pods = CustomObjectsApi(client), CoreV1Api(client)
 
-    def as_json(self, found: Any) -> Any:
+    def as_json(self, api_objects: Any) -> Any:
         """Return objects that a method of `pods` has returned as the JSON that the server sent."""
-        return self.pods.api_client.sanitize_for_serialization(found)
+        return self.pods.api_client.sanitize_for_serialization(api_objects)
 
     def _unusable_token(self) -> UserError:
         return UserError(
@@ -140,7 +140,7 @@ def _cause(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
-def refused(error: ApiException, what: str, remedy: str) -> UserError:
+def error_of_refusal(error: ApiException, what: str, remedy: str) -> UserError:
     """Return the error for a refused request.
 
     Args:

@@ -73,7 +73,7 @@ def parse_spot(text: str) -> tuple[str, str] | None:
 
 def parse_settings(text: str) -> dict[str, Any]:
     """Return fields of a RayJobSpec by name. UserError if a setting is unknown or not the integer that it must be."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         name, _equals, value = part.partition("=")
         if name not in SETTINGS:
@@ -81,9 +81,9 @@ def parse_settings(text: str) -> dict[str, Any]:
                 f"--ray-cluster-options {part}: there is no setting {name!r}", f"settings: {', '.join(SETTINGS)}"
             )
         try:
-            found[name] = SETTINGS[name](value)
+            settings[name] = SETTINGS[name](value)
         except ValueError:
             raise UserError(
                 f"--ray-cluster-options {part}: {value!r} is no whole number", f"for example {name}=4"
             ) from None
-    return found
+    return settings

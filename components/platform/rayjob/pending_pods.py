@@ -38,7 +38,7 @@ class PendingPods:
 
         self._next_s = time.monotonic() + self._interval_s
         try:
-            found = self._server.call(
+            pods = self._server.call(
                 self._server.pods.list_namespaced_pod,
                 self._namespace,
                 label_selector=f"ray.io/cluster={cluster}",
@@ -46,7 +46,7 @@ class PendingPods:
             ).items
         except (UserError, ApiException, ValueError):
             return ""
-        before, self.text = self.text, _describe(self._server.as_json(found))
+        before, self.text = self.text, _describe(self._server.as_json(pods))
         return self.text if self.text != before else ""
 
 
@@ -69,8 +69,8 @@ def pending_reason(pod: Mapping[str, Any]) -> str:
     return ""
 
 
-def _text(found: Mapping[str, Any]) -> str:
-    return ": ".join(filter(None, (found.get("reason"), found.get("message"))))
+def _text(condition: Mapping[str, Any]) -> str:
+    return ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
 
 
 def _describe(pods: list[Mapping[str, Any]]) -> str:

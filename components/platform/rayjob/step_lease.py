@@ -56,10 +56,10 @@ class StepLease:
 
 def watch_step_lease(poll_s: float = RENEWAL_S, patience_s: float = PATIENCE_S) -> threading.Thread | None:
     """In a trainer that has a lease, end the process by SIGTERM when the lease is not renewed; return the thread."""
-    place = os.environ.get(LEASE_VARIABLE)
-    if not place:
+    lease_uri = os.environ.get(LEASE_VARIABLE)
+    if not lease_uri:
         return None
-    uri = parse_location(place)
+    uri = parse_location(lease_uri)
     assert isinstance(uri, ObjectUri)
     thread = threading.Thread(target=_watch, args=(uri, poll_s, patience_s, _end), daemon=True)
     thread.start()

@@ -15,7 +15,7 @@ from components.platform.console import say
 from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
 from components.platform.rayjob.driver_log import DriverLog
-from components.platform.rayjob.kubernetes import ApiServer, refused, status_reason
+from components.platform.rayjob.kubernetes import ApiServer, error_of_refusal, status_reason
 from components.platform.rayjob.manifest import API_VERSION, rayjob
 from components.platform.rayjob.pending_pods import PendingPods
 from components.platform.rayjob.spec import RayJobSpec
@@ -69,18 +69,18 @@ def _attach(server: ApiServer, spec: RayJobSpec) -> None:
             return
         except ApiException as error:
             if error.status != 409 or status_reason(error) != "AlreadyExists":
-                raise refused(error, _title(spec), _REMEDY) from None
-        found = _get(server, spec)
-        if found is None:
+                raise error_of_refusal(error, _title(spec), _REMEDY) from None
+        job = _get(server, spec)
+        if job is None:
             continue  # deleted between the two requests
-        if "deletionTimestamp" not in found["metadata"]:
-            if not _has_failed(found):
+        if "deletionTimestamp" not in job["metadata"]:
+            if not _has_failed(job):
                 say(f"{_title(spec)} exists already; following it")
                 return
             say(f"{_title(spec)} has failed before; starting it again")
-            if not _delete(server, spec, found["metadata"]):
+            if not _delete(server, spec, job["metadata"]):
                 continue
-        _await_deletion(server, spec, found["metadata"]["uid"])
+        _await_deletion(server, spec, job["metadata"]["uid"])
     raise UserError(f"{_title(spec)} is repeatedly deleted and created", "find out who else runs this training")
 
 
@@ -90,29 +90,31 @@ def _follow(server: ApiServer, spec: RayJobSpec, poll_s: float, lease: StepLease
     while True:
         if lease:
             lease.renew()
-        found = _get(server, spec)
-        if found is None:
+        job = _get(server, spec)
+        if job is None:
             raise UserError(f"{_title(spec)} was deleted", "run the same command again to start it again")
         for line in log.new_lines():
             say(line)
-        status = found.get("status", {})
-        deployment, job = status.get("jobDeploymentStatus", ""), status.get("jobStatus", "")
-        state = ", ".join(filter(None, [deployment, job and f"job {job}"])) or "KubeRay has not started it yet"
+        status = job.get("status", {})
+        deployment, job_state = status.get("jobDeploymentStatus", ""), status.get("jobStatus", "")
+        state = (
+            ", ".join(filter(None, [deployment, job_state and f"job {job_state}"])) or "KubeRay has not started it yet"
+        )
         if state != printed:
             printed = state
             say(f"{_title(spec)}: {state}")
-        if deployment == "Complete" and not _has_failed(found):
+        if deployment == "Complete" and not _has_failed(job):
             return
         if news := pods.news(status.get("rayClusterName", "")):
             say(f"{_title(spec)}: {news}")
-        if _has_failed(found):
+        if _has_failed(job):
             raise _failure(spec, status, list(log.tail), pods.text)
         time.sleep(poll_s)
 
 
-def _has_failed(found: dict[str, Any]) -> bool:
+def _has_failed(job: dict[str, Any]) -> bool:
     # KubeRay also calls a job "Complete" that somebody stopped.
-    status = found.get("status", {})
+    status = job.get("status", {})
     deployment = status.get("jobDeploymentStatus", "")
     return deployment in _FAILED or (deployment == "Complete" and status.get("jobStatus") != "SUCCEEDED")
 
@@ -144,7 +146,7 @@ def _delete(server: ApiServer, spec: RayJobSpec, metadata: dict[str, Any]) -> bo
         server.call(delete, *_collection(spec), spec.name, body=options)
     except ApiException as error:
         if error.status not in (404, 409):
-            raise refused(error, f"to delete {_title(spec)}", _REMEDY) from None
+            raise error_of_refusal(error, f"to delete {_title(spec)}", _REMEDY) from None
         return error.status == 404
     return True
 
@@ -156,14 +158,14 @@ def end_rayjob(spec: RayJobSpec, server: ApiServer) -> None:
         UserError, ApiException: the server refuses or does not answer.
     """
     for _attempt in range(_ATTEMPTS):
-        found = _get(server, spec)
-        if found is None or _delete(server, spec, found["metadata"]):
+        job = _get(server, spec)
+        if job is None or _delete(server, spec, job["metadata"]):
             return
 
 
 def _await_deletion(server: ApiServer, spec: RayJobSpec, uid: str) -> None:
     give_up_s = time.monotonic() + _DELETION_TIMEOUT_S
-    while (found := _get(server, spec)) is not None and found["metadata"]["uid"] == uid:
+    while (job := _get(server, spec)) is not None and job["metadata"]["uid"] == uid:
         if time.monotonic() > give_up_s:
             raise UserError(
                 f"{_title(spec)} is being deleted, but still exists after {_DELETION_TIMEOUT_S:.0f} s",
@@ -175,14 +177,14 @@ def _await_deletion(server: ApiServer, spec: RayJobSpec, uid: str) -> None:
 
 def _get(server: ApiServer, spec: RayJobSpec) -> dict[str, Any] | None:
     try:
-        found = server.call(server.rayjobs.get_namespaced_custom_object, *_collection(spec), spec.name)
+        job = server.call(server.rayjobs.get_namespaced_custom_object, *_collection(spec), spec.name)
     except ApiException as error:
         if error.status == 404:
             return None
-        raise refused(error, f"to show {_title(spec)}", _REMEDY) from None
-    if not isinstance(found, dict):
+        raise error_of_refusal(error, f"to show {_title(spec)}", _REMEDY) from None
+    if not isinstance(job, dict):
         raise UserError(f"the answer to a request for {_title(spec)} is not a Kubernetes object", _REMEDY)
-    return found
+    return job
 
 
 def _collection(spec: RayJobSpec) -> tuple[str, str, str, str]:

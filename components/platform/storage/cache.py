@@ -18,8 +18,8 @@ def default_cache_dir() -> Path:
         chosen = os.environ.get(VARIABLE) or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", _NAME)
     except RuntimeError:
         raise UserError("this user has no home directory for the download cache", f"set {VARIABLE}") from None
-    if found := encoding_problem(str(chosen)):
-        raise UserError(f"the directory for downloads {str(chosen)!r} {found[0]}", f"{found[1]}, or set {VARIABLE}")
+    if problem := encoding_problem(str(chosen)):
+        raise UserError(f"the directory for downloads {str(chosen)!r} {problem[0]}", f"{problem[1]}, or set {VARIABLE}")
     return Path(chosen).absolute()
 
 
@@ -37,7 +37,7 @@ def unusable_cache(path: str | Path, reason: str, exists: bool = True) -> UserEr
     path, absent = Path(path).absolute(), not cache.is_dir()
     if not ((path.is_relative_to(cache) and (exists or absent)) or (cache.is_relative_to(path) and absent)):
         return None
-    place = "" if path == cache else f"{path}: "
+    prefix = "" if path == cache else f"{path}: "
     return UserError(
-        f"the cache {cache} cannot be used: {place}{reason}", f"set {VARIABLE} to a directory that you can write to"
+        f"the cache {cache} cannot be used: {prefix}{reason}", f"set {VARIABLE} to a directory that you can write to"
     )

@@ -12,11 +12,11 @@ from components.platform.storage.cache import VARIABLE, default_cache_dir, unusa
 from components.platform.storage.uri import uri_of
 
 
-def make_directory(directory: Path, wanted: Path | None = None) -> None:
+def make_directory(directory: Path, path_in_errors: Path | None = None) -> None:
     """Create `directory` and its parents unless it exists.
 
     Args:
-        wanted: the path that the user gave, for errors; by default the directory itself.
+        path_in_errors: the path that the user gave, for errors; by default the directory itself.
 
     Raises:
         UserError: it cannot be created, for any reason: no permission, a file in the way, a file system such as /proc
@@ -25,21 +25,21 @@ def make_directory(directory: Path, wanted: Path | None = None) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        wanted = wanted or directory
-        if uri := uri_of(wanted):
+        path_in_errors = path_in_errors or directory
+        if uri := uri_of(path_in_errors):
             raise UserError(
                 f"the cache in {default_cache_dir()} cannot hold {uri}: {error.strerror}",
                 f"set {VARIABLE} to a writable directory",
             ) from None
         if unusable := unusable_cache(directory, error.strerror or str(error)):
             raise unusable from None
-        in_the_way = next(place for place in (directory, *directory.parents) if place.exists())
-        if in_the_way == wanted:
-            raise UserError(f"{wanted} exists and is not a directory", "choose another place") from None
+        in_the_way = next(parent for parent in (directory, *directory.parents) if parent.exists())
+        if in_the_way == path_in_errors:
+            raise UserError(f"{path_in_errors} exists and is not a directory", "choose another place") from None
         if not in_the_way.is_dir():
-            problem = f"{wanted} cannot be created: {in_the_way} is not a directory"
+            problem = f"{path_in_errors} cannot be created: {in_the_way} is not a directory"
             raise UserError(problem, "choose another place") from None
-        raise UserError(f"{wanted} cannot be created: {error.strerror}", "choose a writable place") from None
+        raise UserError(f"{path_in_errors} cannot be created: {error.strerror}", "choose a writable place") from None
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def read_json(path: Path, remedy: str = "check the path") -> Any:
     return parse_json(read_bytes(path, remedy), str(path), remedy)
 
 
-def read_document(path: Path, kind: type[T], what: str, remedy: str, version: int) -> T:
+def read_document(path: Path, kind: type[T], what: str, remedy: str, supported_version: int) -> T:
     """Return the document in a JSON file, which has a key "version", as an instance of `kind`.
 
     Raises:
@@ -105,9 +105,9 @@ def read_document(path: Path, kind: type[T], what: str, remedy: str, version: in
     """
     document = read_json(path, remedy)
     with expect_shape(path, what, remedy):
-        found = document["version"]
-    if found != version:
-        raise UserError(f"{path} has version {found!r:.20}, this program reads {version}", remedy)
+        version = document["version"]
+    if version != supported_version:
+        raise UserError(f"{path} has version {version!r:.20}, this program reads {supported_version}", remedy)
     return typed(document, kind, path, what, remedy)
 
 
@@ -208,17 +208,17 @@ def _alias_values(document: yaml.Node, name: str, remedy: str) -> int:
     """Expanded number of values by id of each node; 0 while the node is being counted."""
 
     def expanded_size(node: yaml.Node) -> int:
-        known = sizes.get(id(node))
-        if known == 0:
+        size = sizes.get(id(node))
+        if size == 0:
             raise RecursionError
-        if known is None:
+        if size is None:
             sizes[id(node)] = 0
             pairs = node.value if isinstance(node, yaml.MappingNode) else ()
             inner = node.value if isinstance(node, yaml.SequenceNode) else [item for pair in pairs for item in pair]
-            sizes[id(node)] = known = 1 + sum(map(expanded_size, inner))
+            sizes[id(node)] = size = 1 + sum(map(expanded_size, inner))
             if node.tag.endswith(":int") and len(node.value) > _MAX_INTEGER_DIGITS:
                 raise UserError(f"{name} has an integer of more than {_MAX_INTEGER_DIGITS} digits", remedy)
-        return known
+        return size
 
     return expanded_size(document) - len(sizes)
 

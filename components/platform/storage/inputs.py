@@ -124,8 +124,8 @@ class CommandInputs:
         uri = uri_of(output)
         if uri is not None:
             for other in self._uris:
-                if found := _relation(f"{uri}/", f"{other}/"):
-                    return f"{found} {other}"
+                if relation := _relation(f"{uri}/", f"{other}/"):
+                    return f"{relation} {other}"
             return ""
         for one in self._local.values():
             if _is_at(output, one.directory):
@@ -164,7 +164,7 @@ _current: weakref.ref[CommandInputs] | None = None
 """Weak, because a command whose options are refused is never closed. Not click's context, which threads do not have."""
 
 
-def add_input(place: Location, is_artifact: bool = True, whole: bool = False) -> None:
+def add_input(location: Location, is_artifact: bool = True, whole: bool = False) -> None:
     """Add an input to the running command of click, if there is one. Args and raises as `CommandInputs.add`."""
     context = click.get_current_context(silent=True)
     if context is None:
@@ -173,12 +173,12 @@ def add_input(place: Location, is_artifact: bool = True, whole: bool = False) ->
     inputs = root.meta.get(_META)
     if inputs is None:
         inputs = root.meta[_META] = root.with_resource(_until_end())
-    if isinstance(place, ObjectUri):
-        inputs.add_uri(place)
-    elif (uri := uri_of(place)) is not None:
+    if isinstance(location, ObjectUri):
+        inputs.add_uri(location)
+    elif (uri := uri_of(location)) is not None:
         inputs.add_uri(uri)
-    elif place.is_dir():
-        inputs.add(place, is_artifact, whole)
+    elif location.is_dir():
+        inputs.add(location, is_artifact, whole)
 
 
 @contextmanager
@@ -196,12 +196,12 @@ def _until_end() -> Iterator[CommandInputs]:
             inputs.require_unchanged(every=failure is not None)
 
 
-def _relation(place: str, other: str) -> str:
-    if place == other:
+def _relation(output: str, other: str) -> str:
+    if output == other:
         return "is the input"
-    if place.startswith(other):
+    if output.startswith(other):
         return "lies within the input"
-    return CONTAINS if other.startswith(place) else ""
+    return CONTAINS if other.startswith(output) else ""
 
 
 def _real_parents(path: Path) -> Iterator[Path]:
@@ -227,14 +227,14 @@ def _module_files(directory: Path) -> list[str]:
 
 def _states(directory: Path, names: Iterator[str] | list[str] | dict[str, FileState]) -> dict[str, FileState]:
     """Return the state of each named file; zeros for one that is missing."""
-    found = {}
+    states = {}
     for name in names:
         try:
             status = os.stat(directory / name)
-            found[name] = (status.st_ino, status.st_size, status.st_mtime_ns)
+            states[name] = (status.st_ino, status.st_size, status.st_mtime_ns)
         except OSError:
-            found[name] = (0, 0, 0)
-    return found
+            states[name] = (0, 0, 0)
+    return states
 
 
 def _same_content(directory: Path, manifest: Manifest) -> bool:

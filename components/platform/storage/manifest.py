@@ -121,12 +121,12 @@ class NotAManifest(UserError):
     """The file in the manifest's place is not a valid manifest."""
 
 
-def parse_manifest(document: Any, place: str, remedy: str) -> tuple[ManifestEntry, ...]:
+def parse_manifest(document: Any, source: str, remedy: str) -> tuple[ManifestEntry, ...]:
     """Return the entries of a manifest after checking that none lies outside of the artifact or collides with another.
 
     Args:
         document: the parsed JSON, of any type.
-        place: where it was read, for errors.
+        source: where it was read, for errors.
         remedy: what to do about an invalid manifest, for errors.
 
     Raises:
@@ -136,14 +136,14 @@ def parse_manifest(document: Any, place: str, remedy: str) -> tuple[ManifestEntr
     try:
         version = document["version"]
         if type(version) is int and version != VERSION:
-            raise UserError(f"{place} has version {version}; this program reads version {VERSION}", "make it again")
+            raise UserError(f"{source} has version {version}; this program reads version {VERSION}", "make it again")
         if type(version) is not int:
             raise ValueError(f"version {version!r}")
         entries = tuple(_parse_entry(entry) for entry in document["files"])
         check_names([entry.name for entry in entries])
         return entries
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NotAManifest(f"{place} is not a manifest ({error!r})"[:400], remedy) from None
+        raise NotAManifest(f"{source} is not a manifest ({error!r})"[:400], remedy) from None
 
 
 def _parse_entry(entry: Any) -> ManifestEntry:
@@ -301,11 +301,11 @@ def _has_size(path: Path, entry: ManifestEntry) -> bool:
 
 def _refuse(manifest: Manifest, names: list[str], what: str) -> None:
     if names:
-        place = display_path(manifest.directory)
+        directory = display_path(manifest.directory)
         remedy = "make it again, or copy it again from where it is whole"
         if manifest.kind == "corpus":
-            remedy += f"; if you changed it yourself: mlgo corpus import --input {place} --output NEW"
-        raise UserError(f"{place} is damaged: files {what}: {list_names(names)}", remedy)
+            remedy += f"; if you changed it yourself: mlgo corpus import --input {directory} --output NEW"
+        raise UserError(f"{directory} is damaged: files {what}: {list_names(names)}", remedy)
 
 
 def list_names(names: list[str]) -> str:

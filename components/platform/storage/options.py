@@ -56,14 +56,14 @@ class LocationType(click.ParamType):
         self._directory = directory
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
-        place = value if isinstance(value, Path) else parse_location(str(value))
+        location = value if isinstance(value, Path) else parse_location(str(value))
         why = context.meta.get(_SKIP_FETCH, "") if context else ""
-        if why and not (isinstance(place, ObjectUri) and place.scheme in REMOTE_SCHEMES):
+        if why and not (isinstance(location, ObjectUri) and location.scheme in REMOTE_SCHEMES):
             option = parameter.opts[0] if parameter else self.name
             raise UserError(f"{option} {value} is on this machine, but {why}", f"use {option} {USAGE}")
         if self._directory:
-            add_input(place, self._directory == "artifact", self._directory == "whole")
-        return (mirror(place) if why else self._bring(place)) if isinstance(place, ObjectUri) else place
+            add_input(location, self._directory == "artifact", self._directory == "whole")
+        return (mirror(location) if why else self._bring(location)) if isinstance(location, ObjectUri) else location
 
 
 class ArtifactOr(click.ParamType):
@@ -103,11 +103,11 @@ class ProgramType(click.ParamType):
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
         # As text: Path would make ./NAME a NAME.
-        found = shutil.which(str(value))
-        if found is None:
+        program = shutil.which(str(value))
+        if program is None:
             option = parameter.opts[0] if parameter else self.name
             raise UserError(f"{option} {value} is not a program that can be executed", "check the name or the path")
-        return Path(found).absolute()
+        return Path(program).absolute()
 
 
 PROGRAM = ProgramType()

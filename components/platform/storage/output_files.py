@@ -57,10 +57,10 @@ def replace_bytes(path: Path, content: bytes, flush: bool = False) -> None:
 
 
 @contextmanager
-def name_full_disk(place: Path) -> Iterator[None]:
+def name_full_disk(target: Path) -> Iterator[None]:
     """Name what is full in the error of a full disk: errors of writes name no file, those of copies their source.
 
-    That is `place`, unless another file or the directory for temporary files is on a full disk and `place` is not.
+    That is `target`, unless another file or the directory for temporary files is on a full disk and `target` is not.
     """
     try:
         yield
@@ -68,20 +68,20 @@ def name_full_disk(place: Path) -> Iterator[None]:
         if error.errno not in _FULL or error.filename == STANDARD_OUTPUT:
             raise
         named = [Path(str(name)) for name in (error.filename2, error.filename) if name]
-        full = next((path for path in (place, *named, Path(tempfile.gettempdir())) if _is_full(path)), place)
+        full = next((path for path in (target, *named, Path(tempfile.gettempdir())) if _is_full(path)), target)
         raise OSError(error.errno, error.strerror, str(full)) from error
 
 
-def require_room(message: str, place: Path) -> None:
-    """Raise OSError (ENOSPC) if the error message of a program that writes to `place` says that a disk is full."""
+def require_room(message: str, target: Path) -> None:
+    """Raise OSError (ENOSPC) if the error message of a program that writes to `target` says that a disk is full."""
     if os.strerror(errno.ENOSPC) in message:
         temporary = Path(tempfile.gettempdir())
-        full = next((path for path in (place, temporary) if _is_full(path)), f"{place} or {temporary}")
+        full = next((path for path in (target, temporary) if _is_full(path)), f"{target} or {temporary}")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(full))
 
 
-def _is_full(place: Path) -> bool:
-    directory = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.is_dir())
+def _is_full(path: Path) -> bool:
+    directory = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.is_dir())
     status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize < 1 << 16 or (status.f_files > 0 and status.f_favail == 0)
 

@@ -47,23 +47,23 @@ def require_replaceable(output: Path, kind: str | None) -> None:
         raise UserError(problem, f"move them elsewhere, or {_REMEDY}")
 
 
-def require_apart(place: Path, remedy: str, may_contain_inputs: bool = False) -> None:
-    """Raise UserError if writing to `place` changes an input of the running command, or an artifact around it.
+def require_apart(target: Path, remedy: str, may_contain_inputs: bool = False) -> None:
+    """Raise UserError if writing to `target` changes an input of the running command, or an artifact around it.
 
     Args:
-        may_contain_inputs: whether inputs may lie in `place`, which is not replaced.
+        may_contain_inputs: whether inputs may lie in `target`, which is not replaced.
     """
     inputs = command_inputs()
-    overlap = inputs.overlap(place) if inputs is not None else ""
+    overlap = inputs.overlap(target) if inputs is not None else ""
     if overlap and not (may_contain_inputs and overlap.startswith(CONTAINS)):
-        raise UserError(f"{display_path(place)} {overlap}, which would change while it is read", remedy)
-    if artifact := enclosing_artifact(place):
-        raise UserError(f"{place} lies within {artifact}", remedy)
+        raise UserError(f"{display_path(target)} {overlap}, which would change while it is read", remedy)
+    if artifact := enclosing_artifact(target):
+        raise UserError(f"{target} lies within {artifact}", remedy)
 
 
-def enclosing_artifact(place: Path) -> str:
-    """Return the kind and the directory of the artifact that `place` lies within, "" if there is none."""
-    for parent in Path(os.path.realpath(place)).parents:
+def enclosing_artifact(path: Path) -> str:
+    """Return the kind and the directory of the artifact that `path` lies within, "" if there is none."""
+    for parent in Path(os.path.realpath(path)).parents:
         if manifest := _artifact(parent):
             return f"{describe_kind(manifest.kind)}, {parent}"
     return ""

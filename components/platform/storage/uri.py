@@ -88,9 +88,9 @@ class Words:
         """Return the absolute path of a file or directory that exists here; words, URIs and others as they are."""
         return text if not text or text in self or not os.path.exists(text) else os.path.abspath(text)
 
-    def path(self, place: Path) -> Path:
-        """Return `place`, absolute if its text would be a word: Path drops the ./ of ./WORD."""
-        return place.absolute() if str(place) in self else place
+    def path(self, path: Path) -> Path:
+        """Return `path`, absolute if its text would be a word: Path drops the ./ of ./WORD."""
+        return path.absolute() if str(path) in self else path
 
 
 NO_WORDS = Words()
@@ -120,16 +120,16 @@ def parse_location(text: str) -> Location:
 def _parse_object_uri(text: str, scheme: str, rest: str) -> ObjectUri:
     bucket, _slash, path = rest.partition("/")
     path = path.strip("/")
-    wanted = f"write it as {scheme}://BUCKET/PATH"
+    remedy = f"write it as {scheme}://BUCKET/PATH"
     if not bucket:
-        raise UserError(f"{text} has no bucket", wanted)
+        raise UserError(f"{text} has no bucket", remedy)
     if not (_KFP_FOLDER if scheme == KFP_LOCAL else _BUCKET).fullmatch(bucket):
         raise UserError(
             f"{text}: {bucket!r} is not a valid bucket name",
             "bucket names have 3 to 63 characters: a-z, 0-9, - _ and ., a letter or digit first and last",
         )
     if not path or any(part in ("", ".", "..") for part in path.split("/")):
-        raise UserError(f"{text} has no path in the bucket {bucket}", wanted)
+        raise UserError(f"{text} has no path in the bucket {bucket}", remedy)
     if problem := find_name_problem(path):
         raise UserError(f"{text!r} is not a valid place in object storage: {problem}", "choose another name")
     return ObjectUri(scheme, bucket, path)

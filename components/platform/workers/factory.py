@@ -34,8 +34,8 @@ def check_workers(spec: str) -> None:
 
 def rayjob_workers(spec: str) -> int | None:
     """Return the maximum number of pods of the RayJob that `spec` asks for; None if it does not ask for a RayJob."""
-    found = _RAYJOB.fullmatch(spec)
-    return int(found[1] or RAYJOB_WORKERS) if found else None
+    match = _RAYJOB.fullmatch(spec)
+    return int(match[1] or RAYJOB_WORKERS) if match else None
 
 
 def make_pool(spec: str) -> WorkerPool:

@@ -41,8 +41,10 @@ class Cluster:
 
     def nodes(self) -> dict[str, int]:
         """Return the living nodes with their number of processors, without nodes that have none (the head)."""
-        found = {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in self._ray.nodes() if node["Alive"]}
-        return {node: cpus for node, cpus in found.items() if cpus}
+        cpus_of_node = {
+            node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in self._ray.nodes() if node["Alive"]
+        }
+        return {node: cpus for node, cpus in cpus_of_node.items() if cpus}
 
     def start_worker(self, node: str, slots: int) -> Any:
         """Return the handle of a RayWorker that gets `slots` processors of this node as soon as they are free."""

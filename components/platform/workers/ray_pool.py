@@ -131,9 +131,9 @@ class RayPool:
         if self._shared.get(directory, ("", None))[0] == content:
             self._shared[directory] = self._shared.pop(directory)  # the newest are kept
             return
-        known = {digest: reference for digest, reference in self._shared.values()}
+        references = {digest: reference for digest, reference in self._shared.values()}
         self._shared.pop(directory, None)
-        self._shared[directory] = (content, known.get(content) or self._cluster.put(files))
+        self._shared[directory] = (content, references.get(content) or self._cluster.put(files))
         for old in list(self._shared)[:-_MAX_SHARED]:
             del self._shared[old]
 
@@ -225,8 +225,8 @@ class RayPool:
             item = next((item for item in retries if item.deaths < _SUSPECT_DEATHS), None)
             if item is not None:
                 retries.remove(item)
-            elif (found := next(source, None)) is not None:
-                item = _Item(found[0], self._dumps(found[1]))
+            elif (next_item := next(source, None)) is not None:
+                item = _Item(next_item[0], self._dumps(next_item[1]))
             else:
                 exhausted = True
                 break

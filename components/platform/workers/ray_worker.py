@@ -207,9 +207,9 @@ class RayWorker:
     def _artifact(self, uri: str, content: str) -> Path:
         with self._fetching:
             if uri not in self._artifacts:
-                place = parse_location(uri)
-                assert isinstance(place, ObjectUri)
-                self._artifacts[uri] = fetch(place)
+                location = parse_location(uri)
+                assert isinstance(location, ObjectUri)
+                self._artifacts[uri] = fetch(location)
             if digest(self._artifacts[uri]) != content:
                 raise UserError(f"{uri} was replaced since the training began", "start the training again")
             return self._artifacts[uri]

@@ -74,7 +74,7 @@ def test_unknown_log_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_command_prints_the_version_of_the_project() -> None:
     process = start("pass", "--version")
-    project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     assert process.communicate(timeout=60) == (f"{project['name']} {project['version']}\n", "")
     assert process.returncode == 0
 

@@ -16,7 +16,7 @@ from components.ppo.training_state import TrainingState
 
 @pytest.fixture(params=["path", "uri"])
 def root(request, tmp_path):
-    return tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("place"))
+    return tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("storage_uri"))
 
 
 def write(root, lengths, iterations, pushed=True, curve=()):

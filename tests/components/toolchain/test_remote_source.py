@@ -15,13 +15,13 @@ from tests.support.buckets import put_object
 
 
 @pytest.fixture
-def location(any_place: ObjectUri, tmp_path: Path) -> ObjectUri:
+def location(any_uri: ObjectUri, tmp_path: Path) -> ObjectUri:
     """Return a URI with the files of a tree and no manifest, as other tools upload it."""
     root = tree(tmp_path / "llvm-project")
     for path in root.rglob("*"):
         if path.is_file():
-            put_object(any_place, path.relative_to(root).as_posix(), path.read_bytes())
-    return any_place
+            put_object(any_uri, path.relative_to(root).as_posix(), path.read_bytes())
+    return any_uri
 
 
 def test_source_is_downloaded_once(location: ObjectUri, tmp_path: Path) -> None:

@@ -44,16 +44,16 @@ def searching(root: Path, inputs: Mapping[str, str] = INPUTS, **lease: Any) -> I
 
 @pytest.fixture(params=["path", "uri"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("place"))
+    return tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("storage_uri"))
 
 
 @pytest.fixture
-def on_machine(place: ObjectUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+def on_machine(storage_uri: ObjectUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     """Returns the root directory as the machine of a name sees it."""
 
     def use(name: str) -> Path:
         monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / f"cache of {name}"))
-        return mirror(place)
+        return mirror(storage_uri)
 
     return use
 
@@ -69,11 +69,11 @@ def test_written_state_is_read_back(root: Path) -> None:
 
 
 def test_published_state_continues_on_another_machine(
-    on_machine: Callable[[str], Path], place: ObjectUri, monkeypatch: pytest.MonkeyPatch
+    on_machine: Callable[[str], Path], storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with searching(on_machine("one")) as search:
         search.save("early", STATE)
-        assert not [name for name in names(place) if "/state/" in name], "less than a minute has passed"
+        assert not [name for name in names(storage_uri) if "/state/" in name], "less than a minute has passed"
         monkeypatch.setattr(search, "_publish_at_s", 0)
         search.save("m", STATE)
         search.save("late", STATE)  # then the machine is lost
@@ -94,13 +94,13 @@ def test_interrupt_and_time_limit_publish_the_state(on_machine: Callable[[str], 
         assert search.load("m") == STATE
 
 
-def test_unreadable_published_state_is_refused(on_machine: Callable[[str], Path], place: ObjectUri) -> None:
+def test_unreadable_published_state_is_refused(on_machine: Callable[[str], Path], storage_uri: ObjectUri) -> None:
     with searching(on_machine("one")) as search:
         search.save("m", STATE)
         search.publish()
-    (damaged,) = [name for name in names(place) if "/data/" in name and "/modules/" in name]
-    remove_object(place, damaged)
-    message = f"the state of the search in {place}/[0-9a-f]+ cannot be read: .* is damaged"
+    (damaged,) = [name for name in names(storage_uri) if "/data/" in name and "/modules/" in name]
+    remove_object(storage_uri, damaged)
+    message = f"the state of the search in {storage_uri}/[0-9a-f]+ cannot be read: .* is damaged"
     with pytest.raises(UserError, match=message), searching(on_machine("two")):
         pytest.fail("it is damaged")
 

@@ -211,9 +211,9 @@ def test_killed_search_resumes(make_corpus: Callable[..., Corpus], training_tool
     assert not (tmp_path / "plan").exists()
     rounds = sum(json.loads(path.read_text())["rounds"] for path in root.glob("*/modules/*.json"))
     assert tune(*inputs, "--output", tmp_path / "plan").returncode == 0
-    uninterrupted = tmp_path / "again"
-    assert tune(*inputs[:4], "--output", uninterrupted).returncode == 0
-    resumed, whole = (json.loads((path / "tune.json").read_text()) for path in (tmp_path / "plan", uninterrupted))
+    delay_interrupts = tmp_path / "again"
+    assert tune(*inputs[:4], "--output", delay_interrupts).returncode == 0
+    resumed, whole = (json.loads((path / "tune.json").read_text()) for path in (tmp_path / "plan", delay_interrupts))
     assert rounds > 0 and resumed == whole
     assert whole["modules"] == whole["finished_modules"] == 4, "little programs are searched to the end"
     for side in ("heuristic", "policy", "plan"):
@@ -229,13 +229,13 @@ def test_interrupted_search_continues_on_another_machine(
     make_corpus: Callable[..., Corpus],
     training_toolchain: Path,
     tmp_path: Path,
-    place: ObjectUri,
+    storage_uri: ObjectUri,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sources = {f"app/tree{i}.c": C.replace("* 3", f"* {3 + i}") for i in range(4)}
     inputs = ("--corpus", make_corpus(tmp_path / "corpus", sources).directory, "--toolchain", training_toolchain)
     one, two = tmp_path / "one", tmp_path / "two"
-    in_bucket = (*inputs, "--root-dir", place, "--output", tmp_path / "plan")
+    in_bucket = (*inputs, "--root-dir", storage_uri, "--output", tmp_path / "plan")
     first = start(*in_bucket, environment={"MLGO_CACHE_DIR": str(one)})
     while not (written := list(one.glob("gs/*/*/@/*/*/modules/*.json"))):
         assert first.poll() is None, first.communicate()
@@ -243,7 +243,7 @@ def test_interrupted_search_continues_on_another_machine(
     first.send_signal(signal.SIGSTOP)
     monkeypatch.setenv("MLGO_CACHE_DIR", str(two))
     second = tune(*in_bucket)
-    assert second.returncode == 1 and f"another search is running in {place}/" in second.stderr, second.stderr
+    assert second.returncode == 1 and f"another search is running in {storage_uri}/" in second.stderr, second.stderr
     first.send_signal(signal.SIGTERM)
     first.send_signal(signal.SIGCONT)
     said = first.communicate(timeout=300)
@@ -251,7 +251,7 @@ def test_interrupted_search_continues_on_another_machine(
     measured = {path.name: json.loads(path.read_text()) for path in written[0].parent.glob("*.json")}
     assert not all(state["finished"] for state in measured.values()) or len(measured) < 4
     shutil.rmtree(one)
-    published = fetch(place / search_of(place) / "state")
+    published = fetch(storage_uri / search_of(storage_uri) / "state")
     assert {path.name: json.loads(path.read_text()) for path in published.glob("modules/*.json")} == measured
     resumed = tune(*in_bucket)
     assert resumed.returncode == 0, resumed.stderr

@@ -141,7 +141,7 @@ def test_content_behind_local_paths_is_part_of_the_cache_inputs(parameter: str, 
         assert seen[0][name] != seen[1][name], name
 
 
-def test_content_behind_uris_is_part_of_the_cache_inputs(place: ObjectUri, tmp_path: Path) -> None:
+def test_content_behind_uris_is_part_of_the_cache_inputs(storage_uri: ObjectUri, tmp_path: Path) -> None:
     """Covers a recipe and a build with the files that they name, a retraining state, an artifact, a plain folder."""
     tree, made = tmp_path / "tree", tmp_path / "a.o"
     tree.mkdir()
@@ -149,7 +149,7 @@ def test_content_behind_uris_is_part_of_the_cache_inputs(place: ObjectUri, tmp_p
     database = json.dumps([{"directory": str(tmp_path), "file": "a.c", "command": "cc -c a.c -o a.o"}])
     folder = {"corpus_description.json": "{}", "a.bc": "bitcode"}
     for name, text in {"r.yaml": recipe, "cc.json": database, "state.json": "[]", **folder}.items():
-        put(place / "in" / name, text)
+        put(storage_uri / "in" / name, text)
 
     def cache_inputs(**given: object) -> dict[str, tuple[str, ...]]:
         return {step.name: step.cache_inputs for step in local_steps(COMPILED, {k: str(v) for k, v in given.items()})}
@@ -160,7 +160,7 @@ def test_content_behind_uris_is_part_of_the_cache_inputs(place: ObjectUri, tmp_p
         change()
         return before != cache_inputs(**given)[step]
 
-    here = place / "in"
+    here = storage_uri / "in"
     for step in ("corpus", "release-report"):
         edited = recipe.replace("mine", f"{step}-of-mine")
         assert changes(step, lambda text=edited: put(here / "r.yaml", text), recipe=here / "r.yaml")  # type: ignore[misc]
@@ -171,12 +171,12 @@ def test_content_behind_uris_is_part_of_the_cache_inputs(place: ObjectUri, tmp_p
         "ppo", lambda: put(here / "state.json", '["a"]'), recipe="demo", oversample_modules=here / "state.json"
     )
     assert changes("corpus", lambda: put(here / "a.bc", "BITCODE"), corpus=here)
-    assert not changes("corpus", lambda: put(place / "inside", "beside it"), corpus=here)
-    with publish(mirror(place / "made"), "trace") as directory:
+    assert not changes("corpus", lambda: put(storage_uri / "inside", "beside it"), corpus=here)
+    with publish(mirror(storage_uri / "made"), "trace") as directory:
         (directory / "a.bc").write_text("1")
-    assert cache_inputs(corpus=place / "made")["corpus"] == (digest(mirror(place / "made")),)
+    assert cache_inputs(corpus=storage_uri / "made")["corpus"] == (digest(mirror(storage_uri / "made")),)
     with pytest.raises(UserError, match="does not exist"):
-        cache_inputs(corpus=place / "nowhere")
+        cache_inputs(corpus=storage_uri / "nowhere")
 
 
 def put(uri: ObjectUri, text: str) -> None:
@@ -286,10 +286,10 @@ def test_steps_depend_on_what_a_state_deploys_but_not_on_its_decisions(tmp_path:
     ],
 )
 def test_run_that_could_not_promote_is_refused_before_the_first_step(
-    tmp_path: Path, state: str, arguments: tuple[str, ...], named: str, gs_place: ObjectUri
+    tmp_path: Path, state: str, arguments: tuple[str, ...], named: str, gs_uri: ObjectUri
 ) -> None:
     deployment(tmp_path / "state.json", str(tmp_path / "run" / "policy"))
-    place = state.replace("gs://b", str(gs_place)) if "://" in state else str(tmp_path / state)
+    place = state.replace("gs://b", str(gs_uri)) if "://" in state else str(tmp_path / state)
     command = [sys.executable, "-m", "pipelines", "pipeline", "run", "--output", str(tmp_path / "run"), *arguments]
     command += ["--param", "recipe=tiny", "--param", f"retrain_state={place}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)

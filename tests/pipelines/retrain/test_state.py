@@ -38,9 +38,9 @@ DECISION = Decision(
 
 
 @pytest.fixture
-def place(any_place: ObjectUri) -> str:
+def place(any_uri: ObjectUri) -> str:
     """A state in each kind of object storage."""
-    return f"{any_place}/retrain.json"
+    return f"{any_uri}/retrain.json"
 
 
 def test_exactly_one_concurrent_promotion_wins_each_round(place: str, tmp_path: Path) -> None:

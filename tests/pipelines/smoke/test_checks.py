@@ -87,16 +87,16 @@ def test_too_little_shared_memory_is_found(tmp_path: Path) -> None:
     assert row.status == "fails"
 
 
-def test_root_that_the_step_writes_itself(any_place: ObjectUri) -> None:
-    found = checks.check_root(str(any_place / "artifact"))
-    assert found == f"{any_place.scheme}://mlgo-test is written under a condition, read and emptied by the step"
-    assert names(any_place) == [], "the probe is removed"
+def test_root_that_the_step_writes_itself(any_uri: ObjectUri) -> None:
+    found = checks.check_root(str(any_uri / "artifact"))
+    assert found == f"{any_uri.scheme}://mlgo-test is written under a condition, read and emptied by the step"
+    assert names(any_uri) == [], "the probe is removed"
 
 
 @pytest.mark.parametrize("bucket", ["forbidden", "read-only"])
 @pytest.mark.parametrize("place", ["gs", "s3"])
 def test_root_that_the_step_may_not_write(bucket: str, place: str, request: pytest.FixtureRequest) -> None:
-    uri: ObjectUri = request.getfixturevalue(f"{place}_place")
+    uri: ObjectUri = request.getfixturevalue(f"{place}_uri")
     (row,) = perform({"root": lambda: checks.check_root(str(replace(uri, bucket=bucket) / "artifact"))})
     assert row.status == "fails" and bucket in row.found and "--overrides" in row.remedy
 
@@ -123,8 +123,8 @@ def test_root_that_kfp_copies_is_not_tried() -> None:
     assert "starts again" in reason.value.problem and "gs://BUCKET/PATH" in reason.value.remedy
 
 
-def test_damaged_artifact_is_found(gs_place: ObjectUri) -> None:
-    place = gs_place / "checks"
+def test_damaged_artifact_is_found(gs_uri: ObjectUri) -> None:
+    place = gs_uri / "checks"
     with publish(mirror(place), "smoke test") as directory:
         (directory / "checks.json").write_text('{"step": "toolchain"}')
     assert checks.check_artifact(str(place)).endswith("1 file, as it was written")
@@ -134,7 +134,7 @@ def test_damaged_artifact_is_found(gs_place: ObjectUri) -> None:
     (row,) = perform({"artifact": lambda: checks.check_artifact(str(place))})
     assert row.status == "fails"
     with pytest.raises(UserError, match="not a finished artifact"):
-        checks.check_artifact(str(gs_place / "missing"))
+        checks.check_artifact(str(gs_uri / "missing"))
 
 
 def test_missing_and_failing_compiler_is_found(tmp_path: Path) -> None:
@@ -254,14 +254,14 @@ def test_version_of_kfp_is_asked() -> None:
 
 
 @pytest.mark.parametrize("version", ["2.16.1", ""])
-def test_step_fails_once_where_it_is_repeated(version: str, any_place: ObjectUri) -> None:
-    read, when = str(any_place / "checks"), "auto" if version else "yes"
+def test_step_fails_once_where_it_is_repeated(version: str, any_uri: ObjectUri) -> None:
+    read, when = str(any_uri / "checks"), "auto" if version else "yes"
     with pytest.raises(FailedOnPurpose):
         perform({"retry": lambda: checks.check_retry(read, when, version)})
-    (mark,) = names(any_place)
-    assert mark == "checks.failed-once" and json.loads(store_of(any_place).read(any_place / mark)[0] or b"")
+    (mark,) = names(any_uri)
+    assert mark == "checks.failed-once" and json.loads(store_of(any_uri).read(any_uri / mark)[0] or b"")
     assert re.search(r"started again after \d s", checks.check_retry(read, when, version))
-    assert names(any_place) == []
+    assert names(any_uri) == []
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,8 @@ def test_steps_under_kfps_launcher_say_that_it_copies(launcher: KfpLauncher, tmp
     assert (tmp_path / "files" / "check-toolchain" / "next_step").read_text() == "run"
 
 
-def test_attempt_that_fails_on_purpose_says_so(gs_place: ObjectUri, tmp_path: Path) -> None:
-    places = RunLocations(str(gs_place), str(tmp_path / "files"))
+def test_attempt_that_fails_on_purpose_says_so(gs_uri: ObjectUri, tmp_path: Path) -> None:
+    places = RunLocations(str(gs_uri), str(tmp_path / "files"))
     step = steps(fail_once="yes")["check-retry"]
     (tmp_path / "files" / step.name).mkdir(parents=True)
     environment = os.environ | {"MLGO_DIRECT_STORAGE": "1", "MLGO_KFP_HOST": "http://127.0.0.1:1"}
@@ -123,11 +123,11 @@ def test_attempt_that_fails_on_purpose_says_so(gs_place: ObjectUri, tmp_path: Pa
 
     first = attempt()
     assert first.returncode == 1 and "this attempt fails on purpose" in first.stderr and "Traceback" not in first.stderr
-    assert names(gs_place) == ["training_checks.failed-once"], "no artifact of a failed attempt"
+    assert names(gs_uri) == ["training_checks.failed-once"], "no artifact of a failed attempt"
     second = attempt()
     assert second.returncode == 0, second.stderr
     assert "works      step that fails: the step failed on purpose, and was started again after" in second.stdout
-    assert "retry_checks/manifest.json" in names(gs_place) and "training_checks.failed-once" not in names(gs_place)
+    assert "retry_checks/manifest.json" in names(gs_uri) and "training_checks.failed-once" not in names(gs_uri)
 
 
 def test_step_behind_a_false_condition_fails() -> None:

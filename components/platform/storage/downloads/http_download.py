@@ -30,8 +30,8 @@ def require_http(url: str) -> None:
         raise UserError(f"{url!r} is not the URL of a file on a web server", "write it as https://HOST/PATH")
 
 
-def download(url: str, place: Path) -> None:
-    """Write the response body of `url` to the file `place`, byte for byte. The caller removes a partial file.
+def download(url: str, path: Path) -> None:
+    """Write the response body of `url` to the file `path`, byte for byte. The caller removes a partial file.
 
     A connection that breaks and an overloaded server are tried three times.
 
@@ -40,24 +40,24 @@ def download(url: str, place: Path) -> None:
             HTTP, endless redirects. Disk errors stay OSErrors.
     """
     require_http(url)
-    retry_briefly(lambda: _download_once(url, place))
+    retry_briefly(lambda: _download_once(url, path))
 
 
-def _download_once(url: str, place: Path) -> None:
+def _download_once(url: str, path: Path) -> None:
     import requests
     import urllib3
 
     remedy = "check the URL and the network"
     waiting = f"waiting for {urlsplit(url).netloc} to send {url} (at most {TIMEOUT_S[1]:.0f} s without a byte)"
-    with open(place, "wb") as file:
+    with open(path, "wb") as file:
         try:
             with (
                 say_if_slow(waiting) as heard,
                 # identity, and raw below: the archive must not be decompressed in transit, its checksum is of the file.
-                requests.get(url, stream=True, timeout=TIMEOUT_S, headers={"Accept-Encoding": "identity"}) as answer,
+                requests.get(url, stream=True, timeout=TIMEOUT_S, headers={"Accept-Encoding": "identity"}) as response,
             ):
-                answer.raise_for_status()
-                blocks = answer.raw.stream(_BLOCK_BYTES, decode_content=False)
+                response.raise_for_status()
+                blocks = response.raw.stream(_BLOCK_BYTES, decode_content=False)
                 while (block := next(blocks, None)) is not None:
                     heard()
                     file.write(block)
@@ -66,8 +66,8 @@ def _download_once(url: str, place: Path) -> None:
         except requests.exceptions.SSLError as error:  # a ConnectionError that stays
             raise UserError(f"cannot download {url}: {_cause(error)}", remedy) from None
         except (requests.HTTPError, requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError) as error:
-            response = error.response if isinstance(error, requests.HTTPError) else None
-            status = response.status_code if response is not None else None
+            error_response = error.response if isinstance(error, requests.HTTPError) else None
+            status = error_response.status_code if error_response is not None else None
             kind = PassingFailure if status is None or may_recover(status) else UserError
             raise kind(f"cannot download {url}: {_cause(error)}", remedy) from None
         # RuntimeError: urllib3's for a redirect whose compressed body is truncated.

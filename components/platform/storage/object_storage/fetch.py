@@ -29,8 +29,8 @@ _verified: set[Path] = set()
 """Mirrors that this process has downloaded, or compared with their checksums: a cache's files are damaged as others."""
 
 
-def fetch(uri: ObjectUri, place: Path | None = None) -> Path:
-    """Download the artifact at `uri` unless it is already here; return the path of its mirror, or `place`.
+def fetch(uri: ObjectUri, directory: Path | None = None) -> Path:
+    """Download the artifact at `uri` unless it is already here; return the path of its mirror, or `directory`.
 
     Raises:
         UserError: there is none, it is damaged, or object storage refuses or does not answer.
@@ -49,16 +49,16 @@ def fetch(uri: ObjectUri, place: Path | None = None) -> Path:
                 f"{uri} is not a finished artifact: it has no {MANIFEST}",
                 "check the URI; if the step that makes it was interrupted, run that step again",
             )
-        target = place or hold_version(uri, manifest_digest(remote.files))
+        target = directory or hold_version(uri, manifest_digest(remote.files))
         if _holds(target, remote.files):
             _verified.add(target)
             return target
         make_directory(target.parent)
         try:
             # A mirror is this program's, whatever is in it, as for `publish`.
-            replace_anything = place is None or place == mirror(uri)
+            replace_anything = directory is None or directory == mirror(uri)
             with publish_local(target, remote.kind, replace_anything=replace_anything) as partial:
-                if place is not None:
+                if directory is not None:
                     remote = download(remote, partial.directory)
                 elif not _link_published(uri, remote.files, partial.directory):
                     download_version(remote, partial.directory)
@@ -76,17 +76,17 @@ def fetch(uri: ObjectUri, place: Path | None = None) -> Path:
 def fetch_file(uri: ObjectUri) -> Path:
     """Download a single object, for example a recipe; return its mirror. UserError as `fetch`."""
     for _attempt in range(_ATTEMPTS):
-        found = store_of(uri).head(uri)
-        if found is None:
+        remote_file = store_of(uri).head(uri)
+        if remote_file is None:
             raise UserError(f"there is no object {uri}", "check the URI")
-        place = hold_version(uri, hashlib.sha256(found.version.encode()).hexdigest())
-        if place.is_file():
-            return place
+        path = hold_version(uri, hashlib.sha256(remote_file.version.encode()).hexdigest())
+        if path.is_file():
+            return path
         try:
-            download_file(uri, place, found.version)
+            download_file(uri, path, remote_file.version)
         except ObjectMissing:
             continue  # replaced between the two requests
-        return place
+        return path
     raise concurrent_modification_error(uri)
 
 
@@ -100,16 +100,16 @@ def fetch_tree(uri: ObjectUri) -> Path:
         folder = list_folder(uri)
         if not folder:
             raise UserError(f"there is nothing at {uri}", "check the URI")
-        place = hold_version(uri, _digest(folder))
-        if place.is_dir():
-            return place
-        with suppress(_Changed), publish_local(place, "", replace_anything=True) as partial:
+        directory = hold_version(uri, _digest(folder))
+        if directory.is_dir():
+            return directory
+        with suppress(_Changed), publish_local(directory, "", replace_anything=True) as partial:
             partial.has_manifest = False
             download_folder(uri, folder, partial.directory)
             if list_folder(uri) != folder:
                 raise _Changed
-        if place.is_dir():
-            return place
+        if directory.is_dir():
+            return directory
     raise concurrent_modification_error(uri)
 
 
@@ -126,19 +126,19 @@ def fetch_files_outside_artifacts(uri: ObjectUri) -> Path:
 
     folder = list_folder(uri)
     artifacts = tuple(f"{Path(name).parent}/" for name in folder if Path(name).name == MANIFEST)
-    loose = {name: version for name, version in folder.items() if not name.startswith(artifacts)}
-    place = hold_version(uri, _digest(loose | {"": ("", 0)}))  # differs from the mirror of `fetch_tree`
-    if not place.is_dir():
-        with publish_local(place, "", replace_anything=True) as partial:
+    unmanaged = {name: version for name, version in folder.items() if not name.startswith(artifacts)}
+    directory = hold_version(uri, _digest(unmanaged | {"": ("", 0)}))  # differs from the mirror of `fetch_tree`
+    if not directory.is_dir():
+        with publish_local(directory, "", replace_anything=True) as partial:
             partial.has_manifest = False
-            download_folder(uri, loose, partial.directory)
-    return place
+            download_folder(uri, unmanaged, partial.directory)
+    return directory
 
 
-def _holds(place: Path, files: Sequence[ManifestEntry]) -> bool:
+def _holds(directory: Path, files: Sequence[ManifestEntry]) -> bool:
     """Return whether these files are there, with their checksums unless this process has compared them before."""
     try:
-        return require_artifact(place, "artifact", verify_content=place not in _verified).files == files
+        return require_artifact(directory, "artifact", verify_content=directory not in _verified).files == files
     except UserError:
         return False
 

@@ -79,31 +79,31 @@ class FileCache:
             UserError: the artifact was removed or replaced, a file is damaged, or object storage does not answer.
         """
         remote, entries = _artifact(uri, content)
-        wanted = [entries[name] for name in names]
-        key = hashlib.sha256(json.dumps([entry.to_json() for entry in wanted]).encode()).hexdigest()[:32]
-        place = self._directory / key
-        while not self._hold(place):
-            self._fetch(remote, wanted, place)
-        return place
+        requested = [entries[name] for name in names]
+        key = hashlib.sha256(json.dumps([entry.to_json() for entry in requested]).encode()).hexdigest()[:32]
+        cached = self._directory / key
+        while not self._hold(cached):
+            self._fetch(remote, requested, cached)
+        return cached
 
-    def _hold(self, place: Path) -> bool:
+    def _hold(self, cached: Path) -> bool:
         """Lock an existing entry and mark it as used now; return False if there is none."""
-        if (descriptor := lock_shared(place)) is None:
+        if (descriptor := lock_shared(cached)) is None:
             return False
         self._used.locks.append(descriptor)
-        os.utime(place)
+        os.utime(cached)
         return True
 
-    def _fetch(self, remote: RemoteManifest, wanted: Sequence[ManifestEntry], place: Path) -> None:
-        partial = self._directory / f".{place.name}-{secrets.token_hex(4)}"
+    def _fetch(self, remote: RemoteManifest, requested: Sequence[ManifestEntry], cached: Path) -> None:
+        partial = self._directory / f".{cached.name}-{secrets.token_hex(4)}"
         try:
-            download_files(remote, wanted, partial)
+            download_files(remote, requested, partial)
             try:
-                os.rename(partial, place)
+                os.rename(partial, cached)
             except OSError:
                 return  # another thread or process was first
             with self._lock:
-                fetched_bytes = sum(entry.size_bytes for entry in wanted)
+                fetched_bytes = sum(entry.size_bytes for entry in requested)
                 self._bytes += fetched_bytes
                 self._unseen_bytes += fetched_bytes
                 if self._unseen_bytes > self._limit_bytes * _REMEASURE_FRACTION:
@@ -128,9 +128,9 @@ class FileCache:
 
 @lru_cache(maxsize=4)
 def _artifact(uri: str, content: str) -> tuple[RemoteManifest, dict[str, ManifestEntry]]:
-    place = parse_location(uri)
-    assert isinstance(place, ObjectUri)
-    remote = read_remote_manifest(place)
+    location = parse_location(uri)
+    assert isinstance(location, ObjectUri)
+    remote = read_remote_manifest(location)
     if not remote.version or manifest_digest(remote.files) != content:
         raise UserError(f"{uri} was replaced or removed since this run started", "start again")
     return remote, {entry.name: entry for entry in remote.files}
@@ -143,12 +143,12 @@ def _is_being_filled(path: Path) -> bool:
 
 def _size(directory: Path) -> int:
     """Return the bytes of the files below `directory`; others rename and evict meanwhile, which os.walk tolerates."""
-    found = 0
+    total = 0
     for folder, _folders, files in os.walk(directory):
         for name in files:
             with suppress(FileNotFoundError):
-                found += os.lstat(os.path.join(folder, name)).st_size
-    return found
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total
 
 
 def _last_used(path: Path) -> float:

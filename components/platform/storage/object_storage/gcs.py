@@ -119,7 +119,7 @@ class GcsStore:
         part: dict[str, Any] = (
             {"checksum": "crc32c"} if end is None else {"start": start, "end": end - 1, "checksum": None}
         )
-        with translate_gcs_errors(uri), _missing(uri):
+        with translate_gcs_errors(uri), _translate_missing(uri):
             return bytes(blob.download_as_bytes(**part, **request_options()))
 
     def head(self, uri: ObjectUri) -> StoredObject | None:
@@ -128,12 +128,14 @@ class GcsStore:
             blob = bucket.get_blob(uri.path, **request_options())
             if blob is None:
                 _require_bucket(bucket)
-            return _described(blob) if blob else None
+            return _as_stored_object(blob) if blob else None
 
     def objects(self, folder: ObjectUri) -> list[StoredObject]:
         prefix = f"{folder.path}/" if folder.path else None
         with translate_gcs_errors(folder):
-            return [_described(blob) for blob in bucket_of(folder).list_blobs(prefix=prefix, **request_options())]
+            return [
+                _as_stored_object(blob) for blob in bucket_of(folder).list_blobs(prefix=prefix, **request_options())
+            ]
 
     def write(self, uri: ObjectUri, content: bytes, version: str, writer: str = "") -> StoredObject:
         from google.api_core.exceptions import PreconditionFailed
@@ -152,7 +154,7 @@ class GcsStore:
                 )
             except PreconditionFailed:
                 raise VersionConflict(uri) from None
-            return _described(blob)
+            return _as_stored_object(blob)
 
     def require_writable(self, uri: ObjectUri) -> None:
         """Check once per process and bucket that it can be written: write and delete an object next to `uri`.
@@ -199,7 +201,7 @@ class GcsStore:
         if not objects:
             return
         first = objects[0][0]
-        with translate_gcs_errors(first), _missing(first), ExitStack() as stack:
+        with translate_gcs_errors(first), _translate_missing(first), ExitStack() as stack:
             files = [(bucket_of(uri).blob(uri.path), stack.enter_context(create())) for uri, create in objects]
             tm.download_many(
                 files,
@@ -211,7 +213,7 @@ class GcsStore:
 
     def download_to(self, uri: ObjectUri, path: Path, version: str = NO_VERSION) -> None:
         generation = int(version) if version else None
-        with translate_gcs_errors(uri), _missing(uri):
+        with translate_gcs_errors(uri), _translate_missing(uri):
             bucket_of(uri).blob(uri.path).download_to_filename(
                 str(path), checksum="crc32c", if_generation_match=generation, **request_options()
             )
@@ -232,8 +234,8 @@ class GcsStore:
             # The client has no call for it. Every response has a Date header, even one that denies access.
             url = f"{bucket.client._connection.API_BASE_URL}/storage/v1/b/{uri.bucket}?fields=name"
             try:
-                answer = bucket.client._http.get(url, timeout=TIMEOUT_S)
-                return parsedate_to_datetime(answer.headers["Date"])
+                response = bucket.client._http.get(url, timeout=TIMEOUT_S)
+                return parsedate_to_datetime(response.headers["Date"])
             except (KeyError, ValueError, TypeError):
                 raise StorageError(
                     f"{uri}: the server's response has no valid Date header", "use another server"
@@ -249,7 +251,7 @@ def _require_bucket(bucket: Any) -> None:
     next(iter(bucket.list_blobs(max_results=1, **request_options())), None)
 
 
-def _described(blob: Any) -> StoredObject:
+def _as_stored_object(blob: Any) -> StoredObject:
     return StoredObject(
         name=blob.name,
         size_bytes=int(blob.size or 0),
@@ -261,7 +263,7 @@ def _described(blob: Any) -> StoredObject:
 
 
 @contextmanager
-def _missing(uri: ObjectUri) -> Iterator[None]:
+def _translate_missing(uri: ObjectUri) -> Iterator[None]:
     """Turn the client's exceptions for objects that do not exist or have another generation into ObjectMissing."""
     from google.api_core.exceptions import NotFound, PreconditionFailed
 
@@ -270,8 +272,10 @@ def _missing(uri: ObjectUri) -> Iterator[None]:
     except (NotFound, PreconditionFailed) as error:
         if isinstance(error, PreconditionFailed) and _PRECONDITION not in str(error):
             raise
-        answer = getattr(error, "response", None)
-        path = unquote(urlsplit(answer.url).path.rpartition("/o/")[2]) if answer is not None and answer.url else ""
+        response = getattr(error, "response", None)
+        path = (
+            unquote(urlsplit(response.url).path.rpartition("/o/")[2]) if response is not None and response.url else ""
+        )
         raise ObjectMissing(ObjectUri(uri.scheme, uri.bucket, path) if path else uri, _short_message(error)) from None
 
 
@@ -383,9 +387,9 @@ def _message(error: BaseException) -> str:
     body is JSON, a line of text or an HTML page.
     """
     text = str(getattr(error, "message", "") or error)
-    _method, found, body = text.partition("://")
+    _method, scheme_separator, body = text.partition("://")
     _url, separator, body = body.partition(": ")
-    if not found or not separator or not isinstance(getattr(error, "code", None), int):
+    if not scheme_separator or not separator or not isinstance(getattr(error, "code", None), int):
         return text
     body = body.split(": ('Request failed with status code'", 1)[0].strip()
     status = f"{error.code:d} {getattr(error.code, 'phrase', '')}".strip()  # type: ignore[attr-defined]

@@ -94,11 +94,11 @@ def unpack(archive: Path, entries: Iterable[tuple[ManifestEntry, int, Callable[[
                     left -= len(block)
 
 
-def parse(document: Any, files: Iterable[ManifestEntry], place: str, remedy: str) -> tuple[Pack, ...]:
+def parse(document: Any, files: Iterable[ManifestEntry], source: str, remedy: str) -> tuple[Pack, ...]:
     """Return the packs of a manifest; most manifests have none.
 
     Args:
-        document: the manifest, read from `place`.
+        document: the manifest, read from `source`.
         files: its entries.
         remedy: what to do about an invalid manifest, for errors.
 
@@ -117,7 +117,7 @@ def parse(document: Any, files: Iterable[ManifestEntry], place: str, remedy: str
             unpacked -= pack.offsets.keys()
         return packs
     except (TypeError, ValueError, AttributeError, KeyError) as error:
-        raise NotAManifest(f"{place} has an invalid list of packs ({error!r})"[:400], remedy) from None
+        raise NotAManifest(f"{source} has an invalid list of packs ({error!r})"[:400], remedy) from None
 
 
 def _parse_pack(pack: Any) -> Pack:

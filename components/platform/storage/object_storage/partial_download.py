@@ -20,7 +20,7 @@ GAP_BYTES = 64 << 10
 """Files of a pack at most this far apart are read in one request: a request costs more than transferring the gap."""
 
 
-def download_files(remote: RemoteManifest, wanted: Sequence[ManifestEntry], into: Path) -> None:
+def download_files(remote: RemoteManifest, entries: Sequence[ManifestEntry], into: Path) -> None:
     """Write these regular files of the artifact below `into`, which need not exist.
 
     Raises:
@@ -29,10 +29,10 @@ def download_files(remote: RemoteManifest, wanted: Sequence[ManifestEntry], into
     make_directory(into)
     content: dict[str, bytes] = {}
     for pack in remote.packs:
-        inside = [entry for entry in wanted if entry.name in pack.offsets]
+        inside = [entry for entry in entries if entry.name in pack.offsets]
         for group in _group_by_distance(inside, pack):
             content |= _read_range(remote, group, pack)
-    for entry in wanted:
+    for entry in entries:
         if entry.name not in content:
             content[entry.name] = store_of(remote.uri).read_range(remote.uri / remote.data / entry.name)
         _check(remote, entry, content[entry.name])

@@ -117,13 +117,13 @@ def read_manifest_to_replace(uri: ObjectUri, kind: str) -> RemoteManifest:
     if text is None:
         return RemoteManifest(uri)
     try:
-        found = _parse(uri, text, version)
-        if found.kind != kind:
+        current = _parse(uri, text, version)
+        if current.kind != kind:
             raise UserError(
-                f"{uri} is {describe_kind(found.kind)}, and would be replaced by {describe_kind(kind)}",
+                f"{uri} is {describe_kind(current.kind)}, and would be replaced by {describe_kind(kind)}",
                 "choose another --output, or delete what is there if you do not need it",
             )
-        return found
+        return current
     except NotAManifest as error:
         if not _is_damaged(text):
             raise NotAManifest(
@@ -157,26 +157,26 @@ def _kind_at(uri: ObjectUri) -> str | None:
     Asked once: the checkpoints of a training lie below the same places.
     """
     try:
-        found = read_remote_manifest(uri)
+        remote = read_remote_manifest(uri)
     except UserError:
         return None
-    return found.kind if found.version else None
+    return remote.kind if remote.version else None
 
 
 def _parse(uri: ObjectUri, text: bytes, version: str) -> RemoteManifest:
     """Parse the manifest at `uri`; raise NotAManifest if it is invalid or an entry leads outside of the artifact."""
-    place, remedy = str(uri / MANIFEST), f"make the artifact again at {uri}; that replaces it"
+    source, remedy = str(uri / MANIFEST), f"make the artifact again at {uri}; that replaces it"
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        raise NotAManifest(f"{place} is not a manifest: it is not JSON, or truncated", remedy) from None
-    files = parse_manifest(document, place, remedy)
+        raise NotAManifest(f"{source} is not a manifest: it is not JSON, or truncated", remedy) from None
+    files = parse_manifest(document, source, remedy)
     if link := first_escaping_link(files):
-        raise NotAManifest(f"{place}: the link {link.name} points outside of the artifact, to {link.link}", remedy)
-    packs = parse_packs(document, files, place, remedy)
+        raise NotAManifest(f"{source}: the link {link.name} points outside of the artifact, to {link.link}", remedy)
+    packs = parse_packs(document, files, source, remedy)
     data = document.get("data")
     if not isinstance(data, str) or not re.fullmatch(f"data/{DATA_ID}", data):
-        raise NotAManifest(f"{place} does not name the folder of its files: data is {data!r}"[:400], remedy)
+        raise NotAManifest(f"{source} does not name the folder of its files: data is {data!r}"[:400], remedy)
     return RemoteManifest(uri, version, data, files, packs, manifest_kind(document, files))
 
 
@@ -213,13 +213,13 @@ def is_complete(remote: RemoteManifest) -> bool:
     Where listings have no checksums, as those of S3, only sizes are compared; readers verify the content.
     """
     data = remote.uri / remote.data
-    there = {found.name.removeprefix(f"{data.path}/"): found for found in store_of(data).objects(data)}
+    stored_by_name = {stored.name.removeprefix(f"{data.path}/"): stored for stored in store_of(data).objects(data)}
     packed = remote.packed
-    wanted = {e.name: (e.size_bytes, e.crc32c) for e in remote.files if not e.link and e.name not in packed}
-    wanted |= {pack.name: (pack.size_bytes, pack.crc32c) for pack in remote.packs}
+    expected = {e.name: (e.size_bytes, e.crc32c) for e in remote.files if not e.link and e.name not in packed}
+    expected |= {pack.name: (pack.size_bytes, pack.crc32c) for pack in remote.packs}
     return all(
-        (found := there.get(name)) and found.size_bytes == size_bytes and found.crc32c in ("", crc32c)
-        for name, (size_bytes, crc32c) in wanted.items()
+        (stored := stored_by_name.get(name)) and stored.size_bytes == size_bytes and stored.crc32c in ("", crc32c)
+        for name, (size_bytes, crc32c) in expected.items()
     )
 
 
@@ -302,8 +302,8 @@ def _published_in_time(uri: ObjectUri, written: Sequence[datetime], published: d
     if not written:
         return True
     if published is None:
-        found = store_of(uri).head(uri / MANIFEST)
-        published = found.updated if found else None
+        manifest = store_of(uri).head(uri / MANIFEST)
+        published = manifest.updated if manifest else None
     return published is None or (published - min(written)).total_seconds() < ABANDONED_AFTER_S
 
 
@@ -398,8 +398,8 @@ def _download(remote: RemoteManifest, into: Path) -> None:
 def list_folder(uri: ObjectUri) -> dict[str, tuple[str, int]]:
     """Return name below `uri` -> (version, bytes) of each object there, without folder placeholders."""
     objects = store_of(uri).objects(uri)
-    found = {one.name.removeprefix(f"{uri.path}/"): (one.version, one.size_bytes) for one in objects}
-    return {name: version for name, version in found.items() if name and not name.endswith("/")}
+    versions = {one.name.removeprefix(f"{uri.path}/"): (one.version, one.size_bytes) for one in objects}
+    return {name: version for name, version in versions.items() if name and not name.endswith("/")}
 
 
 def download_folder(uri: ObjectUri, names: Iterable[str], into: Path) -> None:
@@ -458,7 +458,7 @@ def _remove(folder: ObjectUri) -> None:
     """Delete the objects below `folder`, best effort: what is left is unreferenced."""
     store = store_of(folder)
     try:
-        for found in store.objects(folder):
-            store.delete(replace(folder, path=found.name))
+        for stored in store.objects(folder):
+            store.delete(replace(folder, path=stored.name))
     except UserError as error:
         say(f"warning: {folder} was not removed: {error.problem}")

@@ -78,14 +78,16 @@ class S3Store:
         client = _client()
         with translate_s3_errors(uri):
             try:
-                found = client.head_object(Bucket=uri.bucket, Key=uri.path)
+                response = client.head_object(Bucket=uri.bucket, Key=uri.path)
             except client.exceptions.ClientError as error:
                 if _status(error) != 404:
                     raise
                 _require_bucket(uri)
                 return None
-            writer = found.get("Metadata", {}).get("writer", "")
-            return _described(uri.path, found["ContentLength"], found["ETag"], found["LastModified"], writer)
+            writer = response.get("Metadata", {}).get("writer", "")
+            return _as_stored_object(
+                uri.path, response["ContentLength"], response["ETag"], response["LastModified"], writer
+            )
 
     def objects(self, folder: ObjectUri) -> list[StoredObject]:
         client = _client()
@@ -93,9 +95,9 @@ class S3Store:
         with translate_s3_errors(folder):
             pages = client.get_paginator("list_objects_v2").paginate(Bucket=folder.bucket, Prefix=prefix)
             return [
-                _described(found["Key"], found["Size"], found["ETag"], found["LastModified"])
+                _as_stored_object(item["Key"], item["Size"], item["ETag"], item["LastModified"])
                 for page in pages
-                for found in page.get("Contents", [])
+                for item in page.get("Contents", [])
             ]
 
     def write(self, uri: ObjectUri, content: bytes, version: str, writer: str = "") -> StoredObject:
@@ -104,13 +106,13 @@ class S3Store:
         condition = {"IfMatch": version} if version else {"IfNoneMatch": "*"}
         with translate_s3_errors(uri):
             try:
-                answer = _put(client, uri, content, Metadata={"writer": writer} if writer else {}, **condition)
+                response = _put(client, uri, content, Metadata={"writer": writer} if writer else {}, **condition)
             except client.exceptions.ClientError as error:
                 # 412: the object has another version; 409: another write was under way; 404: it was removed.
                 if _status(error) in (409, 412) or (version and _code(error) == "NoSuchKey"):
                     raise VersionConflict(uri) from None
                 raise
-            return _described(uri.path, len(content), answer["ETag"], _date(answer), writer)
+            return _as_stored_object(uri.path, len(content), response["ETag"], _date(response), writer)
 
     def require_writable(self, uri: ObjectUri) -> None:
         """Check once per process and bucket that it can be written, and refuses writes whose condition does not hold.
@@ -150,8 +152,8 @@ class S3Store:
                     return _date(_put(client, uri, path.read_bytes()))
                 with open(path, "rb") as stream:
                     client.upload_fileobj(stream, uri.bucket, uri.path)
-            found = self.head(uri)
-            return found.updated if found else None
+            stored = self.head(uri)
+            return stored.updated if stored else None
 
         return [updated for updated in _parallel(upload_one, files) if updated]
 
@@ -170,8 +172,8 @@ class S3Store:
         client = _client()
         if version:
             # Not every server supports conditional deletes, and one that does not ignores the condition.
-            found = self.head(uri)
-            if found is None or found.version != version:
+            stored = self.head(uri)
+            if stored is None or stored.version != version:
                 return
         # Amazon's S3 does not say that there was no object; Cloud Storage's answer to S3's protocol does.
         with suppress(ObjectMissing), translate_s3_errors(uri):
@@ -185,12 +187,12 @@ class S3Store:
         client = _client()
         with translate_s3_errors(uri):
             try:
-                answer = client.head_bucket(Bucket=uri.bucket)
+                response = client.head_bucket(Bucket=uri.bucket)
             except client.exceptions.ClientError as error:
-                answer = error.response  # an answer that denies access is dated, too
+                response = error.response  # an answer that denies access is dated, too
                 if _status(error) not in (403, 404):
                     raise
-        if (date := _date(answer)) is None:
+        if (date := _date(response)) is None:
             raise StorageError(f"{uri}: the server's response has no valid Date header", "use another server")
         return date
 
@@ -199,11 +201,11 @@ class S3Store:
         client = _client()
 
         def get() -> tuple[bytes, str]:
-            answer = client.get_object(Bucket=uri.bucket, Key=uri.path, **more)
-            return answer["Body"].read(), str(answer["ETag"])
+            response = client.get_object(Bucket=uri.bucket, Key=uri.path, **more)
+            return response["Body"].read(), str(response["ETag"])
 
         with translate_s3_errors(uri):
-            return _repeated(get)
+            return _repeat_if_broken(get)
 
     def _download(self, uri: ObjectUri, stream: BinaryIO, version: str = NO_VERSION) -> None:
         client = _client()
@@ -218,7 +220,7 @@ class S3Store:
 
         with translate_s3_errors(uri):
             try:
-                _repeated(get)
+                _repeat_if_broken(get)
             except client.exceptions.ClientError as error:
                 if _status(error) == 412:
                     raise ObjectMissing(uri, "it was replaced") from None
@@ -266,7 +268,7 @@ def translate_s3_errors(uri: ObjectUri) -> Iterator[None]:
         with say_if_slow(waiting):
             yield
     except boto.ClientError as error:
-        raise _translated(uri, error) from None
+        raise _as_user_error(uri, error) from None
     except (boto.NoCredentialsError, boto.PartialCredentialsError):
         raise StorageError(
             f"{uri}: no credentials for S3 found",
@@ -291,7 +293,7 @@ def translate_s3_errors(uri: ObjectUri) -> Iterator[None]:
         ) from None
 
 
-def _translated(uri: ObjectUri, error: Any) -> UserError:
+def _as_user_error(uri: ObjectUri, error: Any) -> UserError:
     status, code, message = _status(error), _code(error), _message(error)
     if code == "NoSuchBucket":
         return UserError(f"{uri}: {message}", f"check the name; is there a bucket {uri.bucket}?")
@@ -340,7 +342,7 @@ def _server() -> str:
     return "s3.amazonaws.com"
 
 
-def _repeated(request: Callable[[], T]) -> T:
+def _repeat_if_broken(request: Callable[[], T]) -> T:
     """Repeat a request whose answer breaks off: botocore repeats only until the answer begins."""
     import botocore.exceptions as boto
     import urllib3.exceptions
@@ -369,13 +371,15 @@ def _parallel(function: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
             raise
 
 
-def _described(name: str, size_bytes: Any, etag: Any, updated: datetime | None, writer: str = "") -> StoredObject:
+def _as_stored_object(
+    name: str, size_bytes: Any, etag: Any, updated: datetime | None, writer: str = ""
+) -> StoredObject:
     return StoredObject(str(name), int(size_bytes), str(etag), "", updated, writer)
 
 
-def _date(answer: Mapping[str, Any]) -> datetime | None:
+def _date(response: Mapping[str, Any]) -> datetime | None:
     with suppress(KeyError, ValueError, TypeError):
-        return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+        return parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
     return None
 
 

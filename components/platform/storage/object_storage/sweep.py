@@ -47,12 +47,12 @@ class AbandonedFolder:
 
 
 def sweep(
-    place: ObjectUri, dry_run: bool = False, older_than_s: float = ABANDONED_AFTER_S
+    folder: ObjectUri, dry_run: bool = False, older_than_s: float = ABANDONED_AFTER_S
 ) -> Iterator[AbandonedFolder]:
-    """Remove the abandoned folders of the artifacts at and below `place`, and yield each.
+    """Remove the abandoned folders of the artifacts at and below `folder`, and yield each.
 
     Args:
-        place: an empty path means the whole bucket.
+        folder: an empty path means the whole bucket.
         dry_run: yield them without removing them.
         older_than_s: minimum age, at least `ABANDONED_AFTER_S`: younger folders may have a live writer.
 
@@ -60,31 +60,31 @@ def sweep(
         UserError: object storage refuses or does not answer.
     """
     assert older_than_s >= ABANDONED_AFTER_S
-    before = server_time(place) - timedelta(seconds=older_than_s)  # read first: later changes only look younger
-    for folder in _folders_unchanged_since(before, place):
-        if _may_be_read(folder, before):
+    before = server_time(folder) - timedelta(seconds=older_than_s)  # read first: later changes only look younger
+    for abandoned in _folders_unchanged_since(before, folder):
+        if _may_be_read(abandoned, before):
             continue
         if not dry_run:
-            _remove(folder)
-        yield folder
+            _remove(abandoned)
+        yield abandoned
 
 
-def _folders_unchanged_since(before: datetime, place: ObjectUri) -> Iterator[AbandonedFolder]:
-    """Yield writers' folders below `place` whose objects are all older than `before`."""
+def _folders_unchanged_since(before: datetime, root: ObjectUri) -> Iterator[AbandonedFolder]:
+    """Yield writers' folders below `root` whose objects are all older than `before`."""
     folders: dict[tuple[str, str], AbandonedFolder] = {}
-    kept: set[tuple[str, str]] = set()
-    for found in store_of(place).objects(place):
-        if (match := _OBJECT.fullmatch(found.name)) is None:
+    still_used: set[tuple[str, str]] = set()
+    for stored in store_of(root).objects(root):
+        if (match := _OBJECT.fullmatch(stored.name)) is None:
             continue
         key = (match["artifact"], match["data"])
-        folder = folders.setdefault(key, AbandonedFolder(replace(place, path=key[0]), key[1]))
-        folder.size_bytes += found.size_bytes
-        folder.versions[found.name] = found.version
-        young = found.updated is None or found.updated >= before
+        folder = folders.setdefault(key, AbandonedFolder(replace(root, path=key[0]), key[1]))
+        folder.size_bytes += stored.size_bytes
+        folder.versions[stored.name] = stored.version
+        young = stored.updated is None or stored.updated >= before
         if young or _NESTED.search(match["name"]):  # contains an artifact: not a writer's folder
-            kept.add(key)
+            still_used.add(key)
     for key, folder in folders.items():
-        if key not in kept:
+        if key not in still_used:
             yield folder
 
 

@@ -37,8 +37,8 @@ def hold_version(uri: ObjectUri, version: str) -> Path:
     Raises:
         UserError: the cache is not writable.
     """
-    place = mirror(uri, version[:DIGITS])
-    folder = place.parent
+    version_mirror = mirror(uri, version[:DIGITS])
+    folder = version_mirror.parent
     with _guard:
         if folder in _held and not is_at(_held[folder], folder):  # the cache was emptied
             os.close(_held.pop(folder))
@@ -49,4 +49,4 @@ def hold_version(uri: ObjectUri, version: str) -> Path:
     for other in (*folder.parent.glob("@?*"), *folder.parent.glob(".@*.gone-*")):
         if other != folder:
             remove_unused(other)
-    return place
+    return version_mirror

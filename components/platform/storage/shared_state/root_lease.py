@@ -84,7 +84,7 @@ class RootLease:
     ) -> None:
         self.root, self._work, self._results = root, work, results
         self._new = False
-        self._place = str((uri_of(root) or root) / LATEST)  # type: ignore[operator]
+        self._document_location = str((uri_of(root) or root) / LATEST)  # type: ignore[operator]
         self._me = me or ProcessIdentity.here()
         self._heartbeat_s, self._stale_s = heartbeat_s, stale_s
         self._token = token_hex(8)
@@ -114,7 +114,9 @@ class RootLease:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise self._in_use(ProcessIdentity.from_json(read_versioned(self._place).content or {})) from None
+                raise self._in_use(
+                    ProcessIdentity.from_json(read_versioned(self._document_location).content or {})
+                ) from None
             self._acquire()
             self._stack = stack.pop_all()
         self._heart.start()
@@ -152,11 +154,11 @@ class RootLease:
                     self._write({**before, **fields, "beat": before["beat"] + 1}, self._document)
                     return
                 except Conflict:
-                    found = read_versioned(self._place)
-                    if (found.content or {}).get("token") != self._token:
-                        self._lost = self._replaced_by(found)
+                    document = read_versioned(self._document_location)
+                    if (document.content or {}).get("token") != self._token:
+                        self._lost = self._replaced_by(document)
                         raise self._lost from None
-                    self._document = found  # the answer to an earlier write of ours was lost
+                    self._document = document  # the answer to an earlier write of ours was lost
 
     def _has_results(self) -> bool:
         return any(self.root.glob(self._results))
@@ -169,9 +171,9 @@ class RootLease:
         if MANIFEST in present:
             raise UserError(f"{self.root} is an artifact, not a directory for a {self._work} to work in", remedy)
         if present and LATEST not in present and not self._has_results():
-            found = ", ".join(sorted(present)[:5])
+            examples = ", ".join(sorted(present)[:5])
             raise UserError(
-                f"{self.root} has files that are not of a {self._work}: {found}", f"{remedy}, or an empty one"
+                f"{self.root} has files that are not of a {self._work}: {examples}", f"{remedy}, or an empty one"
             )
 
     def _remove(self) -> None:
@@ -184,23 +186,23 @@ class RootLease:
             say(f"warning: {display_path(self.root)} is not removed: {failure}")
 
     def _write(self, content: dict[str, Any], before: VersionedJson) -> None:
-        self._document = write_versioned(self._place, {**content, "renewed": round(time.time(), 3)}, before)
+        self._document = write_versioned(self._document_location, {**content, "renewed": round(time.time(), 3)}, before)
 
     def _acquire(self) -> None:
         while True:
-            found = read_versioned(self._place)
-            self._await_end(found)
+            document = read_versioned(self._document_location)
+            self._await_end(document)
             fresh = {"version": _VERSION, "token": self._token, **self._me.to_json(), "beat": 0, "released": False}
             try:
-                self._write({**(found.content or {}), **fresh}, found)
-                self._new = bool(self._results) and found.content is None and not self._has_results()
+                self._write({**(document.content or {}), **fresh}, document)
+                self._new = bool(self._results) and document.content is None and not self._has_results()
                 return
             except Conflict:
                 continue  # another process wrote it first
 
-    def _await_end(self, found: VersionedJson) -> None:
-        """Return when the process that wrote `found` may be replaced. UserError if it is running."""
-        content = found.content or {}
+    def _await_end(self, document: VersionedJson) -> None:
+        """Return when the process that wrote `document` may be replaced. UserError if it is running."""
+        content = document.content or {}
         holder = ProcessIdentity.from_json(content)
         if holder is None or content.get("released") or content.get("token") == self._token:
             return
@@ -215,8 +217,8 @@ class RootLease:
         until_s = time.monotonic() + self._stale_s
         while time.monotonic() < until_s:
             time.sleep(min(_POLL_S, self._heartbeat_s))
-            now = read_versioned(self._place)
-            if now.version != found.version:
+            now = read_versioned(self._document_location)
+            if now.version != document.version:
                 if (now.content or {}).get("released"):
                     return
                 raise self._in_use(ProcessIdentity.from_json(now.content or {}))
@@ -238,8 +240,8 @@ class RootLease:
             "wait until it has ended, or use another --root-dir",
         )
 
-    def _replaced_by(self, found: VersionedJson) -> LeaseLost:
-        who = ProcessIdentity.from_json(found.content or {}) or "unknown, the document is missing"
+    def _replaced_by(self, document: VersionedJson) -> LeaseLost:
+        who = ProcessIdentity.from_json(document.content or {}) or "unknown, the document is missing"
         return LeaseLost(
             f"another {self._work} has taken over {display_path(self.root)}, because this one had no heartbeat: {who}",
             "let that one continue, or use another --root-dir; this one has not changed its files",

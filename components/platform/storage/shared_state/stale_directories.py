@@ -33,18 +33,18 @@ def lock_shared(directory: Path) -> int | None:
     return None
 
 
-def create_locked(parent: Path, prefix: str, wanted: Path) -> tuple[Path, int]:
+def create_locked(parent: Path, prefix: str, path_in_errors: Path) -> tuple[Path, int]:
     """Make a directory with a new name and lock it (shared); retry if another process removes it in between.
 
     Args:
-        wanted: the path that errors name.
+        path_in_errors: the path that errors name.
 
     Returns:
         The directory and the descriptor that holds the lock.
     """
     while True:
         directory = parent / f"{prefix}{secrets.token_hex(4)}"
-        make_directory(directory, wanted)
+        make_directory(directory, path_in_errors)
         if (descriptor := lock_shared(directory)) is not None:
             return directory, descriptor
 

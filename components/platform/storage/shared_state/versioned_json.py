@@ -35,18 +35,18 @@ class VersionedJson:
     version: str
 
 
-def read_versioned(place: str) -> VersionedJson:
+def read_versioned(location: str) -> VersionedJson:
     """Read the JSON object at a path or URI. UserError if it is not one, or object storage does not answer."""
-    where = parse_location(place)
-    if isinstance(where, Path) and (not place or where.is_dir()):
-        raise UserError(f"{place!r} is not a file name", f"write it as {USAGE}.json or a path")
-    text, version = _read_remote(where) if isinstance(where, ObjectUri) else _read_local(where)
+    parsed = parse_location(location)
+    if isinstance(parsed, Path) and (not location or parsed.is_dir()):
+        raise UserError(f"{location!r} is not a file name", f"write it as {USAGE}.json or a path")
+    text, version = _read_remote(parsed) if isinstance(parsed, ObjectUri) else _read_local(parsed)
     if text is None:
         return VersionedJson(None, version)
     remedy = "restore an older version, or remove it"
-    content = parse_json(text, place, remedy)
+    content = parse_json(text, location, remedy)
     if not isinstance(content, dict):
-        raise UserError(f"{place} is not a JSON object", remedy)
+        raise UserError(f"{location} is not a JSON object", remedy)
     return VersionedJson(content, version)
 
 
@@ -54,7 +54,7 @@ class Conflict(UserError):
     """The document was modified concurrently; nothing was written."""
 
 
-def write_versioned(place: str, content: dict[str, Any], before: VersionedJson) -> VersionedJson:
+def write_versioned(location: str, content: dict[str, Any], before: VersionedJson) -> VersionedJson:
     """Replace a document if its version is still that of `before`; return the new document and version.
 
     Args:
@@ -64,15 +64,15 @@ def write_versioned(place: str, content: dict[str, Any], before: VersionedJson) 
         Conflict: the document has another version by now.
         UserError: object storage refuses or does not answer; the document may have been written nevertheless.
     """
-    where = parse_location(place)
+    parsed = parse_location(location)
     text = (json.dumps(content, indent=1) + "\n").encode()
     written = (
-        _write_remote(where, text, before.version)
-        if isinstance(where, ObjectUri)
-        else _write_local(where, text, before.version)
+        _write_remote(parsed, text, before.version)
+        if isinstance(parsed, ObjectUri)
+        else _write_local(parsed, text, before.version)
     )
     if not written:
-        raise Conflict(f"{place} was modified concurrently", "run the same command again")
+        raise Conflict(f"{location} was modified concurrently", "run the same command again")
     return VersionedJson(content, written)
 
 
@@ -88,8 +88,8 @@ def _write_remote(uri: ObjectUri, text: bytes, version: str) -> str:
         return store.write(uri, text, version, writer).version
     except VersionConflict:
         # May still be ours, if only the answer to a first attempt was lost.
-        found = store.head(uri)
-        return found.version if found and found.writer == writer else ""
+        current = store.head(uri)
+        return current.version if current and current.writer == writer else ""
 
 
 def _read_local(path: Path) -> tuple[bytes | None, str]:

@@ -25,14 +25,14 @@ def listing(directory: Path) -> dict[str, int]:
     """
     uri = uri_of(directory)
     if uri is None:
-        found = {}
+        sizes = {}
         for folder, _folders, files in os.walk(directory):
             for name in files:
                 path = Path(folder, name)
                 with suppress(FileNotFoundError):  # removed meanwhile
-                    found[path.relative_to(directory).as_posix()] = path.stat().st_size
-        return found
-    return {found.name.removeprefix(f"{uri.path}/"): found.size_bytes for found in store_of(uri).objects(uri)}
+                    sizes[path.relative_to(directory).as_posix()] = path.stat().st_size
+        return sizes
+    return {stored.name.removeprefix(f"{uri.path}/"): stored.size_bytes for stored in store_of(uri).objects(uri)}
 
 
 def push_file(path: Path) -> None:
@@ -54,8 +54,8 @@ def remove_file(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def download_file(uri: ObjectUri, place: Path, version: str = NO_VERSION) -> None:
-    """Download one object to `place` atomically.
+def download_file(uri: ObjectUri, path: Path, version: str = NO_VERSION) -> None:
+    """Download one object to `path` atomically.
 
     Args:
         version: the required version.
@@ -64,10 +64,10 @@ def download_file(uri: ObjectUri, place: Path, version: str = NO_VERSION) -> Non
         ObjectMissing: the object does not exist, or has another version.
         UserError: as `listing`.
     """
-    make_directory(place.parent)
-    partial = place.with_name(f".{place.name}.partial-{secrets.token_hex(4)}")
+    make_directory(path.parent)
+    partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
         store_of(uri).download_to(uri, partial, version)
-        os.replace(partial, place)
+        os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

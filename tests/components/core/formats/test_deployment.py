@@ -16,8 +16,8 @@ DEPLOYED = Deployed(
 )
 
 
-def test_written_state_is_read(any_place: ObjectUri) -> None:
-    location = f"{any_place}/state.json"
+def test_written_state_is_read(any_uri: ObjectUri) -> None:
+    location = f"{any_uri}/state.json"
     assert read_deployment(location) == Deployment()
     save_state(location, load_state(location))
     assert read_deployment(location) == Deployment()

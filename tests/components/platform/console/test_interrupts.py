@@ -10,7 +10,7 @@ import pytest
 
 PRELUDE = """\
 import signal, subprocess, sys, time
-from components.platform.console.interrupts import raise_on_signals, raise_soon, uninterrupted
+from components.platform.console.interrupts import raise_on_signals, raise_soon, delay_interrupts
 raise_on_signals()
 """
 
@@ -27,7 +27,7 @@ def test_signal_in_a_block_is_raised_after_it(number: signal.Signals, error: str
     lines = run(
         f"""\
 try:
-    with uninterrupted():
+    with delay_interrupts():
         signal.raise_signal({number.value})
         time.sleep(0.1)
         print("whole")
@@ -43,7 +43,7 @@ def test_child_of_a_terminated_process_does_not_ignore_sigterm() -> None:
     lines = run(
         """\
 try:
-    with uninterrupted():
+    with delay_interrupts():
         signal.raise_signal(signal.SIGTERM)
         subprocess.run(["grep", "SigIgn", "/proc/self/status"], check=True)
     time.sleep(30)
@@ -62,7 +62,7 @@ def test_first_of_several_exceptions_is_raised() -> None:
         """\
 signal.signal(signal.SIGUSR1, lambda _number, frame: raise_soon(lambda: ValueError("late"), frame))
 try:
-    with uninterrupted():
+    with delay_interrupts():
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGUSR1)
     time.sleep(30)

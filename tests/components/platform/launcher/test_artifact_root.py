@@ -76,7 +76,7 @@ def objects(url: str) -> set[str]:
     client = boto3.client(
         "s3", endpoint_url=url, aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
     )
-    return {found["Key"] for found in client.list_objects_v2(Bucket="mlpipeline").get("Contents", [])}
+    return {item["Key"] for item in client.list_objects_v2(Bucket="mlpipeline").get("Contents", [])}
 
 
 @pytest.mark.parametrize("root", ["minio://mlpipeline/v2/artifacts", "s3://mlpipeline/v2/artifacts"])
@@ -87,9 +87,9 @@ def test_steps_exchange_artifacts_that_kfp_does_not_copy(root: str, url: str, bi
     page = f"v2/artifacts/{run}/first/{SALTS['first']}/page"
     assert launcher.uploaded == [page], "KFP copies what its interface shows, and nothing else"
     first = launcher.recorded["first"]
-    place = f"mlgo/{run}/first/{SALTS['first']}/first"
+    prefix = f"mlgo/{run}/first/{SALTS['first']}/first"
     assert first["uri"] == f"{root}/{run}/first/{SALTS['first']}/first", "KFP keeps its own URI"
-    assert first["metadata"]["location"] == f"s3://mlpipeline/{place}" and first["metadata"]["digest"]
+    assert first["metadata"]["location"] == f"s3://mlpipeline/{prefix}" and first["metadata"]["digest"]
     assert "location" not in launcher.recorded["page"]["metadata"]
 
     assert not server.run("second", ("first",), "import", "--input", "{first}")

@@ -28,14 +28,14 @@ KFP_PYTHON = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines") / 
 
 
 def test_every_output_is_reported_with_its_metadata(tmp_path: Path) -> None:
-    place = tmp_path / "deep" / "executor_output.json"
+    output_file = tmp_path / "deep" / "executor_output.json"
     artifact = {"name": "vocab", "uri": "gs://b/vocab", "type": {"schemaTitle": "system.Artifact"}}
     outputs = {"artifacts": {n: {"artifacts": [{**artifact, "name": n}]} for n in ("vocab", "metrics")}}
-    write_executor_output({"outputs": {**outputs, "outputFile": str(place)}}, {"metrics": {"a.b": 1.0}})
-    written = json.loads(place.read_text())["artifacts"]
+    write_executor_output({"outputs": {**outputs, "outputFile": str(output_file)}}, {"metrics": {"a.b": 1.0}})
+    written = json.loads(output_file.read_text())["artifacts"]
     assert written["vocab"] == {"artifacts": [{**artifact, "metadata": {}}]}
     assert written["metrics"]["artifacts"][0]["metadata"] == {"a.b": 1.0}
-    assert [path.name for path in place.parent.iterdir()] == [place.name]
+    assert [path.name for path in output_file.parent.iterdir()] == [output_file.name]
 
 
 def test_nothing_is_written_without_an_output_file() -> None:
@@ -76,15 +76,15 @@ def test_headline_has_the_chosen_numbers_in_their_order() -> None:
 
 def test_numbers_that_are_not_finite_do_not_fail_a_finished_step(tmp_path: Path) -> None:
     """KFP's launcher reads the file with protojson, which refuses NaN."""
-    place = tmp_path / "out.json"
-    outputs = {"artifacts": {"m": {"artifacts": [{"name": "m"}]}}, "outputFile": str(place)}
+    output_file = tmp_path / "out.json"
+    outputs = {"artifacts": {"m": {"artifacts": [{"name": "m"}]}}, "outputFile": str(output_file)}
     rows = [{"row": [1.0, 2.0]}]
     write_executor_output({"outputs": outputs}, {"m": {"a": float("nan"), "b": float("-inf"), "c": 1.5, "rows": rows}})
 
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
 
-    written = json.loads(place.read_text(), parse_constant=refuse)
+    written = json.loads(output_file.read_text(), parse_constant=refuse)
     assert written["artifacts"]["m"]["artifacts"][0]["metadata"] == {"c": 1.5, "rows": rows}
 
 
@@ -93,9 +93,9 @@ def test_lineage_of_a_policy_has_the_digests_of_its_inputs(tmp_path: Path, monke
     with publish(tmp_path / "policy", "policy") as directory:
         info = PolicyInfo("inlining", (), 2, "ppo", llvm_version="19.1.7")
         write_policy_info(directory, replace(info, corpus_digest="c" * 64, toolchain_digest="t" * 64))
-    found = lineage(tmp_path / "policy")
-    assert found.pop("bytes") > 0
-    assert found == {
+    properties = lineage(tmp_path / "policy")
+    assert properties.pop("bytes") > 0
+    assert properties == {
         "digest": digest(tmp_path / "policy"),
         "files": 1,
         "git_commit": "abc",
@@ -113,9 +113,13 @@ def test_lineage_of_a_compiler_names_llvm_and_its_policies(tmp_path: Path) -> No
         (directory / "toolchain.json").write_text(
             json.dumps(described | {"built": {"policies": {"inlining": "d" * 64}}})
         )
-    found = lineage(tmp_path / "release")
-    assert found["mode"] == "release" and found["llvm_version"] == "19.1.7" and found["triple"] == "x86_64-linux"
-    assert found["inlining_policy_digest"] == "d" * 64 and found["digest"] == digest(tmp_path / "release")
+    properties = lineage(tmp_path / "release")
+    assert (
+        properties["mode"] == "release"
+        and properties["llvm_version"] == "19.1.7"
+        and properties["triple"] == "x86_64-linux"
+    )
+    assert properties["inlining_policy_digest"] == "d" * 64 and properties["digest"] == digest(tmp_path / "release")
     with publish(tmp_path / "training", "toolchain") as directory:
         (directory / "toolchain.json").write_text(json.dumps(described | {"mode": "training", "built": {}}))
     assert "inlining_policy_digest" not in lineage(tmp_path / "training")
@@ -133,8 +137,10 @@ def test_lineage_of_an_evaluation_names_its_policy(tmp_path: Path) -> None:
     }
     with publish(tmp_path / "evaluation", "evaluation") as directory:
         (directory / terminal_report.METRICS).write_text(json.dumps(metrics))
-    known = lineage(tmp_path / "evaluation")
-    assert (known["policy_digest"], known["llvm_version"]) == ("d" * 64, "19.1.7") and known["verdict"] == "better"
+    properties = lineage(tmp_path / "evaluation")
+    assert (properties["policy_digest"], properties["llvm_version"]) == ("d" * 64, "19.1.7") and properties[
+        "verdict"
+    ] == "better"
     with publish(tmp_path / "other", "trace") as directory:
         (directory / terminal_report.METRICS).write_text("[1]")
     assert set(lineage(tmp_path / "other")) <= {"digest", "files", "bytes", "git_commit"}

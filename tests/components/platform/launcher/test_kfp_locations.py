@@ -35,19 +35,19 @@ def test_artifacts_become_directories_and_the_working_directory_is_of_the_pod(
     scheme: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = f"{scheme}://bucket/run"
-    found = resolve_locations(arguments(root), executor_input(root), "ppo")
+    resolved = resolve_locations(arguments(root), executor_input(root), "ppo")
     local = f"kfp-local://{scheme}/bucket/run"
     pod = f"{tmp_path}/{scheme}/bucket/run/ppo"
-    assert found == ["--corpus", f"{local}/corpus", "--root-dir", pod, "--output", f"{local}/policy"]
+    assert resolved == ["--corpus", f"{local}/corpus", "--root-dir", pod, "--output", f"{local}/policy"]
     said = capsys.readouterr().out
     assert f"working directory {root}/ppo: " in said and "starts again from the beginning" in said
 
 
 def test_only_uris_of_artifacts_are_replaced(capsys: pytest.CaptureFixture[str]) -> None:
     root = "s3://bucket/run"
-    given = ["--recipe", "s3://bucket/recipe.yaml", "--x", f"{root}/corpus2", "--part", f"{root}/corpus/a.bc"]
-    found = resolve_locations(given, executor_input(root), "")
-    assert found == [*given[:5], "kfp-local://s3/bucket/run/corpus/a.bc"] and capsys.readouterr().out == ""
+    step_arguments = ["--recipe", "s3://bucket/recipe.yaml", "--x", f"{root}/corpus2", "--part", f"{root}/corpus/a.bc"]
+    resolved = resolve_locations(step_arguments, executor_input(root), "")
+    assert resolved == [*step_arguments[:5], "kfp-local://s3/bucket/run/corpus/a.bc"] and capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("root", ["gs://bucket/run", "/runs/1"])
@@ -73,9 +73,16 @@ def test_below_an_artifact_root_the_place_is_that_below_the_pipeline_root(
 ) -> None:
     kfp = executor_input(f"{root}/{TASK}")
     kfp["inputs"]["artifacts"]["corpus"]["artifacts"][0]["metadata"] = {"location": "s3://own/other/corpus"}
-    found = resolve_locations(arguments(f"{root}/{TASK}"), kfp, "ppo", own)
-    place = f"{own.rstrip('/')}/{TASK}"
-    assert found == ["--corpus", "s3://own/other/corpus", "--root-dir", f"{place}/ppo", "--output", f"{place}/policy"]
+    resolved = resolve_locations(arguments(f"{root}/{TASK}"), kfp, "ppo", own)
+    location = f"{own.rstrip('/')}/{TASK}"
+    assert resolved == [
+        "--corpus",
+        "s3://own/other/corpus",
+        "--root-dir",
+        f"{location}/ppo",
+        "--output",
+        f"{location}/policy",
+    ]
     assert capsys.readouterr().out == "", "a lost pod does not start again"
 
 
@@ -84,24 +91,24 @@ def test_artifacts_of_a_run_with_another_root_are_read_where_they_are() -> None:
     kfp = executor_input(root)
     corpus = kfp["inputs"]["artifacts"]["corpus"]["artifacts"][0]
     local = "kfp-local://minio/mlpipeline/v2/artifacts/run/corpus"
-    for metadata, place in (
+    for metadata, location in (
         ({}, local),
         ({"location": "kfp-local://minio/elsewhere"}, local),
         ({"location": 3}, local),
         ({"location": "gs://old/corpus"}, "gs://old/corpus"),
     ):
         corpus["metadata"] = metadata
-        assert resolve_locations(["--corpus", f"{root}/corpus"], kfp, "", "s3://own/mlgo") == ["--corpus", place]
-        assert resolve_locations(["--corpus", f"{root}/corpus"], kfp, "") == ["--corpus", place]
+        assert resolve_locations(["--corpus", f"{root}/corpus"], kfp, "", "s3://own/mlgo") == ["--corpus", location]
+        assert resolve_locations(["--corpus", f"{root}/corpus"], kfp, "") == ["--corpus", location]
 
 
 def test_pages_that_kfp_copies_have_no_location() -> None:
     root = f"minio://mlpipeline/{TASK}"
-    found = output_locations(["--output", f"{root}/policy"], executor_input(root), "s3://own/mlgo")
-    assert found == {"policy": {"location": f"s3://own/mlgo/{TASK}/policy"}}
+    resolved = output_locations(["--output", f"{root}/policy"], executor_input(root), "s3://own/mlgo")
+    assert resolved == {"policy": {"location": f"s3://own/mlgo/{TASK}/policy"}}
     assert output_locations(["--output", f"{root}/policy"], executor_input(root), "") == {}
 
 
 def test_unknown_layout_of_kfp_keeps_its_path() -> None:
-    found = output_locations(["minio://b/a/ppo/policy"], executor_input("minio://b/a/ppo"), "s3://own/mlgo")
-    assert found["policy"] == {"location": "s3://own/mlgo/b/a/ppo/policy"}
+    resolved = output_locations(["minio://b/a/ppo/policy"], executor_input("minio://b/a/ppo"), "s3://own/mlgo")
+    assert resolved["policy"] == {"location": "s3://own/mlgo/b/a/ppo/policy"}

@@ -66,8 +66,8 @@ def test_step_runs_and_its_outputs_are_reported_to_kfp(bitcode: Path, tmp_path: 
     assert (tmp_path / "ui" / "thin").read_text() == "False"
     reported = json.loads((tmp_path / "out.json").read_text())["artifacts"]
     assert set(reported) == {"corpus", "metrics"} and reported["metrics"]["artifacts"][0]["metadata"]
-    known = reported["corpus"]["artifacts"][0]["metadata"]
-    assert known["digest"] == digest(output) and known["files"] >= 6 and known["git_commit"] == "abc"
+    metadata = reported["corpus"]["artifacts"][0]["metadata"]
+    assert metadata["digest"] == digest(output) and metadata["files"] >= 6 and metadata["git_commit"] == "abc"
 
 
 def test_failing_step_returns_its_status_and_reports_nothing_to_kfp(tmp_path: Path) -> None:

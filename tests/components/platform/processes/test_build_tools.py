@@ -26,14 +26,14 @@ time.sleep(60)
 
 
 def processes_with(marker: Path) -> list[str]:
-    found = []
+    processes = []
     for entry in os.listdir("/proc"):
         try:
             if entry.isdecimal() and str(marker).encode() in Path("/proc", entry, "cmdline").read_bytes():
-                found.append(entry)
+                processes.append(entry)
         except OSError:
             continue
-    return found
+    return processes
 
 
 def test_output_goes_to_the_log_and_to_the_caller(tmp_path: Path) -> None:

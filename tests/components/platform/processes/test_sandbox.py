@@ -72,7 +72,7 @@ def evil(clang: Path, tmp_path: Path, server: socket.socket) -> Path:
     return tmp_path / "evil.so"
 
 
-def connected(server: socket.socket) -> bool:
+def can_connect(server: socket.socket) -> bool:
     try:
         server.accept()[0].close()
     except TimeoutError:
@@ -133,7 +133,7 @@ def test_network_is_denied(confined: str, kind: str, scratch: Path, server: sock
     program = f"import socket\ns = socket.socket(socket.{kind})\ns.connect(('127.0.0.1', {port}))"
     completed = supervision.run([sys.executable, "-c", program], 30, cwd=scratch, writable=scratch)
     assert completed.returncode == 1 and "Error" in completed.stderr
-    assert not connected(server)
+    assert not can_connect(server)
 
 
 def test_parent_process_is_not_confined(landlock: None, scratch: Path, tmp_path: Path, server: socket.socket) -> None:
@@ -228,12 +228,12 @@ def test_loaded_code_is_confined(
     module = module_with_attack(make_corpus(tmp_path / "c", {"p/a.c": SOURCE}), CODE_ATTACKS["-load"], evil)
     compiler = Compiler(clang, "inlining", allowed_options=("-load",))
     assert compiler(Request(module, DEFAULT)).samples[0].text_size_bytes > 0
-    assert not (tmp_path / "marker").exists() and not connected(server)
+    assert not (tmp_path / "marker").exists() and not can_connect(server)
     # Without the sandbox the attack succeeds.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(sandbox.SANDBOX_VARIABLE, "none")
         compiler(Request(module, DEFAULT))
-    assert (tmp_path / "marker").exists() and connected(server)
+    assert (tmp_path / "marker").exists() and can_connect(server)
 
 
 def test_profile_outside_of_the_corpus_is_refused(

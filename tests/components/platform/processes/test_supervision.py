@@ -62,11 +62,11 @@ def test_stdin_is_empty() -> None:
 
 
 def test_stdin_is_the_given_file(tmp_path: Path) -> None:
-    given = tmp_path / "a $(b) 'c'"
-    given.write_text("one\ntwo\n")
+    path = tmp_path / "a $(b) 'c'"
+    path.write_text("one\ntwo\n")
     with open(tmp_path / "out", "wb") as out:
-        assert supervision.run(["/bin/cat"], 30, stdout=out.fileno(), stdin=given).returncode == 0
-    assert (tmp_path / "out").read_bytes() == given.read_bytes()
+        assert supervision.run(["/bin/cat"], 30, stdout=out.fileno(), stdin=path).returncode == 0
+    assert (tmp_path / "out").read_bytes() == path.read_bytes()
 
 
 def test_signal_gives_a_negative_status_and_no_core_file(tmp_path: Path) -> None:

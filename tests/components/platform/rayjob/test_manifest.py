@@ -118,15 +118,15 @@ def test_pods_meet_the_restricted_standard_and_write_only_to_volumes(part: str) 
 
 
 def test_workers_are_on_spot_nodes_and_the_head_is_not() -> None:
-    found = pods(rayjob(dataclasses.replace(SPEC, spot=GKE_SPOT)))
+    by_group = pods(rayjob(dataclasses.replace(SPEC, spot=GKE_SPOT)))
     label, value = GKE_SPOT
-    assert found["workers"]["nodeSelector"] == {label: value}
-    (toleration,) = found["workers"]["tolerations"]
+    assert by_group["workers"]["nodeSelector"] == {label: value}
+    (toleration,) = by_group["workers"]["tolerations"]
     assert (toleration["key"], toleration["value"], toleration["effect"]) == (label, value, "NoSchedule")
-    affinity = found["head"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    affinity = by_group["head"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     ((expression,),) = [term["matchExpressions"] for term in affinity["nodeSelectorTerms"]]
     assert expression == {"key": label, "operator": "NotIn", "values": [value]}
-    assert "tolerations" not in found["head"] and "nodeSelector" not in found["head"]
+    assert "tolerations" not in by_group["head"] and "nodeSelector" not in by_group["head"]
     assert "affinity" not in pods(rayjob(SPEC))["head"]
 
 

@@ -20,7 +20,7 @@ import yaml
 from kubernetes.client import ApiException
 
 from components.platform.errors import UserError
-from components.platform.rayjob.kubernetes import ApiServer, refused
+from components.platform.rayjob.kubernetes import ApiServer, error_of_refusal
 from components.platform.rayjob.spec import RayJobSpec
 from components.platform.rayjob.submit import run_rayjob
 from tests.servers.kubernetes_server import (
@@ -77,8 +77,8 @@ def make(tmp_path: Path, certificate: tuple[Path, Path], monkeypatch: pytest.Mon
 
 
 def test_states_and_driver_output_are_printed_as_they_arrive(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    place = make()
-    place.run()
+    setting = make()
+    setting.run()
     assert capsys.readouterr().out.splitlines() == [
         "RayJob mlgo/ppo-1 is started",
         "RayJob mlgo/ppo-1: KubeRay has not started it yet",
@@ -89,7 +89,7 @@ def test_states_and_driver_output_are_printed_as_they_arrive(make: Make, capsys:
         "iteration 1",
         "RayJob mlgo/ppo-1: Complete, job SUCCEEDED",
     ]
-    assert place.methods().count("POST") == 1 and "DELETE" not in place.methods()
+    assert setting.methods().count("POST") == 1 and "DELETE" not in setting.methods()
 
 
 @pytest.mark.parametrize(
@@ -124,148 +124,148 @@ def test_states_and_driver_output_are_printed_as_they_arrive(make: Make, capsys:
 def test_reason_of_a_pending_pod_is_printed_once_and_part_of_the_failure(
     make: Make, pod: dict[str, Any], reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = make(FAILS)
+    setting = make(FAILS)
     running = {"metadata": {"name": "head"}, "status": {"phase": "Running"}}
     starting = {"metadata": {"name": "w0"}, "status": {"phase": "Pending"}}
     pending = {"metadata": {"name": "w1"}, "status": {"phase": "Pending", **pod}}
-    place.cluster.cluster_pods = [running, starting, pending]
+    setting.cluster.cluster_pods = [running, starting, pending]
     with pytest.raises(UserError) as failure:
-        place.run()
+        setting.run()
     told = f"2 of 3 pods are pending, w1: {reason}"
     assert told in failure.value.problem and capsys.readouterr().out.count(told) == 1
 
 
 def test_successful_rayjob_is_not_started_again(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    place = make()
-    place.run()
+    setting = make()
+    setting.run()
     capsys.readouterr()
-    place.run()
-    assert place.cluster.created == 1
+    setting.run()
+    assert setting.cluster.created == 1
     assert "exists already; following it" in capsys.readouterr().out
 
 
 def test_only_one_of_two_concurrent_steps_starts_the_rayjob(make: Make) -> None:
-    place = make((*[("Running", "RUNNING")] * 40, ("Complete", "SUCCEEDED")))
-    steps = [threading.Thread(target=place.run) for _ in range(4)]
+    setting = make((*[("Running", "RUNNING")] * 40, ("Complete", "SUCCEEDED")))
+    steps = [threading.Thread(target=setting.run) for _ in range(4)]
     for step in steps:
         step.start()
     for step in steps:
         step.join(30)
-    assert place.cluster.created == 1 and place.methods().count("POST") == 4
+    assert setting.cluster.created == 1 and setting.methods().count("POST") == 4
 
 
 def test_lost_response_does_not_start_a_second_rayjob(make: Make) -> None:
-    place = make()
-    place.cluster.silent, place.cluster.silent_method = 1, "POST"
-    place.run()
-    assert place.cluster.created == 1 and place.methods()[:2] == ["POST", "POST"]
+    setting = make()
+    setting.cluster.silent, setting.cluster.silent_method = 1, "POST"
+    setting.run()
+    assert setting.cluster.created == 1 and setting.methods()[:2] == ["POST", "POST"]
 
 
 def test_failed_status_requests_are_retried(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    place = make()
-    place.cluster.busy = 2
-    place.cluster.silent, place.cluster.silent_method = 1, "GET"
-    place.run()
+    setting = make()
+    setting.cluster.busy = 2
+    setting.cluster.silent, setting.cluster.silent_method = 1, "GET"
+    setting.run()
     output = capsys.readouterr().out
     assert "the Kubernetes API does not answer; repeating the request for 20 s: 503 etcd leader changed" in output
     assert "job SUCCEEDED" in output
 
 
 def test_long_server_outage_ends_only_the_step(make: Make) -> None:
-    place = make([("Running", "RUNNING")])
-    threading.Timer(0.2, setattr, (place.cluster, "busy", 1000)).start()
+    setting = make([("Running", "RUNNING")])
+    threading.Timer(0.2, setattr, (setting.cluster, "busy", 1000)).start()
     with pytest.raises(UserError, match=r"has not answered for 1 s: 503.*\n.*run the same command again to follow"):
-        place.run(patience_s=1)
-    place.cluster.busy = 0
-    assert list(place.cluster.jobs) == ["ppo-1"] and "DELETE" not in place.methods()
+        setting.run(patience_s=1)
+    setting.cluster.busy = 0
+    assert list(setting.cluster.jobs) == ["ppo-1"] and "DELETE" not in setting.methods()
 
 
 def test_failed_rayjob_is_reported_with_its_last_lines_and_restarted(make: Make) -> None:
-    place = make(FAILS, SUCCEEDS)
+    setting = make(FAILS, SUCCEEDS)
     with pytest.raises(UserError) as failure:
-        place.run()
+        setting.run()
     assert "failed (AppFailed: Job entrypoint command failed with exit code 1)" in failure.value.problem
     assert failure.value.problem.endswith("its last lines:\n    iteration 0")
     assert "kubectl describe rayjob --namespace mlgo ppo-1" in failure.value.remedy
-    first = place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"]
-    place.run()
-    assert place.cluster.created == 2 and place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"] != first
-    ((_method, _path, _query, options),) = [asked for asked in place.cluster.asked if asked[0] == "DELETE"]
+    first = setting.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"]
+    setting.run()
+    assert setting.cluster.created == 2 and setting.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"] != first
+    ((_method, _path, _query, options),) = [asked for asked in setting.cluster.asked if asked[0] == "DELETE"]
     # The Job that submits has the RayJob's name: it must have gone before there is a new one.
     assert options["propagationPolicy"] == "Foreground" and options["preconditions"]["uid"] == first
 
 
 def test_rayjob_that_changes_before_deletion_is_read_again(make: Make) -> None:
-    place = make(FAILS, SUCCEEDS)
+    setting = make(FAILS, SUCCEEDS)
     with pytest.raises(UserError):
-        place.run()
-    place.cluster.version_moves = 1
-    place.run()
-    assert place.methods().count("DELETE") == 2 and place.cluster.created == 2
+        setting.run()
+    setting.cluster.version_moves = 1
+    setting.run()
+    assert setting.methods().count("DELETE") == 2 and setting.cluster.created == 2
 
 
 def test_stopped_rayjob_has_failed(make: Make) -> None:
-    place = make([("Running", "RUNNING"), ("Complete", "STOPPED")])
+    setting = make([("Running", "RUNNING"), ("Complete", "STOPPED")])
     with pytest.raises(UserError, match=r"failed \(STOPPED\)"):
-        place.run()
+        setting.run()
 
 
 def test_rayjob_refused_by_kuberay_has_failed(make: Make) -> None:
-    place = make([("ValidationFailed", "")])
+    setting = make([("ValidationFailed", "")])
     with pytest.raises(UserError, match="ppo-1 failed"):
-        place.run()
+        setting.run()
 
 
 def test_deletion_of_the_rayjob_ends_the_step(make: Make) -> None:
-    place = make([("Running", "RUNNING")])
-    threading.Timer(0.3, place.cluster.jobs.clear).start()
+    setting = make([("Running", "RUNNING")])
+    threading.Timer(0.3, setting.cluster.jobs.clear).start()
     with pytest.raises(UserError, match="was deleted"):
-        place.run()
+        setting.run()
 
 
 def test_renewed_token_is_read_again(make: Make) -> None:
-    place = make((*[("Running", "RUNNING")] * 20, ("Complete", "SUCCEEDED")))
+    setting = make((*[("Running", "RUNNING")] * 20, ("Complete", "SUCCEEDED")))
 
     def renew() -> None:
-        with place.cluster.lock:
-            place.cluster.token = "second"
-            (place.directory / "token").write_text("second")
+        with setting.cluster.lock:
+            setting.cluster.token = "second"
+            (setting.directory / "token").write_text("second")
 
     threading.Timer(0.1, renew).start()
-    place.run()
-    assert place.cluster.token == "second"
+    setting.run()
+    assert setting.cluster.token == "second"
 
 
 def test_token_that_cannot_be_sent_is_refused_without_being_printed(
     make: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Neither repeated as if the server did not answer, nor shown in http.client's message."""
-    place = make()
-    (place.directory / "token").write_text("s3cret\n")
-    with pytest.raises(UserError, match="token is not one token") as refused:
-        place.run()
-    (place.directory / "token").write_text("first")
-    server = ApiServer(place.directory, patience_s=20)
+    setting = make()
+    (setting.directory / "token").write_text("s3cret\n")
+    with pytest.raises(UserError, match="token is not one token") as error_of_refusal:
+        setting.run()
+    (setting.directory / "token").write_text("first")
+    server = ApiServer(setting.directory, patience_s=20)
     server._configuration.api_key["authorization"] = "bearer s3cret\n"  # as kubernetes' client reads it again
     server._configuration.refresh_api_key_hook = None
     with pytest.raises(UserError, match="token is not one token") as later:
         run_rayjob(SPEC, server, poll_s=0.01)
-    assert "s3cret" not in f"{refused.value}{later.value}{capsys.readouterr()}" and place.cluster.asked == []
+    assert "s3cret" not in f"{error_of_refusal.value}{later.value}{capsys.readouterr()}" and setting.cluster.asked == []
 
 
 def test_refusals_name_the_remedy(make: Make, tmp_path: Path) -> None:
-    place = make()
-    place.cluster.token = "another"
+    setting = make()
+    setting.cluster.token = "another"
     with pytest.raises(UserError, match=r"401 Unauthorized\n.*service account"):
-        place.run()
-    place.cluster.token = "first"
-    place.cluster.denied = {"POST"}
+        setting.run()
+    setting.cluster.token = "first"
+    setting.cluster.denied = {"POST"}
     with pytest.raises(UserError, match=r"403 .*cannot post.*\n.*mlgo-steps"):
-        place.run()
-    place.cluster.denied = set()
+        setting.run()
+    setting.cluster.denied = set()
     elsewhere = RayJobSpec(SPEC.name, "elsewhere", SPEC.image, SPEC.entrypoint)
     with pytest.raises(UserError, match=r"404 .*could not find.*\n.*is KubeRay installed"):
-        place.run(spec=elsewhere)
+        setting.run(spec=elsewhere)
 
 
 def test_refusal_names_the_rolebinding_of_the_account() -> None:
@@ -278,20 +278,20 @@ def test_refusal_names_the_rolebinding_of_the_account() -> None:
     error.body = json.dumps({"kind": "Status", "message": message})
     assert (
         "kubectl create rolebinding kubeflow-pipeline-runner --namespace mlgo --role mlgo-run-ray-jobs "
-        "--serviceaccount kubeflow:pipeline-runner" in refused(error, "RayJob mlgo/x", "").remedy
+        "--serviceaccount kubeflow:pipeline-runner" in error_of_refusal(error, "RayJob mlgo/x", "").remedy
     )
 
 
 def test_forbidden_log_does_not_end_the_step(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = make()
+    setting = make()
     monkeypatch.setattr("tests.servers.kubernetes_server.PODS", "/nowhere")
-    place.run()
+    setting.run()
 
 
 def test_driver_lines_split_only_at_newlines_and_have_no_colors(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    place = make()
-    place.cluster.log.append("2025-12-31T23:59:59.000000000Z reading\r50% done\u2028\x1b[1mall\x1b[22m done")
-    place.run()
+    setting = make()
+    setting.cluster.log.append("2025-12-31T23:59:59.000000000Z reading\r50% done\u2028\x1b[1mall\x1b[22m done")
+    setting.run()
     output = capsys.readouterr().out
     assert output.count("reading\\x0d50% done\\u2028all done\n") == 1, "escaped, and one line"
     assert output.count("done") == 2
@@ -299,18 +299,18 @@ def test_driver_lines_split_only_at_newlines_and_have_no_colors(make: Make, caps
 
 
 def test_log_on_a_lost_node_is_not_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = make()
-    answer = place.cluster.answer
+    setting = make()
+    respond = setting.cluster.answer
 
-    def answered(method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+    def answer_without_log(method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         if path.endswith("/log"):
-            place.cluster.asked.append((method, path, query, body))
+            setting.cluster.asked.append((method, path, query, body))
             return status(500, "InternalError", "dial tcp 10.0.0.7:10250: connect: no route to host")
-        return answer(method, path, query, body)
+        return respond(method, path, query, body)
 
-    monkeypatch.setattr(place.cluster, "answer", answered)
-    place.run(patience_s=1)
-    assert any(path.endswith("/log") for _method, path, _query, _body in place.cluster.asked)
+    monkeypatch.setattr(setting.cluster, "answer", answer_without_log)
+    setting.run(patience_s=1)
+    assert any(path.endswith("/log") for _method, path, _query, _body in setting.cluster.asked)
 
 
 @needs_schemas
@@ -328,12 +328,12 @@ def test_older_kuberay_refuses_unknown_fields(make: Make, tmp_path: Path, field:
 
 
 def test_server_with_another_certificate_is_refused(make: Make, tmp_path: Path) -> None:
-    place = make()
+    setting = make()
     (tmp_path / "other").mkdir()
-    shutil.copyfile(make_certificate(tmp_path / "other")[0], place.directory / "ca.crt")
+    shutil.copyfile(make_certificate(tmp_path / "other")[0], setting.directory / "ca.crt")
     with pytest.raises(UserError, match="no certificate of this cluster's authority"):
-        place.run()
-    assert place.cluster.asked == []
+        setting.run()
+    assert setting.cluster.asked == []
 
 
 def test_missing_cluster_is_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,12 +356,12 @@ run_step(lambda: run_rayjob(spec, ApiServer(Path(sys.argv[1])), poll_s=0.05))
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
 def test_interrupted_step_leaves_the_rayjob_running_and_follows_it_again(make: Make, by: int) -> None:
-    place = make()
-    place.cluster.holds.clear()  # it stays in its first state
-    command = [sys.executable, "-c", STEP, str(place.directory)]
+    setting = make()
+    setting.cluster.holds.clear()  # it stays in its first state
+    command = [sys.executable, "-c", STEP, str(setting.directory)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as step:
         deadline_s = time.monotonic() + 30
-        while "GET" not in place.methods() and time.monotonic() < deadline_s:
+        while "GET" not in setting.methods() and time.monotonic() < deadline_s:
             time.sleep(0.02)
         os.kill(step.pid, by)
         output, error = step.communicate(timeout=30)
@@ -369,10 +369,10 @@ def test_interrupted_step_leaves_the_rayjob_running_and_follows_it_again(make: M
         assert step.returncode == 143, error
         assert "RayJob mlgo/ppo-1 continues; the same command follows it" in output
         assert "kubectl delete rayjob --namespace mlgo ppo-1 ends it" in output
-    uid = place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"]
-    assert "DELETE" not in place.methods()
-    place.cluster.holds.set()
+    uid = setting.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"]
+    assert "DELETE" not in setting.methods()
+    setting.cluster.holds.set()
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert again.returncode == 0, again.stderr
     assert "exists already; following it" in again.stdout and "job SUCCEEDED" in again.stdout
-    assert place.cluster.created == 1 and place.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"] == uid
+    assert setting.cluster.created == 1 and setting.cluster.jobs["ppo-1"]["job"]["metadata"]["uid"] == uid

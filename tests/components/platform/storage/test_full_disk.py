@@ -21,7 +21,7 @@ from pipelines.images import Image, write_images
 SIZE_KB = 64
 
 
-def mounted(directory: Path) -> Iterator[Path]:
+def mount_full_disk(directory: Path) -> Iterator[Path]:
     directory.mkdir()
     size = f"size={SIZE_KB}k"
     if subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", directory], capture_output=True).returncode:
@@ -34,13 +34,13 @@ def mounted(directory: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    yield from mounted(tmp_path / "disk")
+    yield from mount_full_disk(tmp_path / "disk")
 
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A full directory for temporary files."""
-    for directory in mounted(tmp_path / "temporary"):
+    for directory in mount_full_disk(tmp_path / "temporary"):
         monkeypatch.setenv("TMPDIR", str(directory))
         monkeypatch.setattr(tempfile, "tempdir", str(directory))
         fill(directory / "fill")
@@ -58,7 +58,7 @@ def large(directory: Path) -> None:
     (directory / "file").write_bytes(bytes(SIZE_KB * 2048))
 
 
-def copied(directory: Path) -> None:
+def copy_into(directory: Path) -> None:
     source = Path(tempfile.gettempdir(), f"mlgo-test-{os.getpid()}")
     source.write_bytes(bytes(SIZE_KB * 2048))
     try:
@@ -72,7 +72,7 @@ def many(directory: Path) -> None:
         (directory / str(number)).write_bytes(b"x" * 200)
 
 
-@pytest.mark.parametrize("write", [large, copied, many])
+@pytest.mark.parametrize("write", [large, copy_into, many])
 def test_output_on_a_full_disk_is_named_and_nothing_is_left(disk: Path, write: Callable[[Path], None]) -> None:
     with pytest.raises(OSError) as raised, publish(disk / "deep" / "trace", "trace") as directory:
         write(directory)

@@ -75,9 +75,9 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-def put_manifest(place: ObjectUri, content: str | dict[str, Any]) -> None:
+def put_manifest(storage_uri: ObjectUri, content: str | dict[str, Any]) -> None:
     text = content if isinstance(content, str) else json.dumps(content)
-    gcs.bucket_of(place).blob(f"{place.path}/manifest.json").upload_from_string(text)
+    gcs.bucket_of(storage_uri).blob(f"{storage_uri.path}/manifest.json").upload_from_string(text)
 
 
 def all_files(root: Path) -> set[str]:
@@ -85,16 +85,18 @@ def all_files(root: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("case", [*HOSTILE, *OTHERS])
-def test_hostile_manifest_is_refused_before_any_file_is_written(place: ObjectUri, tmp_path: Path, case: str) -> None:
+def test_hostile_manifest_is_refused_before_any_file_is_written(
+    storage_uri: ObjectUri, tmp_path: Path, case: str
+) -> None:
     document = {"version": 1, "files": HOSTILE.get(case, [file("a")]), "data": DATA, **OTHERS.get(case, {})}
-    put_manifest(place, document)
+    put_manifest(storage_uri, document)
     with pytest.raises(NotAManifest) as raised:
-        fetch(place)
-    assert str(place) in raised.value.problem and "make the artifact again" in raised.value.remedy
+        fetch(storage_uri)
+    assert str(storage_uri) in raised.value.problem and "make the artifact again" in raised.value.remedy
     assert all_files(tmp_path) == set()
-    with publish(mirror(place), "trace") as directory:  # and it does not block writers
+    with publish(mirror(storage_uri), "trace") as directory:  # and it does not block writers
         (directory / "a").write_text("sound")
-    assert (fetch(place) / "a").read_text() == "sound"
+    assert (fetch(storage_uri) / "a").read_text() == "sound"
 
 
 @pytest.mark.parametrize(
@@ -108,16 +110,16 @@ def test_hostile_local_manifest_is_refused(tmp_path: Path, case: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 1, "files": [{"na', '{"version": 1}'])
 def test_truncated_manifest_is_an_error_for_readers_and_replaced_by_writers(
-    place: ObjectUri, capsys: pytest.CaptureFixture[str], text: str
+    storage_uri: ObjectUri, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
-    put_manifest(place, text)
-    with pytest.raises(NotAManifest, match=f"{place}/manifest.json") as raised:
-        fetch(place)
+    put_manifest(storage_uri, text)
+    with pytest.raises(NotAManifest, match=f"{storage_uri}/manifest.json") as raised:
+        fetch(storage_uri)
     assert "directory" not in raised.value.remedy
-    with publish(mirror(place), "trace") as directory:
+    with publish(mirror(storage_uri), "trace") as directory:
         (directory / "a").write_text("sound")
-    assert f"{place}/manifest.json" in capsys.readouterr().out
-    assert (fetch(place) / "a").read_text() == "sound"
+    assert f"{storage_uri}/manifest.json" in capsys.readouterr().out
+    assert (fetch(storage_uri) / "a").read_text() == "sound"
 
 
 @pytest.mark.parametrize(
@@ -131,31 +133,33 @@ def test_truncated_manifest_is_an_error_for_readers_and_replaced_by_writers(
         ('{"version": 2, "files": []}', "version 2"),
     ],
 )
-def test_manifest_of_another_tool_or_newer_version_is_not_replaced(place: ObjectUri, text: str, expected: str) -> None:
-    put_manifest(place, text)
-    with pytest.raises(UserError, match=expected), publish(mirror(place), "trace"):
+def test_manifest_of_another_tool_or_newer_version_is_not_replaced(
+    storage_uri: ObjectUri, text: str, expected: str
+) -> None:
+    put_manifest(storage_uri, text)
+    with pytest.raises(UserError, match=expected), publish(mirror(storage_uri), "trace"):
         pytest.fail("the block must not run")
-    assert gcs.bucket_of(place).blob(f"{place.path}/manifest.json").download_as_text() == text
+    assert gcs.bucket_of(storage_uri).blob(f"{storage_uri.path}/manifest.json").download_as_text() == text
 
 
 @pytest.mark.parametrize("link", ["/etc/passwd", "../x", "d/../../x"])
-def test_link_out_of_the_artifact_is_not_published(place: ObjectUri, link: str) -> None:
+def test_link_out_of_the_artifact_is_not_published(storage_uri: ObjectUri, link: str) -> None:
     with (
-        pytest.raises(UserError, match=f"link a cannot be published at {place}.* to {link}"),
-        publish(mirror(place), "trace") as d,
+        pytest.raises(UserError, match=f"link a cannot be published at {storage_uri}.* to {link}"),
+        publish(mirror(storage_uri), "trace") as d,
     ):
         (d / "a").symlink_to(link)
-    assert not read_remote_manifest(place).version and not mirror(place).exists()
+    assert not read_remote_manifest(storage_uri).version and not mirror(storage_uri).exists()
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1bb", "a\udcffb"])
-def test_file_with_an_invalid_object_name_is_not_published(place: ObjectUri, name: str) -> None:
+def test_file_with_an_invalid_object_name_is_not_published(storage_uri: ObjectUri, name: str) -> None:
     with (
-        pytest.raises(UserError, match=f"cannot be published at {place}"),
-        publish(mirror(place), "trace") as directory,
+        pytest.raises(UserError, match=f"cannot be published at {storage_uri}"),
+        publish(mirror(storage_uri), "trace") as directory,
     ):
         (directory / name).touch()
-    assert list(gcs.bucket_of(place).list_blobs(prefix=f"{place.path}/")) == []
+    assert list(gcs.bucket_of(storage_uri).list_blobs(prefix=f"{storage_uri.path}/")) == []
 
 
 def test_links_inside_the_artifact_are_accepted(tmp_path: Path) -> None:

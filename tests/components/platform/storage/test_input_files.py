@@ -18,7 +18,7 @@ from pipelines.submit.overrides_document import read_overrides
 NINE = "a: &l0 {" + ", ".join(f"k{number}: {number}" for number in range(9)) + "}\n"
 
 
-def nested(levels: int, line: str) -> str:
+def nest(levels: int, line: str) -> str:
     """Return a document in which each line has nine aliases of the line before."""
     return NINE + "".join(
         line.format(level=level, nine=", ".join([f"*l{level - 1}"] * 9)) for level in range(1, levels + 1)
@@ -27,11 +27,11 @@ def nested(levels: int, line: str) -> str:
 
 MERGED = "m{level}: &l{level} {{<<: [{nine}]}}\n"
 BOMBS = {
-    "merge keys": nested(9, MERGED),
-    "merge keys of their own merge keys": nested(9, "m{level}: &l{level} {{<<: [{nine}], k: [{nine}]}}\n"),
-    "lists": nested(9, "m{level}: &l{level} [{nine}]\n"),
-    "keys": nested(9, "? m{level}\n: &l{level}\n  - {{<<: [{nine}]}}\n"),
-    "many documents": "---\n".join(nested(3, MERGED) for _ in range(300)),
+    "merge keys": nest(9, MERGED),
+    "merge keys of their own merge keys": nest(9, "m{level}: &l{level} {{<<: [{nine}], k: [{nine}]}}\n"),
+    "lists": nest(9, "m{level}: &l{level} [{nine}]\n"),
+    "keys": nest(9, "? m{level}\n: &l{level}\n  - {{<<: [{nine}]}}\n"),
+    "many documents": "---\n".join(nest(3, MERGED) for _ in range(300)),
     "one mapping merged a thousand times": (
         "a: &a {"
         + ", ".join(f"k{i}: 1" for i in range(1000))
@@ -100,5 +100,7 @@ def test_yaml_is_parsed_in_one_place() -> None:
     root = Path(__file__).parents[4]
     loaders = re.compile(r"\byaml\.(safe_|full_|unsafe_)?load(_all)?\(|\byaml\.compose|SafeLoader")
     files = [path for folder in ("components", "pipelines") for path in (root / folder).rglob("*.py")]
-    found = {path.name for path in files if loaders.search(path.read_text())}
-    assert found == {"input_files.py", "inline_remarks.py"}, "the latter reads what our clang writes, not a user's file"
+    parsers = {path.name for path in files if loaders.search(path.read_text())}
+    assert parsers == {"input_files.py", "inline_remarks.py"}, (
+        "the latter reads what our clang writes, not a user's file"
+    )

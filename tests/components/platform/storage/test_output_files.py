@@ -50,11 +50,11 @@ def test_links_and_devices_are_written_through(tmp_path: Path) -> None:
 
 def test_file_in_shared_memory_is_replaced_atomically() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
-        place = Path(directory, "f.json")
-        replace_text(place, "old")
-        with open(place, encoding="utf-8") as reader:
-            replace_text(place, "new")
-            assert reader.read() == "old" and place.read_text() == "new"
+        path = Path(directory, "f.json")
+        replace_text(path, "old")
+        with open(path, encoding="utf-8") as reader:
+            replace_text(path, "new")
+            assert reader.read() == "old" and path.read_text() == "new"
 
 
 def test_file_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ def test_artifact_appears_atomically_and_leaves_no_other_files(tmp_path: Path) -
     assert os.listdir(output.parent) == ["trace"]
 
 
-@pytest.mark.parametrize("place", ["/proc/trace", "/proc/deep/trace", "{}/file/trace"])
-def test_unwritable_output_is_named(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("pattern", ["/proc/trace", "/proc/deep/trace", "{}/file/trace"])
+def test_unwritable_output_is_named(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "file").touch()
-    output = Path(place.format(tmp_path))
+    output = Path(pattern.format(tmp_path))
     with pytest.raises(UserError) as raised:
         make(output)
     assert raised.value.problem.startswith(f"{output} cannot be created: ") and raised.value.remedy

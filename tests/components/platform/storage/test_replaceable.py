@@ -33,11 +33,11 @@ def make(output: Path, kind: Kind = "trace", text: str = "x") -> Path:
 
 
 def content(directory: Path) -> dict[str, bytes]:
-    found = sorted(path for path in directory.rglob("*") if path.is_file())
-    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in found}
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
 
 
-def refused(output: Path, around: Path, match: str, kind: Kind = "trace") -> None:
+def require_refused(output: Path, around: Path, match: str, kind: Kind = "trace") -> None:
     """Check that `output` is refused before the block runs, and that nothing in `around` changes."""
     before = content(around)
     with pytest.raises(UserError, match=match) as raised, publish(output, kind):
@@ -55,13 +55,15 @@ def test_directory_with_the_manifest_of_another_tool_is_kept(tmp_path: Path, tex
     output.mkdir()
     (output / "manifest.json").write_text(text)
     (output / "precious").write_text("years of work")
-    refused(output, tmp_path, r"x is not empty and was not made by this program: its manifest\.json")
+    require_refused(output, tmp_path, r"x is not empty and was not made by this program: its manifest\.json")
 
 
 def test_files_that_a_user_put_into_an_artifact_are_kept(tmp_path: Path) -> None:
     output = make(tmp_path / "trace")
     (output / "deep" / "notes.txt").write_text("notes")
-    refused(output, tmp_path, r"trace has files that are not part of the trace and would be lost: deep/notes\.txt")
+    require_refused(
+        output, tmp_path, r"trace has files that are not part of the trace and would be lost: deep/notes\.txt"
+    )
 
 
 def test_file_that_appears_while_the_artifact_is_made_is_kept(tmp_path: Path) -> None:
@@ -75,7 +77,7 @@ def test_file_that_appears_while_the_artifact_is_made_is_kept(tmp_path: Path) ->
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "trace"])
 def test_artifact_of_another_kind_is_kept(tmp_path: Path, kind: Kind) -> None:
     make(tmp_path / "a", kind)
-    refused(tmp_path / "a", tmp_path, f"a is {describe_kind(kind)}, and would be replaced by a trace")
+    require_refused(tmp_path / "a", tmp_path, f"a is {describe_kind(kind)}, and would be replaced by a trace")
 
 
 def test_artifact_of_an_earlier_version_is_known_by_its_files(tmp_path: Path) -> None:
@@ -83,22 +85,22 @@ def test_artifact_of_an_earlier_version_is_known_by_its_files(tmp_path: Path) ->
         (tmp_path / name).mkdir()
         (tmp_path / name / file).write_text("{}")
         write_manifest(tmp_path / name)
-    refused(tmp_path / "policy", tmp_path, "policy is a policy, and would be replaced by a trace")
-    refused(tmp_path / "unknown", tmp_path, "unknown is an artifact of an unknown kind")
+    require_refused(tmp_path / "policy", tmp_path, "policy is a policy, and would be replaced by a trace")
+    require_refused(tmp_path / "unknown", tmp_path, "unknown is an artifact of an unknown kind")
     make(tmp_path / "trace")
     assert read_manifest(tmp_path / "trace").kind == "trace"
 
 
-@pytest.mark.parametrize("place", ["toolchain/deep", "toolchain/new", "toolchain/deep/new/newer", "link/new"])
-def test_place_inside_an_artifact_is_refused(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("name", ["toolchain/deep", "toolchain/new", "toolchain/deep/new/newer", "link/new"])
+def test_output_inside_an_artifact_is_refused(tmp_path: Path, name: str) -> None:
     make(tmp_path / "toolchain", "toolchain")
     (tmp_path / "link").symlink_to("toolchain/deep")
-    refused(tmp_path / place, tmp_path, f"{place} lies within a toolchain, .*toolchain")
+    require_refused(tmp_path / name, tmp_path, f"{name} lies within a toolchain, .*toolchain")
 
 
 def test_directory_around_an_artifact_is_refused(tmp_path: Path) -> None:
     make(tmp_path / "runs" / "trace")
-    refused(tmp_path / "runs", tmp_path, "runs is not empty")
+    require_refused(tmp_path / "runs", tmp_path, "runs is not empty")
 
 
 def test_foreign_manifest_around_an_output_is_no_obstacle(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_mount_point_is_named(tmp_path: Path) -> None:
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", output], capture_output=True).returncode:
         pytest.skip("only root may mount")
     try:
-        refused(output, tmp_path, "out is a mount point")
+        require_refused(output, tmp_path, "out is a mount point")
         make(output / "trace")
     finally:
         subprocess.run(["umount", output], check=True)
@@ -233,34 +235,34 @@ def test_log_of_a_build_may_grow_while_its_objects_are_read(tmp_path: Path) -> N
         run("--tree", tmp_path / "build", "--output", tmp_path / "out", meanwhile=lambda: append("a.o"))
 
 
-def replaced(place: Path, text: str = "new") -> None:
+def replace_directory(directory: Path, text: str = "new") -> None:
     """Replace an artifact as another command does."""
-    make(place.with_name("new"), text=text)
-    shutil.rmtree(place)
-    os.rename(place.with_name("new"), place)
+    make(directory.with_name("new"), text=text)
+    shutil.rmtree(directory)
+    os.rename(directory.with_name("new"), directory)
 
 
-def exchanged_link(place: Path) -> None:
-    make(place.with_name("other"), text="new")
-    place.with_name("next").symlink_to("other")
-    os.rename(place.with_name("next"), place.with_name("current"))
+def exchange_link(link: Path) -> None:
+    make(link.with_name("other"), text="new")
+    link.with_name("next").symlink_to("other")
+    os.rename(link.with_name("next"), link.with_name("current"))
 
 
-def modified_in_place(place: Path) -> None:
-    with open(place / "deep" / "other", "r+b") as stream:
+def modify_in_place(directory: Path) -> None:
+    with open(directory / "deep" / "other", "r+b") as stream:
         stream.write(b"z")
 
 
-@pytest.mark.parametrize("change", [replaced, modified_in_place, exchanged_link, shutil.rmtree])
+@pytest.mark.parametrize("change", [replace_directory, modify_in_place, exchange_link, shutil.rmtree])
 @pytest.mark.parametrize("option", ["--input", "--tree"])
 def test_input_that_changes_while_it_is_read_ends_the_step(
     tmp_path: Path, change: Callable[[Path], None], option: str
 ) -> None:
     make(tmp_path / "in", text="old")
     (tmp_path / "current").symlink_to("in")
-    given = "current" if change is exchanged_link else "in"
-    with pytest.raises(UserError, match=f"{given} was replaced or modified while it was read"):
-        run(option, tmp_path / given, "--output", tmp_path / "out", meanwhile=lambda: change(tmp_path / "in"))
+    name = "current" if change is exchange_link else "in"
+    with pytest.raises(UserError, match=f"{name} was replaced or modified while it was read"):
+        run(option, tmp_path / name, "--output", tmp_path / "out", meanwhile=lambda: change(tmp_path / "in"))
     assert not (tmp_path / "out").exists() and command_inputs() is None
 
 
@@ -268,7 +270,7 @@ def test_failure_that_comes_from_a_changed_input_is_explained(tmp_path: Path) ->
     make(tmp_path / "in")
 
     def fail() -> None:
-        replaced(tmp_path / "in")
+        replace_directory(tmp_path / "in")
         raise UserError("a module is missing")
 
     with pytest.raises(UserError, match="was replaced or modified while it was read"):
@@ -283,7 +285,13 @@ def _raise(problem: str) -> None:
 
 def test_input_that_is_made_again_with_the_same_content_is_no_change(tmp_path: Path) -> None:
     make(tmp_path / "in")
-    run("--input", tmp_path / "in", "--output", tmp_path / "out", meanwhile=lambda: replaced(tmp_path / "in", "x"))
+    run(
+        "--input",
+        tmp_path / "in",
+        "--output",
+        tmp_path / "out",
+        meanwhile=lambda: replace_directory(tmp_path / "in", "x"),
+    )
     assert (tmp_path / "out" / "file").exists()
 
 
@@ -299,7 +307,7 @@ def test_threads_of_a_step_notice_a_changed_input(tmp_path: Path) -> None:
             errors.append(error)
 
     def meanwhile() -> None:
-        replaced(tmp_path / "in")
+        replace_directory(tmp_path / "in")
         thread = threading.Thread(target=save)
         thread.start()
         thread.join()
@@ -312,7 +320,7 @@ def test_threads_of_a_step_notice_a_changed_input(tmp_path: Path) -> None:
 
 def test_damaged_input_is_refused_before_the_step_starts(tmp_path: Path) -> None:
     make(tmp_path / "in")
-    modified_in_place(tmp_path / "in")
+    modify_in_place(tmp_path / "in")
     with pytest.raises(UserError, match=r"in is damaged: files whose content differs: deep/other") as raised:
         run("--input", tmp_path / "in", "--output", tmp_path / "out", meanwhile=lambda: pytest.fail("must not run"))
     assert "make it again" in raised.value.remedy
@@ -323,7 +331,7 @@ def test_files_that_a_user_edited_are_imported_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(tmp_path / "in")
-    modified_in_place(tmp_path / "in")
+    modify_in_place(tmp_path / "in")
     result = CliRunner().invoke(
         step, ["--tree", str(tmp_path / "in"), "--output", str(tmp_path / "out")], obj=lambda: None
     )
@@ -331,23 +339,30 @@ def test_files_that_a_user_edited_are_imported_with_a_warning(
 
 
 @pytest.fixture
-def place(any_place: ObjectUri) -> ObjectUri:
-    return any_place
+def storage_uri(any_uri: ObjectUri) -> ObjectUri:
+    return any_uri
 
 
-def test_remote_artifact_of_another_kind_is_kept(place: ObjectUri) -> None:
-    make(mirror(place), "policy")
-    before = read_remote_manifest(place)
-    for output, match in ((place, "is a policy, and would be replaced by a trace"), (place / "x", "within a policy")):
+def test_remote_artifact_of_another_kind_is_kept(storage_uri: ObjectUri) -> None:
+    make(mirror(storage_uri), "policy")
+    before = read_remote_manifest(storage_uri)
+    for output, match in (
+        (storage_uri, "is a policy, and would be replaced by a trace"),
+        (storage_uri / "x", "within a policy"),
+    ):
         with pytest.raises(UserError, match=match), publish(mirror(output), "trace"):
             pytest.fail("the block must not run")
-    assert read_remote_manifest(place) == before and is_complete(before)
+    assert read_remote_manifest(storage_uri) == before and is_complete(before)
 
 
-def test_remote_output_that_is_an_input_is_refused(place: ObjectUri) -> None:
-    make(mirror(place / "in"))
-    before = read_remote_manifest(place / "in")
-    for output, match in ((place / "in", "is the input"), (place / "in" / "x", "lies within"), (place, "contains")):
+def test_remote_output_that_is_an_input_is_refused(storage_uri: ObjectUri) -> None:
+    make(mirror(storage_uri / "in"))
+    before = read_remote_manifest(storage_uri / "in")
+    for output, match in (
+        (storage_uri / "in", "is the input"),
+        (storage_uri / "in" / "x", "lies within"),
+        (storage_uri, "contains"),
+    ):
         with pytest.raises(UserError, match=match):
-            run("--input", str(place / "in"), "--output", str(output))
-    assert read_remote_manifest(place / "in") == before and is_complete(before)
+            run("--input", str(storage_uri / "in"), "--output", str(output))
+    assert read_remote_manifest(storage_uri / "in") == before and is_complete(before)

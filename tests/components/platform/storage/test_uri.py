@@ -28,8 +28,8 @@ def test_uri_is_recovered_from_its_mirror(uri: ObjectUri) -> None:
 
 @given(URIS)
 def test_messages_name_the_uri_instead_of_the_mirror(uri: ObjectUri) -> None:
-    for place in (mirror(uri), mirror(uri, "0123abcd"), mirror(uri).with_name(f".{mirror(uri).name}.partial-0a1b2c3d")):
-        assert name_mirrors_by_uri(f"cannot read {place}/a b.bc: no") == f"cannot read {uri}/a b.bc: no"
+    for path in (mirror(uri), mirror(uri, "0123abcd"), mirror(uri).with_name(f".{mirror(uri).name}.partial-0a1b2c3d")):
+        assert name_mirrors_by_uri(f"cannot read {path}/a b.bc: no") == f"cannot read {uri}/a b.bc: no"
     assert name_mirrors_by_uri("cannot read /tmp/@/a") == "cannot read /tmp/@/a"
 
 

@@ -25,8 +25,8 @@ TOKEN = "5ec4e7" * 8
 def test_refusing_cluster_is_reported_with_remedy_without_token(
     said: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def init(**given: Any) -> None:
-        assert TOKEN not in repr(given), "Ray reads it itself"
+    def init(**options: Any) -> None:
+        assert TOKEN not in repr(options), "Ray reads it itself"
         raise RuntimeError(said)
 
     exceptions = SimpleNamespace(RayError=type("RayError", (Exception,), {}))

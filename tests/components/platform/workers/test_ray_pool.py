@@ -195,7 +195,7 @@ def test_workers_get_the_policy_of_either_training_clang(pool: RayPool, tmp_path
     for name in (*files, "weights.npz"):
         (policy / name).write_text(name)
     request = Request(Module("m", tmp_path), Advisor("policy", policy=policy))
-    assert [found for _, found in compile_all(pool, policy_files, [request], Quarantine(0))] == [files]
+    assert [content for _, content in compile_all(pool, policy_files, [request], Quarantine(0))] == [files]
 
 
 def test_many_directories_are_shared_at_once(pool: RayPool, tmp_path: Path) -> None:

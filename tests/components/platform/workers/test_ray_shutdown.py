@@ -20,6 +20,8 @@ def test_closed_pool_leaves_no_files(tmp_path: Path) -> None:
     (tmp_path / "policy").write_text("shared")
     with RayPool(slots=2, slots_per_worker=1) as pool:
         pool.share(tmp_path, ["policy"])
-        places = {place for _, place in pool.map_unordered(scratch, range(20)) if isinstance(place, Path)}
-        assert places and all(any(place.iterdir()) for place in places)
-    assert not [place for place in places if place.exists()]
+        directories = {
+            directory for _, directory in pool.map_unordered(scratch, range(20)) if isinstance(directory, Path)
+        }
+        assert directories and all(any(directory.iterdir()) for directory in directories)
+    assert not [directory for directory in directories if directory.exists()]

@@ -44,11 +44,11 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def upload(directory: Path, name: str) -> Path:
     """The mirror of what is in the bucket now."""
-    place = mirror(ObjectUri("gs", BUCKET, name))
-    with publish(place, "corpus") as partial:
+    mirrored = mirror(ObjectUri("gs", BUCKET, name))
+    with publish(mirrored, "corpus") as partial:
         shutil.copytree(directory, partial, dirs_exist_ok=True)
         (partial / "manifest.json").unlink(missing_ok=True)
-    return place
+    return mirrored
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +106,10 @@ def test_corpus_replaced_during_training_is_reported(
     (made.directory / "manifest.json").unlink()
     (made.directory / "more").write_text("another content\n")
     stale = mirror(ObjectUri("gs", BUCKET, "replaced"))
-    kept = tmp_path / "kept"
-    shutil.copytree(stale, kept)
+    corpus_aside = tmp_path / "kept"
+    shutil.copytree(stale, corpus_aside)
     upload(made.directory, "replaced")
     shutil.rmtree(stale)
-    shutil.copytree(kept, stale)  # this process has read the old one
+    shutil.copytree(corpus_aside, stale)  # this process has read the old one
     with pytest.raises(UserError, match="was replaced or removed"):
         sizes(cluster_pool, Compiler(clang, "inlining"), old)

@@ -22,7 +22,7 @@ from tests.components.ppo.points import checkpoint, earlier
 
 @pytest.fixture(params=["path", "uri"])
 def root(request, tmp_path):
-    found = tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("place"))
+    found = tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("storage_uri"))
     found.mkdir(parents=True)
     return found
 

@@ -55,19 +55,19 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 
 def put(uri: ObjectUri, content: str) -> None:
     """An artifact that is in the bucket only."""
-    place = mirror(uri)
-    with publish(place, "corpus") as partial_:
+    directory = mirror(uri)
+    with publish(directory, "corpus") as partial_:
         (partial_ / "file").write_text(content)
-    shutil.rmtree(place)
+    shutil.rmtree(directory)
 
 
 @pytest.fixture
-def arguments(place: ObjectUri) -> dict[str, str]:
+def arguments(storage_uri: ObjectUri) -> dict[str, str]:
     """The step's options, with everything that they name there; also what would be made."""
     for name in (*INPUTS, "output"):
-        put(place / name, name)
+        put(storage_uri / name, name)
     return {
-        **{f"--{name}": str(place / name) for name in (*INPUTS, "root-dir", "output")},
+        **{f"--{name}": str(storage_uri / name) for name in (*INPUTS, "root-dir", "output")},
         "--workers": "rayjob:3",
         "--cluster-image": IMAGE,
         "--preset": "tiny",
@@ -88,11 +88,11 @@ def job(cluster: Cluster) -> dict[str, Any]:
 
 
 def test_trainer_command_has_all_options(
-    cluster: Cluster, arguments: dict[str, str], place: ObjectUri, cache: Path
+    cluster: Cluster, arguments: dict[str, str], storage_uri: ObjectUri, cache: Path
 ) -> None:
-    bucket_of(place).blob(f"{place.path}/names.json").upload_from_string("[]")
+    bucket_of(storage_uri).blob(f"{storage_uri.path}/names.json").upload_from_string("[]")
     step(
-        {**arguments, "--oversample-modules": str(place / "names.json"), "--gin-binding": "A.b = 'c d'"},
+        {**arguments, "--oversample-modules": str(storage_uri / "names.json"), "--gin-binding": "A.b = 'c d'"},
         "--fingerprint-root-dir",
     )
     words = shlex.split(job(cluster)["spec"]["entrypoint"])
@@ -102,7 +102,9 @@ def test_trainer_command_has_all_options(
     options = dict(zip(words[2::2], words[3::2], strict=True))
     for name in (*INPUTS, "root-dir", "output"):
         assert options[f"--{name}"] == arguments[f"--{name}"]
-    assert options["--oversample-modules"] == str(place / "names.json") and options["--gin-binding"] == "A.b = 'c d'"
+    assert (
+        options["--oversample-modules"] == str(storage_uri / "names.json") and options["--gin-binding"] == "A.b = 'c d'"
+    )
     # A preset is expanded, and explicit options override it.
     assert options["--modules"] == str(PRESETS["tiny"]["modules"]) and float(options["--minutes"]) == 7
     assert "--iterations" not in options, "the preset's limit is replaced"
@@ -110,7 +112,7 @@ def test_trainer_command_has_all_options(
     # The step parses this command line.
     main.make_parser(click.Context(main)).parse_args(given)
     # Only the finished policy was downloaded, to where the launcher reads its report.
-    assert [path.parent for path in cache.rglob("file")] == [mirror(place / "output")]
+    assert [path.parent for path in cache.rglob("file")] == [mirror(storage_uri / "output")]
 
 
 def test_cluster_options_determine_the_rayjob(
@@ -134,7 +136,7 @@ def test_cluster_options_determine_the_rayjob(
 
 
 def test_rayjob_of_a_run_has_its_id_and_a_lease(
-    cluster: Cluster, arguments: dict[str, str], place: ObjectUri, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, arguments: dict[str, str], storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step(arguments)
     by_hand = job(cluster)
@@ -146,14 +148,14 @@ def test_rayjob_of_a_run_has_its_id_and_a_lease(
     assert "pipeline/runid" not in by_hand["metadata"]["labels"] and LEASE_VARIABLE not in str(by_hand)
     (container,) = made["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
     env = {variable["name"]: variable["value"] for variable in container["env"]}
-    assert env[LEASE_VARIABLE] == f"{place}/output.step"
+    assert env[LEASE_VARIABLE] == f"{storage_uri}/output.step"
     lease = parse_location(env[LEASE_VARIABLE])
     assert isinstance(lease, ObjectUri) and store_of(lease).read(lease)[0] == b'{"step": "follows"}'
 
 
-def test_trainer_ends_when_no_step_renews_its_lease(place: ObjectUri, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trainer_ends_when_no_step_renews_its_lease(storage_uri: ObjectUri, capsys: pytest.CaptureFixture[str]) -> None:
     ended: list[float] = []
-    uri = place / "policy.step"
+    uri = storage_uri / "policy.step"
     step_lease = StepLease(uri, renewal_s=0)
     step_lease.renew()
 
@@ -181,7 +183,9 @@ def test_trainer_ends_when_no_step_renews_its_lease(place: ObjectUri, capsys: py
     assert len(ended) == 3
 
 
-def test_job_name_depends_on_inputs_and_options(cluster: Cluster, arguments: dict[str, str], place: ObjectUri) -> None:
+def test_job_name_depends_on_inputs_and_options(
+    cluster: Cluster, arguments: dict[str, str], storage_uri: ObjectUri
+) -> None:
     def name(**more: str) -> str:
         step(arguments | {f"--{option.replace('_', '-')}": value for option, value in more.items()})
         return str(job(cluster)["metadata"]["name"])
@@ -196,7 +200,7 @@ def test_job_name_depends_on_inputs_and_options(cluster: Cluster, arguments: dic
     )
     names = [first, name(seed="2"), name(minutes="8"), name(preset="demo"), name(cluster_image=IMAGE[:-1] + "b")]
     names.append(name(gin_binding="PpoParameters.learning_rate=1e-4"))
-    put(place / "trace", "another")
+    put(storage_uri / "trace", "another")
     names.append(name())
     assert len(set(names)) == len(names)
 
@@ -209,18 +213,22 @@ def test_successful_rayjob_is_not_repeated(
     assert cluster.created == 1 and "exists already; following it" in capsys.readouterr().out
 
 
-def test_policy_replaces_what_is_in_its_mirror(cluster: Cluster, arguments: dict[str, str], place: ObjectUri) -> None:
+def test_policy_replaces_what_is_in_its_mirror(
+    cluster: Cluster, arguments: dict[str, str], storage_uri: ObjectUri
+) -> None:
     """As a publication does: a cache must not end a training of hours."""
-    directory = mirror(place / "output")
+    directory = mirror(storage_uri / "output")
     directory.mkdir(parents=True)
     (directory / "left").write_text("")
     step(arguments)
     assert (directory / "manifest.json").is_file() and not (directory / "left").exists()
 
 
-def test_success_without_policy_is_an_error(cluster: Cluster, arguments: dict[str, str], place: ObjectUri) -> None:
+def test_success_without_policy_is_an_error(
+    cluster: Cluster, arguments: dict[str, str], storage_uri: ObjectUri
+) -> None:
     with pytest.raises(UserError, match=r"has succeeded, but there is no policy at gs://.*\n.*kubectl delete rayjob"):
-        step({**arguments, "--output": str(place / "nothing")})
+        step({**arguments, "--output": str(storage_uri / "nothing")})
 
 
 @pytest.mark.parametrize("option", [*(f"--{name}" for name in (*INPUTS, "root-dir", "output")), "--oversample-modules"])

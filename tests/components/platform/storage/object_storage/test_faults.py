@@ -25,11 +25,11 @@ from tests.servers.storage_server import FAULTS, Faults, storage_server
 
 @pytest.fixture
 def faults(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
-    found = Faults()
-    with storage_server("faulty", faults=found) as url:
+    faults_of_server = Faults()
+    with storage_server("faulty", faults=faults_of_server) as url:
         monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
         gcs._client.cache_clear()
-        yield found
+        yield faults_of_server
     gcs._client.cache_clear()
 
 

@@ -16,9 +16,9 @@ from components.platform.storage.uri import ObjectUri, mirror
 
 
 @pytest.fixture
-def artifact(place: ObjectUri) -> tuple[str, str]:
+def artifact(storage_uri: ObjectUri) -> tuple[str, str]:
     """URI and digest of ten files of 1,000 bytes."""
-    uri = place / "artifact"
+    uri = storage_uri / "artifact"
     with publish(mirror(uri), "trace") as partial:
         (partial / "a").mkdir()
         for i in range(10):
@@ -29,11 +29,11 @@ def artifact(place: ObjectUri) -> tuple[str, str]:
 def test_files_keep_their_names_and_are_fetched_once(artifact: tuple[str, str], tmp_path: Path) -> None:
     cache = FileCache(tmp_path / "modules", 1 << 20)
     with cache.using():
-        place = cache.files(*artifact, ["a/1.bc", "a/2.bc"])
-        assert (place / "a" / "1.bc").read_bytes() == b"\1" * 1000
-        assert (place / "a" / "2.bc").read_bytes() == b"\2" * 1000
-        assert sorted(path.name for path in (place / "a").iterdir()) == ["1.bc", "2.bc"]
-        assert cache.files(*artifact, ["a/1.bc", "a/2.bc"]) == place
+        directory = cache.files(*artifact, ["a/1.bc", "a/2.bc"])
+        assert (directory / "a" / "1.bc").read_bytes() == b"\1" * 1000
+        assert (directory / "a" / "2.bc").read_bytes() == b"\2" * 1000
+        assert sorted(path.name for path in (directory / "a").iterdir()) == ["1.bc", "2.bc"]
+        assert cache.files(*artifact, ["a/1.bc", "a/2.bc"]) == directory
     assert FileCache(tmp_path / "modules", 1 << 20).held_bytes == 2000
 
 
@@ -114,11 +114,11 @@ def test_kill_during_eviction_leaves_no_incomplete_entry(
     with cache.using():
         entry = cache.files(*artifact, names)
 
-    def killed(directory: Path, ignore_errors: bool = False) -> None:
+    def raise_killed(directory: Path, ignore_errors: bool = False) -> None:
         for path in sorted(Path(directory).rglob("*.bc"))[:1]:
             path.unlink()
 
-    monkeypatch.setattr(shutil, "rmtree", killed)
+    monkeypatch.setattr(shutil, "rmtree", raise_killed)
     with cache.using():
         cache.files(*artifact, ["a/3.bc"])
     monkeypatch.undo()

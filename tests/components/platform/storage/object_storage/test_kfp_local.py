@@ -39,8 +39,8 @@ def root(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_uri_becomes_the_path_that_kfp_uses(uri: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ARTIFACT_LOCAL_PATH", raising=False)
-    place = parse_location(kfp_local_uri(uri))
-    assert isinstance(place, ObjectUri) and local_directory(place) == Path(path)
+    location = parse_location(kfp_local_uri(uri))
+    assert isinstance(location, ObjectUri) and local_directory(location) == Path(path)
 
 
 @pytest.mark.parametrize("uri", ["gs://bucket/a", "/runs/a", "corpus", "http://host/a", "file:///a"])
@@ -50,10 +50,10 @@ def test_places_that_kfp_does_not_copy_stay(uri: str) -> None:
 
 @given(PATHS, st.sampled_from(["minio", "s3"]))
 def test_places_differ_if_uris_do_and_stay_below_the_schemes_directory(path: str, scheme: str) -> None:
-    place = parse_location(kfp_local_uri(f"{scheme}://bucket/{path}"))
-    assert isinstance(place, ObjectUri)
-    assert str(local_directory(place)).endswith(f"/{scheme}/bucket/{path}")
-    assert mirror(place).is_relative_to(mirror(ObjectUri("kfp-local", scheme, "bucket")).parents[1])
+    location = parse_location(kfp_local_uri(f"{scheme}://bucket/{path}"))
+    assert isinstance(location, ObjectUri)
+    assert str(local_directory(location)).endswith(f"/{scheme}/bucket/{path}")
+    assert mirror(location).is_relative_to(mirror(ObjectUri("kfp-local", scheme, "bucket")).parents[1])
 
 
 @pytest.mark.parametrize("uri", ["kfp-local://../a", "kfp-local://minio/../a", "kfp-local://minio"])
@@ -104,7 +104,7 @@ def test_versions_decide_who_writes_reads_and_deletes(root: Path, tmp_path: Path
         store.download_to(uri, tmp_path / "a", first.version)
     assert fetch_file(uri).read_text() == "2"
     store.delete(uri, first.version)
-    assert [found.version for found in store.objects(PLACE)] == [second.version]
+    assert [stored.version for stored in store.objects(PLACE)] == [second.version]
     store.delete(uri)
     store.delete(uri)
     assert store.objects(PLACE) == [] and list((root / "minio/mlpipeline/v2/corpus").iterdir()) == []

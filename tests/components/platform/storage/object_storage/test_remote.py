@@ -34,8 +34,8 @@ from tests.support.buckets import names, put_object, remove_object
 
 
 @pytest.fixture
-def place(any_place: ObjectUri) -> ObjectUri:
-    return any_place
+def storage_uri(any_uri: ObjectUri) -> ObjectUri:
+    return any_uri
 
 
 def write(uri: ObjectUri, **files: str) -> None:
@@ -50,96 +50,96 @@ def forget(cache: Path) -> None:
         cache.rename(cache.with_name(f"old-{len(os.listdir(cache.parent))}"))
 
 
-def test_published_artifact_is_fetched_unchanged(place: ObjectUri, cache: Path) -> None:
-    with publish(mirror(place), "trace") as directory:
+def test_published_artifact_is_fetched_unchanged(storage_uri: ObjectUri, cache: Path) -> None:
+    with publish(mirror(storage_uri), "trace") as directory:
         (directory / "bin").mkdir()
         (directory / "bin" / "clang").write_bytes(b"\x7fELF" + bytes(range(256)) * 40)
         (directory / "bin" / "clang").chmod(0o755)
         (directory / "bin" / "clang++").symlink_to("clang")
         (directory / "empty").touch()
-    made = read_manifest(mirror(place)).files
+    made = read_manifest(mirror(storage_uri)).files
     forget(cache)
-    back = fetch(place)
+    back = fetch(storage_uri)
     assert read_manifest(back).files == made
     assert os.access(back / "bin" / "clang", os.X_OK) and not os.access(back / "empty", os.X_OK)
     assert os.readlink(back / "bin" / "clang++") == "clang"
 
 
-def test_large_file_and_many_files_are_published(place: ObjectUri, cache: Path) -> None:
-    with publish(mirror(place), "trace") as directory:
+def test_large_file_and_many_files_are_published(storage_uri: ObjectUri, cache: Path) -> None:
+    with publish(mirror(storage_uri), "trace") as directory:
         (directory / "large").write_bytes(os.urandom(9 << 20))  # more than one request transfers
         for number in range(150):
             (directory / str(number)).write_text(str(number))
-    made = read_manifest(mirror(place)).files
+    made = read_manifest(mirror(storage_uri)).files
     forget(cache)
-    assert read_manifest(fetch(place)).files == made
+    assert read_manifest(fetch(storage_uri)).files == made
 
 
-def test_local_artifact_is_not_downloaded_again(place: ObjectUri) -> None:
-    write(place, a="1")
-    before = os.stat(mirror(place) / "a").st_ino
-    assert os.stat(fetch(place) / "a").st_ino == before
-    (mirror(place) / "a").unlink()
-    assert (fetch(place) / "a").read_text() == "1"
+def test_local_artifact_is_not_downloaded_again(storage_uri: ObjectUri) -> None:
+    write(storage_uri, a="1")
+    before = os.stat(mirror(storage_uri) / "a").st_ino
+    assert os.stat(fetch(storage_uri) / "a").st_ino == before
+    (mirror(storage_uri) / "a").unlink()
+    assert (fetch(storage_uri) / "a").read_text() == "1"
 
 
-def test_replacing_an_artifact_removes_the_old_files(place: ObjectUri, cache: Path) -> None:
-    write(place, a="old", b="old")
-    write(place, a="new")
+def test_replacing_an_artifact_removes_the_old_files(storage_uri: ObjectUri, cache: Path) -> None:
+    write(storage_uri, a="old", b="old")
+    write(storage_uri, a="new")
     forget(cache)
-    assert sorted(p.name for p in fetch(place).iterdir()) == ["a", "manifest.json"]
-    assert len(names(place)) == 2
+    assert sorted(p.name for p in fetch(storage_uri).iterdir()) == ["a", "manifest.json"]
+    assert len(names(storage_uri)) == 2
 
 
-def test_concurrent_replacement_is_not_overwritten(place: ObjectUri) -> None:
-    write(place, a="old")
-    with publish(mirror(place), "trace") as directory:
+def test_concurrent_replacement_is_not_overwritten(storage_uri: ObjectUri) -> None:
+    write(storage_uri, a="old")
+    with publish(mirror(storage_uri), "trace") as directory:
         (directory / "a").write_text("slow")
-        before = read_remote_manifest(place)
+        before = read_remote_manifest(storage_uri)
         assert before.version
-        (mirror(place / "other") / "x").mkdir(parents=True)
-        (mirror(place / "other") / "x" / "a").write_text("quick")
-        other = mirror(place / "other") / "x"
+        (mirror(storage_uri / "other") / "x").mkdir(parents=True)
+        (mirror(storage_uri / "other") / "x" / "a").write_text("quick")
+        other = mirror(storage_uri / "other") / "x"
         upload(other, Manifest(other, scan_directory(other)), before)
-    assert (fetch(place) / "a").read_text() == "quick" == (mirror(place) / "a").read_text()
+    assert (fetch(storage_uri) / "a").read_text() == "quick" == (mirror(storage_uri) / "a").read_text()
 
 
-def test_artifact_removed_concurrently_is_published_again(place: ObjectUri, cache: Path) -> None:
-    write(place, a="old")
-    with publish(mirror(place), "trace") as directory:
+def test_artifact_removed_concurrently_is_published_again(storage_uri: ObjectUri, cache: Path) -> None:
+    write(storage_uri, a="old")
+    with publish(mirror(storage_uri), "trace") as directory:
         (directory / "a").write_text("new")
-        remove_object(place, "manifest.json")
-    assert (mirror(place) / "a").read_text() == "new"
+        remove_object(storage_uri, "manifest.json")
+    assert (mirror(storage_uri) / "a").read_text() == "new"
     forget(cache)
-    assert (fetch(place) / "a").read_text() == "new"
+    assert (fetch(storage_uri) / "a").read_text() == "new"
 
 
-def test_identical_content_is_not_uploaded_again(place: ObjectUri) -> None:
-    write(place, a="1")
-    version = read_remote_manifest(place).version
+def test_identical_content_is_not_uploaded_again(storage_uri: ObjectUri) -> None:
+    write(storage_uri, a="1")
+    version = read_remote_manifest(storage_uri).version
     assert version
-    write(place, a="1")
-    assert read_remote_manifest(place).version == version
+    write(storage_uri, a="1")
+    assert read_remote_manifest(storage_uri).version == version
 
 
 def test_one_of_sixteen_writers_wins_and_all_use_its_artifact(
-    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+    storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each writer is a process with its own mirrors, and all start before the first ends, as on sixteen machines."""
     code = (
         "import sys\n"
         "from components.platform.storage import publish\n"
         "from components.platform.storage.uri import mirror, parse_location\n"
-        "place = mirror(parse_location(sys.argv[1]))\n"
-        "with publish(place, 'trace') as directory:\n"
-        "    (directory / 'who').write_text(sys.argv[2])\n"
+        "directory = mirror(parse_location(sys.argv[1]))\n"
+        "with publish(directory, 'trace') as partial:\n"
+        "    (partial / 'who').write_text(sys.argv[2])\n"
         "    print('ready', flush=True)\n    sys.stdin.readline()\n"
-        "print((place / 'who').read_text())\n"
+        "print((directory / 'who').read_text())\n"
     )
     writers = []
     for number in range(16):
         environment = os.environ | {"MLGO_CACHE_DIR": str(cache / str(number))}
-        command = [sys.executable, "-c", code, str(place), str(number)]
+        command = [sys.executable, "-c", code, str(storage_uri), str(number)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         writers.append(subprocess.Popen(command, env=environment, text=True, **pipes))  # type: ignore[call-overload]
     for writer in writers:
@@ -151,27 +151,27 @@ def test_one_of_sixteen_writers_wins_and_all_use_its_artifact(
     winners = {output.splitlines()[-1] for output in outputs}
     assert len(winners) == 1
     assert sum("another writer published first" in output for output in outputs) == 15
-    assert (fetch(place) / "who").read_text() == winners.pop()
-    assert len(names(place)) == 2, "the uploads of the losing writers are removed"
+    assert (fetch(storage_uri) / "who").read_text() == winners.pop()
+    assert len(names(storage_uri)) == 2, "the uploads of the losing writers are removed"
 
 
-def test_failed_writer_leaves_no_objects(place: ObjectUri) -> None:
-    with pytest.raises(KeyboardInterrupt), publish(mirror(place), "trace") as directory:
+def test_failed_writer_leaves_no_objects(storage_uri: ObjectUri) -> None:
+    with pytest.raises(KeyboardInterrupt), publish(mirror(storage_uri), "trace") as directory:
         (directory / "a").write_text("half")
         raise KeyboardInterrupt
-    assert names(place) == []
+    assert names(storage_uri) == []
     with pytest.raises(UserError, match="not a finished artifact"):
-        fetch(place)
+        fetch(storage_uri)
 
 
-def test_corrupted_byte_is_detected(place: ObjectUri, cache: Path) -> None:
-    write(place, a="sound", b="sound")
-    remote = read_remote_manifest(place)
-    put_object(place, f"{remote.data}/a", "sOund")
+def test_corrupted_byte_is_detected(storage_uri: ObjectUri, cache: Path) -> None:
+    write(storage_uri, a="sound", b="sound")
+    remote = read_remote_manifest(storage_uri)
+    put_object(storage_uri, f"{remote.data}/a", "sOund")
     forget(cache)
     with pytest.raises(UserError, match=r"damaged.*: a\n") as raised:
-        fetch(place)
-    assert raised.value.remedy and not mirror(place).exists()
+        fetch(storage_uri)
+    assert raised.value.remedy and not mirror(storage_uri).exists()
 
 
 def replace_on_each_read(monkeypatch: pytest.MonkeyPatch, cache: Path, texts: list[str | None]) -> None:
@@ -179,7 +179,7 @@ def replace_on_each_read(monkeypatch: pytest.MonkeyPatch, cache: Path, texts: li
     real = remote_module.read_remote_manifest
 
     def look_then_replace(uri: ObjectUri) -> RemoteManifest:
-        found = real(uri)
+        manifest = real(uri)
         if texts:
             text = texts.pop(0)
             with monkeypatch.context() as elsewhere:
@@ -189,84 +189,87 @@ def replace_on_each_read(monkeypatch: pytest.MonkeyPatch, cache: Path, texts: li
                     remote_module.remove(uri)
                 else:
                     write(uri, a=text, b=text)
-        return found
+        return manifest
 
     monkeypatch.setattr(remote_module, "read_remote_manifest", look_then_replace)
 
 
 def test_artifact_replaced_during_download_is_downloaded_again(
-    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(place, a="one", c="only here")
+    write(storage_uri, a="one", c="only here")
     forget(cache)
     replace_on_each_read(monkeypatch, cache, ["two", "three"])
-    found = fetch(place)
-    assert {path.name: path.read_text() for path in found.iterdir() if path.name != "manifest.json"} == {
+    fetched = fetch(storage_uri)
+    assert {path.name: path.read_text() for path in fetched.iterdir() if path.name != "manifest.json"} == {
         "a": "three",
         "b": "three",
     }
-    assert read_manifest(found).files == scan_directory(found)
+    assert read_manifest(fetched).files == scan_directory(fetched)
     assert capsys.readouterr().out.count("was replaced while it was read") == 2
 
 
 def test_look_whole_checks_the_replacing_artifact(
-    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+    storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(place, a="one")
+    write(storage_uri, a="one")
     replace_on_each_read(monkeypatch, cache, ["two"])
-    found = read_verified_manifest(place)
-    assert found.version and found == read_remote_manifest(place)
-    remove_object(place, f"{found.data}/a")
-    assert not read_verified_manifest(place).version
+    manifest = read_verified_manifest(storage_uri)
+    assert manifest.version and manifest == read_remote_manifest(storage_uri)
+    remove_object(storage_uri, f"{manifest.data}/a")
+    assert not read_verified_manifest(storage_uri).version
 
 
 @pytest.mark.parametrize(
     ("texts", "named"), [([None], "was removed while it was read"), (list("abcdefghij"), "being modified concurrently")]
 )
 def test_artifact_removed_or_modified_during_every_attempt_is_an_error(
-    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str | None], named: str
+    storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str | None], named: str
 ) -> None:
-    write(place, a="one")
+    write(storage_uri, a="one")
     forget(cache)
     replace_on_each_read(monkeypatch, cache, list(texts))
     with pytest.raises(UserError, match=named):
-        fetch(place)
-    assert not mirror(place).exists()
+        fetch(storage_uri)
+    assert not mirror(storage_uri).exists()
 
 
-def test_each_file_is_checksummed_once(place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_file_is_checksummed_once(storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     real = manifest_module._entry
     monkeypatch.setattr(manifest_module, "_entry", lambda d, path: read.append(path.name) or real(d, path))
-    write(place, a="1", b="2")
+    write(storage_uri, a="1", b="2")
     assert sorted(read) == ["a", "b"]
-    made = read_manifest(mirror(place)).files
+    made = read_manifest(mirror(storage_uri)).files
     forget(cache)
     read.clear()
-    assert read_manifest(fetch(place)).files == made and sorted(read) == ["a", "b"]
+    assert read_manifest(fetch(storage_uri)).files == made and sorted(read) == ["a", "b"]
 
 
-def test_missing_file_and_invalid_manifest_are_errors(place: ObjectUri, cache: Path) -> None:
-    write(place, a="1")
-    remove_object(place, f"{read_remote_manifest(place).data}/a")
+def test_missing_file_and_invalid_manifest_are_errors(storage_uri: ObjectUri, cache: Path) -> None:
+    write(storage_uri, a="1")
+    remove_object(storage_uri, f"{read_remote_manifest(storage_uri).data}/a")
     forget(cache)
     with pytest.raises(UserError, match="missing"):
-        fetch(place)
-    put_object(place, "manifest.json", "[]")
+        fetch(storage_uri)
+    put_object(storage_uri, "manifest.json", "[]")
     with pytest.raises(UserError, match="is not a manifest"):
-        fetch(place)
+        fetch(storage_uri)
 
 
-def test_missing_object_error_omits_the_server_response(place: ObjectUri, cache: Path) -> None:
-    write(place, a="1")
-    data = read_remote_manifest(place).data
-    remove_object(place, f"{data}/a")
+def test_missing_object_error_omits_the_server_response(storage_uri: ObjectUri, cache: Path) -> None:
+    write(storage_uri, a="1")
+    data = read_remote_manifest(storage_uri).data
+    remove_object(storage_uri, f"{data}/a")
     forget(cache)
     for read, named in (
-        (lambda: fetch(place), f"{place}/{data}/a is missing"),
-        (lambda: fetch_file(place / "nowhere.yaml"), f"no object {place}/nowhere.yaml"),
-        (lambda: pull_file(mirror(place / "nowhere.yaml")), f"{place}/nowhere.yaml: "),
-        (lambda: fetch(ObjectUri(place.scheme, "no-such-bucket", "a")), f"{place.scheme}://no-such-bucket/a"),
+        (lambda: fetch(storage_uri), f"{storage_uri}/{data}/a is missing"),
+        (lambda: fetch_file(storage_uri / "nowhere.yaml"), f"no object {storage_uri}/nowhere.yaml"),
+        (lambda: pull_file(mirror(storage_uri / "nowhere.yaml")), f"{storage_uri}/nowhere.yaml: "),
+        (
+            lambda: fetch(ObjectUri(storage_uri.scheme, "no-such-bucket", "a")),
+            f"{storage_uri.scheme}://no-such-bucket/a",
+        ),
     ):
         with pytest.raises(UserError) as raised:
             read()
@@ -275,16 +278,16 @@ def test_missing_object_error_omits_the_server_response(place: ObjectUri, cache:
         assert not any(noise in problem for noise in ("{", "\n", "GET ", "http:", "alt=media", str(cache)))
 
 
-def test_unwritable_cache_is_an_error(place: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(place, a="1")
+def test_unwritable_cache_is_an_error(storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(storage_uri, a="1")
     monkeypatch.setenv("MLGO_CACHE_DIR", "/proc/cache")
-    with pytest.raises(UserError, match=rf"the cache in /proc/cache cannot hold {place}") as raised:
-        fetch(place)
+    with pytest.raises(UserError, match=rf"the cache in /proc/cache cannot hold {storage_uri}") as raised:
+        fetch(storage_uri)
     assert "MLGO_CACHE_DIR" in raised.value.remedy
 
 
-def test_checkpoints_are_published_discarded_and_fetched_singly(place: ObjectUri, cache: Path) -> None:
-    checkpoints = mirror(place) / "checkpoints"
+def test_checkpoints_are_published_discarded_and_fetched_singly(storage_uri: ObjectUri, cache: Path) -> None:
+    checkpoints = mirror(storage_uri) / "checkpoints"
     for number in ("000001", "000002", "000003"):
         with publish(checkpoints / number, "checkpoint") as directory:
             (directory / "state").write_text(number)
@@ -292,34 +295,34 @@ def test_checkpoints_are_published_discarded_and_fetched_singly(place: ObjectUri
     forget(cache)
     discard(checkpoints / "000002")  # which has no mirror here
     assert {name.partition("/")[0] for name in listing(checkpoints)} == {"000003"}
-    fetch(place / "checkpoints/000003", checkpoints / "000003")
+    fetch(storage_uri / "checkpoints/000003", checkpoints / "000003")
     assert (checkpoints / "000003" / "state").read_text() == "000003"
 
 
-def test_fetches_files_and_folders_of_other_tools(place: ObjectUri) -> None:
+def test_fetches_files_and_folders_of_other_tools(storage_uri: ObjectUri) -> None:
     for name in ("corpus_description.json", "a/b.bc"):
-        put_object(place, name, name)
-    assert fetch_file(place / "a/b.bc").read_text() == "a/b.bc"
-    fetch_tree(place)
-    tree = fetch_tree(place)
+        put_object(storage_uri, name, name)
+    assert fetch_file(storage_uri / "a/b.bc").read_text() == "a/b.bc"
+    fetch_tree(storage_uri)
+    tree = fetch_tree(storage_uri)
     assert sorted(p.relative_to(tree).as_posix() for p in tree.rglob("*") if p.is_file()) == [
         "a/b.bc",
         "corpus_description.json",
     ]
     with pytest.raises(UserError, match="nothing at"):
-        fetch_tree(place / "elsewhere")
+        fetch_tree(storage_uri / "elsewhere")
     with pytest.raises(UserError, match=r"nowhere\.yaml"):
-        fetch_file(place / "nowhere.yaml")
+        fetch_file(storage_uri / "nowhere.yaml")
 
 
-def test_missing_bucket_is_an_error_before_the_work(place: ObjectUri) -> None:
-    output = mirror(ObjectUri(place.scheme, "no-such-bucket", "a"))
+def test_missing_bucket_is_an_error_before_the_work(storage_uri: ObjectUri) -> None:
+    output = mirror(ObjectUri(storage_uri.scheme, "no-such-bucket", "a"))
     with pytest.raises(UserError, match="is there a bucket no-such-bucket"), publish(output, "trace"):
         pytest.fail("the block must not run")
 
 
-def test_read_only_bucket_is_an_error_before_the_work(place: ObjectUri) -> None:
-    output = mirror(ObjectUri(place.scheme, READ_ONLY, "a"))
+def test_read_only_bucket_is_an_error_before_the_work(storage_uri: ObjectUri) -> None:
+    output = mirror(ObjectUri(storage_uri.scheme, READ_ONLY, "a"))
     with (
         pytest.raises(UserError, match=r"(?s)access is denied: .*(bucket read-only|gs://read-only)"),
         publish(output, "trace"),
@@ -327,37 +330,39 @@ def test_read_only_bucket_is_an_error_before_the_work(place: ObjectUri) -> None:
         pytest.fail("the block must not run")
 
 
-def test_writable_bucket_is_probed_once_and_left_as_it_was(place: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writable_bucket_is_probed_once_and_left_as_it_was(
+    storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gcs, "_writable", set())
     monkeypatch.setattr(s3, "_conditional", set())
-    store_of(place).require_writable(place / "manifest.json")
-    assert names(place) == []
+    store_of(storage_uri).require_writable(storage_uri / "manifest.json")
+    assert names(storage_uri) == []
     monkeypatch.setattr(gcs, "bucket_of", None)  # a second probe would fail
     monkeypatch.setattr(s3, "_put", None)
-    store_of(place).require_writable(place / "other.json")
+    store_of(storage_uri).require_writable(storage_uri / "other.json")
 
 
 def test_object_that_checked_write_access_and_remains_is_named(
-    gs_place: ObjectUri, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    gs_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(gcs, "_writable", set())
-    place = ObjectUri("gs", NO_DELETE, "a")
-    store_of(place).require_writable(place / "manifest.json")
-    (name,) = names(place)
+    storage_uri = ObjectUri("gs", NO_DELETE, "a")
+    store_of(storage_uri).require_writable(storage_uri / "manifest.json")
+    (name,) = names(storage_uri)
     said = "".join(capsys.readouterr())
-    assert said.count("warning: ") == 1 and f"remains: {place / name}: access is denied: " in said
-    store_of(place).require_writable(place / "manifest.json")
-    assert names(place) == [name]
+    assert said.count("warning: ") == 1 and f"remains: {storage_uri / name}: access is denied: " in said
+    store_of(storage_uri).require_writable(storage_uri / "manifest.json")
+    assert names(storage_uri) == [name]
 
 
-def test_denied_access_names_the_required_role(gs_place: ObjectUri) -> None:
+def test_denied_access_names_the_required_role(gs_uri: ObjectUri) -> None:
     with pytest.raises(UserError, match=r"(?s)access is denied.*roles/storage.objectAdmin"):
         fetch(ObjectUri("gs", "forbidden", "a"))
 
 
 @pytest.mark.parametrize(("tell_s", "words"), [(0.0, 1), (60.0, 0)])
 def test_unreachable_server_is_reported_while_retrying(
-    gs_place: ObjectUri, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tell_s: float, words: int
+    gs_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tell_s: float, words: int
 ) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -366,7 +371,7 @@ def test_unreachable_server_is_reported_while_retrying(
     monkeypatch.setattr(gcs, "DEADLINE_S", 2.0)
     monkeypatch.setattr(gcs, "REPORT_RETRY_AFTER_S", tell_s)
     with pytest.raises(UserError, match=r"does not answer: .*Connection refused") as raised:
-        fetch(gs_place)
+        fetch(gs_uri)
     assert "Max retries" not in raised.value.problem
     assert (
         capsys.readouterr().out.count(f"waiting for object storage at {os.environ[gcs.EMULATOR_VARIABLE]}, 2 s more")
@@ -375,7 +380,7 @@ def test_unreachable_server_is_reported_while_retrying(
 
 
 def test_missing_credentials_error_has_a_remedy(
-    gs_place: ObjectUri, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    gs_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv(gcs.EMULATOR_VARIABLE)
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
@@ -383,29 +388,29 @@ def test_missing_credentials_error_has_a_remedy(
     monkeypatch.setenv("HOME", str(tmp_path))
     gcs._client.cache_clear()
     with pytest.raises(UserError, match="no Google Cloud credentials") as raised:
-        fetch(gs_place)
+        fetch(gs_uri)
     assert "gcloud auth application-default login" in raised.value.remedy
 
 
-def test_step_accepts_uris(place: ObjectUri, cache: Path) -> None:
+def test_step_accepts_uris(storage_uri: ObjectUri, cache: Path) -> None:
     """Run a real step from its command line with input and output in the bucket."""
     environment: dict[str, Any] = os.environ | {"MLGO_CACHE_DIR": str(cache)}
     for name in ("a.bc", "b/c.bc"):
-        put_object(place, f"loose/{name}", bitcode(name.encode()))
+        put_object(storage_uri, f"loose/{name}", bitcode(name.encode()))
     command = [
         sys.executable,
         "-m",
         "components.corpus",
         "make",
         "--input",
-        f"{place}/loose",
+        f"{storage_uri}/loose",
         "--default-args",
         "-cc1 -Oz",
         "--output",
-        f"{place}/corpus",
+        f"{storage_uri}/corpus",
     ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert f"{place}/corpus" in done.stdout
+    assert f"{storage_uri}/corpus" in done.stdout
     forget(cache)
-    assert (fetch(place / "corpus") / "corpus_description.json").exists()
+    assert (fetch(storage_uri / "corpus") / "corpus_description.json").exists()

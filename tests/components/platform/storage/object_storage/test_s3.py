@@ -35,12 +35,12 @@ PLACE = ObjectUri("s3", "faulty", "run")
 @pytest.fixture
 def behaviour(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behaviour]:
     """A server of its own for this test, at which s3://faulty is."""
-    found = Behaviour()
-    with s3_server("faulty", found) as url:
+    behaviour_of_server = Behaviour()
+    with s3_server("faulty", behaviour_of_server) as url:
         use_s3(url, monkeypatch)
-        yield found
+        yield behaviour_of_server
         # moto's servers in one process share their buckets.
-        found.faults.every, found.conditions = 0, "kept"
+        behaviour_of_server.faults.every, behaviour_of_server.conditions = 0, "kept"
         monkeypatch.delenv("AWS_PROFILE", raising=False)
         use_s3(url, monkeypatch)
         for one in store_of(PLACE).objects(ObjectUri("s3", "faulty", "")):
@@ -60,9 +60,9 @@ def test_server_without_conditional_writes_is_refused_before_anything_is_written
     behaviour.conditions = conditions
     document = f"{PLACE}/state.json"
     put_object(PLACE, "state.json", '{"n": 1}')
-    found = read_versioned(document)
+    before = read_versioned(document)
     with pytest.raises(StorageError, match=f"{verb} the header If-Match.*concurrent writers") as raised:
-        write_versioned(document, {"n": 2}, found)
+        write_versioned(document, {"n": 2}, before)
     assert "use a server with conditional writes" in raised.value.remedy
     with pytest.raises(StorageError, match="the header If-Match"), publish(mirror(PLACE / "corpus"), "corpus"):
         pytest.fail("the block must not run")

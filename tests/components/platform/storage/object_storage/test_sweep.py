@@ -22,12 +22,12 @@ from tests.support.buckets import names, put_object
 
 
 @pytest.fixture
-def place(any_place: ObjectUri) -> ObjectUri:
-    return any_place
+def storage_uri(any_uri: ObjectUri) -> ObjectUri:
+    return any_uri
 
 
-def write(place: ObjectUri, text: str) -> None:
-    with publish(mirror(place), "trace") as directory:
+def write(storage_uri: ObjectUri, text: str) -> None:
+    with publish(mirror(storage_uri), "trace") as directory:
         (directory / "a").write_text(text)
 
 
@@ -38,73 +38,73 @@ HALF = "data/0123456789ab-01234567"
 def tomorrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Advance the server's clock by a day and an hour for the sweep."""
     later = timedelta(seconds=ABANDONED_AFTER_S + 3600)
-    monkeypatch.setattr(sweep_module, "server_time", lambda place: server_time(place) + later)
+    monkeypatch.setattr(sweep_module, "server_time", lambda storage_uri: server_time(storage_uri) + later)
 
 
-def test_abandoned_folders_are_removed_and_artifacts_stay(place: ObjectUri, tomorrow: None) -> None:
-    write(place / "corpus", "sound")
+def test_abandoned_folders_are_removed_and_artifacts_stay(storage_uri: ObjectUri, tomorrow: None) -> None:
+    write(storage_uri / "corpus", "sound")
     for name in (f"corpus/{HALF}/a", f"corpus/{HALF}/@packs/0000.tar", f"never/published/{HALF}/a b\u00e9"):
-        put_object(place, name)
+        put_object(storage_uri, name)
     for name in ("corpus/data/mine/a", "data/0123/a", "loose", "other/manifest.json", "0123456789ab-01234567/a"):
-        put_object(place, name, '{"version": 1}')
-    before = set(names(place))
-    expected = {str(folder.uri): len(folder.versions) for folder in sweep(place, dry_run=True)}
-    assert expected == {f"{place}/corpus/{HALF}": 2, f"{place}/never/published/{HALF}": 1}
-    assert set(names(place)) == before
-    assert {str(folder.uri) for folder in sweep(place)} == expected.keys()
-    assert before - set(names(place)) == {
+        put_object(storage_uri, name, '{"version": 1}')
+    before = set(names(storage_uri))
+    expected = {str(folder.uri): len(folder.versions) for folder in sweep(storage_uri, dry_run=True)}
+    assert expected == {f"{storage_uri}/corpus/{HALF}": 2, f"{storage_uri}/never/published/{HALF}": 1}
+    assert set(names(storage_uri)) == before
+    assert {str(folder.uri) for folder in sweep(storage_uri)} == expected.keys()
+    assert before - set(names(storage_uri)) == {
         f"corpus/{HALF}/a",
         f"corpus/{HALF}/@packs/0000.tar",
         f"never/published/{HALF}/a b\u00e9",
     }
-    assert list(sweep(place)) == []
-    assert (fetch(place / "corpus") / "a").read_text() == "sound"
+    assert list(sweep(storage_uri)) == []
+    assert (fetch(storage_uri / "corpus") / "a").read_text() == "sound"
 
 
-def test_folder_of_a_live_writer_stays(place: ObjectUri) -> None:
-    put_object(place, f"corpus/{HALF}/a")
-    assert list(sweep(place)) == [] and set(names(place)) == {f"corpus/{HALF}/a"}
+def test_folder_of_a_live_writer_stays(storage_uri: ObjectUri) -> None:
+    put_object(storage_uri, f"corpus/{HALF}/a")
+    assert list(sweep(storage_uri)) == [] and set(names(storage_uri)) == {f"corpus/{HALF}/a"}
 
 
-def test_folder_with_one_recent_object_stays(place: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_with_one_recent_object_stays(storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_module, "ABANDONED_AFTER_S", 2.0)
-    put_object(place, f"corpus/{HALF}/a")
+    put_object(storage_uri, f"corpus/{HALF}/a")
     time.sleep(5)
-    put_object(place, f"corpus/{HALF}/b")
-    assert list(sweep(place, older_than_s=3.0)) == []
+    put_object(storage_uri, f"corpus/{HALF}/b")
+    assert list(sweep(storage_uri, older_than_s=3.0)) == []
 
 
-def test_folder_that_a_reader_may_be_reading_stays(place: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_that_a_reader_may_be_reading_stays(storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
     """A manifest named the folder until a moment ago; its writer was killed before it removed the old files."""
     monkeypatch.setattr(sweep_module, "ABANDONED_AFTER_S", 2.0)
-    write(place, "old")
-    old = read_remote_manifest(place).data
+    write(storage_uri, "old")
+    old = read_remote_manifest(storage_uri).data
     time.sleep(5)
     with monkeypatch.context() as killed:
         killed.setattr(remote_module, "_remove", lambda folder: None)
-        write(place, "new")
-    assert any(name.startswith(old) for name in set(names(place)))
-    assert list(sweep(place, older_than_s=3.0)) == []
+        write(storage_uri, "new")
+    assert any(name.startswith(old) for name in set(names(storage_uri)))
+    assert list(sweep(storage_uri, older_than_s=3.0)) == []
     time.sleep(5)
-    assert [folder.data for folder in sweep(place, older_than_s=3.0)] == [old]
-    assert (fetch(place) / "a").read_text() == "new"
+    assert [folder.data for folder in sweep(storage_uri, older_than_s=3.0)] == [old]
+    assert (fetch(storage_uri) / "a").read_text() == "new"
 
 
 def test_folder_with_an_unreadable_manifest_stays(
-    place: ObjectUri, tomorrow: None, capsys: pytest.CaptureFixture[str]
+    storage_uri: ObjectUri, tomorrow: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    put_object(place, "manifest.json", "{")
-    put_object(place, f"{HALF}/a")
-    assert list(sweep(place)) == [] and f"warning: keeping {place}/{HALF}: " in capsys.readouterr().out
+    put_object(storage_uri, "manifest.json", "{")
+    put_object(storage_uri, f"{HALF}/a")
+    assert list(sweep(storage_uri)) == [] and f"warning: keeping {storage_uri}/{HALF}: " in capsys.readouterr().out
 
 
-def test_folder_that_contains_another_artifact_stays(place: ObjectUri, tomorrow: None) -> None:
-    write(place / HALF / "nested", "sound")
-    assert list(sweep(place)) == []
-    assert (fetch(place / HALF / "nested") / "a").read_text() == "sound"
+def test_folder_that_contains_another_artifact_stays(storage_uri: ObjectUri, tomorrow: None) -> None:
+    write(storage_uri / HALF / "nested", "sound")
+    assert list(sweep(storage_uri)) == []
+    assert (fetch(storage_uri / HALF / "nested") / "a").read_text() == "sound"
 
 
-def test_swept_writer_uploads_again(place: ObjectUri, tomorrow: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_swept_writer_uploads_again(storage_uri: ObjectUri, tomorrow: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer is suspended for a day between its last file and its manifest."""
     transfer, in_time = remote_module._transfer, [False, True]
     swept: list[str] = []
@@ -112,32 +112,34 @@ def test_swept_writer_uploads_again(place: ObjectUri, tomorrow: None, monkeypatc
     def transfer_then_sleep(*arguments: object) -> None:
         transfer(*arguments)  # type: ignore[arg-type]
         if not swept:
-            swept.extend(folder.data for folder in sweep(place))
+            swept.extend(folder.data for folder in sweep(storage_uri))
 
     monkeypatch.setattr(remote_module, "_transfer", transfer_then_sleep)
     monkeypatch.setattr(remote_module, "_published_in_time", lambda *_: in_time.pop(0))
-    write(place, "late")
+    write(storage_uri, "late")
     assert len(swept) == 1 and in_time == []
-    assert set(names(place)) == {"manifest.json", f"{read_remote_manifest(place).data}/a"}
+    assert set(names(storage_uri)) == {"manifest.json", f"{read_remote_manifest(storage_uri).data}/a"}
 
 
-def test_writer_detects_by_server_time_that_it_is_late(place: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_detects_by_server_time_that_it_is_late(storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as late, pytest.raises(UserError, match="takes more than"):
         late.setattr(remote_module, "ABANDONED_AFTER_S", -1.0)
-        write(place, "late")
-    assert set(names(place)) == set()
-    write(place, "sound")
-    assert set(names(place)) == {"manifest.json", f"{read_remote_manifest(place).data}/a"}
+        write(storage_uri, "late")
+    assert set(names(storage_uri)) == set()
+    write(storage_uri, "sound")
+    assert set(names(storage_uri)) == {"manifest.json", f"{read_remote_manifest(storage_uri).data}/a"}
 
 
-def test_sweep_command_lists_what_it_removes(place: ObjectUri, tomorrow: None) -> None:
-    put_object(place, f"corpus/{HALF}/a")
+def test_sweep_command_lists_what_it_removes(storage_uri: ObjectUri, tomorrow: None) -> None:
+    put_object(storage_uri, f"corpus/{HALF}/a")
     run = CliRunner()
-    output = run.invoke(storage_group, ["sweep", str(place), "--dry-run"], catch_exceptions=False).output
-    assert f"would remove {place}/corpus/{HALF}: 1 objects" in output and "1 abandoned folders" in output
-    output = run.invoke(storage_group, ["sweep", f"{place.scheme}://{place.bucket}/"], catch_exceptions=False).output
-    assert f"removed {place}/corpus/{HALF}: 1 objects" in output and set(names(place)) == set()
-    assert run.invoke(storage_group, ["sweep", str(place), "--older-than-hours", "1"]).exit_code == 2
+    output = run.invoke(storage_group, ["sweep", str(storage_uri), "--dry-run"], catch_exceptions=False).output
+    assert f"would remove {storage_uri}/corpus/{HALF}: 1 objects" in output and "1 abandoned folders" in output
+    output = run.invoke(
+        storage_group, ["sweep", f"{storage_uri.scheme}://{storage_uri.bucket}/"], catch_exceptions=False
+    ).output
+    assert f"removed {storage_uri}/corpus/{HALF}: 1 objects" in output and set(names(storage_uri)) == set()
+    assert run.invoke(storage_group, ["sweep", str(storage_uri), "--older-than-hours", "1"]).exit_code == 2
     for wrong in ("/tmp", "gs://", "gs://bucket//x", "s3://"):
         with pytest.raises(UserError):
             run.invoke(storage_group, ["sweep", wrong], catch_exceptions=False)

@@ -24,8 +24,8 @@ from tests.support.buckets import put_object, remove_object
 
 
 @pytest.fixture
-def place(any_place: ObjectUri) -> ObjectUri:
-    return any_place
+def storage_uri(any_uri: ObjectUri) -> ObjectUri:
+    return any_uri
 
 
 def publish_elsewhere(uri: ObjectUri, text: str, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
@@ -52,123 +52,125 @@ def fetch_in_another_process(uri: ObjectUri, cache: Path) -> str:
 
 
 def test_reader_keeps_its_version_while_another_process_fetches_a_newer_one(
-    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+    storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish_elsewhere(place, "one", monkeypatch, cache)
-    found = fetch(place)
-    content = digest(found)
-    publish_elsewhere(place, "two", monkeypatch, cache)
-    assert fetch_in_another_process(place, cache) == "two"
-    assert (found / "a").read_text() == "one" == (found / "b").read_text() and digest(found) == content
-    assert uri_of(found / "a") == place / "a"
+    publish_elsewhere(storage_uri, "one", monkeypatch, cache)
+    fetched = fetch(storage_uri)
+    content = digest(fetched)
+    publish_elsewhere(storage_uri, "two", monkeypatch, cache)
+    assert fetch_in_another_process(storage_uri, cache) == "two"
+    assert (fetched / "a").read_text() == "one" == (fetched / "b").read_text() and digest(fetched) == content
+    assert uri_of(fetched / "a") == storage_uri / "a"
 
 
 def test_versions_that_no_process_reads_are_removed(
-    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+    storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish_elsewhere(place, "one", monkeypatch, cache)
-    read_here = fetch(place)
-    publish_elsewhere(place, "two", monkeypatch, cache)
-    fetch_in_another_process(place, cache)
-    publish_elsewhere(place, "three", monkeypatch, cache)
-    latest = fetch(place)
-    kept = {path.name for path in read_here.parent.parent.iterdir()}
-    assert kept == {read_here.parent.name, latest.parent.name}
+    publish_elsewhere(storage_uri, "one", monkeypatch, cache)
+    read_here = fetch(storage_uri)
+    publish_elsewhere(storage_uri, "two", monkeypatch, cache)
+    fetch_in_another_process(storage_uri, cache)
+    publish_elsewhere(storage_uri, "three", monkeypatch, cache)
+    latest = fetch(storage_uri)
+    kept_mirrors = {path.name for path in read_here.parent.parent.iterdir()}
+    assert kept_mirrors == {read_here.parent.name, latest.parent.name}
     assert [(path / "a").read_text() for path in (read_here, latest)] == ["one", "three"]
 
 
-def test_artifact_published_here_is_hard_linked_and_not_downloaded(place: ObjectUri) -> None:
-    with publish(mirror(place), "trace") as directory:
+def test_artifact_published_here_is_hard_linked_and_not_downloaded(storage_uri: ObjectUri) -> None:
+    with publish(mirror(storage_uri), "trace") as directory:
         (directory / "bin").mkdir()
         (directory / "bin" / "clang").write_text("elf")
         (directory / "bin" / "clang++").symlink_to("clang")
-    found = fetch(place)
-    verify(found)
-    assert found != mirror(place)
-    assert os.stat(found / "bin" / "clang").st_ino == os.stat(mirror(place) / "bin" / "clang").st_ino
-    assert os.readlink(found / "bin" / "clang++") == "clang"
+    fetched = fetch(storage_uri)
+    verify(fetched)
+    assert fetched != mirror(storage_uri)
+    assert os.stat(fetched / "bin" / "clang").st_ino == os.stat(mirror(storage_uri) / "bin" / "clang").st_ino
+    assert os.readlink(fetched / "bin" / "clang++") == "clang"
 
 
-def test_incomplete_mirror_is_downloaded_again(place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish_elsewhere(place, "one", monkeypatch, cache)
-    (fetch(place) / "a").unlink()
-    assert (fetch(place) / "a").read_text() == "one"
+def test_incomplete_mirror_is_downloaded_again(
+    storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_elsewhere(storage_uri, "one", monkeypatch, cache)
+    (fetch(storage_uri) / "a").unlink()
+    assert (fetch(storage_uri) / "a").read_text() == "one"
 
 
 @pytest.mark.parametrize("published_here", [False, True])
 def test_damaged_mirror_is_downloaded_again(
-    place: ObjectUri, cache: Path, published_here: bool, monkeypatch: pytest.MonkeyPatch
+    storage_uri: ObjectUri, cache: Path, published_here: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Damage that keeps the size, also where the mirror shares its files with this machine's own publication."""
     if published_here:
-        with publish(mirror(place), "trace") as directory:
+        with publish(mirror(storage_uri), "trace") as directory:
             (directory / "a").write_text("one")
     else:
-        publish_elsewhere(place, "one", monkeypatch, cache)
-    found = fetch(place)
-    with open(found / "a", "r+") as stream:
+        publish_elsewhere(storage_uri, "one", monkeypatch, cache)
+    fetched = fetch(storage_uri)
+    with open(fetched / "a", "r+") as stream:
         stream.write("0")
-    assert fetch_in_another_process(place, cache) == "one"
-    assert (found / "a").read_text() == "one"
+    assert fetch_in_another_process(storage_uri, cache) == "one"
+    assert (fetched / "a").read_text() == "one"
 
 
 def test_artifact_replaces_a_folder_without_a_manifest(
-    place: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+    storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_object(place, "a", "loose")
-    tree = fetch_tree(place)
-    publish_elsewhere(place, "one", monkeypatch, cache)
-    assert (fetch(place) / "a").read_text() == "one"
+    put_object(storage_uri, "a", "loose")
+    tree = fetch_tree(storage_uri)
+    publish_elsewhere(storage_uri, "one", monkeypatch, cache)
+    assert (fetch(storage_uri) / "a").read_text() == "one"
     assert (tree / "a").read_text() == "loose"
-    with publish(mirror(place), "trace") as directory:  # the cached folder does not block publication either
+    with publish(mirror(storage_uri), "trace") as directory:  # the cached folder does not block publication either
         (directory / "a").write_text("two")
-    assert (fetch(place) / "a").read_text() == "two"
+    assert (fetch(storage_uri) / "a").read_text() == "two"
 
 
-def test_artifact_is_read_after_its_manifest_was_deleted_and_restored(place: ObjectUri, cache: Path) -> None:
-    with publish(mirror(place), "trace") as directory:
+def test_artifact_is_read_after_its_manifest_was_deleted_and_restored(storage_uri: ObjectUri, cache: Path) -> None:
+    with publish(mirror(storage_uri), "trace") as directory:
         (directory / "a").write_text("one")
-    text, _version = store_of(place).read(place / "manifest.json")
+    text, _version = store_of(storage_uri).read(storage_uri / "manifest.json")
     assert text
-    remove_object(place, "manifest.json")
-    assert not (fetch_tree(place) / "manifest.json").exists()
-    put_object(place, "manifest.json", text)
-    assert (fetch(place) / "a").read_text() == "one"
+    remove_object(storage_uri, "manifest.json")
+    assert not (fetch_tree(storage_uri) / "manifest.json").exists()
+    put_object(storage_uri, "manifest.json", text)
+    assert (fetch(storage_uri) / "a").read_text() == "one"
 
 
-def test_unfinished_mirror_does_not_block_publication(place: ObjectUri) -> None:
-    mirror(place).mkdir(parents=True)
-    (mirror(place) / "of a folder").touch()
-    with publish(mirror(place), "trace") as directory:
+def test_unfinished_mirror_does_not_block_publication(storage_uri: ObjectUri) -> None:
+    mirror(storage_uri).mkdir(parents=True)
+    (mirror(storage_uri) / "of a folder").touch()
+    with publish(mirror(storage_uri), "trace") as directory:
         (directory / "a").write_text("one")
-    assert sorted(os.listdir(mirror(place))) == ["a", "manifest.json"]
-    assert os.listdir(mirror(place).parent) == [mirror(place).name]
+    assert sorted(os.listdir(mirror(storage_uri))) == ["a", "manifest.json"]
+    assert os.listdir(mirror(storage_uri).parent) == [mirror(storage_uri).name]
 
 
-def test_fetched_file_does_not_change(place: ObjectUri) -> None:
-    recipe = place / "demo.yaml"
-    put_object(place, "demo.yaml", "one")
-    found = fetch_file(recipe)
-    assert fetch_file(recipe) == found
-    put_object(place, "demo.yaml", "two")
+def test_fetched_file_does_not_change(storage_uri: ObjectUri) -> None:
+    recipe = storage_uri / "demo.yaml"
+    put_object(storage_uri, "demo.yaml", "one")
+    fetched = fetch_file(recipe)
+    assert fetch_file(recipe) == fetched
+    put_object(storage_uri, "demo.yaml", "two")
     assert fetch_file(recipe).read_text() == "two"
-    assert found.read_text() == "one" and found.name == "demo.yaml"
+    assert fetched.read_text() == "one" and fetched.name == "demo.yaml"
 
 
-def test_folder_is_downloaded_again_only_if_it_changed(place: ObjectUri) -> None:
-    put_object(place, "a", "one")
-    tree = fetch_tree(place)
-    assert fetch_tree(place) == tree
-    put_object(place, "b", "two")
-    assert sorted(path.name for path in fetch_tree(place).iterdir()) == ["a", "b"]
+def test_folder_is_downloaded_again_only_if_it_changed(storage_uri: ObjectUri) -> None:
+    put_object(storage_uri, "a", "one")
+    tree = fetch_tree(storage_uri)
+    assert fetch_tree(storage_uri) == tree
+    put_object(storage_uri, "b", "two")
+    assert sorted(path.name for path in fetch_tree(storage_uri).iterdir()) == ["a", "b"]
     assert [path.name for path in tree.iterdir()] == ["a"]
 
 
-def test_folder_whose_objects_cannot_be_files_is_an_error(place: ObjectUri) -> None:
+def test_folder_whose_objects_cannot_be_files_is_an_error(storage_uri: ObjectUri) -> None:
     for name in ("a", "a/b"):
-        put_object(place, name, name)
-    with pytest.raises(Exception, match=f"{place} cannot be a directory on this machine: a/b lies below a"):
-        fetch_tree(place)
+        put_object(storage_uri, name, name)
+    with pytest.raises(Exception, match=f"{storage_uri} cannot be a directory on this machine: a/b lies below a"):
+        fetch_tree(storage_uri)
 
 
 def test_directory_removed_as_stale_before_it_is_locked_is_made_again(

@@ -36,7 +36,7 @@ with RootLease(root, "training") as fence:
 
 @pytest.fixture(params=["path", "uri"])
 def where(request, tmp_path):
-    return str(tmp_path / "root") if request.param == "path" else str(request.getfixturevalue("place"))
+    return str(tmp_path / "root") if request.param == "path" else str(request.getfixturevalue("storage_uri"))
 
 
 @pytest.fixture
@@ -94,15 +94,15 @@ def test_zombie_training_is_replaced(where, start):
 
 @pytest.fixture
 def root(where, tmp_path):
-    found = mirror(parse_location(where)) if "://" in where else tmp_path / "root"  # type: ignore[arg-type]
-    found.mkdir(parents=True)
-    return found
+    directory = mirror(parse_location(where)) if "://" in where else tmp_path / "root"  # type: ignore[arg-type]
+    directory.mkdir(parents=True)
+    return directory
 
 
 FAR = replace(ProcessIdentity.here(), boot="that of another machine", host="far", pid=7)
 
 
-def mirrored(monkeypatch, root, tmp_path):
+def root_in_bucket(monkeypatch, root, tmp_path):
     """Return `root` as another machine sees it: the same bucket, or the same directory on a network file system."""
     uri = uri_of(root)
     if uri is None:
@@ -115,7 +115,7 @@ def mirrored(monkeypatch, root, tmp_path):
 
 def test_training_on_another_machine_is_detected(root, where, monkeypatch, tmp_path):
     with RootLease(root, "training", heartbeat_s=0.1) as first:
-        there = mirrored(monkeypatch, root, tmp_path)
+        there = root_in_bucket(monkeypatch, root, tmp_path)
         monkeypatch.setattr(module.fcntl, "flock", lambda *_: None)  # as between machines
         with (
             pytest.raises(UserError, match=f"another training is running in {where}"),
@@ -132,7 +132,7 @@ def test_training_without_heartbeat_is_replaced_and_notices(root, where, monkeyp
         RootLease(root, "training", heartbeat_s=1000) as first,
     ):
         first.update(checkpoints=["a"])
-        there = mirrored(monkeypatch, root, tmp_path)
+        there = root_in_bucket(monkeypatch, root, tmp_path)
         monkeypatch.setattr(module.fcntl, "flock", lambda *_: None)
         began = time.monotonic()
         with RootLease(there, "training", FAR, 0.1, 1.0) as second:
@@ -199,13 +199,13 @@ def test_failure_without_results_leaves_no_new_directory(tmp_path: Path) -> None
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("kept", ["an earlier run", "a checkpoint"])
-def test_failure_keeps_a_directory_with_results_or_of_an_earlier_run(tmp_path: Path, kept: str) -> None:
-    if kept == "an earlier run":
+@pytest.mark.parametrize("result", ["an earlier run", "a checkpoint"])
+def test_failure_keeps_a_directory_with_results_or_of_an_earlier_run(tmp_path: Path, result: str) -> None:
+    if result == "an earlier run":
         with RootLease(tmp_path, "training", results="checkpoints/*"):
             pass
     with pytest.raises(UserError), RootLease(tmp_path, "training", results="checkpoints/*"):
-        if kept == "a checkpoint":
+        if result == "a checkpoint":
             (tmp_path / "checkpoints" / "1").mkdir(parents=True)
         raise UserError("stopped")
     assert {"latest.json", "lock"} <= set(os.listdir(tmp_path))
@@ -238,10 +238,10 @@ def test_root_of_a_volume_is_used_and_keeps_its_own_directory(tmp_path: Path) ->
     assert os.listdir(tmp_path) == ["lost+found"]
 
 
-@pytest.mark.parametrize("place", ["trace", "trace/root"])
-def test_artifact_is_not_used_as_a_working_directory(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("name", ["trace", "trace/root"])
+def test_artifact_is_not_used_as_a_working_directory(tmp_path: Path, name: str) -> None:
     with publish(tmp_path / "trace", "trace") as partial:
         (partial / "root").mkdir()
     with pytest.raises(UserError, match=r"is an artifact|lies within a trace"):
-        RootLease(tmp_path / place, "training", results="checkpoints/*").__enter__()
+        RootLease(tmp_path / name, "training", results="checkpoints/*").__enter__()
     assert sorted(os.listdir(tmp_path / "trace")) == ["manifest.json", "root"]

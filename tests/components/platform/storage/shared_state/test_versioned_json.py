@@ -18,8 +18,8 @@ from tests.support.buckets import put_object
 def document(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "path":
         return str(tmp_path / "deep" / "state.json")
-    place: ObjectUri = request.getfixturevalue(f"{request.param}_place")
-    return str(place / "state.json")
+    folder: ObjectUri = request.getfixturevalue(f"{request.param}_uri")
+    return str(folder / "state.json")
 
 
 def test_written_document_is_read_back(document: str) -> None:
@@ -53,9 +53,9 @@ def test_concurrent_increments_are_all_counted(document: str) -> None:
 
 
 def test_invalid_document_is_named(document: str) -> None:
-    place = parse_location(document)
-    if isinstance(place, ObjectUri):
-        put_object(replace(place, path=place.path.removesuffix("/state.json")), "state.json", "[1]")
+    location = parse_location(document)
+    if isinstance(location, ObjectUri):
+        put_object(replace(location, path=location.path.removesuffix("/state.json")), "state.json", "[1]")
     else:
         Path(document).parent.mkdir()
         Path(document).write_text("{")

@@ -15,15 +15,17 @@ from tests.support.buckets import put_object
 
 
 @pytest.fixture
-def place(any_place: ObjectUri) -> ObjectUri:
-    return any_place
+def storage_uri(any_uri: ObjectUri) -> ObjectUri:
+    return any_uri
 
 
 @pytest.fixture(params=["path", "gs", "s3"])
 def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    found = tmp_path / "work" if request.param == "path" else mirror(request.getfixturevalue(f"{request.param}_place"))
-    (found / "a").mkdir(parents=True)
-    return found
+    work_directory = (
+        tmp_path / "work" if request.param == "path" else mirror(request.getfixturevalue(f"{request.param}_uri"))
+    )
+    (work_directory / "a").mkdir(parents=True)
+    return work_directory
 
 
 def test_files_are_pushed_pulled_and_dropped(directory: Path) -> None:
@@ -39,29 +41,29 @@ def test_files_are_pushed_pulled_and_dropped(directory: Path) -> None:
     assert listing(directory) == {} and not (directory / "a" / "b").exists()
 
 
-def test_file_is_pulled_on_another_machine(place: ObjectUri, cache: Path) -> None:
-    path = mirror(place) / "a"
+def test_file_is_pulled_on_another_machine(storage_uri: ObjectUri, cache: Path) -> None:
+    path = mirror(storage_uri) / "a"
     path.parent.mkdir(parents=True)
     path.write_text("x")
     push_file(path)
     cache.rename(cache.with_name("another machine's"))
-    pull_file(mirror(place) / "a")
+    pull_file(mirror(storage_uri) / "a")
     assert path.read_text() == "x"
     with pytest.raises(UserError, match="nowhere"):
-        pull_file(mirror(place) / "nowhere")
+        pull_file(mirror(storage_uri) / "nowhere")
 
 
-def test_files_outside_of_artifacts_are_fetched_without_touching_the_mirror(place: ObjectUri) -> None:
-    with publish(mirror(place) / "checkpoints" / "1", "checkpoint") as directory:
+def test_files_outside_of_artifacts_are_fetched_without_touching_the_mirror(storage_uri: ObjectUri) -> None:
+    with publish(mirror(storage_uri) / "checkpoints" / "1", "checkpoint") as directory:
         (directory / "state").write_text("large")
     for name in ("tensorboard/events", "latest.json"):
-        put_object(place, name, name)
-    (mirror(place) / "tensorboard").mkdir()
-    (mirror(place) / "tensorboard" / "events").write_text("and what is not uploaded yet")
+        put_object(storage_uri, name, name)
+    (mirror(storage_uri) / "tensorboard").mkdir()
+    (mirror(storage_uri) / "tensorboard" / "events").write_text("and what is not uploaded yet")
     for _again in range(2):
-        found = fetch_files_outside_artifacts(place)
-        assert {p.relative_to(found).as_posix() for p in found.rglob("*") if p.is_file()} == {
+        fetched = fetch_files_outside_artifacts(storage_uri)
+        assert {p.relative_to(fetched).as_posix() for p in fetched.rglob("*") if p.is_file()} == {
             "tensorboard/events",
             "latest.json",
         }
-    assert (mirror(place) / "tensorboard" / "events").read_text() == "and what is not uploaded yet"
+    assert (mirror(storage_uri) / "tensorboard" / "events").read_text() == "and what is not uploaded yet"
