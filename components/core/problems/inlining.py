@@ -54,7 +54,6 @@ INLINING = Problem(
     llvm=LlvmInterface(
         callsites=True,
         model_class="InlinerSizeModel",
-        model_macro="LLVM_HAVE_TF_AOT_INLINERSIZEMODEL",
         development_options=("-enable-ml-inliner=development",),
         release_options=("-enable-ml-inliner=release",),
         log_option="-training-log",

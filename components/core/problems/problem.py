@@ -11,7 +11,7 @@ class LlvmInterface:
     """LLVM's names of a problem. Options are passed after -mllvm.
 
     Attributes:
-        model_class, model_macro: class that a release build embeds, and the macro that enables it.
+        model_class: class that a release build embeds.
         development_options, release_options: select the advisor mode.
         log_option, policy_option: options that take a path.
         channel_option: option that takes a path; together with the release options, it makes the advisor read decisions
@@ -23,7 +23,6 @@ class LlvmInterface:
     """
 
     model_class: str
-    model_macro: str
     development_options: tuple[str, ...]
     release_options: tuple[str, ...]
     log_option: str

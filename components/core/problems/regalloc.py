@@ -44,7 +44,6 @@ REGALLOC = Problem(
         callsites=False,
         logs_scores=True,
         model_class="RegAllocEvictModel",
-        model_macro="LLVM_HAVE_TF_AOT_REGALLOCEVICTMODEL",
         development_options=("-regalloc-enable-advisor=development",),
         release_options=("-regalloc-enable-advisor=release",),
         log_option="-regalloc-training-log",

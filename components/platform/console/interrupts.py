@@ -16,7 +16,6 @@ from functools import partial
 from types import FrameType
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
-EXIT_TERMINATED = 128 + signal.SIGTERM
 TERMINATING = (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
 """Signals that end a step in order: of job runners, of a terminal or a connection that closes, of a limit of CPU time.
 SIGQUIT (Ctrl-\\) ends it at once, for users whom Ctrl-C is too slow; the next run removes what it leaves."""

@@ -39,8 +39,6 @@ _RESULTS_BYTES = REPLY_BYTES * 9 // 10
 _MAX_SHARED = 8
 """Shared directories that are kept, if the present function needs fewer: those of the last iterations."""
 
-Shared = Mapping[str, Mapping[str, bytes]]
-
 
 def content_digest(files: Mapping[str, bytes]) -> str:
     """Return a digest of the content of a shared directory: name -> content."""

@@ -37,7 +37,6 @@ from components.platform.storage.cache import default_cache_dir
 RELEASED = Path(__file__).parent
 _CODE = Path(__file__).parents[1]
 MODEL_CARD = "model-card.md"
-BY_PACKAGE = "by_package.csv"
 TRAINED_ON = "trained_on.txt"
 
 

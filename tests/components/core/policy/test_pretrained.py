@@ -20,7 +20,6 @@ from components.core.formats.policy import (
 )
 from components.core.policy.dense import read_dense
 from components.core.policy.pretrained import (
-    BY_PACKAGE,
     MODEL_CARD,
     RELEASED,
     pretrained_policy,
@@ -57,7 +56,7 @@ def test_a_released_policy_has_a_model_card_and_results(name: str, problem: str)
     info = load_policy_info(folder)
     card = (folder / MODEL_CARD).read_text()
     assert info.corpus_digest in card and info.git_commit in card and re.search("mlgo (ppo|run) .*--seed", card)
-    with open(folder / BY_PACKAGE) as file:
+    with open(folder / "by_package.csv") as file:
         rows = list(csv.DictReader(file))
     assert {row["trained_on"] for row in rows} == {"no", "other modules"}
     count_column = {"size": "policy_bytes", "score": "functions"}[problems.get(problem).objective]
