@@ -65,7 +65,7 @@ def _status_of(command: Callable[..., Any]) -> int:
     except UserError as error:
         # Another path or program does not help. EAGAIN is no such error here: a lock is taken.
         if getattr(error.__context__, "errno", None) in _LIMITS and (
-            exhausted := _error_of_exhaustion(error.__context__)
+            exhausted := _explain_exhaustion(error.__context__)
         ):
             error = UserError(error.problem, exhausted.remedy)
         return _fail(f"error: {name_mirrors_by_uri(str(error))}")
@@ -89,7 +89,7 @@ def _status_of(command: Callable[..., Any]) -> int:
         sys.stdout = None  # type: ignore[assignment]
         return EXIT_USER_ERROR
     except (OSError, MemoryError, RuntimeError, ImportError) as error:
-        if exhausted := _error_of_exhaustion(error):
+        if exhausted := _explain_exhaustion(error):
             return _fail(f"error: {exhausted}")
         message = (_cache_message(error) or _disk_message(error)) if isinstance(error, OSError) else None
         if message is None:
@@ -97,7 +97,7 @@ def _status_of(command: Callable[..., Any]) -> int:
         return _fail(message)
 
 
-def _error_of_exhaustion(error: BaseException | None) -> UserError | None:
+def _explain_exhaustion(error: BaseException | None) -> UserError | None:
     """Return what to say of an error that says that memory, threads or file descriptors are used up, or None."""
     if not isinstance(error, OSError | MemoryError | RuntimeError | ImportError):
         return None

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from components.core.formats.training_curve import CURVE, PERCENTILES, write_curve
 from components.platform.storage.directory import make_directory
-from components.platform.storage.shared_state.workdir import listing, pull_file, push_file, remove_file
+from components.platform.storage.shared_state.workdir import list_files, pull_file, push_file, remove_file
 from components.platform.storage.uri import display_path
 from components.ppo.training_state import TrainingState
 
@@ -54,7 +54,7 @@ class Summaries:
         Args:
             curve: its rows in that state; empty also for a training of a version that did not write it.
         """
-        stored = {name: length for name, length in listing(self._directory).items() if fnmatch(name, _EVENT_FILES)}
+        stored = {name: length for name, length in list_files(self._directory).items() if fnmatch(name, _EVENT_FILES)}
         local = {path.name for path in self._directory.glob(_EVENT_FILES)}
         for name in (stored.keys() | local) - lengths.keys():
             remove_file(self._directory / name)

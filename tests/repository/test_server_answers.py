@@ -26,7 +26,7 @@ from components.platform.storage.object_storage.remote import (
 )
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.shared_state.versioned_json import read_versioned
-from components.platform.storage.shared_state.workdir import listing
+from components.platform.storage.shared_state.workdir import list_files
 from components.platform.storage.uri import ObjectUri
 from tests.servers.http_server import RawServer, raw_server
 
@@ -135,7 +135,7 @@ REQUESTS: tuple[Callable[[Path], object], ...] = (
     lambda place: read_verified_manifest(URI),
     lambda place: read_versioned(str(URI)),
     lambda place: fetch_file(URI),
-    lambda place: listing(place / "cache" / "gs" / "bucket" / "a" / "@" / "a"),
+    lambda place: list_files(place / "cache" / "gs" / "bucket" / "a" / "@" / "a"),
     lambda place: download_folder(URI, ["c"], Path(tempfile.mkdtemp(dir=place))),
 )
 

@@ -21,13 +21,13 @@ from components.platform.console.number_types import FiniteFloatRange
 from components.platform.errors import UserError
 from components.platform.launcher.executor import (
     confusion_matrix,
-    headline,
-    lineage,
-    outputs_at,
+    describe_lineage,
+    find_outputs_at,
     parse_executor_input,
+    select_numbers,
     write_executor_output,
 )
-from components.platform.launcher.kfp_locations import output_locations, resolve_locations
+from components.platform.launcher.kfp_locations import locate_outputs, resolve_locations
 from components.platform.storage.input_files import path_errors, read_json
 from components.platform.storage.uri import ObjectUri, mirror, parse_location
 
@@ -122,7 +122,7 @@ def main(
     Options with empty values are omitted: an empty pipeline parameter means the step's own default.
     """
     kfp = parse_executor_input(executor_input)
-    step_arguments = without_empty(arguments)
+    step_arguments = drop_empty_options(arguments)
     resolved = resolve_locations(step_arguments, kfp, work, artifact_root)
     status = _run(step, resolved, time_limit_s)
     if status != 0:
@@ -137,13 +137,13 @@ def main(
         source, path = _split_pair(value)
         file, _colon, key = source.partition(":")
         _make_parent(path).write_text(str(_value(directory / file, key)), encoding="utf-8")
-    metadata: dict[str, dict[str, Any]] = dict(output_locations(step_arguments, kfp, artifact_root))
-    for name in outputs_at(kfp, _output_option(step_arguments)):
-        metadata[name] = {**lineage(directory), **metadata.get(name, {})}
+    metadata: dict[str, dict[str, Any]] = dict(locate_outputs(step_arguments, kfp, artifact_root))
+    for name in find_outputs_at(kfp, _output_option(step_arguments)):
+        metadata[name] = {**describe_lineage(directory), **metadata.get(name, {})}
     for metric in metrics:
         source, name = _split_pair(metric)
         file, _colon, keys = source.partition(":")
-        shown = headline(_document(directory / file), [key for key in keys.split(",") if key])
+        shown = select_numbers(_document(directory / file), [key for key in keys.split(",") if key])
         metadata[name] = {**metadata.get(name, {}), **shown}
     for matrix in matrices:
         file, name = _split_pair(matrix)
@@ -152,7 +152,7 @@ def main(
     return 0
 
 
-def without_empty(arguments: Sequence[str]) -> list[str]:
+def drop_empty_options(arguments: Sequence[str]) -> list[str]:
     """Drop `--flag ''` and `--flag false` from the arguments; `--flag true` becomes `--flag`.
 
     KFP cannot omit an argument depending on a pipeline parameter, and writes booleans in JSON.

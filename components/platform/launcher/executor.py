@@ -81,13 +81,13 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def outputs_at(executor_input: Mapping[str, Any], uri: str) -> list[str]:
+def find_outputs_at(executor_input: Mapping[str, Any], uri: str) -> list[str]:
     """Return the names of the output artifacts whose URI is `uri`."""
     listed = executor_input.get("outputs", {}).get("artifacts", {})
     return [name for name, made in listed.items() if any(a.get("uri") == uri for a in made.get("artifacts", []))]
 
 
-def lineage(directory: Path) -> dict[str, Any]:
+def describe_lineage(directory: Path) -> dict[str, Any]:
     """Return what identifies the artifact in `directory` wherever it is copied, and the code that made it.
 
     KFP itself records which artifacts a step read. A policy also has the digests of policy.json, a compiler its LLVM
@@ -149,26 +149,24 @@ def confusion_matrix(document: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"confusionMatrix": {"annotationSpecs": names, "rows": [{"row": row} for row in document["rows"]]}}
 
 
-def headline(document: Mapping[str, Any], keys: Sequence[str]) -> dict[str, float]:
+def select_numbers(document: Mapping[str, Any], keys: Sequence[str]) -> dict[str, float]:
     """Return the numbers at `keys` that a JSON object has, as a system.Metrics artifact shows them.
 
     Args:
         keys: dotted paths, of a number or of an object whose numbers are all meant. Empty: all numbers.
     """
-    all_numbers = numbers(document)
+    by_path = flatten_numbers(document)
     if not keys:
-        return all_numbers
-    return {
-        name: value for key in keys for name, value in all_numbers.items() if name == key or name.startswith(f"{key}.")
-    }
+        return by_path
+    return {name: value for key in keys for name, value in by_path.items() if name == key or name.startswith(f"{key}.")}
 
 
-def numbers(document: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+def flatten_numbers(document: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     """Return the numbers of a JSON object, nested ones under dotted paths, as a system.Metrics artifact shows them."""
     by_path: dict[str, float] = {}
     for key, value in document.items():
         if isinstance(value, Mapping):
-            by_path |= numbers(value, f"{prefix}{key}.")
+            by_path |= flatten_numbers(value, f"{prefix}{key}.")
         elif isinstance(value, int | float) and not isinstance(value, bool):
             by_path[f"{prefix}{key}"] = float(value)
     return by_path

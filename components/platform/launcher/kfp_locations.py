@@ -65,7 +65,7 @@ def resolve_locations(
     return [_replace_uri(argument, locations) for argument in arguments]
 
 
-def output_locations(
+def locate_outputs(
     arguments: Sequence[str], executor_input: Mapping[str, Any], artifact_root: str
 ) -> dict[str, dict[str, str]]:
     """Return metadata with the location of each output that the step writes below the artifact root, by its name.

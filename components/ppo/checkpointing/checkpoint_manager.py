@@ -19,7 +19,7 @@ from components.platform.storage.manifest import MANIFEST
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.object_storage.object_store import StorageError
 from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
-from components.platform.storage.shared_state.workdir import listing
+from components.platform.storage.shared_state.workdir import list_files
 from components.platform.storage.uri import display_path, uri_of
 from components.ppo.checkpointing import checkpoint
 from components.ppo.checkpointing.checkpoint import Checkpoint
@@ -105,13 +105,13 @@ class CheckpointManager:
 
     def _list_present(self) -> list[str]:
         """Return the present checkpoints, for earlier versions, or if the document was removed."""
-        folders = [Path(name).parent for name in listing(self.directory) if Path(name).name == MANIFEST]
+        folders = [Path(name).parent for name in list_files(self.directory) if Path(name).name == MANIFEST]
         names = [str(folder) for folder in folders if _NAME.fullmatch(str(folder))]
         return sorted(names, key=lambda name: int(name.partition("-")[0]))
 
     def _sweep(self) -> None:
         """Remove partial and unlisted checkpoints of killed trainings."""
-        present = {name.partition("/")[0] for name in listing(self.directory)}
+        present = {name.partition("/")[0] for name in list_files(self.directory)}
         if self.directory.is_dir():
             local = {path.name for path in self.directory.iterdir()}
             for name in filter(_PARTIAL.fullmatch, local):

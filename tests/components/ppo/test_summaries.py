@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from components.platform.storage.shared_state.workdir import listing, push_file
+from components.platform.storage.shared_state.workdir import list_files, push_file
 from components.platform.storage.uri import mirror, uri_of
 from components.ppo import summaries as module
 from components.ppo.summaries import Summaries
@@ -49,7 +49,7 @@ def steps(root, tag="reward_distribution/mean"):
 
 
 def event_files(root):
-    return {name: length for name, length in listing(root / "tensorboard").items() if "tfevents" in name}
+    return {name: length for name, length in list_files(root / "tensorboard").items() if "tfevents" in name}
 
 
 def test_repeated_iterations_appear_once(root):
@@ -80,7 +80,7 @@ def test_curve_continues_from_the_checkpoint_and_is_uploaded(root):
     assert rows[2]["reward_percentile_75"] == str(float(np.percentile([0.0, 0.2], 75)))
     if uri_of(root):
         size = (root / "tensorboard" / "training.csv").stat().st_size
-        assert listing(root / "tensorboard")["training.csv"] == size
+        assert list_files(root / "tensorboard")["training.csv"] == size
     write(root, {}, [1])
     assert [row["iteration"] for row in curve_rows(root)] == ["1"]
 
@@ -119,9 +119,9 @@ def test_other_files_are_kept(root):
         path.write_text("x")
         push_file(path)
     kept = write(root, kept[1], [2, 3])
-    assert len(listing(root / "tensorboard")) == len(kept[3]) + 3 and all(path.is_file() for path in others)
+    assert len(list_files(root / "tensorboard")) == len(kept[3]) + 3 and all(path.is_file() for path in others)
     write(root, {}, [])
-    assert len(listing(root / "tensorboard")) == 3 and all(path.is_file() for path in others)
+    assert len(list_files(root / "tensorboard")) == 3 and all(path.is_file() for path in others)
 
 
 def test_command_names_the_place_that_others_see(root):

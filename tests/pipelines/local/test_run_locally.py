@@ -17,7 +17,7 @@ import pytest
 
 from components.platform.console import PRESETS
 from components.platform.errors import UserError
-from components.platform.launcher.__main__ import without_empty
+from components.platform.launcher.__main__ import drop_empty_options
 from components.platform.storage import digest, publish
 from components.platform.storage.object_storage import gcs
 from components.platform.storage.uri import ObjectUri, mirror
@@ -86,7 +86,7 @@ def test_every_step_accepts_its_arguments(tmp_path: Path, preset: str, kind: str
         launcher = importlib.import_module("components.platform.launcher.__main__").main
         with launcher.make_context("launcher", step.argv(locations)[3:]) as context:
             assert context.params["step"] == step.module.split(".")[1]
-            arguments = without_empty(context.params["arguments"])
+            arguments = drop_empty_options(context.params["arguments"])
         command: Any = importlib.import_module(f"{step.module}.__main__").main
         with command.make_context(step.module, arguments) as context:
             # Groups parse the subcommand's part only when they are invoked.

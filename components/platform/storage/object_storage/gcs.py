@@ -128,14 +128,12 @@ class GcsStore:
             blob = bucket.get_blob(uri.path, **request_options())
             if blob is None:
                 _require_bucket(bucket)
-            return _as_stored_object(blob) if blob else None
+            return _describe(blob) if blob else None
 
     def objects(self, folder: ObjectUri) -> list[StoredObject]:
         prefix = f"{folder.path}/" if folder.path else None
         with translate_gcs_errors(folder):
-            return [
-                _as_stored_object(blob) for blob in bucket_of(folder).list_blobs(prefix=prefix, **request_options())
-            ]
+            return [_describe(blob) for blob in bucket_of(folder).list_blobs(prefix=prefix, **request_options())]
 
     def write(self, uri: ObjectUri, content: bytes, version: str, writer: str = "") -> StoredObject:
         from google.api_core.exceptions import PreconditionFailed
@@ -154,7 +152,7 @@ class GcsStore:
                 )
             except PreconditionFailed:
                 raise VersionConflict(uri) from None
-            return _as_stored_object(blob)
+            return _describe(blob)
 
     def require_writable(self, uri: ObjectUri) -> None:
         """Check once per process and bucket that it can be written: write and delete an object next to `uri`.
@@ -251,7 +249,7 @@ def _require_bucket(bucket: Any) -> None:
     next(iter(bucket.list_blobs(max_results=1, **request_options())), None)
 
 
-def _as_stored_object(blob: Any) -> StoredObject:
+def _describe(blob: Any) -> StoredObject:
     return StoredObject(
         name=blob.name,
         size_bytes=int(blob.size or 0),
@@ -272,10 +270,8 @@ def _translate_missing(uri: ObjectUri) -> Iterator[None]:
     except (NotFound, PreconditionFailed) as error:
         if isinstance(error, PreconditionFailed) and _PRECONDITION not in str(error):
             raise
-        response = getattr(error, "response", None)
-        path = (
-            unquote(urlsplit(response.url).path.rpartition("/o/")[2]) if response is not None and response.url else ""
-        )
+        url = getattr(getattr(error, "response", None), "url", None) or ""
+        path = unquote(urlsplit(url).path.rpartition("/o/")[2])
         raise ObjectMissing(ObjectUri(uri.scheme, uri.bucket, path) if path else uri, _short_message(error)) from None
 
 

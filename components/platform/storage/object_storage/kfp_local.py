@@ -67,7 +67,7 @@ class KfpLocalStore:
     """Local directories as an ObjectStore. Versions are inode, time and size: files are replaced, not changed."""
 
     def read(self, uri: ObjectUri) -> tuple[bytes | None, str]:
-        with _translate_os_errors(uri):
+        with _translate_errors(uri):
             try:
                 with _open(uri) as stream:
                     return stream.read(), _version(os.fstat(stream.fileno()))
@@ -75,23 +75,21 @@ class KfpLocalStore:
                 return None, NO_VERSION
 
     def read_range(self, uri: ObjectUri, start: int = 0, end: int | None = None) -> bytes:
-        with _translate_os_errors(uri), _open(uri) as stream:
+        with _translate_errors(uri), _open(uri) as stream:
             stream.seek(start)
             return stream.read(-1 if end is None else end - start)
 
     def head(self, uri: ObjectUri) -> StoredObject | None:
         path = local_directory(uri)
-        with _translate_os_errors(uri):
-            return _as_stored_object(uri, path) if path.is_file() else None
+        with _translate_errors(uri):
+            return _describe(uri, path) if path.is_file() else None
 
     def objects(self, folder: ObjectUri) -> list[StoredObject]:
         root = local_directory(folder)
-        with _translate_os_errors(folder):
-            files = sorted(Path(at, name) for at, _folders, names in os.walk(root) for name in names)
-            uris_and_paths = (
-                (folder / path.relative_to(root).as_posix(), path) for path in files if _PARTIAL not in path.name
-            )
-            return [_as_stored_object(uri, path) for uri, path in uris_and_paths]
+        with _translate_errors(folder):
+            entries = ((at, name) for at, _folders, names in os.walk(root) for name in names if _PARTIAL not in name)
+            paths = sorted(Path(at, name) for at, name in entries)
+            return [_describe(folder / path.relative_to(root).as_posix(), path) for path in paths]
 
     def write(self, uri: ObjectUri, content: bytes, version: str, writer: str = "") -> StoredObject:
         with _write_lock:
@@ -110,17 +108,17 @@ class KfpLocalStore:
 
     def download(self, objects: Sequence[tuple[ObjectUri, Callable[[], BinaryIO]]]) -> None:
         for uri, create in objects:
-            with _translate_os_errors(uri), _open(uri) as source, create() as stream:
+            with _translate_errors(uri), _open(uri) as source, create() as stream:
                 _copy(source, stream)
 
     def download_to(self, uri: ObjectUri, path: Path, version: str = NO_VERSION) -> None:
-        with _translate_os_errors(uri), _open(uri) as source, open(path, "wb") as stream:
+        with _translate_errors(uri), _open(uri) as source, open(path, "wb") as stream:
             if version not in (NO_VERSION, _version(os.fstat(source.fileno()))):
                 raise ObjectMissing(uri, "it was replaced")
             _copy(source, stream)
 
     def delete(self, uri: ObjectUri, version: str = NO_VERSION) -> None:
-        with _write_lock, _translate_os_errors(uri):
+        with _write_lock, _translate_errors(uri):
             if version in (NO_VERSION, self.read(uri)[1]):
                 local_directory(uri).unlink(missing_ok=True)
 
@@ -130,18 +128,18 @@ class KfpLocalStore:
     def _replace(self, uri: ObjectUri, content: BinaryIO) -> StoredObject:
         path = local_directory(uri)
         partial = path.with_name(f".{path.name}{_PARTIAL}{secrets.token_hex(4)}")
-        with _translate_os_errors(uri):
+        with _translate_errors(uri):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with open(partial, "wb") as stream:
                     _copy(content, stream)
                 os.replace(partial, path)
-                return _as_stored_object(uri, path)
+                return _describe(uri, path)
             finally:
                 partial.unlink(missing_ok=True)
 
 
-def _as_stored_object(uri: ObjectUri, path: Path) -> StoredObject:
+def _describe(uri: ObjectUri, path: Path) -> StoredObject:
     status = path.stat()
     updated = datetime.fromtimestamp(status.st_mtime, UTC)
     return StoredObject(uri.path, status.st_size, _version(status), updated=updated)
@@ -164,7 +162,7 @@ def _open(uri: ObjectUri) -> BinaryIO:
 
 
 @contextmanager
-def _translate_os_errors(uri: ObjectUri) -> Iterator[None]:
+def _translate_errors(uri: ObjectUri) -> Iterator[None]:
     """Turn errors of the file system into a UserError."""
     try:
         yield

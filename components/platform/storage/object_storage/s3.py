@@ -85,9 +85,7 @@ class S3Store:
                 _require_bucket(uri)
                 return None
             writer = response.get("Metadata", {}).get("writer", "")
-            return _as_stored_object(
-                uri.path, response["ContentLength"], response["ETag"], response["LastModified"], writer
-            )
+            return _describe(uri.path, response["ContentLength"], response["ETag"], response["LastModified"], writer)
 
     def objects(self, folder: ObjectUri) -> list[StoredObject]:
         client = _client()
@@ -95,7 +93,7 @@ class S3Store:
         with translate_s3_errors(folder):
             pages = client.get_paginator("list_objects_v2").paginate(Bucket=folder.bucket, Prefix=prefix)
             return [
-                _as_stored_object(item["Key"], item["Size"], item["ETag"], item["LastModified"])
+                _describe(item["Key"], item["Size"], item["ETag"], item["LastModified"])
                 for page in pages
                 for item in page.get("Contents", [])
             ]
@@ -112,7 +110,7 @@ class S3Store:
                 if _status(error) in (409, 412) or (version and _code(error) == "NoSuchKey"):
                     raise VersionConflict(uri) from None
                 raise
-            return _as_stored_object(uri.path, len(content), response["ETag"], _date(response), writer)
+            return _describe(uri.path, len(content), response["ETag"], _date(response), writer)
 
     def require_writable(self, uri: ObjectUri) -> None:
         """Check once per process and bucket that it can be written, and refuses writes whose condition does not hold.
@@ -371,9 +369,7 @@ def _parallel(function: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
             raise
 
 
-def _as_stored_object(
-    name: str, size_bytes: Any, etag: Any, updated: datetime | None, writer: str = ""
-) -> StoredObject:
+def _describe(name: str, size_bytes: Any, etag: Any, updated: datetime | None, writer: str = "") -> StoredObject:
     return StoredObject(str(name), int(size_bytes), str(etag), "", updated, writer)
 
 

@@ -84,7 +84,7 @@ class RootLease:
     ) -> None:
         self.root, self._work, self._results = root, work, results
         self._new = False
-        self._document_location = str((uri_of(root) or root) / LATEST)  # type: ignore[operator]
+        self._latest = str((uri_of(root) or root) / LATEST)  # type: ignore[operator]
         self._me = me or ProcessIdentity.here()
         self._heartbeat_s, self._stale_s = heartbeat_s, stale_s
         self._token = token_hex(8)
@@ -114,9 +114,7 @@ class RootLease:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise self._in_use(
-                    ProcessIdentity.from_json(read_versioned(self._document_location).content or {})
-                ) from None
+                raise self._in_use(ProcessIdentity.from_json(read_versioned(self._latest).content or {})) from None
             self._acquire()
             self._stack = stack.pop_all()
         self._heart.start()
@@ -154,7 +152,7 @@ class RootLease:
                     self._write({**before, **fields, "beat": before["beat"] + 1}, self._document)
                     return
                 except Conflict:
-                    document = read_versioned(self._document_location)
+                    document = read_versioned(self._latest)
                     if (document.content or {}).get("token") != self._token:
                         self._lost = self._replaced_by(document)
                         raise self._lost from None
@@ -186,11 +184,11 @@ class RootLease:
             say(f"warning: {display_path(self.root)} is not removed: {failure}")
 
     def _write(self, content: dict[str, Any], before: VersionedJson) -> None:
-        self._document = write_versioned(self._document_location, {**content, "renewed": round(time.time(), 3)}, before)
+        self._document = write_versioned(self._latest, {**content, "renewed": round(time.time(), 3)}, before)
 
     def _acquire(self) -> None:
         while True:
-            document = read_versioned(self._document_location)
+            document = read_versioned(self._latest)
             self._await_end(document)
             fresh = {"version": _VERSION, "token": self._token, **self._me.to_json(), "beat": 0, "released": False}
             try:
@@ -217,7 +215,7 @@ class RootLease:
         until_s = time.monotonic() + self._stale_s
         while time.monotonic() < until_s:
             time.sleep(min(_POLL_S, self._heartbeat_s))
-            now = read_versioned(self._document_location)
+            now = read_versioned(self._latest)
             if now.version != document.version:
                 if (now.content or {}).get("released"):
                     return

@@ -17,7 +17,7 @@ from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import ObjectUri, uri_of
 
 
-def listing(directory: Path) -> dict[str, int]:
+def list_files(directory: Path) -> dict[str, int]:
     """Return name (relative, with "/") -> bytes of each file below `directory`, or in object storage for a mirror.
 
     Raises:
@@ -36,19 +36,19 @@ def listing(directory: Path) -> dict[str, int]:
 
 
 def push_file(path: Path) -> None:
-    """Upload the file if it is in a mirror. UserError as `listing`."""
+    """Upload the file if it is in a mirror. UserError as `list_files`."""
     if (uri := uri_of(path)) is not None:
         store_of(uri).upload([(path, uri)])
 
 
 def pull_file(path: Path) -> None:
-    """Download the object that `path` is the mirror of; no-op for other paths. UserError as `listing`."""
+    """Download the object that `path` is the mirror of; no-op for other paths. UserError as `list_files`."""
     if (uri := uri_of(path)) is not None:
         download_file(uri, path)
 
 
 def remove_file(path: Path) -> None:
-    """Remove the file, also from object storage. UserError as `listing`."""
+    """Remove the file, also from object storage. UserError as `list_files`."""
     if (uri := uri_of(path)) is not None:
         store_of(uri).delete(uri)
     path.unlink(missing_ok=True)
@@ -62,7 +62,7 @@ def download_file(uri: ObjectUri, path: Path, version: str = NO_VERSION) -> None
 
     Raises:
         ObjectMissing: the object does not exist, or has another version.
-        UserError: as `listing`.
+        UserError: as `list_files`.
     """
     make_directory(path.parent)
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")

@@ -16,7 +16,7 @@ from components.evaluation.metrics_types import SizeMetrics, WholeProjects
 from components.evaluation.projects.linked_binaries import Binary, summarize_binaries
 from components.evaluation.report import linked_tables, terminal_report
 from components.evaluation.report.model_card import card_markdown, model_card
-from components.platform.launcher.executor import headline, numbers
+from components.platform.launcher.executor import flatten_numbers, select_numbers
 from pipelines.spec import COMPILED, load_spec
 
 
@@ -63,8 +63,8 @@ def test_kfp_shows_a_dozen_headline_figures(linked_metrics: SizeMetrics, task: s
     args = load_spec(COMPILED)["deploymentSpec"]["executors"][f"exec-{task}"]["container"]["args"]
     file, _colon, keys = args[args.index("--metrics") + 1].partition("=")[0].partition(":")
     document = msgspec.to_builtins(linked_metrics)
-    shown = headline(document, keys.split(","))
-    assert file == terminal_report.METRICS and len(numbers(document)) > 30 and 8 <= len(shown) <= 14
+    shown = select_numbers(document, keys.split(","))
+    assert file == terminal_report.METRICS and len(flatten_numbers(document)) > 30 and 8 <= len(shown) <= 14
     assert {"reduction_percent", "linked.default.all.reduction_percent"} <= shown.keys()
 
 

@@ -15,11 +15,11 @@ from components.evaluation.report import terminal_report
 from components.platform.errors import UserError
 from components.platform.launcher.executor import (
     confusion_matrix,
-    headline,
-    lineage,
-    numbers,
-    outputs_at,
+    describe_lineage,
+    find_outputs_at,
+    flatten_numbers,
     parse_executor_input,
+    select_numbers,
     write_executor_output,
 )
 from components.platform.storage import digest, publish
@@ -55,23 +55,23 @@ def test_confusion_matrix_is_that_of_kfp() -> None:
 
 def test_outputs_are_found_by_their_uri() -> None:
     artifacts = {name: {"artifacts": [{"uri": uri}]} for name, uri in (("a", "gs://b/a"), ("b", "gs://b/b"))}
-    assert outputs_at({"outputs": {"artifacts": artifacts}}, "gs://b/b") == ["b"]
-    assert outputs_at({}, "gs://b/b") == []
+    assert find_outputs_at({"outputs": {"artifacts": artifacts}}, "gs://b/b") == ["b"]
+    assert find_outputs_at({}, "gs://b/b") == []
 
 
 def test_numbers_of_nested_documents_are_flattened() -> None:
     document = {"bytes": 7, "verdict": "better", "yes": True, "groups": {"unseen": {"percent": 1.5, "sizes": [1]}}}
-    assert numbers(document) == {"bytes": 7.0, "groups.unseen.percent": 1.5}
+    assert flatten_numbers(document) == {"bytes": 7.0, "groups.unseen.percent": 1.5}
 
 
 def test_headline_has_the_chosen_numbers_in_their_order() -> None:
     document = {"a": 1, "ab": 2, "groups": {"unseen": {"percent": 1.5, "bytes": 4}, "seen": {"percent": 3}}}
-    assert list(headline(document, ["groups.unseen", "none", "a"])) == [
+    assert list(select_numbers(document, ["groups.unseen", "none", "a"])) == [
         "groups.unseen.percent",
         "groups.unseen.bytes",
         "a",
     ]
-    assert headline(document, []) == numbers(document)
+    assert select_numbers(document, []) == flatten_numbers(document)
 
 
 def test_numbers_that_are_not_finite_do_not_fail_a_finished_step(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_lineage_of_a_policy_has_the_digests_of_its_inputs(tmp_path: Path, monke
     with publish(tmp_path / "policy", "policy") as directory:
         info = PolicyInfo("inlining", (), 2, "ppo", llvm_version="19.1.7")
         write_policy_info(directory, replace(info, corpus_digest="c" * 64, toolchain_digest="t" * 64))
-    properties = lineage(tmp_path / "policy")
+    properties = describe_lineage(tmp_path / "policy")
     assert properties.pop("bytes") > 0
     assert properties == {
         "digest": digest(tmp_path / "policy"),
@@ -113,7 +113,7 @@ def test_lineage_of_a_compiler_names_llvm_and_its_policies(tmp_path: Path) -> No
         (directory / "toolchain.json").write_text(
             json.dumps(described | {"built": {"policies": {"inlining": "d" * 64}}})
         )
-    properties = lineage(tmp_path / "release")
+    properties = describe_lineage(tmp_path / "release")
     assert (
         properties["mode"] == "release"
         and properties["llvm_version"] == "19.1.7"
@@ -122,11 +122,11 @@ def test_lineage_of_a_compiler_names_llvm_and_its_policies(tmp_path: Path) -> No
     assert properties["inlining_policy_digest"] == "d" * 64 and properties["digest"] == digest(tmp_path / "release")
     with publish(tmp_path / "training", "toolchain") as directory:
         (directory / "toolchain.json").write_text(json.dumps(described | {"mode": "training", "built": {}}))
-    assert "inlining_policy_digest" not in lineage(tmp_path / "training")
+    assert "inlining_policy_digest" not in describe_lineage(tmp_path / "training")
     with publish(tmp_path / "broken", "trace") as directory:
         (directory / "toolchain.json").write_text("{}")
     with pytest.raises(UserError, match="is not the description of an artifact"):
-        lineage(tmp_path / "broken")
+        describe_lineage(tmp_path / "broken")
 
 
 def test_lineage_of_an_evaluation_names_its_policy(tmp_path: Path) -> None:
@@ -137,13 +137,13 @@ def test_lineage_of_an_evaluation_names_its_policy(tmp_path: Path) -> None:
     }
     with publish(tmp_path / "evaluation", "evaluation") as directory:
         (directory / terminal_report.METRICS).write_text(json.dumps(metrics))
-    properties = lineage(tmp_path / "evaluation")
+    properties = describe_lineage(tmp_path / "evaluation")
     assert (properties["policy_digest"], properties["llvm_version"]) == ("d" * 64, "19.1.7") and properties[
         "verdict"
     ] == "better"
     with publish(tmp_path / "other", "trace") as directory:
         (directory / terminal_report.METRICS).write_text("[1]")
-    assert set(lineage(tmp_path / "other")) <= {"digest", "files", "bytes", "git_commit"}
+    assert set(describe_lineage(tmp_path / "other")) <= {"digest", "files", "bytes", "git_commit"}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"outputs": 3}'])

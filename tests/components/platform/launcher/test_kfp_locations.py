@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.platform.launcher.kfp_locations import DIRECT_VARIABLE, output_locations, resolve_locations
+from components.platform.launcher.kfp_locations import DIRECT_VARIABLE, locate_outputs, resolve_locations
 
 
 def executor_input(root: str) -> dict[str, Any]:
@@ -104,11 +104,11 @@ def test_artifacts_of_a_run_with_another_root_are_read_where_they_are() -> None:
 
 def test_pages_that_kfp_copies_have_no_location() -> None:
     root = f"minio://mlpipeline/{TASK}"
-    resolved = output_locations(["--output", f"{root}/policy"], executor_input(root), "s3://own/mlgo")
+    resolved = locate_outputs(["--output", f"{root}/policy"], executor_input(root), "s3://own/mlgo")
     assert resolved == {"policy": {"location": f"s3://own/mlgo/{TASK}/policy"}}
-    assert output_locations(["--output", f"{root}/policy"], executor_input(root), "") == {}
+    assert locate_outputs(["--output", f"{root}/policy"], executor_input(root), "") == {}
 
 
 def test_unknown_layout_of_kfp_keeps_its_path() -> None:
-    resolved = output_locations(["minio://b/a/ppo/policy"], executor_input("minio://b/a/ppo"), "s3://own/mlgo")
+    resolved = locate_outputs(["minio://b/a/ppo/policy"], executor_input("minio://b/a/ppo"), "s3://own/mlgo")
     assert resolved["policy"] == {"location": "s3://own/mlgo/b/a/ppo/policy"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.platform.launcher.__main__ import without_empty
+from components.platform.launcher.__main__ import drop_empty_options
 from components.platform.storage import digest
 from tests.support import bitcode as whole
 
@@ -96,7 +96,7 @@ def test_unknown_step_is_named() -> None:
 
 def test_options_without_a_value_are_omitted() -> None:
     arguments = ["obtain", "--recipe", "", "--quiet", "true", "--force", "false", "--name", "x", "--output", "o"]
-    assert without_empty(arguments) == ["obtain", "--quiet", "--name", "x", "--output", "o"]
+    assert drop_empty_options(arguments) == ["obtain", "--quiet", "--name", "x", "--output", "o"]
 
 
 def test_launcher_does_not_import_kfp() -> None:

@@ -12,7 +12,7 @@ from components.platform.storage.object_storage.object_store import StorageError
 from components.platform.storage.shared_state import root_lease as fences
 from components.platform.storage.shared_state.process_identity import ProcessIdentity
 from components.platform.storage.shared_state.root_lease import LATEST, LeaseLost, RootLease
-from components.platform.storage.shared_state.workdir import listing, remove_file
+from components.platform.storage.shared_state.workdir import list_files, remove_file
 from components.platform.storage.uri import mirror, uri_of
 from components.ppo.checkpointing.checkpoint import write
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
@@ -28,7 +28,7 @@ def root(request, tmp_path):
 
 
 def folders(root):
-    return sorted({name.partition("/")[0] for name in listing(root / "checkpoints")})
+    return sorted({name.partition("/")[0] for name in list_files(root / "checkpoints")})
 
 
 def train(root, *iterations, keep=2, **options):
@@ -110,7 +110,7 @@ def test_damaged_newest_checkpoint_is_skipped_and_removed_later(root, name, data
 def test_removed_checkpoint_is_skipped(root, number):
     train(root, 1, 2)
     removed = folders(root)[number]
-    for name in listing(root / "checkpoints" / removed):
+    for name in list_files(root / "checkpoints" / removed):
         remove_file(root / "checkpoints" / removed / name)
     shutil.rmtree(root / "checkpoints" / removed)
     train(root, 3, 4)
@@ -178,11 +178,11 @@ def test_replaced_training_changes_nothing(root, monkeypatch, tmp_path):
         monkeypatch.setattr(fences.fcntl, "flock", lambda *_: None)
         far = replace(ProcessIdentity.here(), boot="that of another machine")
         train(root, 3, me=far, heartbeat_s=0.1, stale_s=0.3)
-        before = listing(root / "checkpoints")
+        before = list_files(root / "checkpoints")
         try:
             old.save(checkpoint(3))
         finally:
-            assert listing(root / "checkpoints") == before
+            assert list_files(root / "checkpoints") == before
     on_another_machine(root)
     assert newest(root) == 3
 

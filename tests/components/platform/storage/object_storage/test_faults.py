@@ -18,7 +18,7 @@ from components.platform.storage.shared_state.versioned_json import (
     read_versioned,
     write_versioned,
 )
-from components.platform.storage.shared_state.workdir import listing, push_file
+from components.platform.storage.shared_state.workdir import list_files, push_file
 from components.platform.storage.uri import ObjectUri, mirror
 from tests.servers.storage_server import FAULTS, Faults, storage_server
 
@@ -51,7 +51,7 @@ def test_nothing_is_lost_if_every_third_request_fails(faults: Faults, cache: Pat
         discard(mirror(PLACE / f"a{number}"))
     faults.every = 0
     assert read_versioned(document).content == {"n": 5}
-    assert listing(mirror(PLACE)).keys() == {"state.json"}, "no other object is left"
+    assert list_files(mirror(PLACE)).keys() == {"state.json"}, "no other object is left"
 
 
 @pytest.mark.parametrize("way", range(1, len(FAULTS) + 1))

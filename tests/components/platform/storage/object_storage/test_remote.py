@@ -26,7 +26,7 @@ from components.platform.storage.object_storage.remote import (
     upload,
 )
 from components.platform.storage.object_storage.stores import store_of
-from components.platform.storage.shared_state.workdir import listing, pull_file
+from components.platform.storage.shared_state.workdir import list_files, pull_file
 from components.platform.storage.uri import ObjectUri, mirror
 from tests.servers.storage_server import NO_DELETE, READ_ONLY
 from tests.support.bitcode import bitcode
@@ -294,7 +294,7 @@ def test_checkpoints_are_published_discarded_and_fetched_singly(storage_uri: Obj
     discard(checkpoints / "000001")
     forget(cache)
     discard(checkpoints / "000002")  # which has no mirror here
-    assert {name.partition("/")[0] for name in listing(checkpoints)} == {"000003"}
+    assert {name.partition("/")[0] for name in list_files(checkpoints)} == {"000003"}
     fetch(storage_uri / "checkpoints/000003", checkpoints / "000003")
     assert (checkpoints / "000003" / "state").read_text() == "000003"
 

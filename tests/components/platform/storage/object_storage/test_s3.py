@@ -23,7 +23,7 @@ from components.platform.storage.object_storage.object_store import (
 )
 from components.platform.storage.object_storage.stores import server_time, store_of
 from components.platform.storage.shared_state.versioned_json import Conflict, read_versioned, write_versioned
-from components.platform.storage.shared_state.workdir import listing
+from components.platform.storage.shared_state.workdir import list_files
 from components.platform.storage.uri import ObjectUri, mirror
 from tests.servers.s3_server import Behaviour, s3_server
 from tests.servers.storage_server import FAULTS
@@ -157,7 +157,7 @@ def test_nothing_is_lost_if_every_third_request_fails(behaviour: Behaviour, cach
         discard(mirror(PLACE / f"a{number}"))
     behaviour.faults.every = 0
     assert read_versioned(document).content == {"n": 3}
-    assert listing(mirror(PLACE)).keys() == {"state.json"}, "no other object is left"
+    assert list_files(mirror(PLACE)).keys() == {"state.json"}, "no other object is left"
 
 
 @pytest.mark.parametrize("way", range(1, len(FAULTS) + 1))

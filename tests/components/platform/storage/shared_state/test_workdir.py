@@ -9,7 +9,7 @@ import pytest
 from components.platform.errors import UserError
 from components.platform.storage import publish
 from components.platform.storage.object_storage.fetch import fetch_files_outside_artifacts
-from components.platform.storage.shared_state.workdir import listing, pull_file, push_file, remove_file
+from components.platform.storage.shared_state.workdir import list_files, pull_file, push_file, remove_file
 from components.platform.storage.uri import ObjectUri, mirror
 from tests.support.buckets import put_object
 
@@ -29,16 +29,16 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_files_are_pushed_pulled_and_dropped(directory: Path) -> None:
-    assert listing(directory) == {}
+    assert list_files(directory) == {}
     for text in ("x", "xyz"):
         (directory / "a" / "b").write_text(text)
         push_file(directory / "a" / "b")
-    assert listing(directory) == {"a/b": 3}
+    assert list_files(directory) == {"a/b": 3}
     pull_file(directory / "a" / "b")
     assert (directory / "a" / "b").read_text() == "xyz"
     remove_file(directory / "a" / "b")
     remove_file(directory / "a" / "b")
-    assert listing(directory) == {} and not (directory / "a" / "b").exists()
+    assert list_files(directory) == {} and not (directory / "a" / "b").exists()
 
 
 def test_file_is_pulled_on_another_machine(storage_uri: ObjectUri, cache: Path) -> None:
