@@ -13,7 +13,6 @@ from components.platform.rayjob.spec import NAMESPACE
 from components.platform.storage import discard, publish
 from components.platform.storage.uri import USAGE, mirror, parse_location
 from pipelines.cluster.findings import Finding, missing, ok, unknown
-from pipelines.cluster.registry import check_registry
 from pipelines.images import Image, docker_client
 from pipelines.parameters.on_server import MINIO, check_cloud_root
 from pipelines.submit.kfp_client import KfpClient, KfpServer
@@ -29,6 +28,7 @@ def check_bucket(pipeline_root: str) -> Finding:
         UserError: `pipeline_root` is not a place in object storage.
     """
     from components.platform.storage.object_storage.fetch import fetch
+    from components.platform.storage.object_storage.object_store import StorageError
 
     if pipeline_root.startswith(f"{MINIO}://"):
         check_cloud_root(pipeline_root, vertex=False)
@@ -46,6 +46,8 @@ def check_bucket(pipeline_root: str) -> Finding:
         with tempfile.TemporaryDirectory() as work:
             fetch(place, Path(work, "probe"))
         discard(mirror(place))
+    except StorageError as error:
+        return unknown(f"{pipeline_root} cannot be tried: {error.problem} ({_FROM_HERE})", error.remedy)
     except UserError as error:
         return missing(f"{pipeline_root} cannot be used: {error.problem}", error.remedy)
     return ok(f"{pipeline_root} can be written, read and emptied ({_FROM_HERE})")
@@ -57,24 +59,25 @@ def check_images(images: Mapping[str, Image], wanted: tuple[str, ...]) -> list[F
     Args:
         images: from pipelines.images.read_images.
     """
-    found = []
-    pushed = {}
+    findings = []
+    pushed = []
     for name in wanted:
         if name not in images:
-            found.append(missing(f"the image {name} is not built", "mlgo images build --all && mlgo images push"))
+            findings.append(missing(f"the image {name} is not built", "mlgo images build --all && mlgo images push"))
         elif "@sha256:" not in images[name].reference:
             remedy = "mlgo images build --all --registry HOST/PROJECT/REPOSITORY && mlgo images push"
-            found.append(missing(f"the image {images[name].tag} is not in a registry", remedy))
+            findings.append(missing(f"the image {images[name].tag} is not in a registry", remedy))
         else:
-            pushed[name] = images[name].reference
+            pushed.append(images[name].reference)
     if not pushed:
-        return found
+        return findings
     try:
         with docker_client() as docker:
-            found += [_check_pull(docker, reference) for reference in pushed.values()]
+            findings += [_check_pull(docker, reference) for reference in pushed]
     except UserError:  # docker's daemon does not answer
-        found += [check_registry(reference, _FROM_HERE) for reference in pushed.values()]
-    return found
+        remedy = "start docker, or try it in the cluster: kubectl run pull --image REFERENCE --restart Never"
+        findings += [unknown(f"{reference} is not looked up: no docker answers here", remedy) for reference in pushed]
+    return findings
 
 
 class KfpChecks:
@@ -103,15 +106,15 @@ class KfpChecks:
 
     def findings(self, namespace: str) -> list[Finding]:
         """Return whether the pipeline can run on this server, with its steps in `namespace`."""
-        found = [self._finding]
+        findings = [self._finding]
         if self._one_user and namespace == NAMESPACE:
-            found.append(
+            findings.append(
                 missing(
                     f"KFP at {self._server.host} has one user: it runs steps in its own namespace, not in {namespace}",
                     "check that one: --namespace kubeflow --service-account pipeline-runner",
                 )
             )
-        return found
+        return findings
 
 
 def _check_pull(docker: Any, reference: str) -> Finding:
@@ -120,6 +123,8 @@ def _check_pull(docker: Any, reference: str) -> Finding:
     try:
         docker.images.get_registry_data(reference)
     except APIError as error:
+        if error.status_code in (401, 403):
+            return unknown(f"{reference}: the registry denies access ({_FROM_HERE})", "docker login there")
         return missing(
             f"{reference} cannot be pulled: {error.explanation}",
             "push it again, and give the cluster's nodes the right to pull from that registry",

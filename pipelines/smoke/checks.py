@@ -31,7 +31,10 @@ NO_REPETITION_SINCE = (2, 17)
 """The first version of KFP whose manifests tell Argo not to repeat a step that fails (retryPolicy: OnError)."""
 _CLANG = "clang-19"
 _TENSORFLOW_PROGRAM = "import tensorflow as tf; print(tf.__version__, int(tf.reduce_sum(tf.constant([1, 2]))))"
-_ROOT_REMEDY = "pass --pipeline-root gs://BUCKET/PATH, or on Kubeflow Pipelines --artifact-root s3://BUCKET/PATH"
+_ROOT_REMEDY = (
+    "pass --pipeline-root gs://BUCKET/PATH, or on Kubeflow Pipelines --artifact-root s3://BUCKET/PATH, with its "
+    "credentials in --overrides (docs/examples/kfp-seaweedfs.yaml)"
+)
 
 
 def check_image(expected: str) -> str:

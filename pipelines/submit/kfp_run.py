@@ -12,7 +12,7 @@ from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.rayjob.pending_pods import pending_reason
 from pipelines.smoke.rows import TABLE_HEADING, TABLE_STEP
-from pipelines.spec import starts_ray_itself
+from pipelines.spec import REPORT_STEP, starts_ray_itself
 from pipelines.submit.artifact_root import artifact_root_of
 from pipelines.submit.kfp_client import KfpClient
 from pipelines.submit.kfp_tasks import tasks_of
@@ -144,12 +144,17 @@ class KfpRun:
         return curve + self._waits.explain(self.tasks)
 
     def results(self) -> list[str]:
-        """Return the lines of the smoke test's table, at the end of a log; none of another pipeline."""
-        for task in self.tasks:
-            if task.name == TABLE_STEP and (lines := self.read_log(task)):
-                begins = [number for number, line in enumerate(lines) if line.startswith(TABLE_HEADING)]
-                return lines[begins[-1] :] if begins else []
-        return []
+        """Return the smoke test's table, or the verdict of the report on the release clang or of the evaluation, and
+        where the artifacts are.
+        """
+        lines = []
+        succeeded = {task.name: task for task in self.tasks if task.state == "SUCCEEDED"}
+        for name, beginning in ((TABLE_STEP, TABLE_HEADING), (REPORT_STEP, "verdict"), ("evaluation", "verdict")):
+            log = self.read_log(succeeded[name]) if name in succeeded else []
+            if begins := [number for number, line in enumerate(log) if line.startswith(beginning)]:
+                lines = log[begins[-1] :]
+                break
+        return lines + ([f"artifacts: {self.artifact_folder}"] if self.artifact_folder else [])
 
     def failure(self) -> UserError:
         """Return the error of a run that failed, with the last lines of the log of the task that did."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from components.platform.errors import UserError
 from pipelines.parameters.on_server import check_cloud_root
+from pipelines.spec import REPORT_STEP
 from pipelines.submit.artifact_registry import check_template, upload_template
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.overrides import override_for_vertex
@@ -86,7 +87,12 @@ class VertexJob:
         return UserError(f"{self.run_id} did not succeed: {message}", f"see it at {_CONSOLE}")
 
     def results(self) -> list[str]:
-        return []
+        """Return where the report and the artifacts are."""
+        settings = self._job.get("runtimeConfig")
+        root = settings.get("gcsOutputDirectory") if isinstance(settings, Mapping) else ""
+        uris = (self.artifact_uri(step, step.replace("-", "_")) for step in (REPORT_STEP, "evaluation"))
+        report = next(filter(None, uris), "")
+        return [*([f"report: {report}"] if report else []), *([f"artifacts: {root}"] if root else [])]
 
 
 class VertexPipelines(PipelineServer):

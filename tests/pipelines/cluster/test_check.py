@@ -401,7 +401,7 @@ def test_bucket_is_probed_and_left_empty(check: Check) -> None:
         done = check("--pipeline-root", "gs://checked/kfp", STORAGE_EMULATOR_HOST=url)
         assert any("gs://checked/kfp can be written, read and emptied" in line for line in lines(done, "ok"))
         refused = check("--pipeline-root", "gs://forbidden/kfp", STORAGE_EMULATOR_HOST=url)
-        assert any("gs://forbidden/kfp cannot be used" in line for line in lines(refused, "missing")), refused.stdout
+        assert any("gs://forbidden/kfp cannot be tried" in line for line in lines(refused, "unknown")), refused.stdout
         assert requests.get(f"{url}/storage/v1/b/checked/o", timeout=10).json()["items"] == []
 
 
@@ -424,48 +424,12 @@ def test_image_that_was_never_pushed_is_found(check: Check, tmp_path: Path) -> N
     assert missing[1:] == ["the image training is not built", "the image cluster is not built"]
 
 
-class Registry(JsonHandler):
-    """A registry that gives a token to the login u:p, and has one digest."""
-
-    def do_HEAD(self) -> None:
-        self.send_response(*self._status())
-        self.send_header("WWW-Authenticate", f'Bearer realm="http://{self.headers["Host"]}/token",service="here"')
-        self.end_headers()
-
-    def _status(self) -> tuple[int]:
-        if self.headers.get("Authorization") != "Bearer good":
-            return (401,)
-        return (200 if self.path == f"/v2/team/mlgo-toolchain/manifests/sha256:{'1' * 64}" else 404,)
-
-    def do_GET(self) -> None:
-        logged_in = self.headers.get("Authorization") == "Basic dTpw"
-        self.answer(
-            {"token": "good"} if logged_in and self.path == "/token?service=here" else {}, 200 if logged_in else 401
-        )
-
-
-@pytest.mark.parametrize(
-    ("login", "digit", "status_", "named"),
-    [
-        ("dTpw", "1", "ok", "can be pulled"),
-        ("dTpw", "2", "missing", "is not in the registry"),
-        ("eDp5", "1", "unknown", "denies access to this login"),
-        ("", "1", "unknown", "denies access without login"),
-    ],
-)
-def test_images_are_looked_up_without_docker(
-    check: Check, tmp_path: Path, login: str, digit: str, status_: str, named: str
-) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
-    registry = f"127.0.0.1:{server.server_port}"
-    reference = f"{registry}/team/mlgo-toolchain@sha256:{digit * 64}"
-    image = {"tag": f"{registry}/team/mlgo-toolchain:1", "reference": reference, "bytes": 1, "local_base": False}
+def test_images_are_not_looked_up_without_docker(check: Check, tmp_path: Path) -> None:
+    reference = f"registry/mlgo-toolchain@sha256:{'1' * 64}"
+    image = {"tag": "registry/mlgo-toolchain:1", "reference": reference, "bytes": 1, "local_base": False}
     (tmp_path / "images.json").write_text(json.dumps({"toolchain": image}))
-    (tmp_path / "config.json").write_text(json.dumps({"auths": {registry: {"auth": login} if login else {}}}))
-    with serving(server):
-        done = check(DOCKER_HOST="tcp://127.0.0.1:1", DOCKER_CONFIG=str(tmp_path))
-    assert "Traceback" not in done.stderr
-    assert any(reference in line and named in line for line in lines(done, status_)), done.stdout
+    done = check(DOCKER_HOST="tcp://127.0.0.1:1")
+    assert f"{reference} is not looked up: no docker answers here" in lines(done, "unknown"), done.stdout
 
 
 class Kfp(JsonHandler):

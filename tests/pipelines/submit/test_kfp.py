@@ -330,7 +330,7 @@ def test_schedule_has_six_fields_and_no_backlog(mlgo: Mlgo, host: str, images: P
     done = mlgo("schedule", *given, "--cron", "0 3 * * mon", "--max-concurrency", 2, "--no-cache")
     assert done.returncode == 0 and f"{host}/#/recurringrun/details/schedule-1" in done.stdout, done.stderr
     body = last_request("recurringruns")["body"]
-    assert body["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * 1"}}
+    assert body["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * mon"}}
     assert body["max_concurrency"] == "2" and body["no_catchup"] is True and body["mode"] == "ENABLE"
     assert body["display_name"] == "weekly" and body["runtime_config"]["parameters"] == {"recipe": "demo"}
 
@@ -478,6 +478,8 @@ def test_newest_version_of_stored_pipeline_is_started_once(
     assert done.returncode == 0 and f"{host}/#/runs/details/run-" in done.stdout, done.stderr
     assert "[evaluation] succeeded" in done.stdout
     run_id = run_of(done)
+    ending = f"\nverdict on the modules: better (1.2%)\nartifacts: gs://bucket/kfp/mlgo-training/{run_id}\n"
+    assert done.stdout.endswith(ending), done.stdout
     assert f"\ntraining curve: tensorboard --logdir gs://bucket/kfp/mlgo-training/{run_id}/ppo\n" in done.stdout
     request = last_request("runs")
     assert request["token"] == "Bearer abc" and request["body"]["service_account"] == "mlgo-steps"

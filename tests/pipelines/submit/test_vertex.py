@@ -76,6 +76,7 @@ class Vertex(JsonHandler):
             "state": f"PIPELINE_STATE_{state}",
             "jobDetail": {"taskDetails": tasks},
             "error": {"message": "no quota"},
+            "runtimeConfig": {"gcsOutputDirectory": "gs://b/r"},
         }
         self.published.check("vertex-message", "GET", "PipelineJob", job)
         self.answer(job)
@@ -103,7 +104,8 @@ def test_job_is_created_and_followed(vertex: VertexPipelines, capsys: pytest.Cap
     assert set(job) == {"runtimeConfig", "pipelineSpec", "displayName"}
     wait(vertex, name, poll_s=0)
     curve = "training curve: tensorboard --logdir gs://b/r/1/7/ppo_-2/ppo/tensorboard"
-    assert f"[ppo] running\n{curve}\n[ppo] succeeded\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.endswith(f"[ppo] running\n{curve}\n[ppo] succeeded\nartifacts: gs://b/r\n")
 
 
 def test_settings_are_fields_of_the_job(vertex: VertexPipelines) -> None:
@@ -129,7 +131,7 @@ def test_schedule_starts_the_same_job(vertex: VertexPipelines) -> None:
     created = schedule.pop("createPipelineJobRequest")
     assert schedule == {
         "displayName": "n",
-        "cron": "0 3 * * 1",
+        "cron": "0 3 * * mon",
         "maxConcurrentRunCount": "2",
         "maxConcurrentActiveRunCount": "2",
     }
