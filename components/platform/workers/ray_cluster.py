@@ -61,9 +61,9 @@ class Cluster:
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         ).remote(slots)
 
-    def put(self, thing: Any) -> Any:
-        """Put `thing` into the object store and return the reference."""
-        return self._ray.put(thing)
+    def put(self, value: Any) -> Any:
+        """Put `value` into the object store and return the reference."""
+        return self._ray.put(value)
 
     def kill(self, handle: Any) -> None:
         """Kill an actor, if it is alive."""

@@ -173,8 +173,8 @@ class RayPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _dumps(self, thing: object) -> bytes:
-        return dumps(thing, {directory: content for directory, (content, _) in self._shared.items()}, self._digests)
+    def _dumps(self, value: object) -> bytes:
+        return dumps(value, {directory: content for directory, (content, _) in self._shared.items()}, self._digests)
 
     def _refresh_nodes(self) -> None:
         """Start actors on nodes that have free processors."""

@@ -42,15 +42,15 @@ _RESOLVERS: dict[str, Any] = {}
 """Functions of a worker that find files, see `set_resolvers`."""
 
 
-def dumps(thing: object, shared: Mapping[Path, str], digests: dict[Path, str]) -> bytes:
-    """Pickle `thing`.
+def dumps(value: object, shared: Mapping[Path, str], digests: dict[Path, str]) -> bytes:
+    """Pickle `value`.
 
     Args:
         shared: directory -> digest of the content that workers get for it.
         digests: cache of artifacts' digests by directory; reading the manifest of 20,000 modules takes long.
     """
     stream = io.BytesIO()
-    _Pickler(stream, shared, digests).dump(thing)
+    _Pickler(stream, shared, digests).dump(value)
     return stream.getvalue()
 
 
@@ -75,11 +75,11 @@ class _Pickler(pickle.Pickler):
         self._shared = shared
         self._digests = digests
 
-    def reducer_override(self, thing: object) -> Any:
-        if isinstance(thing, FileSet):
-            return self._file_set(thing)
-        if isinstance(thing, Path):
-            return self._path(thing)
+    def reducer_override(self, value: object) -> Any:
+        if isinstance(value, FileSet):
+            return self._file_set(value)
+        if isinstance(value, Path):
+            return self._path(value)
         return NotImplemented
 
     def _file_set(self, file_set: FileSet) -> Any:

@@ -2,7 +2,7 @@
 
 Writing or reading an object costs one request, 5 to 20 ms on any server; a pack costs that once. A pack is an
 uncompressed tar archive, which any tool reads, and the manifest has the offset of each file in it, so that a worker
-reads one module by range. Files of MOST_BYTES and more stay objects of their own.
+reads one module by range. Files of MAX_FILE_BYTES and more stay objects of their own.
 """
 
 from __future__ import annotations
