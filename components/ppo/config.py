@@ -31,7 +31,7 @@ PATIENCE = 5
 def algorithms_without_advisors(problem: str) -> tuple[Algorithm, ...]:
     """Return the algorithms that a training clang without our advisors allows, the default first.
 
-    Such a clang takes no given decisions, so that no flip can be measured. It logs greedy compiles only, so that an
+    Such a clang takes no forced decisions, so that no flip can be measured. It logs greedy compiles only, so that an
     objective that needs the log is left with ES.
     """
     if OBJECTIVES[problems.get(problem).objective].needs_log:

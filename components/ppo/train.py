@@ -1,29 +1,23 @@
 """The training loop, from top to bottom.
 
 An iteration validates if it is due, compiles the next modules as the learner plans, lets the learner update its policy,
-and writes a checkpoint. What is compiled depends on the algorithm and the credit assignment. With counterfactual
-credit, one compile takes the greedy policy's decisions and others flip some of them; otherwise all compiles sample the
-policy, or run perturbed policies (ES).
+and writes a checkpoint. With counterfactual credit, one compile takes the greedy policy's decisions and others flip
+some of them; otherwise all compiles sample the policy, or run perturbed policies (ES).
 
-PPO and ES compile with the policy that they update, and validate at the start of every `validate_every`th iteration.
-DQN compiles with the best policy so far, because a policy from values that are barely learned is much worse than the
-one it would replace. A fit therefore changes no compile before it is validated, and it runs in a thread while every
-`validate_every`th iteration compiles: it starts with the iteration, on the measurements of all earlier iterations, and
-is validated when the iteration's compiles are done. The first policy is validated before anything is compiled. At the
-end of a training the values are fitted to everything several times, and the mean of the weights is validated once more:
-single fits to the same flips differ by more than late iterations gain. It is published unless it is worse than the best
-policy so far beyond noise, or no better than the start.
+PPO and ES validate a moving average of the weights (Polyak and Juditsky 1992) at the start of every `validate_every`th
+iteration: single updates are noisy, and that hurts the greedy policy more than the sampled one. DQN compiles with the
+best policy so far, so that a fit changes no compile before it is validated. A fit starts with an iteration, on the
+measurements of all earlier ones, runs in a thread while the iteration compiles, and is validated when it is done; the
+first policy is validated before anything is compiled. At the end the mean of several fits is validated once more. It is
+published unless it is worse than the best policy so far beyond noise, or no better than the start.
 
 A validation has the number of the last iteration whose measurements its policy has learned from: the fit in the
 iteration after 10 finished ones has the number 10. Fits start and end within an iteration, so a checkpoint never holds
 half of one, and a training that continues from it starts the same fit again.
 
-Validation modules count like training modules: with `size_of` "linked", by the bytes that the project's link keeps. The
-training ends at its limit, or after `patience` validations without a new best one.
-
-For the other algorithms the validated policy is a moving average of the weights (Polyak and Juditsky 1992): single
-updates are noisy, and that hurts the greedy policy more than the sampled one. The published policy is the best one on
-the validation modules, which are not reported, and not trained on unless too few were set aside (training_data.py).
+Validation modules count like training modules: with `size_of` "linked", by the bytes that the project's link keeps.
+They select the published policy, are not reported, and not trained on unless too few were set aside (training_data.py).
+The training ends at its limit, or after `patience` validations without a new best one.
 """
 
 from __future__ import annotations

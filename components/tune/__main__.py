@@ -170,21 +170,21 @@ def add(choices: Path, plan: Path | None, output: Path, llvm_major: int) -> None
     """
     from components.core.compiler.inline_plan import PLAN_FILE, add_choices, read_choices, require_plan, write_plan
 
-    found = read_choices(choices)
-    if not found:
+    chosen = read_choices(choices)
+    if not chosen:
         raise UserError(
             f"{display_path(choices)} has no choices",
             "build with -mlgo-keep-smaller and -mlgo-choices, and pass the file of the latter",
         )
     with publish(output, "plan") as partial:
         if plan:
-            count = add_choices(require_plan(plan), found, partial / PLAN_FILE)
+            count = add_choices(require_plan(plan), chosen, partial / PLAN_FILE)
             for file in plan.iterdir():
                 if file.is_file() and file.name not in (PLAN_FILE, MANIFEST):
                     shutil.copyfile(file, partial / file.name)
         else:
             write_plan(partial / PLAN_FILE, [], llvm_major)
-            count = add_choices(partial / PLAN_FILE, found, partial / PLAN_FILE)
+            count = add_choices(partial / PLAN_FILE, chosen, partial / PLAN_FILE)
     say(f"{display_path(output / PLAN_FILE)}: {count} choices; use it with -mlgo-inline-plan and -mlgo-keep-smaller")
 
 

@@ -25,10 +25,10 @@ def write_card(path: Path, config: TuneConfig, figures: Mapping[str, Any]) -> No
 
 
 def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
-    planned, known, measured = (figures[name] for name in ("modules", "corpus_modules", "measured_modules"))
+    planned, modules, measured = (figures[name] for name in ("modules", "corpus_modules", "measured_modules"))
     linked = config.size_of == "linked"
     counted, prefix = ("the share of each function that the link keeps", "linked_") if linked else ("all functions", "")
-    program = f"all {known} modules" if measured == known else f"the {measured} of {known} modules that compile"
+    program = f"all {modules} modules" if measured == modules else f"the {measured} of {modules} modules that compile"
     lines = [
         f"# Inlining plan: {_change(figures[f'plan_{prefix}reduction_percent'])} than LLVM's heuristic",
         "",
@@ -36,7 +36,7 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
         "",
         *_table(f"text of {program}", "", figures),
         *(_table("the share that the link keeps", "linked_", figures) if linked else []),
-        f"- The plan lists {planned} of {known} modules ({planned_percent(figures):.0f}% of the text under LLVM's "
+        f"- The plan lists {planned} of {modules} modules ({planned_percent(figures):.0f}% of the text under LLVM's "
         f"heuristic); {figures['finished_modules']} of them were searched to the end. Modules that it does not list, "
         "and calls that have changed, get the policy's decisions, also in the figures above.",
         f"- Search: {figures['rounds']} rounds in at most {config.minutes:g} minutes, {config.flip_compiles} compiles "

@@ -71,7 +71,7 @@ def search(
                 ClimbRequest(
                     by_name[name],
                     advisor,
-                    changed=states[name].found,
+                    changed=states[name].changed,
                     tried=states[name].tried,
                     number=states[name].rounds,
                 )
@@ -143,7 +143,7 @@ def _update(state: ModuleState, done: Round) -> None:
         state.policy_bytes, state.policy_linked_bytes = done.base_bytes, done.base_linked_bytes
     state.rounds += 1
     state.size_bytes, state.linked_bytes = done.size_bytes, done.linked_bytes
-    state.found, state.tried = done.changed, done.tried
+    state.changed, state.tried = done.changed, done.tried
     state.gained_bytes += done.base_linked_bytes - done.linked_bytes
     if done.exhausted:
         # Flips that saved nothing may do so after later changes, so all of them are tried again.

@@ -50,7 +50,7 @@ class ModuleState:
         source: name of its source file, "" before its first round.
         heuristic_bytes, policy_bytes, size_bytes: text under LLVM's heuristic, the policy, and the decisions found.
         heuristic_linked_bytes, policy_linked_bytes, linked_bytes: the objective of each, see `linked_bytes`.
-        found, tried: see ClimbRequest.
+        changed, tried: see ClimbRequest.
         rounds: number of finished rounds.
         gained_bytes: savings since `tried` was empty.
         finished: no further flip is expected to save anything.
@@ -60,7 +60,7 @@ class ModuleState:
     source: str = ""
     policy_bytes: int = 0
     size_bytes: int = 0
-    found: dict[Key, int] = field(default_factory=dict)
+    changed: dict[Key, int] = field(default_factory=dict)
     tried: frozenset[Key] = frozenset()
     rounds: int = 0
     gained_bytes: float = 0.0
@@ -72,9 +72,9 @@ class ModuleState:
 
 @dataclass
 class _Document(ModuleState):
-    """The state in JSON, which has no pairs as keys."""
+    """The state in JSON, which has no pairs as keys; `found` is what has changed."""
 
-    found: tuple[tuple[str, str, int, int], ...] = ()  # type: ignore[assignment]
+    found: tuple[tuple[str, str, int, int], ...] = ()
 
 
 def search_folder(root: Path, inputs: Mapping[str, str]) -> Path:
@@ -112,8 +112,8 @@ class SearchDirectory:
                 "use another --root-dir, or remove this one, to start again",
             )
         replace_text(path, json.dumps(head))
-        if found := sum(1 for _ in self._modules.glob("*.json")):
-            say(f"continuing the search in {display_path(self._folder)}: {found} modules have results")
+        if count := sum(1 for _ in self._modules.glob("*.json")):
+            say(f"continuing the search in {display_path(self._folder)}: {count} modules have results")
 
     def load(self, module: str) -> ModuleState | None:
         """Return the state of a module; None if there is none."""
@@ -121,8 +121,9 @@ class SearchDirectory:
         if not path.exists():
             return None
         read = typed(read_json(path, _REMEDY), _Document, path, "the state of a module in a search", _REMEDY)
-        found = {(caller, callee, n): action for caller, callee, n, action in read.found}
-        return ModuleState(**{**vars(read), "found": found})
+        values = dict(vars(read))
+        changed = {(caller, callee, n): action for caller, callee, n, action in values.pop("found")}
+        return ModuleState(**{**values, "changed": changed})
 
     def save(self, module: str, state: ModuleState) -> None:
         """Write the state of a module, and publish all of them if it is time to.
@@ -132,11 +133,8 @@ class SearchDirectory:
         Raises:
             LeaseLost: another search has taken over; none of its files was changed.
         """
-        document = vars(state) | {
-            "module": module,
-            "found": [[*key, action] for key, action in state.found.items()],
-            "tried": sorted(state.tried),
-        }
+        document = vars(state) | {"module": module, "tried": sorted(state.tried)}
+        document["found"] = [[*key, action] for key, action in document.pop("changed").items()]
         self._unpublished = True  # first: an interrupt after the next line must publish the file
         replace_text(self._path(module), json.dumps(document))
         began_s = time.monotonic()

@@ -59,7 +59,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
     """
     toolchain = load_toolchain(config.toolchain).require_mode("training")
     toolchain.require_capability("forced_decisions", "a search for a plan")
-    release = _release(config, toolchain)
+    release = _load_release(config, toolchain)
     if config.link is not None:
         if release is None:
             raise UserError(
@@ -72,23 +72,23 @@ def tune(config: TuneConfig) -> dict[str, Any]:
     # One poison module must not end the search of a program with so few that this is more than the allowed fraction.
     quarantine = Quarantine(config.max_failed_fraction, len(corpus), min_allowed=1)
     compiler = Compiler(toolchain.clang, _PROBLEM, config.timeout_s, config.allowed_options)
-    inputs = _inputs(config)
+    inputs = _identify_inputs(config)
     folder = search_folder(config.root_dir, inputs)
     with (
         shutdown_deadline(),
         remove_if_unused(folder),
-        _lease(folder) as lease,
+        _take_lease(folder) as lease,
         publish(config.output, "plan") as partial,
-        _loadable(config.policy, toolchain.clang) as policy,
+        _make_loadable(config.policy, toolchain.clang) as policy,
         closing(make_pool(config.workers)) as pool,
     ):
         directory = SearchDirectory(lease, inputs)
-        with _published_at_the_end(directory):
+        with _publish_at_the_end(directory):
             states = search(config, compiler, policy, corpus.modules, directory, pool, quarantine)
         if not states:
             raise UserError("the time limit was reached before the first round of any module", "give more --minutes")
         modules = [module for module in corpus.modules if module.name in states and states[module.name].rounds]
-        planned = _planned(compiler, policy, modules, states, pool, quarantine)
+        planned = _confirm_plans(compiler, policy, modules, states, pool, quarantine)
         if not planned:
             raise UserError("no module compiled to the size that was found", "search again, see the messages above")
         states = _keep_confirmed(states, planned, quarantine)
@@ -97,13 +97,13 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         write_plan(partial / PLAN_FILE, decisions, major)
         built = {}
         if release is not None:
-            kept = [module for module in modules if module.name in planned]
-            built = _verify(release, config, partial / PLAN_FILE, kept, states, pool, quarantine)
+            in_plan = [module for module in modules if module.name in planned]
+            built = _verify(release, config, partial / PLAN_FILE, in_plan, states, pool, quarantine)
         if config.link is not None:
             assert release is not None
             linked = _link(config.link, release, partial, config.output)
             built |= {"linked": msgspec.to_builtins(linked)}
-        figures = _figures(config, toolchain, len(corpus), states, planned, quarantine) | built
+        figures = _summarize(config, toolchain, len(corpus), states, planned, quarantine) | built
         (partial / METRICS).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         _write_csv(partial / BY_MODULE, states)
         write_card(partial / MARKDOWN, config, figures)
@@ -111,13 +111,13 @@ def tune(config: TuneConfig) -> dict[str, Any]:
     return figures
 
 
-def _lease(folder: Path) -> RootLease:
+def _take_lease(folder: Path) -> RootLease:
     make_directory(folder)
     return RootLease(folder, "search", results="modules/*.json")
 
 
 @contextmanager
-def _published_at_the_end(directory: SearchDirectory) -> Iterator[None]:
+def _publish_at_the_end(directory: SearchDirectory) -> Iterator[None]:
     """Publish the state when the block ends, also if it is interrupted or fails."""
     try:
         yield
@@ -132,7 +132,7 @@ def _published_at_the_end(directory: SearchDirectory) -> Iterator[None]:
     directory.publish()
 
 
-def _release(config: TuneConfig, training: Toolchain) -> Toolchain | None:
+def _load_release(config: TuneConfig, training: Toolchain) -> Toolchain | None:
     if config.release_toolchain is None:
         return None
     release = load_toolchain(config.release_toolchain).require_mode("release")
@@ -164,7 +164,7 @@ def _check_policy(policy: Path, toolchain: Toolchain) -> None:
     check_vocabulary(info, toolchain)
 
 
-def _inputs(config: TuneConfig) -> dict[str, str]:
+def _identify_inputs(config: TuneConfig) -> dict[str, str]:
     """Return what determines the result. A saved search is found by its digest, so the names do not change."""
     artifacts = {"corpus": config.corpus, "training clang": config.toolchain, "policy": config.policy}
     return {
@@ -174,7 +174,7 @@ def _inputs(config: TuneConfig) -> dict[str, str]:
 
 
 @contextmanager
-def _loadable(policy: Path, clang: Path) -> Iterator[Path]:
+def _make_loadable(policy: Path, clang: Path) -> Iterator[Path]:
     """Yield the policy in the form that the training clang loads; compile it if necessary."""
     if all((policy / name).is_file() for name in POLICY_FILES):
         yield policy
@@ -198,7 +198,7 @@ class _Decisions:
         return base.text_size_bytes, self.compiler(again).samples[0].text_size_bytes, decisions
 
 
-def _planned(
+def _confirm_plans(
     compiler: Compiler,
     policy: Path,
     modules: Sequence[Module],
@@ -208,7 +208,9 @@ def _planned(
 ) -> dict[str, ForcedDecisions]:
     """Return every decision of each module for which a compile confirms the size that was found."""
     advisor = Advisor("policy", policy=policy, log=True)
-    requests = [Request(module, advisor, forced=(ForcedDecisions.of(states[module.name].found),)) for module in modules]
+    requests = [
+        Request(module, advisor, forced=(ForcedDecisions.of(states[module.name].changed),)) for module in modules
+    ]
     planned: dict[str, ForcedDecisions] = {}
     with Progress("compiling with the plan", len(requests)) as progress:
         for request, (size, again, decisions) in compile_all(
@@ -218,8 +220,8 @@ def _planned(
             if size == again == states[name].size_bytes:
                 planned[name] = decisions
             else:
-                found = states[name].size_bytes
-                say(f"{name} is left out of the plan: found {found} bytes, compiled to {size} and {again}")
+                searched = states[name].size_bytes
+                say(f"{name} is left out of the plan: found {searched} bytes, compiled to {size} and {again}")
     return planned
 
 
@@ -230,7 +232,7 @@ def _keep_confirmed(
     return {
         name: state
         if name in planned
-        else replace(state, size_bytes=state.policy_bytes, linked_bytes=state.policy_linked_bytes, found={})
+        else replace(state, size_bytes=state.policy_bytes, linked_bytes=state.policy_linked_bytes, changed={})
         for name, state in states.items()
         if name not in quarantine
     }
@@ -267,10 +269,10 @@ def _verify(
     as_found = identical = 0
     with Progress("compiling with the release clang and the plan", len(requests)) as progress:
         for request, (size, same) in compile_all(pool, _CompileTwice(compiler), requests, quarantine, progress):
-            found = states[request.module.name].size_bytes
-            if size != found:
-                say(f"{request.module.name}: found {found} bytes, the release clang makes {size} with the plan")
-            as_found += size == found
+            searched = states[request.module.name].size_bytes
+            if size != searched:
+                say(f"{request.module.name}: found {searched} bytes, the release clang makes {size} with the plan")
+            as_found += size == searched
             identical += same
     return {"release_modules": len(modules), "release_as_found": as_found, "release_identical_twice": identical}
 
@@ -296,7 +298,7 @@ def _link(request: RowsRequest, release: Toolchain, directory: Path, output: Pat
     return compared
 
 
-def _figures(
+def _summarize(
     config: TuneConfig,
     toolchain: Toolchain,
     corpus_modules: int,
@@ -305,28 +307,28 @@ def _figures(
     quarantine: Quarantine,
 ) -> dict[str, Any]:
     """Return the content of tune.json; bytes are sums over all modules that compile, in the plan or not."""
-    found = [state for _, state in sorted(states.items())]
-    text = [[s.heuristic_bytes, s.policy_bytes, s.size_bytes] for s in found]
-    linked = [[s.heuristic_linked_bytes, s.policy_linked_bytes, s.linked_bytes] for s in found]
+    by_name = [state for _, state in sorted(states.items())]
+    text = [[s.heuristic_bytes, s.policy_bytes, s.size_bytes] for s in by_name]
+    linked = [[s.heuristic_linked_bytes, s.policy_linked_bytes, s.linked_bytes] for s in by_name]
     return {
         "version": 1,
         "problem": _PROBLEM,
         "llvm_version": toolchain.llvm_version,
-        **{name.replace(" ", "_"): value for name, value in _inputs(config).items()},
+        **{name.replace(" ", "_"): value for name, value in _identify_inputs(config).items()},
         "corpus_modules": corpus_modules,
         "measured_modules": len(states),
-        "unreached_modules": sum(not state.rounds for state in found),
+        "unreached_modules": sum(not state.rounds for state in by_name),
         "modules": len(planned),
         "planned_heuristic_bytes": sum(states[name].heuristic_bytes for name in planned),
         "finished_modules": sum(states[name].finished for name in planned),
-        "rounds": sum(state.rounds for state in found),
-        **_reductions("", text),
-        **(_reductions("linked_", linked) if config.size_of == "linked" else {}),
+        "rounds": sum(state.rounds for state in by_name),
+        **_compare_sizes("", text),
+        **(_compare_sizes("linked_", linked) if config.size_of == "linked" else {}),
         "quarantine": quarantine.to_json(),
     }
 
 
-def _reductions(prefix: str, sizes: Sequence[Sequence[float]]) -> dict[str, float | None]:
+def _compare_sizes(prefix: str, sizes: Sequence[Sequence[float]]) -> dict[str, float | None]:
     """Return the figures of the modules' sizes in bytes under LLVM's heuristic, the policy and the plan."""
     heuristic, policy, plan = (round(sum(column)) for column in zip(*sizes, strict=True))
     return {
@@ -348,4 +350,6 @@ def _write_csv(path: Path, states: Mapping[str, ModuleState]) -> None:
         for name, state in sorted(states.items()):
             text = [state.heuristic_bytes, state.policy_bytes, state.size_bytes]
             linked = [state.heuristic_linked_bytes, state.policy_linked_bytes, state.linked_bytes]
-            writer.writerow([csv_text(name), *text, *(round(size) for size in linked), len(state.found), state.rounds])
+            writer.writerow(
+                [csv_text(name), *text, *(round(size) for size in linked), len(state.changed), state.rounds]
+            )

@@ -45,8 +45,8 @@ def mean_reduction_interval(
     Returns:
         [low, high]; None if there are fewer than two modules.
     """
-    _, place = np.unique(module, return_inverse=True)
-    ratios = _ratios(np.bincount(place, weights=log_factors), np.bincount(place), seed)  # a mean is a ratio of sums
+    _, number = np.unique(module, return_inverse=True)
+    ratios = _ratios(np.bincount(number, weights=log_factors), np.bincount(number), seed)  # a mean is a ratio of sums
     return None if ratios is None else _interval(-np.expm1(ratios))
 
 

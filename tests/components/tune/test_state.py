@@ -24,7 +24,7 @@ from components.tune import state as module
 from components.tune.__main__ import _search_next_to
 from components.tune.config import TuneConfig
 from components.tune.state import ModuleState, SearchDirectory, search_folder
-from components.tune.step import _figures, _inputs, _published_at_the_end
+from components.tune.step import _identify_inputs, _publish_at_the_end, _summarize
 from tests.support.buckets import names, remove_object
 
 STATE = ModuleState(
@@ -87,7 +87,7 @@ def test_published_state_continues_on_another_machine(
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), UserError("the step tune took more than 9 s", "raise it")])
 def test_interrupt_and_time_limit_publish_the_state(on_machine: Callable[[str], Path], error: BaseException) -> None:
-    with pytest.raises(type(error)), searching(on_machine("one")) as search, _published_at_the_end(search):
+    with pytest.raises(type(error)), searching(on_machine("one")) as search, _publish_at_the_end(search):
         search.save("m", STATE)
         raise error
     with searching(on_machine("two")) as search:
@@ -181,7 +181,7 @@ def test_state_is_kept_next_to_the_output(tmp_path: Path, cache: Path) -> None:
 
 def test_search_of_an_earlier_version_is_continued_and_keys_of_its_results_have_no_spaces(tmp_path: Path) -> None:
     config = TuneConfig(tmp_path, tmp_path, tmp_path, tmp_path, tmp_path / "plan")
-    assert search_folder(tmp_path, _inputs(config)).name == "0ae1c35ae432247a"
+    assert search_folder(tmp_path, _identify_inputs(config)).name == "0ae1c35ae432247a"
     toolchain = Toolchain(tmp_path, "training", "19.1.7", "x86_64-pc-linux-gnu", {}, {})
-    figures = _figures(config, toolchain, 1, {"m": STATE}, ["m"], Quarantine(0.5))
+    figures = _summarize(config, toolchain, 1, {"m": STATE}, ["m"], Quarantine(0.5))
     assert {"corpus", "training_clang", "policy"} <= set(figures) and not [name for name in figures if " " in name]
