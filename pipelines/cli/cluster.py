@@ -104,32 +104,34 @@ def check(
     cluster = Cluster(namespace, context)
     cluster.require_answer()
     say(f"Kubernetes at {cluster.host}, namespace {namespace}")
-    found: list[Finding] = []
-    found += cluster.check_operators(ray=spec is not None)
+    findings: list[Finding] = []
+    findings += cluster.check_operators(ray=spec is not None)
     kfp = KfpChecks(KfpServer(host, token=token_from_environment())) if host else None
     launcher_reads = (DEFAULT_ROOT_SECRET,) if pipeline_root.partition("://")[0] in ("", MINIO) else ()
-    found += cluster.check_steps(service_account, launcher_reads, kfp.version if kfp else None)
-    found += cluster.check_secrets(secrets)
-    found += cluster.check_step_nodes(load_spec(COMPILED))
+    findings += cluster.check_steps(service_account, launcher_reads, kfp.version if kfp else None)
+    findings += cluster.check_secrets(secrets)
+    findings += cluster.check_step_nodes(load_spec(COMPILED))
     if spec:
         ray = cluster.at(spec.namespace)
-        found += ray.check_ray(spec, service_account, namespace)
-        found += ray.check_capacity(spec)
+        findings += ray.check_ray(spec, service_account, namespace)
+        findings += ray.check_capacity(spec)
     if kfp:
-        found += kfp.findings(namespace)
+        findings += kfp.findings(namespace)
     if pipeline_root:
-        found.append(check_bucket(pipeline_root))
+        findings.append(check_bucket(pipeline_root))
     if artifact_root:
         check_artifact_root(artifact_root)
-        found.append(check_bucket(artifact_root))
+        findings.append(check_bucket(artifact_root))
     try:
-        found += check_images(given_images(images), (*used_images(load_spec(COMPILED)), *((CLUSTER,) if spec else ())))
+        findings += check_images(
+            given_images(images), (*used_images(load_spec(COMPILED)), *((CLUSTER,) if spec else ()))
+        )
     except UserError as error:
-        found.append(missing(error.problem, error.remedy))
-    for finding in found:
+        findings.append(missing(error.problem, error.remedy))
+    for finding in findings:
         say(f"{finding.status:8}{finding.what}")
         if finding.remedy:
             say(f"{'':8}  remedy: {finding.remedy}")
-    absent = sum(finding.status == "missing" for finding in found)
+    absent = sum(finding.status == "missing" for finding in findings)
     if absent:
-        raise UserError(f"a run would miss {absent} of {len(found)} things", "see the list above")
+        raise UserError(f"a run would miss {absent} of {len(findings)} things", "see the list above")

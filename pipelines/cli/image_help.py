@@ -143,7 +143,7 @@ def current_image() -> str:
 
 def not_in_image(image: str, command: str) -> UserError:
     """Return the error that an image does not have a command of mlgo; it names the image that has it."""
-    others = [IMAGES[name] for name, known in IMAGE_HELP.items() if command in (*known.steps, *known.groups)]
+    others = [IMAGES[name] for name, entry in IMAGE_HELP.items() if command in (*entry.steps, *entry.groups)]
     return UserError(
         f"the image {IMAGES[image]} does not have the command {command}",
         f"use the image {others[0]}" if others else "no image has it: install mlgo-pipeline, see README.md",
@@ -163,15 +163,15 @@ def image_help(image: str, commands: Iterable[tuple[str, str]]) -> str:
     """
     table = dict(commands)
     width = max(map(len, table))
-    known = IMAGE_HELP[image]
+    entry = IMAGE_HELP[image]
     sections = (
-        known.description,
+        entry.description,
         "Commands (COMMAND --help says more):\n"
         + "\n".join(f"  {name:{width}}  {text}" for name, text in table.items()),
         _CONTAINER,
         _ENVIRONMENT,
         f'Examples, with a shell function that runs the image:\n  mlgo() {{ {_docker_run(image)}"$@"; }}',
-        "\n".join(f"  # {comment}\n  mlgo {arguments}" for comment, arguments in known.examples),
+        "\n".join(f"  # {comment}\n  mlgo {arguments}" for comment, arguments in entry.examples),
     )
     return "\n\n".join(sections)
 

@@ -41,10 +41,10 @@ from pipelines.submit.server import PipelineServer, SubmitOptions
 _WHO = ("MLGO_PROMOTED_BY", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
 
 
-def _who(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
-    """Return who decides: `given`, or what the environment says, or USER@HOST."""
-    found = [given, *(os.environ.get(name, "") for name in _WHO)]
-    return next(filter(None, found), "") or f"{_user()}@{socket.gethostname()}"
+def _who(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    """Return who decides: `name`, or what the environment says, or USER@HOST."""
+    names = [name, *(os.environ.get(name, "") for name in _WHO)]
+    return next(filter(None, names), "") or f"{_user()}@{socket.gethostname()}"
 
 
 def _user() -> str:
@@ -155,9 +155,9 @@ def check(
     Example:
       mlgo retrain check --state gs://my-bucket/retrain.json --llvm-major 19 --corpus gs://my-bucket/corpus
     """
-    known = load_state(state)
-    problem = known.deployed.problem if known.deployed else "inlining"
-    deployed = known.deployed.policy_digest if known.deployed else ""
+    loaded = load_state(state)
+    problem = loaded.deployed.problem if loaded.deployed else "inlining"
+    deployed = loaded.deployed.policy_digest if loaded.deployed else ""
     facts = RetrainInputs(
         now=time.time(),
         llvm_version=_installed(llvm_major) if llvm_major else None,
@@ -165,16 +165,16 @@ def check(
         modules=module_checksums(corpus) if corpus else None,
         metrics=check_evaluation(str(evaluation), problem, deployed) if evaluation else None,
     )
-    found = retrain_reasons(known, facts, Limits(max_drift, max_age_days))
-    for reason in found:
+    reasons = retrain_reasons(loaded, facts, Limits(max_drift, max_age_days))
+    for reason in reasons:
         say(f"retrain: {reason}")
-    if not found:
+    if not reasons:
         say("no reason to retrain")
     if github_output:
         with open(github_output, "a", encoding="utf-8") as stream:
-            stream.write(f"retrain={'true' if found else 'false'}\nreasons={json.dumps(found)}\n")
-    if found:
-        notify({"retrain": True, "reasons": found})
+            stream.write(f"retrain={'true' if reasons else 'false'}\nreasons={json.dumps(reasons)}\n")
+    if reasons:
+        notify({"retrain": True, "reasons": reasons})
 
 
 @retrain_group.command(cls=_RunOrSubmit, short_help="Retrain, and promote a better policy.")
@@ -215,12 +215,12 @@ def run(
     """
     from pipelines.retrain.retraining import retrain
 
-    given = local_parameters(params)
+    values = local_parameters(params)
     require_shared(state, "--pipeline-root", pipeline_root)
-    known = load_state(state)
-    if known.regressed:
-        given.setdefault("oversample_modules", state if "://" in state else str(Path(state).absolute()))
-    why = retrain(state, known, given, output, pipeline_root, make_runner(runner, images, given), by, rotation_seed)
+    loaded = load_state(state)
+    if loaded.regressed:
+        values.setdefault("oversample_modules", state if "://" in state else str(Path(state).absolute()))
+    why = retrain(state, loaded, values, output, pipeline_root, make_runner(runner, images, values), by, rotation_seed)
     say(why)
     return _status_of(why, fail_if_not_promoted)
 
@@ -322,11 +322,11 @@ def promote(
     from pipelines.retrain.promote import promote as judge_and_promote
     from pipelines.retrain.promote import run_artifacts
 
-    given = {"policy": policy, "evaluation": evaluation, "corpus": corpus, "toolchain": toolchain}
+    locations = {"policy": policy, "evaluation": evaluation, "corpus": corpus, "toolchain": toolchain}
     if server and not run:
         raise UserError("--host and --vertex need the ID of a run", "pass --run ID")
-    if (bool(run) == any(given.values()) and not server) or (not run and not all(given.values())):
-        missing = [f"--{name}" for name, place in given.items() if not place]
+    if (bool(run) == any(locations.values()) and not server) or (not run and not all(locations.values())):
+        missing = [f"--{name}" for name, location in locations.items() if not location]
         raise UserError(
             "either --run or all of --policy, --evaluation, --corpus and --toolchain are needed"
             + (f": {missing[0]} is missing" if missing and not run else ""),
@@ -344,9 +344,9 @@ def promote(
     if server:
         from pipelines.retrain.server_run import server_run_artifacts
 
-        known = {"policy": policy, "evaluation": evaluation, "corpus": corpus, "training": toolchain}
-        known["release_report"] = release_report
-        artifacts = server_run_artifacts(server, run, known)
+        uris = {"policy": policy, "evaluation": evaluation, "corpus": corpus, "training": toolchain}
+        uris["release_report"] = release_report
+        artifacts = server_run_artifacts(server, run, uris)
         toolchain = artifacts.pop("training")
     elif run:
         root = absolute_place(run)
@@ -355,7 +355,7 @@ def promote(
     else:
         on_vertex = run_resource_name.startswith("projects/")
         artifacts = {
-            **{name: absolute_place(place) for name, place in given.items()},
+            **{name: absolute_place(location) for name, location in locations.items()},
             "run": (run_resource_name if on_vertex else run_id) or policy,
         }
         if release_report:

@@ -24,13 +24,13 @@ class BucketOrPlace(click.ParamType):
         scheme, _separator, rest = text.partition("://")
         bucket = rest.rstrip("/")
         if in_object_storage(text) and "/" not in bucket:
-            place = parse_location(f"{scheme}://{bucket}/any")
-            assert isinstance(place, ObjectUri)
-            return replace(place, path="")
-        place = parse_location(text)
-        if not isinstance(place, ObjectUri):
+            uri = parse_location(f"{scheme}://{bucket}/any")
+            assert isinstance(uri, ObjectUri)
+            return replace(uri, path="")
+        uri = parse_location(text)
+        if not isinstance(uri, ObjectUri):
             raise UserError(f"{text} is a local path", f"pass gs://BUCKET, s3://BUCKET, or {USAGE}")
-        return place
+        return uri
 
 
 @click.group(name="storage")

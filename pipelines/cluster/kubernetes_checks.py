@@ -175,13 +175,13 @@ class Cluster:
             secrets: names of Secrets that KFP's launcher reads as this account.
             version: of KFP, major and minor; None if it is unknown.
         """
-        found = self._check_namespace()
-        if found[0].status == "missing":
-            return found
-        found += self._check_pod_security(version)
-        found += self._check_account(account)
+        findings = self._check_namespace()
+        if findings[0].status == "missing":
+            return findings
+        findings += self._check_pod_security(version)
+        findings += self._check_account(account)
         rights = (*_STEP_RIGHTS, *(Right("get", "", "secrets", name=secret) for secret in secrets))
-        return found + self._check_rights(account, self.namespace, rights)
+        return findings + self._check_rights(account, self.namespace, rights)
 
     def check_secrets(self, names: Sequence[str]) -> list[Finding]:
         """Check that Secrets exist which steps name: a pod waits for one that does not."""
@@ -194,18 +194,18 @@ class Cluster:
             spec: of the Ray cluster that the training step starts.
             steps: service account of the step, in `steps_namespace`.
         """
-        found = self._check_namespace() if self.namespace != steps_namespace else []
-        if found and found[0].status == "missing":
-            return found
-        found += self._check_fields(spec)
-        found += self._check_rights(steps, steps_namespace, _RAYJOB_RIGHTS)
-        found += self._check_account(spec.service_account)
+        findings = self._check_namespace() if self.namespace != steps_namespace else []
+        if findings and findings[0].status == "missing":
+            return findings
+        findings += self._check_fields(spec)
+        findings += self._check_rights(steps, steps_namespace, _RAYJOB_RIGHTS)
+        findings += self._check_account(spec.service_account)
         if spec.credentials_secret:
-            found += self._check_secret(spec.credentials_secret, {"key.json": "--from-file key.json=FILE"})
+            findings += self._check_secret(spec.credentials_secret, {"key.json": "--from-file key.json=FILE"})
         if spec.s3_credentials_secret:
             keys = {name: f"--from-literal {name}=VALUE" for name in S3_VARIABLES}
-            found += self._check_secret(spec.s3_credentials_secret, keys)
-        return found
+            findings += self._check_secret(spec.s3_credentials_secret, keys)
+        return findings
 
     def check_step_nodes(self, spec: Mapping[str, Any]) -> list[Finding]:
         """Check that a node is large enough, and has room now, for each step of a PipelineSpec."""
@@ -222,10 +222,10 @@ class Cluster:
     def pod(self, name: str) -> dict[str, Any]:
         """Return a pod as the API answers it, {} if it cannot be read."""
         try:
-            answer = self._core.read_namespaced_pod(
+            response = self._core.read_namespaced_pod(
                 name, self.namespace, _preload_content=False, _request_timeout=TIMEOUT_S
             )
-            document = json.loads(answer.data)
+            document = json.loads(response.data)
         except (ApiException, HTTPError, OSError, ValueError):
             return {}
         return document if isinstance(document, dict) else {}
@@ -238,8 +238,8 @@ class Cluster:
     @_or_unknown
     def _check_operator(self, group: str, version: str, resource: str, owner: str, remedy: str) -> list[Finding]:
         what = f"{owner}: {resource}.{group} {version}"
-        answer = self._ask(what, self.custom.get_api_resources, group, version)
-        if answer is None or resource not in {entry.name for entry in answer.resources}:
+        served = self._ask(what, self.custom.get_api_resources, group, version)
+        if served is None or resource not in {entry.name for entry in served.resources}:
             return [missing(f"{what} is not served", remedy)]
         return [ok(what)]
 
@@ -253,8 +253,8 @@ class Cluster:
     @_or_unknown
     def _check_pod_security(self, version: tuple[int, int] | None) -> list[Finding]:
         what = f"Pod Security of {self.namespace}"
-        found = self._ask(what, self._core.read_namespace, self.namespace)
-        level = ((found.metadata.labels or {}) if found else {}).get(_LEVEL, "")
+        namespace = self._ask(what, self._core.read_namespace, self.namespace)
+        level = ((namespace.metadata.labels or {}) if namespace else {}).get(_LEVEL, "")
         if level != "restricted":
             return []
         if version is None:
@@ -339,8 +339,8 @@ class Cluster:
                     ),
                 ),
             )
-            answer = self._ask(f"rights of {account}", self._reviews.create_subject_access_review, review)
-            if answer is None or not answer.status.allowed:
+            reviewed = self._ask(f"rights of {account}", self._reviews.create_subject_access_review, review)
+            if reviewed is None or not reviewed.status.allowed:
                 denied.append(str(right))
         if denied:
             remedy = _APPLY if of == self.namespace else role_binding(of, account, self.namespace)
@@ -349,19 +349,19 @@ class Cluster:
 
     @_or_unknown
     def _check_quota(self, pods: Sequence[_Pod]) -> list[Finding]:
-        answer = self._ask("quota", self._core.list_namespaced_resource_quota, self.namespace)
+        quotas = self._ask("quota", self._core.list_namespaced_resource_quota, self.namespace)
         count = sum(pod.count for pod in pods)
-        wanted: dict[str, Decimal] = {"pods": Decimal(count)}
+        needs: dict[str, Decimal] = {"pods": Decimal(count)}
         for prefix in ("requests.", "limits.", ""):
-            wanted[f"{prefix}cpu"] = sum((pod.cpus * pod.count for pod in pods), Decimal(0))
-            wanted[f"{prefix}memory"] = sum((pod.memory_bytes * pod.count for pod in pods), Decimal(0))
+            needs[f"{prefix}cpu"] = sum((pod.cpus * pod.count for pod in pods), Decimal(0))
+            needs[f"{prefix}memory"] = sum((pod.memory_bytes * pod.count for pod in pods), Decimal(0))
         short = []
-        for quota in answer.items if answer else ():
+        for quota in quotas.items if quotas else ():
             hard, used = quota.status.hard or {}, quota.status.used or {}
-            for name in wanted.keys() & hard.keys():
+            for name in needs.keys() & hard.keys():
                 left = parse_quantity(hard[name]) - parse_quantity(used.get(name, "0"))
-                if left < wanted[name]:
-                    short.append(f"{quota.metadata.name} leaves {_amount(left)} {name} of {_amount(wanted[name])}")
+                if left < needs[name]:
+                    short.append(f"{quota.metadata.name} leaves {_amount(left)} {name} of {_amount(needs[name])}")
         if short:
             text = f"the largest Ray cluster does not fit: {'; '.join(sorted(short))}"
             return [missing(text, "raise the quota, or use fewer workers: --workers N")]
@@ -372,9 +372,9 @@ class Cluster:
         return [self._room(pods, what, smaller)]
 
     def _room(self, pods: Sequence[_Pod], what: str, smaller: str) -> Finding:
-        answer = self._ask("nodes", self._core.list_node)
+        response = self._ask("nodes", self._core.list_node)
         sizes = {
-            node.metadata.name: _size(node.status.allocatable) for node in answer.items if not node.spec.unschedulable
+            node.metadata.name: _size(node.status.allocatable) for node in response.items if not node.spec.unschedulable
         }
         too_large = [pod for pod in pods if not _fits(pod, sizes.values())]
         if too_large:
@@ -395,9 +395,9 @@ class Cluster:
 
     def _free(self, sizes: Mapping[str, _Size]) -> dict[str, _Size]:
         """Return what the requests of pods leave of each node."""
-        answer = self._ask("pods", self._core.list_pod_for_all_namespaces)
+        response = self._ask("pods", self._core.list_pod_for_all_namespaces)
         free = dict(sizes)
-        for pod in answer.items if answer else ():
+        for pod in response.items if response else ():
             if pod.spec.node_name in free and pod.status.phase not in ("Succeeded", "Failed"):
                 for container in pod.spec.containers:
                     free[pod.spec.node_name] -= _size(container.resources and container.resources.requests)
@@ -428,8 +428,8 @@ class _Size:
 
 
 def _size(amounts: Mapping[str, str] | None) -> _Size:
-    given = amounts or {}
-    return _Size(parse_quantity(given.get("cpu", "0")), parse_quantity(given.get("memory", "0")))
+    quantities = amounts or {}
+    return _Size(parse_quantity(quantities.get("cpu", "0")), parse_quantity(quantities.get("memory", "0")))
 
 
 def _fits(pod: _Pod, sizes: Iterable[_Size]) -> bool:
@@ -451,11 +451,11 @@ def unknown_fields(value: Any, schema: Mapping[str, Any], path: str = "") -> Ite
             yield from unknown_fields(item, schema.get("items") or {}, path)
     elif isinstance(value, dict) and "properties" in schema:
         for key, item in value.items():
-            place = f"{path}.{key}" if path else key
+            field_path = f"{path}.{key}" if path else key
             if key in schema["properties"]:
-                yield from unknown_fields(item, schema["properties"][key], place)
+                yield from unknown_fields(item, schema["properties"][key], field_path)
             else:
-                yield place
+                yield field_path
 
 
 def step_pods(spec: Mapping[str, Any]) -> list[_Pod]:

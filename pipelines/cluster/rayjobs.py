@@ -22,12 +22,12 @@ def delete_rayjobs(cluster: Cluster, run_id: str) -> tuple[list[str], str]:
     deleted: list[str] = []
     try:
         try:
-            found = cluster.custom.list_cluster_custom_object(group, version, "rayjobs", **query)
+            listed = cluster.custom.list_cluster_custom_object(group, version, "rayjobs", **query)
         except ApiException as error:
             if error.status != 403:
                 raise
-            found = cluster.custom.list_namespaced_custom_object(group, version, NAMESPACE, "rayjobs", **query)
-        for job in found["items"]:
+            listed = cluster.custom.list_namespaced_custom_object(group, version, NAMESPACE, "rayjobs", **query)
+        for job in listed["items"]:
             name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
             options = V1DeleteOptions(propagation_policy="Foreground")
             cluster.custom.delete_namespaced_custom_object(

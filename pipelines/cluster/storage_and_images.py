@@ -39,13 +39,13 @@ def check_bucket(pipeline_root: str) -> Finding:
     root = parse_location(pipeline_root)
     if isinstance(root, Path):
         raise UserError(f"--pipeline-root {pipeline_root} is on this machine", f"pass {USAGE}")
-    place = root / f"mlgo-check-{secrets.token_hex(6)}"
+    uri = root / f"mlgo-check-{secrets.token_hex(6)}"
     try:
-        with publish(mirror(place), "test of a bucket") as directory:
+        with publish(mirror(uri), "test of a bucket") as directory:
             (directory / "probe").write_text("mlgo cluster check\n")
         with tempfile.TemporaryDirectory() as work:
-            fetch(place, Path(work, "probe"))
-        discard(mirror(place))
+            fetch(uri, Path(work, "probe"))
+        discard(mirror(uri))
     except StorageError as error:
         return unknown(f"{pipeline_root} cannot be tried: {error.problem} ({_FROM_HERE})", error.remedy)
     except UserError as error:
@@ -53,15 +53,15 @@ def check_bucket(pipeline_root: str) -> Finding:
     return ok(f"{pipeline_root} can be written, read and emptied ({_FROM_HERE})")
 
 
-def check_images(images: Mapping[str, Image], wanted: tuple[str, ...]) -> list[Finding]:
-    """Check that each of the images `wanted` is built, pushed, and can be pulled.
+def check_images(images: Mapping[str, Image], names: tuple[str, ...]) -> list[Finding]:
+    """Check that each of the images `names` is built, pushed, and can be pulled.
 
     Args:
         images: from pipelines.images.read_images.
     """
     findings = []
     pushed = []
-    for name in wanted:
+    for name in names:
         if name not in images:
             findings.append(missing(f"the image {name} is not built", "mlgo images build --all && mlgo images push"))
         elif "@sha256:" not in images[name].reference:

@@ -22,9 +22,9 @@ from components.platform.storage.uri import ObjectUri, parse_location
 _BITCODE, _INDEX = ".bc", ".thinlto.bc"
 
 
-def local(place: str) -> Path:
-    """Return the local path of the artifact at `place`, which is downloaded if it is in object storage."""
-    where = parse_location(place)
+def local(location: str) -> Path:
+    """Return the local path of the artifact at `location`, which is downloaded if it is in object storage."""
+    where = parse_location(location)
     return fetch(where) if isinstance(where, ObjectUri) else where
 
 
@@ -60,25 +60,25 @@ def check_run(run: Mapping[str, str], toolchain: str, problem: str | None) -> No
                 )
 
 
-def check_policy(place: str) -> PolicyInfo:
+def check_policy(location: str) -> PolicyInfo:
     """Return what policy.json of a policy says. UserError unless it can be trained, loads, and its forms agree."""
-    directory = local(place)
-    _files(place, "policy", verify_content=True)
+    directory = local(location)
+    _files(location, "policy", verify_content=True)
     info = load_policy_info(directory)
     require_agreement(directory)
     return info
 
 
-def training_toolchain(place: str, problem: str) -> Toolchain:
-    """Return the training clang at `place`. UserError unless it is one with an advisor for `problem`."""
-    _files(place, "toolchain")
-    toolchain = load_toolchain(local(place)).require_mode("training")
+def training_toolchain(location: str, problem: str) -> Toolchain:
+    """Return the training clang at `location`. UserError unless it is one with an advisor for `problem`."""
+    _files(location, "toolchain")
+    toolchain = load_toolchain(local(location)).require_mode("training")
     if problem not in toolchain.features:
-        raise UserError(f"the clang at {place} has no advisor for {problem}", "pass the training clang of the run")
+        raise UserError(f"the clang at {location} has no advisor for {problem}", "pass the training clang of the run")
     return toolchain
 
 
-def check_evaluation(place: str, problem: str, policy_digest: str = "") -> Metrics:
+def check_evaluation(location: str, problem: str, policy_digest: str = "") -> Metrics:
     """Return the metrics of an evaluation.
 
     Args:
@@ -87,15 +87,15 @@ def check_evaluation(place: str, problem: str, policy_digest: str = "") -> Metri
     Raises:
         UserError: it is not an evaluation, or is of another problem or policy.
     """
-    _files(place, "evaluation")
-    metrics, measured = read_metrics(local(place)), read_measurements(local(place))
+    _files(location, "evaluation")
+    metrics, measured = read_metrics(local(location)), read_measurements(local(location))
     if metrics.problem != problem or measured.objective.name != problems.get(problem).objective:
         raise UserError(
-            f"the evaluation at {place} is of a policy for {metrics.problem}, not for {problem}",
+            f"the evaluation at {location} is of a policy for {metrics.problem}, not for {problem}",
             "pass an evaluation of the same problem",
         )
     if policy_digest and metrics.inputs.policy_digest not in (None, policy_digest):
-        raise UserError(f"the evaluation at {place} is of another policy", "evaluate the deployed policy")
+        raise UserError(f"the evaluation at {location} is of another policy", "evaluate the deployed policy")
     return metrics
 
 
@@ -105,33 +105,35 @@ def module_checksums(corpus: str) -> dict[str, str]:
     Raises:
         UserError: it is not a corpus, or has no modules.
     """
-    found = {
+    checksums = {
         entry.name.removesuffix(_BITCODE): entry.crc32c
         for entry in _files(corpus, "corpus")
         if entry.name.endswith(_BITCODE) and not entry.name.endswith(_INDEX)
     }
-    if not found:
+    if not checksums:
         raise UserError(f"the corpus at {corpus} has no modules", "pass a corpus of the current code")
-    return found
+    return checksums
 
 
-def _files(place: str, kind: Kind, verify_content: bool = False) -> tuple[ManifestEntry, ...]:
-    """Return the files of the artifact at `place`; local ones are checked, those in object storage not downloaded.
+def _files(location: str, kind: Kind, verify_content: bool = False) -> tuple[ManifestEntry, ...]:
+    """Return the files of the artifact at `location`; local ones are checked, those in object storage not downloaded.
 
     Raises:
         UserError: there is none, it is of another kind, or files are missing or damaged.
     """
-    where = parse_location(place)
+    where = parse_location(location)
     if isinstance(where, ObjectUri):
         from components.platform.storage.object_storage.remote import read_remote_manifest
 
         remote = read_remote_manifest(where)
         if not remote.version:
-            raise UserError(f"there is no finished {kind} at {place}", f"check the URI of the {kind}")
-        found, files = remote.kind, remote.files
+            raise UserError(f"there is no finished {kind} at {location}", f"check the URI of the {kind}")
+        actual_kind, files = remote.kind, remote.files
     else:
         manifest = require_artifact(where, kind, verify_content)
-        found, files = manifest.kind, manifest.files
-    if found != kind:
-        raise UserError(f"{place} is {describe_kind(found)}, not {describe_kind(kind)}", f"pass the {kind} of the run")
+        actual_kind, files = manifest.kind, manifest.files
+    if actual_kind != kind:
+        raise UserError(
+            f"{location} is {describe_kind(actual_kind)}, not {describe_kind(kind)}", f"pass the {kind} of the run"
+        )
     return files

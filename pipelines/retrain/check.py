@@ -46,31 +46,31 @@ def retrain_reasons(state: State, inputs: RetrainInputs, limits: Limits) -> list
     deployed = state.deployed
     if deployed is None:
         return ["nothing is deployed yet"]
-    found = []
+    reasons = []
     if inputs.llvm_version is not None and inputs.llvm_version != deployed.llvm_version:
-        found.append(f"LLVM is {inputs.llvm_version}, but the policy was trained for {deployed.llvm_version}")
+        reasons.append(f"LLVM is {inputs.llvm_version}, but the policy was trained for {deployed.llvm_version}")
     if inputs.features is not None and inputs.features != deployed.features:
         gone = sorted(set(deployed.features) - set(inputs.features))
         if gone:
-            found.append(f"the compiler no longer logs these features of the policy: {', '.join(gone)}")
+            reasons.append(f"the compiler no longer logs these features of the policy: {', '.join(gone)}")
     if inputs.modules is not None:
         share = drift(deployed.modules, inputs.modules)
         if share > limits.drift:
             percent = f"{100 * share:.0f}% of the modules are new or have changed"
-            found.append(f"{percent}, more than {100 * limits.drift:g}%")
+            reasons.append(f"{percent}, more than {100 * limits.drift:g}%")
     if inputs.metrics is not None:
-        found += _regression(deployed.reduction_percent, deployed.ci95, inputs.metrics)
+        reasons += _regression(deployed.reduction_percent, deployed.ci95, inputs.metrics)
     age_days = (inputs.now - deployed.promoted_at) / 86400
     if age_days > limits.age_days:
-        found.append(f"the policy is {age_days:.0f} days old, more than {limits.age_days:g}")
-    return found
+        reasons.append(f"the policy is {age_days:.0f} days old, more than {limits.age_days:g}")
+    return reasons
 
 
-def drift(known: Mapping[str, str], today: Mapping[str, str]) -> float:
+def drift(trained_on: Mapping[str, str], today: Mapping[str, str]) -> float:
     """Return the fraction of today's modules whose content is in no module of the known corpus; names do not matter."""
     if not today:
         return 0.0
-    contents = set(known.values())
+    contents = set(trained_on.values())
     return sum(checksum not in contents for checksum in today.values()) / len(today)
 
 

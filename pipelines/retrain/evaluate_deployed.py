@@ -50,8 +50,8 @@ def evaluation_arguments(
 
 def reported_error(stderr: str) -> tuple[str, str]:
     """Return problem and remedy of the UserError that a step printed; without one, all of `stderr` and ""."""
-    found = re.search(r"^error: (.*?)\n  remedy: (.*)\Z", stderr.strip(), re.MULTILINE | re.DOTALL)
-    return (found[1], found[2]) if found else (stderr.strip(), "")
+    match = re.search(r"^error: (.*?)\n  remedy: (.*)\Z", stderr.strip(), re.MULTILINE | re.DOTALL)
+    return (match[1], match[2]) if match else (stderr.strip(), "")
 
 
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []

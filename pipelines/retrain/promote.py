@@ -77,11 +77,11 @@ def compare(
             "compare evaluations of one problem",
         )
     judging = rotated(set(new.modules) & set(old.modules), week, seed) if week else None
-    found = new.compare_policies(old, seed, judging)
-    if found.modules < 2 or found.reduction_percent is None or found.reduction_percent_ci95 is None:
+    difference = new.compare_policies(old, seed, judging)
+    if difference.modules < 2 or difference.reduction_percent is None or difference.reduction_percent_ci95 is None:
         raise UserError("the two evaluations have no modules in common", "evaluate both policies on one corpus")
     return PolicyComparison(
-        found.reduction_percent, found.reduction_percent_ci95, found.modules, spent_alpha(comparison)
+        difference.reduction_percent, difference.reduction_percent_ci95, difference.modules, spent_alpha(comparison)
     )
 
 
@@ -245,14 +245,14 @@ def own_verdict(run: Mapping[str, str], policy_digest: str) -> tuple[str, Metric
     return "", metrics
 
 
-def _require_evaluation_of(policy_digest: str, metrics: Metrics, place: str) -> None:
+def _require_evaluation_of(policy_digest: str, metrics: Metrics, location: str) -> None:
     """Raise UserError if an evaluation is of another policy; evaluations of the first version do not say of which."""
     if metrics.inputs.policy_digest not in (None, policy_digest):
-        raise UserError(f"the evaluation at {place} is of another policy", "name the artifacts of one run")
+        raise UserError(f"the evaluation at {location} is of another policy", "name the artifacts of one run")
 
 
 def promote(
-    place: str,
+    location: str,
     run: Mapping[str, str],
     evaluate_deployed: Callable[[str], str],
     by: str,
@@ -267,7 +267,7 @@ def promote(
     promoted. So a step that is repeated has the same result.
 
     Args:
-        place: of the state.
+        location: of the state.
         run: as for `promotion`.
         evaluate_deployed, by, seed: as for `promotion`.
         again: judge a policy even if it was rolled back.
@@ -282,7 +282,7 @@ def promote(
     policy = local(run["policy"])
     problem, content = load_policy_info(policy).problem, digest(policy)
     for _attempt in range(_ATTEMPTS):
-        state = load_state(place)
+        state = load_state(location)
         if state.deployed is not None and state.deployed.policy_digest == content:
             day = describe_day(state.deployed.promoted_at)
             if state.deployed.policy == run["policy"] and state.deployed.reason:
@@ -296,18 +296,20 @@ def promote(
                 f"{rollback.by or 'someone'}" + (f": {rollback.reason}" if rollback.reason else ""),
                 "mlgo retrain promote --again judges it nevertheless",
             )
-        if known := state.comparison_of(content, week_of(time.time())):
-            return f"not promoted: {known.reason} (compared on {describe_day(known.at)})"
+        if earlier := state.comparison_of(content, week_of(time.time())):
+            return f"not promoted: {earlier.reason} (compared on {describe_day(earlier.at)})"
         after, why = promotion(state, run, partial(_evaluate_unchanged, state, evaluate_deployed), by=by, seed=seed)
         if after is state:
             return why
         try:
-            save_state(place, after)
+            save_state(location, after)
         except Conflict:
-            say(f"{place} was modified concurrently; judging again")
+            say(f"{location} was modified concurrently; judging again")
             continue
         return why
-    raise UserError(f"{place} was modified concurrently {_ATTEMPTS} times", "find out what writes there, and try again")
+    raise UserError(
+        f"{location} was modified concurrently {_ATTEMPTS} times", "find out what writes there, and try again"
+    )
 
 
 def require_deployed(state: State, remedy: str = "run mlgo retrain rollback, or restore it") -> None:

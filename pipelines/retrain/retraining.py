@@ -22,9 +22,9 @@ from pipelines.spec import COMPILED, REPORT_STEP, load_spec, parameter_values
 
 
 def retrain(
-    place: str,
+    state_location: str,
     state: State,
-    given: Mapping[str, str],
+    parameters: Mapping[str, str],
     output: Path,
     pipeline_root: str,
     runner: Runner,
@@ -33,57 +33,57 @@ def retrain(
 ) -> str:
     """Run the pipeline, and promote its policy if it is clearly better than the deployed one; see `promote`.
 
-    Training starts from the deployed policy unless `given` says otherwise.
+    Training starts from the deployed policy unless `parameters` says otherwise.
 
     Args:
-        place: of the state.
+        state_location: of the state.
         state: the current deployment.
-        given: the pipeline's parameters.
+        parameters: the pipeline's parameters.
         output, pipeline_root, runner: as for pipelines.local.run_locally.run_locally.
 
     Raises:
         UserError: the deployed policy is for another problem, would be overwritten by this run, or is missing; or a
             step fails.
     """
-    problem = given.get("problem", "inlining")
+    problem = parameters.get("problem", "inlining")
     if state.deployed is not None and state.deployed.problem != problem:
         raise other_problem(state.deployed.problem, problem)
     root = artifact_root(pipeline_root, output)
     state.require_outside(root)
     require_deployed(state)
-    given = {"start_from": training_start(state, given), **given}
-    skipped = run_locally(COMPILED, given, output, runner, pipeline_root)
+    parameters = {"start_from": training_start(state, parameters), **parameters}
+    skipped = run_locally(COMPILED, parameters, output, runner, pipeline_root)
     # If the report was skipped, one of an earlier run may be there. One on another policy than the trained one, which
     # took its place, is not read: then the evaluation refuses the trained one.
     artifacts = run_artifacts(root, REPORT_STEP not in skipped)
     check_run(artifacts, f"{root}/training", problem)
-    return promote(place, artifacts, evaluator(root, given, output, runner), by, seed)
+    return promote(state_location, artifacts, evaluator(root, parameters, output, runner), by, seed)
 
 
-def evaluator(root: str, given: Mapping[str, str], output: Path, runner: Runner) -> Callable[[str], str]:
+def evaluator(root: str, parameters: Mapping[str, str], output: Path, runner: Runner) -> Callable[[str], str]:
     """Return a function that evaluates a policy on the corpus of the run at `root`, and returns the location.
 
     Args:
-        given: the pipeline's parameters.
+        parameters: the pipeline's parameters.
         output: directory of the logs.
     """
 
     def evaluate(policy: str) -> str:
-        step = deployed_evaluation_step(policy, root, given)
+        step = deployed_evaluation_step(policy, root, parameters)
         run_pipeline([step], output, runner, RunLocations(root, str(output / ".files")))
         return f"{root}/{step.output}"
 
     return evaluate
 
 
-def training_start(state: State, given: Mapping[str, str]) -> str:
+def training_start(state: State, parameters: Mapping[str, str]) -> str:
     """Return what training starts from by default: the deployed policy if it is for the run's LLVM version.
 
     Otherwise training starts from the heuristic, because another LLVM version may have other features.
     """
     if state.deployed is None:
         return HEURISTIC
-    major = str(int(parameter_values(load_spec(COMPILED), given)["llvm_major"]))
+    major = str(int(parameter_values(load_spec(COMPILED), parameters)["llvm_major"]))
     if state.deployed.llvm_version.split(".")[0] != major:
         say(f"the deployed policy is for LLVM {state.deployed.llvm_version}: training starts from LLVM's heuristic")
         return HEURISTIC
@@ -91,10 +91,10 @@ def training_start(state: State, given: Mapping[str, str]) -> str:
     return policy if in_object_storage(policy) else absolute_place(policy)  # never a word such as pretrained
 
 
-def deployed_evaluation_step(policy: str, root: str, given: Mapping[str, str]) -> Step:
+def deployed_evaluation_step(policy: str, root: str, parameters: Mapping[str, str]) -> Step:
     """Return a step that evaluates the deployed policy with the training clang on the corpus of the run at `root`."""
     output = "deployed_evaluation"
-    problem, workers = given.get("problem", "inlining"), given.get("workers", "local")
+    problem, workers = parameters.get("problem", "inlining"), parameters.get("workers", "local")
     arguments = evaluation_arguments(policy, f"{root}/corpus", f"{root}/training", problem, workers, f"{root}/{output}")
     return Step(
         name="deployed-evaluation",
@@ -104,5 +104,5 @@ def deployed_evaluation_step(policy: str, root: str, given: Mapping[str, str]) -
         arguments=("evaluation", *arguments),
         output=output,
         # The content at these locations may have changed although their names have not.
-        cache_inputs=tuple(artifact_digest(place) for place in (f"{root}/corpus", f"{root}/training", policy)),
+        cache_inputs=tuple(artifact_digest(location) for location in (f"{root}/corpus", f"{root}/training", policy)),
     )

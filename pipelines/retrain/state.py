@@ -136,8 +136,8 @@ class State:
 
     def require_outside(self, root: str) -> None:
         """Raise UserError if a run with artifacts at `root` would overwrite a policy that is or was deployed."""
-        kept = [entry for entry in (self.deployed, *self.history) if entry is not None]
-        if any(entry.policy.startswith(f"{root}/") for entry in kept):
+        entries = [entry for entry in (self.deployed, *self.history) if entry is not None]
+        if any(entry.policy.startswith(f"{root}/") for entry in entries):
             raise UserError(
                 f"{root} contains a policy that is or was deployed, and this run would overwrite it",
                 "use another --output or --pipeline-root for each run",
@@ -191,19 +191,19 @@ class State:
     def comparison_of(self, policy_digest: str, week: str) -> Decision | None:
         """Return the comparison of a policy with the deployed one in a week, None if there was none."""
         against = self.deployed.policy_digest if self.deployed else ""
-        wanted = ("not promoted", policy_digest, against, week)
-        return next((e for e in self.decisions if (e.kind, e.policy_digest, e.against, e.week) == wanted), None)
+        key = ("not promoted", policy_digest, against, week)
+        return next((e for e in self.decisions if (e.kind, e.policy_digest, e.against, e.week) == key), None)
 
 
-def load_state(place: str) -> State:
+def load_state(location: str) -> State:
     """Read the state at a path or URI; return an empty state if it does not exist yet."""
-    read = read_versioned(place)
+    read = read_versioned(location)
     if read.content is None:
         return State(read=read)
     version = read.content.get("version")
     if version not in range(1, VERSION + 1):
-        raise UserError(f"{place} has version {version!r:.20}", f"this program reads 1 to {VERSION}")
-    document = typed(read.content, _Document, place, "a state of retraining", "restore an older one")
+        raise UserError(f"{location} has version {version!r:.20}", f"this program reads 1 to {VERSION}")
+    document = typed(read.content, _Document, location, "a state of retraining", "restore an older one")
     deployed = document.deployed
     if deployed and version == 1:
         deployed = replace(deployed, regressed=document.regressed)
@@ -219,7 +219,7 @@ class _Document(msgspec.Struct):
     decisions: tuple[Decision, ...] = ()
 
 
-def save_state(place: str, state: State) -> None:
+def save_state(location: str, state: State) -> None:
     """Write the state.
 
     Raises:
@@ -232,7 +232,7 @@ def save_state(place: str, state: State) -> None:
         "regressed": list(state.regressed),
         "decisions": [asdict(entry) for entry in state.decisions],
     }
-    write_versioned(place, content, state.read)
+    write_versioned(location, content, state.read)
 
 
 def _newest(decision: Decision, others: tuple[Decision, ...]) -> tuple[Decision, ...]:

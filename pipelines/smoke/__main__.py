@@ -44,7 +44,7 @@ def main() -> None:
 @_OUTPUT
 def image(image: str, read: str, output: str) -> None:
     """Check the image, the pod that it runs in, and the root of the artifacts."""
-    found: Checks = {
+    to_check: Checks = {
         "image": partial(checks.check_image, image),
         **({"clang": checks.check_clang} if image == "toolchain" else {"TensorFlow": checks.check_tensorflow}),
         "/dev/shm": checks.check_shared_memory,
@@ -52,7 +52,7 @@ def image(image: str, read: str, output: str) -> None:
         "root": partial(checks.check_root, output),
         **({"artifact of another step": partial(checks.check_artifact, read)} if read else {}),
     }
-    _publish(image, found, output)
+    _publish(image, to_check, output)
 
 
 @main.command()
@@ -74,14 +74,14 @@ def ray(ray_cluster_options: str, run_id: str, output: str) -> None:
 def retry(read: str, run_id: str, fail_once: str, output: str) -> None:
     """Check that a step behind a condition runs, and that the server repeats a step that fails."""
     api = checks.KfpApi(server_of_pod())
-    found: Checks = {
+    to_check: Checks = {
         "condition on an output parameter": lambda: "this step, whose condition holds, runs",
         "placeholder of the run's ID": partial(checks.check_run_id, run_id),
         "KFP's API in a pod": api.check,
         "step that fails": lambda: checks.check_retry(read, fail_once, api.version),
     }
     try:
-        _publish("retry", found, output)
+        _publish("retry", to_check, output)
     except FailedOnPurpose:
         raise UserError(
             "this attempt fails on purpose, to see whether the server repeats it",
@@ -96,14 +96,16 @@ def unreachable() -> None:
 
 
 @main.command()
-@click.option("--checks", "found", type=ARTIFACT, multiple=True, required=True, help="Checks of a step; repeatable.")
+@click.option(
+    "--checks", "artifacts", type=ARTIFACT, multiple=True, required=True, help="Checks of a step; repeatable."
+)
 @click.option("--output", type=OUTPUT, required=True, help="Table to write.")
-def report(found: Sequence[Path], output: Path) -> None:
+def report(artifacts: Sequence[Path], output: Path) -> None:
     """Write the table of what all steps found."""
     remedy = "run the smoke test again"
     steps = [
-        typed(read_json(place / CHECKS_JSON, remedy), StepChecks, CHECKS_JSON, "the checks of a step", remedy)
-        for place in found
+        typed(read_json(artifact / CHECKS_JSON, remedy), StepChecks, CHECKS_JSON, "the checks of a step", remedy)
+        for artifact in artifacts
     ]
     this = StepChecks("report", process_start_s(), time.time(), [])
     this.rows = perform({"time between steps": lambda: time_between_steps([*steps, this])})
@@ -114,9 +116,9 @@ def report(found: Sequence[Path], output: Path) -> None:
         say(line)
 
 
-def _publish(step: str, found: Checks, output: str) -> None:
+def _publish(step: str, to_check: Checks, output: str) -> None:
     """Carry out the checks of a step, and publish what they find."""
-    rows = perform(found)
+    rows = perform(to_check)
     with publish(OUTPUT.convert(output, None, None), "smoke test") as directory:
         content = msgspec.json.encode(StepChecks(step, process_start_s(), time.time(), rows))
         (directory / CHECKS_JSON).write_bytes(content)

@@ -43,16 +43,16 @@ def check_image(expected: str) -> str:
     Args:
         expected: a key of IMAGES.
     """
-    found = os.environ.get("MLGO_IMAGE", "")
-    if found and found != expected:
+    actual = os.environ.get("MLGO_IMAGE", "")
+    if actual and actual != expected:
         raise UserError(
-            f"the step for {IMAGES[expected]} runs in {IMAGES.get(found, found)}",
+            f"the step for {IMAGES[expected]} runs in {IMAGES.get(actual, actual)}",
             "correct --images, or build/images.json",
         )
     commit = os.environ.get("MLGO_GIT_COMMIT", "")[:12]
     return ", ".join(
         [
-            IMAGES[found] if found else "no image of this project",
+            IMAGES[actual] if actual else "no image of this project",
             *([f"commit {commit}"] if commit else []),
             f"Python {platform.python_version()}",
             f"user {os.getuid()}:{os.getgid()}",
@@ -82,17 +82,17 @@ def check_temporary_files() -> str:
         return f"{shutil.disk_usage(file.name).free / 1e9:.1f} GB free in {tempfile.gettempdir()}"
 
 
-def check_shared_memory(place: Path = MEMORY_FILE_SYSTEM, needed_bytes: int = MEMORY_BYTES) -> str:
+def check_shared_memory(folder: Path = MEMORY_FILE_SYSTEM, needed_bytes: int = MEMORY_BYTES) -> str:
     """Return how much is free in memory that compiles use for scratch files. UserError if it is too little for that."""
-    free = shutil.disk_usage(place).free
-    with tempfile.TemporaryFile(dir=place) as file:
+    free = shutil.disk_usage(folder).free
+    with tempfile.TemporaryFile(dir=folder) as file:
         file.write(b"probe")
     if free < needed_bytes:
         raise UserError(
-            f"{free / 1e6:.0f} MB free in {place}: compiles use {tempfile.gettempdir()} then, which may be slower",
+            f"{free / 1e6:.0f} MB free in {folder}: compiles use {tempfile.gettempdir()} then, which may be slower",
             "KFP: shared_memory: 2Gi for the default of --overrides, and memory for it",
         )
-    return f"{free / 1e9:.1f} GB free in {place}"
+    return f"{free / 1e9:.1f} GB free in {folder}"
 
 
 def check_root(output: str) -> str:
@@ -105,23 +105,23 @@ def check_root(output: str) -> str:
         NotTried: KFP copies the step's artifacts.
     """
     name = f".probe-{secrets.token_hex(4)}"
-    place = parse_location(output)
-    if isinstance(place, Path):
-        probe = place.with_name(f"{place.name}{name}")
+    location = parse_location(output)
+    if isinstance(location, Path):
+        probe = location.with_name(f"{location.name}{name}")
         probe.write_text(name)
         try:
             if probe.read_text() != name:
                 raise UserError(f"{probe} has other content than was written", "use another disk")
         finally:
             probe.unlink()
-        return f"{place.parent} is written, read and emptied by the step"
-    if place.scheme not in REMOTE_SCHEMES:
+        return f"{location.parent} is written, read and emptied by the step"
+    if location.scheme not in REMOTE_SCHEMES:
         raise NotTried(
-            f"Kubeflow Pipelines copies {place}, so the step needs no credentials for it; but a training whose pod is "
-            "lost starts again, and there is no workers=rayjob and no retraining",
+            f"Kubeflow Pipelines copies {location}, so the step needs no credentials for it; but a training whose pod "
+            "is lost starts again, and there is no workers=rayjob and no retraining",
             f"if you want these: {_ROOT_REMEDY}",
         )
-    store, probe_uri = store_of(place), replace(place, path=f"{place.path}{name}")
+    store, probe_uri = store_of(location), replace(location, path=f"{location.path}{name}")
     content = json.dumps({"probe": name}).encode()
     try:
         store.write(probe_uri, content, NO_VERSION)  # checks that the server honours the conditions of writes
@@ -134,12 +134,12 @@ def check_root(output: str) -> str:
             raise UserError(f"{probe_uri} exists after it was deleted", "let the step's account delete objects")
     except StorageError as error:
         raise UserError(error.problem, f"{error.remedy}; credentials of steps: docs/pipeline.md, --overrides") from None
-    return f"{place.scheme}://{place.bucket} is written under a condition, read and emptied by the step"
+    return f"{location.scheme}://{location.bucket} is written under a condition, read and emptied by the step"
 
 
-def check_artifact(place: str) -> str:
+def check_artifact(location: str) -> str:
     """Read and verify the artifact of an earlier step."""
-    where = parse_location(place)
+    where = parse_location(location)
     directory = fetch(where) if isinstance(where, ObjectUri) else where
     manifest = require_artifact(directory, "artifact", verify_content=True)
     return f"{display_path(directory)}: {len(manifest.files)} file, as it was written"
@@ -215,8 +215,8 @@ def check_retry(read: str, fail_once: str, version: str) -> str:
     """
     if fail_once == "no":
         raise NotTried("--param fail_once=no")
-    place = parse_location(read)
-    if not isinstance(place, ObjectUri) or place.scheme not in REMOTE_SCHEMES:
+    location = parse_location(read)
+    if not isinstance(location, ObjectUri) or location.scheme not in REMOTE_SCHEMES:
         raise NotTried("the first attempt leaves its mark in object storage that the step writes itself", _ROOT_REMEDY)
     numbers = version_numbers(version)
     if fail_once == "auto" and (numbers is None or numbers >= NO_REPETITION_SINCE):
@@ -226,7 +226,7 @@ def check_retry(read: str, fail_once: str, version: str) -> str:
             else "it is not known whether this server repeats a step that fails",
             "--param fail_once=yes tries it; where the server does not repeat the step, the run fails",
         )
-    mark = replace(place, path=f"{place.path}.failed-once")
+    mark = replace(location, path=f"{location.path}.failed-once")
     store = store_of(mark)
     try:
         store.write(mark, json.dumps({"failed_s": time.time()}).encode(), NO_VERSION)

@@ -97,8 +97,8 @@ def smoke_report(  # type: ignore[no-untyped-def]
         page: The table in HTML.
         summary: The table in Markdown.
     """
-    found = (toolchain_checks, training_checks, ray_checks, retry_checks)
-    arguments = [argument for checks in found for argument in ("--checks", checks.uri)]
+    all_checks = (toolchain_checks, training_checks, ray_checks, retry_checks)
+    arguments = [argument for checks in all_checks for argument in ("--checks", checks.uri)]
     return step(
         "smoke-report",
         ["report", *arguments, "--output", table.uri],

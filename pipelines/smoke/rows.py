@@ -88,8 +88,8 @@ def perform(checks: Checks) -> list[Row]:
     rows = []
     for what, check in checks.items():
         begin_s = time.monotonic()
-        status, found, remedy = _result(check)
-        row = Row(what, status, found, remedy, round(time.monotonic() - begin_s, 3))
+        status, text, remedy = _result(check)
+        row = Row(what, status, text, remedy, round(time.monotonic() - begin_s, 3))
         for line in row.lines():
             say(line)
         rows.append(row)

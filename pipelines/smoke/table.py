@@ -81,7 +81,7 @@ def summary(rows: Sequence[Row]) -> str:
 def _markdown(rows: Sequence[tuple[str, Row]]) -> list[str]:
     lines = ["| " + " | ".join(_TITLES) + " |", "|---" * len(_TITLES) + "|"]
     for step, row in rows:
-        found = markdown_text(row.found) + (f"<br>{markdown_text(row.remedy)}" if row.remedy else "")
-        cells = (markdown_text(step), markdown_text(row.what), row.status, found, f"{row.seconds:.1f}")
+        text = markdown_text(row.found) + (f"<br>{markdown_text(row.remedy)}" if row.remedy else "")
+        cells = (markdown_text(step), markdown_text(row.what), row.status, text, f"{row.seconds:.1f}")
         lines.append(f"| {' | '.join(cells)} |")
     return lines

@@ -57,21 +57,23 @@ def upload_template(server: VertexServer, repository: str, spec: Mapping[str, An
     url = f"{host or f'https://{server.region}-kfp.pkg.dev'}/{server.project}/{repository}"
     content = yaml.safe_dump(dict(spec), sort_keys=True)
     try:
-        answer = (server.session or authorized_session()).post(
+        response = (server.session or authorized_session()).post(
             url, data={"tags": tag}, files={"content": (f"{name}.yaml", content)}, timeout=TIMEOUT_S
         )
     except requests.exceptions.InvalidHeader:  # its message has the token in it
         raise UserError("the credentials give a token that HTTP does not allow", "log in again with gcloud") from None
     except (requests.RequestException, GoogleAuthError) as error:
         raise NoAnswer(f"Artifact Registry does not answer: {error}", "check the network and the region") from None
-    if not answer.ok:
-        problem = f"Artifact Registry refuses {url}: {answer.status_code} {answer.text.strip()[:300]}"
+    if not response.ok:
+        problem = f"Artifact Registry refuses {url}: {response.status_code} {response.text.strip()[:300]}"
         remedy = (
             f"gcloud artifacts repositories create {repository} --repository-format=kfp --location={server.region} "
             f"--project={server.project}; the account needs roles/artifactregistry.writer there"
         )
-        raise (NoAnswer if may_recover(answer.status_code) else UserError)(problem, remedy)
-    package, slash, version = answer.text.strip().partition("/")
+        raise (NoAnswer if may_recover(response.status_code) else UserError)(problem, remedy)
+    package, slash, version = response.text.strip().partition("/")
     if not slash:
-        raise UserError(f"Artifact Registry answers {answer.text[:200]!r}, no package and version", "check the region")
+        raise UserError(
+            f"Artifact Registry answers {response.text[:200]!r}, no package and version", "check the region"
+        )
     return f"{url}/{package}/{version}"

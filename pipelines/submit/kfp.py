@@ -254,17 +254,17 @@ def _body(request: RunRequest, experiment: str, source: Mapping[str, Any]) -> di
     return body | ({"service_account": options.service_account} if options.service_account else {})
 
 
-def _objects(answer: Mapping[str, Any], name: str) -> list[Any]:
+def _objects(document: Mapping[str, Any], name: str) -> list[Any]:
     """Return the list `name` of an answer; the API omits an empty one."""
-    objects = answer.get(name) or []
+    objects = document.get(name) or []
     if not isinstance(objects, list):
         raise UserError(f"KFP answers with {name} that are no list", "check the address")
     return objects
 
 
-def _id_of(answer: Any, name: str) -> str:
+def _id_of(entry: Any, name: str) -> str:
     """Return an object's ID. UserError if it has none."""
-    identity = answer.get(name) if isinstance(answer, Mapping) else None
+    identity = entry.get(name) if isinstance(entry, Mapping) else None
     if not isinstance(identity, str) or not identity:
         raise UserError(f"KFP answers with an object that has no {name}", "check the address")
     return identity

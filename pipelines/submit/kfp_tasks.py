@@ -35,11 +35,11 @@ def tasks_of(run: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Task]:
     details = run.get("run_details")
     listed = details.get("task_details") if isinstance(details, Mapping) else None
     nodes = _Nodes([detail for detail in listed or () if isinstance(detail, Mapping)])
-    return [_task(place, nodes) for place in _places(spec)]
+    return [_task(task_path, nodes) for task_path in _task_paths(spec)]
 
 
 @dataclass(frozen=True)
-class _Place:
+class _TaskPath:
     """Where a container task is in a workflow.
 
     Attributes:
@@ -51,25 +51,25 @@ class _Place:
     retries: bool
 
 
-def _places(spec: Mapping[str, Any]) -> list[_Place]:
+def _task_paths(spec: Mapping[str, Any]) -> list[_TaskPath]:
     try:
         return list(_within(spec, spec["root"], ("root",)))
     except (KeyError, TypeError, AttributeError, IndexError):  # not of the form that KFP's compiler writes
         return []
 
 
-def _within(spec: Mapping[str, Any], component: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[_Place]:
+def _within(spec: Mapping[str, Any], component: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[_TaskPath]:
     tasks: Mapping[str, Any] = component["dag"]["tasks"]
     for name in _ordered(tasks):
         task = tasks[name]
         inner = spec["components"][task["componentRef"]["name"]]
         is_hook = task.get("triggerPolicy", {}).get("strategy") == _EXIT_STRATEGY
         # An exit handler is a hook of the task that it waits for (argocompiler/dag.go).
-        place = (*path, f"{task['dependentTasks'][0]}.onExit", name) if is_hook else (*path, name)
+        inner_path = (*path, f"{task['dependentTasks'][0]}.onExit", name) if is_hook else (*path, name)
         if "dag" in inner:
-            yield from _within(spec, inner, place)
+            yield from _within(spec, inner, inner_path)
         else:
-            yield _Place(place, "retryPolicy" in task)
+            yield _TaskPath(inner_path, "retryPolicy" in task)
 
 
 def _ordered(tasks: Mapping[str, Any]) -> list[str]:
@@ -98,24 +98,24 @@ class _Nodes:
 
     def at(self, path: Sequence[str]) -> list[str]:
         """Return the full names of the nodes at a path, in each attempt of those above them, oldest first."""
-        found = [self._workflow]
+        full_names = [self._workflow]
         for part in path:
-            parents = [attempt for name in found for attempt in (name, *self.attempts(name))]
-            found = [name for parent in parents if self._exists(name := f"{parent}.{part}")]
-        return found
+            parents = [attempt for name in full_names for attempt in (name, *self.attempts(name))]
+            full_names = [name for parent in parents if self._exists(name := f"{parent}.{part}")]
+        return full_names
 
     def attempts(self, name: str) -> list[str]:
         """Return the full names of the attempts of a node with a retry strategy."""
-        found: list[str] = []
-        while self._exists(attempt := f"{name}({len(found)})"):
-            found.append(attempt)
-        return found
+        full_names: list[str] = []
+        while self._exists(attempt := f"{name}({len(full_names)})"):
+            full_names.append(attempt)
+        return full_names
 
     def detail(self, display_name: str, names: Sequence[str] = ()) -> Mapping[str, Any]:
         """Return what the API says of a node; of several with this display name, one with a child of `names`."""
-        found = self._details.get(display_name, [])
+        candidates = self._details.get(display_name, [])
         children = {self._id(child) for name in names for child in (f"{name}(0)", f"{name}.executor")}
-        return ([detail for detail in found if _children(detail) & children] or found or [{}])[-1]
+        return ([detail for detail in candidates if _children(detail) & children] or candidates or [{}])[-1]
 
     def pods(self, name: str, templates: Sequence[str]) -> tuple[str, ...]:
         """Return the pods that a node may be (Argo's util.GeneratePodName)."""
@@ -128,9 +128,9 @@ class _Nodes:
         return f"{self._workflow}-{_fnv1a(name)}"
 
 
-def _task(place: _Place, nodes: _Nodes) -> Task:
-    *above, name = place.path
-    at = nodes.at(place.path)
+def _task(task_path: _TaskPath, nodes: _Nodes) -> Task:
+    *above, name = task_path.path
+    at = nodes.at(task_path.path)
     detail = nodes.detail(name, at)
     state = _state(detail)
     if state in _NOT_BEGUN:
@@ -144,10 +144,10 @@ def _task(place: _Place, nodes: _Nodes) -> Task:
             may_wait=begun in ("PENDING", "RUNNING") and nodes.any_pending,
         )
     parents = [attempt for task in at for attempt in (task, *nodes.attempts(task))]
-    executors = nodes.at((*place.path, "executor"))
+    executors = nodes.at((*task_path.path, "executor"))
     attempts = [attempt for executor in executors for attempt in nodes.attempts(executor)]
     # A cached task's executor is skipped: it has no attempts, where it would have them.
-    reused = not attempts and bool(executors) and state == "SUCCEEDED" and (place.retries or len(parents) > len(at))
+    reused = not attempts and bool(executors) and state == "SUCCEEDED" and (task_path.retries or len(parents) > len(at))
     started = attempts or ([] if reused else executors)
     return Task(
         name,

@@ -210,8 +210,8 @@ def _set_amount(resources: dict[str, Any], name: str, amount: Amount | None, rea
 def _set_variables(container: dict[str, Any], variables: Mapping[str, str] | None) -> None:
     """Set environment variables of a PipelineContainerSpec; others of the same name do not stay."""
     if variables:
-        kept = [entry for entry in container.get("env", ()) if entry["name"] not in variables]
-        container["env"] = [*kept, *({"name": name, "value": value} for name, value in variables.items())]
+        others = [entry for entry in container.get("env", ()) if entry["name"] not in variables]
+        container["env"] = [*others, *({"name": name, "value": value} for name, value in variables.items())]
 
 
 def _warn_of_proxy(task: str, variables: Mapping[str, str]) -> None:

@@ -285,7 +285,7 @@ def check_mounts(where: str, step: StepOverrides) -> None:
 
 def check_variables(where: str, step: StepOverrides) -> None:
     """Raise UserError if an environment variable of a step is invalid, not for users, or set by two keys."""
-    found = list(step.env or ())
+    variables = list(step.env or ())
     for key, entries in (("secret_as_env", step.secret_as_env), ("config_map_as_env", step.config_map_as_env)):
         for entry in entries or ():
             kind, name = ("secret", entry.secret) if isinstance(entry, SecretEnv) else ("configmap", entry.config_map)
@@ -295,13 +295,13 @@ def check_variables(where: str, step: StepOverrides) -> None:
             for text in entry.key_to_env:
                 if not _KEY.fullmatch(text):
                     raise UserError(f"{where}: {key}: {text!r} is no key of {name}", f"kubectl describe {kind} {name}")
-            found += entry.key_to_env.values()
-    for variable in found:
+            variables += entry.key_to_env.values()
+    for variable in variables:
         if not _VARIABLE.fullmatch(variable):
             raise UserError(f"{where}: {variable!r} is no name of an environment variable", "for example HTTPS_PROXY")
         if variable in _PIPELINE_VARIABLES or variable.startswith("KFP_"):
             raise UserError(f"{where}: the pipeline sets the environment variable {variable} itself", "leave it out")
-        if found.count(variable) > 1:
+        if variables.count(variable) > 1:
             raise UserError(f"{where}: the environment variable {variable} is set twice", "leave one out")
     for variable, value in (step.env or {}).items():
         if "\0" in value:

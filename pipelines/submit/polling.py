@@ -124,7 +124,7 @@ def poll(ask: Callable[[], T], run: str, where: str, patience_s: float = PATIENC
             say(f"{error.problem if isinstance(error, UserError) else error}; retrying")
 
     try:
-        answer = retry(ask, lambda error: isinstance(error, NoAnswer), patience_s, report_first)
+        result = retry(ask, lambda error: isinstance(error, NoAnswer), patience_s, report_first)
     except NotFound:
         raise
     except (GaveUp, UserError) as error:
@@ -133,7 +133,7 @@ def poll(ask: Callable[[], T], run: str, where: str, patience_s: float = PATIENC
         raise UserError(f"{problem}; the run {run} itself continues", f"see it at {where}{remedy}") from None
     if failures:
         say("the server answers again")
-    return answer
+    return result
 
 
 @contextmanager

@@ -64,13 +64,13 @@ def reuse_by_content(spec: Mapping[str, Any], values: Mapping[str, Any]) -> tupl
             for name in named:
                 if name not in identified:
                     identified[name] = _identified(name, str(values.get(name, "")))
-            found = {name: content for name in named if (content := identified[name])}
-            if any(isinstance(content, _UnknownContent) for content in found.values()):
+            contents = {name: content for name in named if (content := identified[name])}
+            if any(isinstance(content, _UnknownContent) for content in contents.values()):
                 continue
             task["cachingOptions"] = {"enableCache": True}
-            if found:
+            if contents:
                 arguments = executor["container"]["args"]
-                arguments[0:0] = [CONTENT_OPTION, json_digest(found)]
+                arguments[0:0] = [CONTENT_OPTION, json_digest(contents)]
     return copy, [f"{name} {content}" for name, content in identified.items() if isinstance(content, _UnknownContent)]
 
 
@@ -85,9 +85,9 @@ def _identified(name: str, value: str) -> tuple[str, ...] | _UnknownContent:
             raise _UnknownContent(f"is {value}, a path that only the steps see")
         if name == "compile_commands":
             raise _UnknownContent("names files that only the step sees")
-        place = parse_location(value)
-        assert isinstance(place, ObjectUri)
-        return identify_remote(place)
+        uri = parse_location(value)
+        assert isinstance(uri, ObjectUri)
+        return identify_remote(uri)
     except UserError as error:
         return _UnknownContent(f"cannot be read here: {error.problem}")
     except _UnknownContent as unknown:
@@ -97,13 +97,13 @@ def _identified(name: str, value: str) -> tuple[str, ...] | _UnknownContent:
 def _recipe(value: str) -> tuple[str, ...]:
     if value not in BY_NAME["recipe"].words and not in_object_storage(value):
         raise _UnknownContent(f"is {value}, a path that only the steps see")
-    place = locate_recipe(value)
-    if isinstance(place, ObjectUri):
+    location = locate_recipe(value)
+    if isinstance(location, ObjectUri):
         from components.platform.storage.object_storage.fetch import fetch_file
 
-        place = fetch_file(place)
-    projects = load_recipes(place).projects
+        location = fetch_file(location)
+    projects = load_recipes(location).projects
     sources = [source for project in projects for source in (project.source, *(one for _name, one in project.requires))]
     if any(source.kind == "path" for source in sources):
         raise _UnknownContent("has a source tree that only the step sees")
-    return identify_recipe(place)
+    return identify_recipe(location)

@@ -64,9 +64,9 @@ class KubeflowRegistry:
                     "state": "LIVE",
                 },
             )
-        known = model.get("customProperties") or {}
-        if known.get(ALIAS, {}).get("string_value") != name:
-            properties = {**known, **_properties({ALIAS: name}, {})}
+        current = model.get("customProperties") or {}
+        if current.get(ALIAS, {}).get("string_value") != name:
+            properties = {**current, **_properties({ALIAS: name}, {})}
             self._request("PATCH", f"registered_models/{_id(model)}", {"customProperties": properties})
         return f"{entry.model}:{name}"
 
@@ -84,10 +84,10 @@ class KubeflowRegistry:
         return self._request("GET", kind, query=query)
 
     def _post(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        answer = self._request("POST", kind, body)
-        if answer is None:
+        document = self._request("POST", kind, body)
+        if document is None:
             raise UserError(f"there is no {self._root}/{kind} at {self.url}", "check the address of the model registry")
-        return answer
+        return document
 
     def _request(
         self, method: str, resource: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
@@ -113,15 +113,15 @@ class KubeflowRegistry:
 
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        place = f"{self.url.rstrip('/')}/{route}"
+        url = f"{self.url.rstrip('/')}/{route}"
         try:
             # Redirects are not followed: a page to log in would answer with status 200.
-            answer = requests.request(
-                method, place, json=body, params=query, headers=headers, timeout=TIMEOUT_S, allow_redirects=False
+            response = requests.request(
+                method, url, json=body, params=query, headers=headers, timeout=TIMEOUT_S, allow_redirects=False
             )
-            return answer.status_code, answer.json() if answer.content else {}
+            return response.status_code, response.json() if response.content else {}
         except requests.JSONDecodeError:
-            return answer.status_code, None
+            return response.status_code, None
         except requests.exceptions.InvalidHeader:  # its message has the token in it
             raise UserError(f"${TOKEN_VARIABLE} is not one token", "set it to the token, without line breaks") from None
         except requests.RequestException as error:

@@ -70,8 +70,12 @@ class VertexRegistry:
 
     def _find(self, versions: list[dict[str, Any]], entry: RegistryEntry) -> str:
         """Return the version ID of a policy, "" if it is not registered."""
-        found = [known for known in versions if known.get("labels", {}).get("policy_digest") == _label(entry.digest)]
-        return str(found[0]["versionId"]) if found else ""
+        matching = [
+            candidate
+            for candidate in versions
+            if candidate.get("labels", {}).get("policy_digest") == _label(entry.digest)
+        ]
+        return str(matching[0]["versionId"]) if matching else ""
 
     def _versions(self, model: str) -> Iterator[dict[str, Any]]:
         """Yield the versions of a model; none if there is no such model."""
@@ -79,11 +83,11 @@ class VertexRegistry:
         while True:
             query = f"?pageToken={quote(page, safe='')}" if page else ""
             try:
-                answer = call(self.server, "GET", f"{model}:listVersions{query}", None)
+                document = call(self.server, "GET", f"{model}:listVersions{query}", None)
             except NotFound:
                 return
-            yield from answer.get("models", [])
-            if not (page := str(answer.get("nextPageToken", ""))):
+            yield from document.get("models", [])
+            if not (page := str(document.get("nextPageToken", ""))):
                 return
 
     def _upload(self, entry: RegistryEntry, model: str, first: bool) -> str:
@@ -134,11 +138,15 @@ class VertexRegistry:
 
     def _move_alias(self, model: str, version: str) -> None:
         """Give the alias to a version first, and then take it from others, so that it always names a policy."""
-        known = {str(found["versionId"]): found.get("versionAliases", []) for found in self._versions(model)}
-        if ALIAS not in known.get(version, []):
+        aliases_by_version = {
+            str(entry["versionId"]): entry.get("versionAliases", []) for entry in self._versions(model)
+        }
+        if ALIAS not in aliases_by_version.get(version, []):
             self._merge(model, version, ALIAS)
-            known = {str(found["versionId"]): found.get("versionAliases", []) for found in self._versions(model)}
-        for other, aliases in known.items():
+            aliases_by_version = {
+                str(entry["versionId"]): entry.get("versionAliases", []) for entry in self._versions(model)
+            }
+        for other, aliases in aliases_by_version.items():
             if other != version and ALIAS in aliases:
                 self._merge(model, other, f"-{ALIAS}")
 
