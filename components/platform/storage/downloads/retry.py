@@ -13,7 +13,7 @@ from components.platform.errors import UserError
 T = TypeVar("T")
 Say = Callable[[str], None]
 PAUSES_S = (2.0, 8.0)
-"""Pauses of `retry_briefly`. A server's pipeline does not repeat a step that fails."""
+"""Pauses of `retry_briefly`. A server of KFP 2.17 does not repeat a step that fails."""
 
 
 class PassingFailure(UserError):
