@@ -23,7 +23,9 @@ def normalize_advantages(advantages: NDArray[np.float64], scale: float, clip: fl
     """Return the clipped signed square root in units of `scale`.
 
     Args:
-        advantages: [N] in bytes. scale: square root of bytes. clip: largest absolute value of the result.
+        advantages: [N], in bytes or log scores.
+        scale: of their square roots.
+        clip: largest absolute value of the result.
     """
     rooted = np.sign(advantages) * np.sqrt(np.abs(advantages))
     return np.clip(rooted / max(scale, 1e-6), -clip, clip).astype(np.float32)

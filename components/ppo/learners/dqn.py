@@ -88,11 +88,14 @@ def compute_margins(parameters: DqnParameters, repeats: NDArray[np.float64]) -> 
 def compute_returns(
     flips: ReplayRows, initial: DensePolicy, scale: float, parameters: DqnParameters
 ) -> NDArray[np.float32]:
-    """Return float32 [N], the value of each flip, less a margin where it deviates from the initial policy."""
+    """Return float32 [N], the value of the alternative minus that of the base's action, in favor of the initial policy.
+
+    A margin is subtracted where the alternative departs from the initial policy's action, and added where it returns.
+    """
     initial_action = logits(initial, flips.observed).argmax(1)
-    deviates = (flips.action == initial_action).astype(np.float32) - (flips.alternative == initial_action)
+    departure = (flips.action == initial_action).astype(np.float32) - (flips.alternative == initial_action)
     margins = compute_margins(parameters, _count_repeats(flips, initial))
-    return normalize_advantages(flips.gain, scale) - margins * deviates
+    return normalize_advantages(flips.gain, scale) - margins * departure
 
 
 def _count_repeats(flips: ReplayRows, policy: DensePolicy) -> NDArray[np.float64]:

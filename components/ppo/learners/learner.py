@@ -70,9 +70,10 @@ class Learner(ABC):
         """Update the policy with the compiles of the plan, and the scale in `state`; return losses by name."""
 
     def start_candidate(self, state: TrainingState) -> bool:
-        """Start to make the candidate of a validation that is due; return False if there is one already.
+        """Start to fit the candidate of a validation that is due, while the next iteration compiles.
 
-        Otherwise it is made of all earlier iterations while the next one compiles, and finished by `learn`.
+        Returns:
+            Whether a fit was started: the next `learn` ends it. Otherwise the present candidate is validated.
         """
         return False
 

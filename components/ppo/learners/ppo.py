@@ -68,7 +68,10 @@ def convert_sampled(sampled: Sequence[ModuleRollout], initial: DensePolicy, scal
 
 
 def convert_flips(flips: ReplayRows, initial: DensePolicy, scale: float) -> Experience:
-    """Return a row for each of the two actions of a flip, weighted by its probability: their exact gradient."""
+    """Return a row for each of the two actions of a flip, weighted by its probability.
+
+    With two actions this is the exact gradient before clipping; with more, that among the two.
+    """
     gain = normalize_advantages(flips.gain, scale)
     action = np.concatenate([flips.action, flips.alternative])
     both = np.concatenate([flips.logits, flips.logits])
@@ -93,7 +96,7 @@ class PpoParameters:
         decay_iterations: iterations after which learning_rate and kl_coef are halved; after twice as many they are a
             third. It is not a fraction of the run, so that a run can be extended.
         clip_epsilon: clipping of the importance ratio.
-        num_epochs: passes over an iteration's decisions.
+        num_epochs: passes over an iteration's decisions, each without the rest of less than a minibatch.
         minibatch_size: decisions per update.
         max_grad_norm: clipping of the gradient's global norm.
         target_kl: KL divergence (nats) that ends the updates of an iteration; 0 for no limit.

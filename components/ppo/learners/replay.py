@@ -24,7 +24,7 @@ class ReplayRows:
     """n measured flips of several modules, as arrays for learning.
 
     Attributes:
-        observed: float32 [n, *S], see policy/observation.py.
+        observed: float32 [n, *S], see policy/tf/observation.py.
         logits: float32 [n, A], finite logits of the base's policy.
         action, alternative: int64 [n], action of the base and the action that replaced it.
         gain: float64 [n], reduction of the objective (bytes, or log score) by the alternative.
@@ -57,13 +57,13 @@ class Segment:
     Attributes:
         number: number of the segment in its training, which identifies its content.
         modules: names of the modules.
-        ages: number of each measurement in its training.
+        serials: number of each measurement in its training; a newer one has a larger number.
         rows: rows of each module.
     """
 
     number: int
     modules: tuple[str, ...]
-    ages: tuple[int, ...]
+    serials: tuple[int, ...]
     rows: tuple[ReplayRows, ...]
 
     def __len__(self) -> int:
@@ -73,8 +73,8 @@ class Segment:
         """Return the segment without its number, for a file."""
         # Exact float32 values: a resumed training must see the same data to the last bit.
         names = np.array([name.encode("utf-8", "surrogateescape") for name in self.modules], np.bytes_)
-        lengths, ages = np.array([len(part) for part in self.rows], np.int64), np.array(self.ages, np.int64)
-        return {"modules": names, "lengths": lengths, "ages": ages, **vars(ReplayRows.concatenate(self.rows))}
+        lengths, serials = np.array([len(part) for part in self.rows], np.int64), np.array(self.serials, np.int64)
+        return {"modules": names, "lengths": lengths, "ages": serials, **vars(ReplayRows.concatenate(self.rows))}
 
     @staticmethod
     def of(number: int, arrays: dict[str, NDArray[Any]]) -> Segment:
@@ -107,8 +107,8 @@ class ReplayBuffer:
         if not modules:
             return
         number = 1 + max((segment.number for segment in self.segments), default=-1)
-        age = 1 + max((max(segment.ages) for segment in self.segments), default=-1)
-        new = Segment(number, tuple(modules), tuple(range(age, age + len(modules))), tuple(rows))
+        serial = 1 + max((max(segment.serials) for segment in self.segments), default=-1)
+        new = Segment(number, tuple(modules), tuple(range(serial, serial + len(modules))), tuple(rows))
         remaining: list[Segment] = []
         moved: list[tuple[str, int, ReplayRows]] = []
         for segment, live in self._list_live((*self.segments, new)):
@@ -116,8 +116,8 @@ class ReplayBuffer:
                 remaining.append(segment)
             else:
                 moved += live
-        names, ages, parts = zip(*moved, strict=True)
-        self.restore((*remaining, Segment(number, names, ages, parts)))
+        names, serials, parts = zip(*moved, strict=True)
+        self.restore((*remaining, Segment(number, names, serials, parts)))
 
     def restore(self, segments: Sequence[Segment]) -> None:
         """Replace the content by the segments of another buffer."""
@@ -145,12 +145,12 @@ class ReplayBuffer:
 
     def _list_live(self, segments: Sequence[Segment]) -> list[tuple[Segment, list[tuple[str, int, ReplayRows]]]]:
         """Return each segment with those of its measurements that are among the newest of their modules."""
-        newest: dict[str, list[int]] = {}
+        serials_of: dict[str, list[int]] = {}
         for segment in segments:
-            for name, age in zip(segment.modules, segment.ages, strict=True):
-                newest.setdefault(name, []).append(age)
-        oldest = {name: sorted(ages)[-self._measurements :][0] for name, ages in newest.items()}
+            for name, serial in zip(segment.modules, segment.serials, strict=True):
+                serials_of.setdefault(name, []).append(serial)
+        first_live = {name: sorted(serials)[-self._measurements :][0] for name, serials in serials_of.items()}
         return [
-            (s, [part for part in zip(s.modules, s.ages, s.rows, strict=True) if part[1] >= oldest[part[0]]])
+            (s, [part for part in zip(s.modules, s.serials, s.rows, strict=True) if part[1] >= first_live[part[0]]])
             for s in segments
         ]

@@ -90,7 +90,7 @@ def test_learner_resumes_from_the_files_of_an_earlier_version(tmp_path: Path) ->
     learner.replay.restore(earlier.replay)
     for name, value in variables.items():
         np.testing.assert_array_equal(learner.state()[name], value, err_msg=name)
-    assert [(segment.number, segment.modules, segment.ages) for segment in learner.segments] == [
+    assert [(segment.number, segment.modules, segment.serials) for segment in learner.segments] == [
         (5, ("a/b.c.o", "a/c.c.o"), (8, 9))
     ]
     assert learner.replay.take(np.arange(ROWS)).gain.tolist() == [2.5, -1.0, 0.0]
