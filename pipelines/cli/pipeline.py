@@ -200,7 +200,7 @@ def make_runner(kind: str, images: str, parameters: dict[str, str], pipeline: Pa
 def _llvm_major(parameters: dict[str, str]) -> int:
     """Return the parameter `llvm_major` or its default; raise UserError if it is not a whole number."""
     try:
-        return int(parameters.get("llvm_major", "19"))
+        return int(parameters.get("llvm_major", BY_NAME["llvm_major"].default))
     except ValueError:
         problem = f"the parameter llvm_major is {parameters['llvm_major']!r}, but must be a whole number"
         raise UserError(problem, "pass --param llvm_major=19") from None

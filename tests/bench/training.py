@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 import tensorflow as tf
 
@@ -15,6 +16,23 @@ from components.ppo.config import TrainingConfig
 from components.ppo.learners.factory import configure
 from components.ppo.train import Trainer
 from components.ppo.training_data import load_training_data
+from tests.bench.context import BenchContext
+
+WORKERS = 2
+VALIDATE_NEVER = 10**9
+
+
+def training_config(ctx: BenchContext, iterations: int, **options: Any) -> TrainingConfig:
+    """Return the configuration of a training of the benchmark's run, by WORKERS local workers."""
+    inputs = (ctx.corpus, ctx.training, ctx.trace, ctx.warmstart)
+    outputs = (ctx.scratch / "root", ctx.scratch / "policy")
+    return TrainingConfig(*inputs, *outputs, iterations=iterations, workers=f"local:{WORKERS}", **options)
+
+
+def timed_config(ctx: BenchContext, warm_up: int) -> TrainingConfig:
+    """Return the configuration of a training whose iterations are timed after the first `warm_up`: none validates."""
+    sizes = {"modules": ctx.modules, "samples": ctx.samples}
+    return training_config(ctx, warm_up + ctx.repeats, **sizes, validate_every=VALIDATE_NEVER)
 
 
 @contextmanager

@@ -18,16 +18,14 @@ from components.core.counterfactual.inlining import measure_flips, pin_flips, pl
 from components.core.formats.corpus import Module
 from components.core.policy.tf import networks
 from components.platform.console import say
-from components.ppo.config import TrainingConfig
 from components.ppo.learners.dqn import DqnLearner
 from components.ppo.learners.replay import ReplayRows
 from components.ppo.module_rollout import concatenate_contexts
 from components.ppo.policy_weights import compiled_policy
 from components.ppo.train import Trainer
 from tests.bench.context import BenchContext
-from tests.bench.training import training
+from tests.bench.training import training, training_config
 
-WORKERS = 2
 FLIP_COMPILES = 8
 FOLDS = 4
 """Cross-validation folds of the training modules; each module is unseen by one fit."""
@@ -47,16 +45,10 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     """
     if problems.get(ctx.problem).objective != "size":
         return {}
-    config = TrainingConfig(
-        ctx.corpus,
-        ctx.training,
-        ctx.trace,
-        ctx.warmstart,
-        ctx.scratch / "root",
-        ctx.scratch / "policy",
+    config = training_config(
+        ctx,
         iterations=0,
         size_of="modules",
-        workers=f"local:{WORKERS}",
         max_failed_fraction=1.0,
         gin_bindings=(f"DqnParameters.max_steps={10**6}",),
     )

@@ -8,14 +8,11 @@ import time
 from components.core import problems
 from components.core.compiler.compile import Compiler
 from components.core.formats.corpus import Module
-from components.ppo.config import TrainingConfig
 from components.ppo.train import Trainer
 from tests.bench.context import BenchContext
 from tests.bench.plain_compile import time_plain_compiles
-from tests.bench.training import training
+from tests.bench.training import timed_config, training
 
-WORKERS = 2
-VALIDATE_NEVER = 10**9
 WARM_UP = 2
 """Untimed first iterations: TensorFlow traces its functions in the first, and again for a new shape."""
 
@@ -30,19 +27,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     """
     if problems.get(ctx.problem).objective != "size":
         return {}
-    config = TrainingConfig(
-        ctx.corpus,
-        ctx.training,
-        ctx.trace,
-        ctx.warmstart,
-        ctx.scratch / "root",
-        ctx.scratch / "policy",
-        iterations=WARM_UP + ctx.repeats,
-        modules=ctx.modules,
-        samples=ctx.samples,
-        validate_every=VALIDATE_NEVER,
-        workers=f"local:{WORKERS}",
-    )
+    config = timed_config(ctx, WARM_UP)
     ratios = []
     with training(config) as trainer:
         compiler = Compiler(trainer.clang, config.problem)

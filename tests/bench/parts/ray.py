@@ -9,15 +9,12 @@ import time
 
 from components.platform.workers import WorkerPool
 from components.platform.workers.ray_pool import RayPool
-from components.ppo.config import TrainingConfig
 from components.ppo.train import Trainer
 from tests.bench.context import BenchContext
 from tests.bench.simulation import measure_slots
-from tests.bench.training import training
+from tests.bench.training import WORKERS, timed_config, training
 from tests.bench.workload import read_workload
 
-WORKERS = 2
-VALIDATE_NEVER = 10**9
 WARM_UP = 2
 """Untimed first iterations with each pool, see ppo.py; Ray's workers also start in them."""
 
@@ -47,19 +44,7 @@ def measure(ctx: BenchContext) -> dict[str, float]:
 
 
 def _over_local(ctx: BenchContext) -> float:
-    config = TrainingConfig(
-        ctx.corpus,
-        ctx.training,
-        ctx.trace,
-        ctx.warmstart,
-        ctx.scratch / "root",
-        ctx.scratch / "policy",
-        iterations=WARM_UP + ctx.repeats,
-        modules=ctx.modules,
-        samples=ctx.samples,
-        validate_every=VALIDATE_NEVER,
-        workers=f"local:{WORKERS}",
-    )
+    config = timed_config(ctx, WARM_UP)
     ratios = []
     with training(config) as trainer, RayPool(slots=WORKERS) as ray:
         pools: list[WorkerPool] = [trainer.pool, ray]
