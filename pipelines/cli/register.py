@@ -9,7 +9,7 @@ import click
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.uri import USAGE
-from pipelines.cli.server import add_options, option
+from pipelines.cli.server_options import add_options, option
 from pipelines.retrain.registry import parse_registry
 from pipelines.retrain.registry.entry import ALIAS, ModelRegistry, registry_entry
 from pipelines.retrain.state import load_state

@@ -29,7 +29,7 @@ from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
 from pipelines.cli.image_help import current_image, not_in_image
 from pipelines.cli.pipeline import local_parameters, make_runner
 from pipelines.cli.register import register, register_deployed, registry_options
-from pipelines.cli.server import takes_run_or_stored, takes_server
+from pipelines.cli.server_options import takes_run_or_stored, takes_server
 from pipelines.parameters.on_server import check_state_on_server, require_shared
 from pipelines.retrain.artifacts import check_evaluation, check_run, module_checksums, training_toolchain
 from pipelines.retrain.check import Limits, RetrainInputs, retrain_reasons

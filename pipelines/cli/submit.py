@@ -10,7 +10,7 @@ import click
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.rayjob.manifest import RUN_LABEL
-from pipelines.cli.server import option, takes_package, takes_run, takes_run_or_stored, takes_server
+from pipelines.cli.server_options import option, takes_package, takes_run, takes_run_or_stored, takes_server
 from pipelines.submit.cron import CronSchedule, parse_cron
 from pipelines.submit.kfp import MAX_CONCURRENCY
 from pipelines.submit.server import PipelineServer, SubmitOptions, prepare_run

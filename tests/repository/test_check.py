@@ -102,7 +102,9 @@ def test_check_runs_the_tests_of_changed_files(committed: bool, repository: Path
     status, output = run(repository, ".ci/check", skip="mypy,import-linter")
     assert status == 0 and "2 passed" in output, output
     # Another size than before, or Python takes the bytecode of a file written in the same second.
-    write(repository / "tests" / "components" / "step" / "test_number.py", TEST.format(name="number", value="1 > 1 + 1"))
+    write(
+        repository / "tests" / "components" / "step" / "test_number.py", TEST.format(name="number", value="1 > 1 + 1")
+    )
     status, output = run(repository, ".ci/check", skip="mypy,import-linter")
     assert status == 1 and "test_number" in output and "1 failed, 1 passed" in output, output
 

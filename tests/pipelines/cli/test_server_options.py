@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.platform.errors import UserError
-from pipelines.cli.server import choose_server
+from pipelines.cli.server_options import choose_server
 from pipelines.submit.kfp import KfpPipelines
 from pipelines.submit.vertex import VertexPipelines
 
