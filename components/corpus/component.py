@@ -23,20 +23,14 @@ def corpus(  # type: ignore[no-untyped-def]
     """
     return step(
         "corpus",
-        [
-            "obtain",
-            "--recipe",
-            recipe,
-            "--existing",
-            existing,
-            "--compile-commands",
-            compile_commands,
-            "--llvm-major",
-            llvm_major,
-            "--problem",
-            problem,
-            "--output",
-            corpus.uri,
-        ],
+        {
+            "--recipe": recipe,
+            "--existing": existing,
+            "--compile-commands": compile_commands,
+            "--llvm-major": llvm_major,
+            "--problem": problem,
+            "--output": corpus.uri,
+        },
+        subcommand="obtain",
         metrics={"report.json:counts": "corpus"},
     )

@@ -5,9 +5,9 @@ from kfp import dsl
 from components.platform.launcher.declare import step
 
 
-def _build(mode, strategy, targets, llvm_major, llvm_source, sdk, output, more=()):  # type: ignore[no-untyped-def]
-    arguments = ["--mode", mode, "--strategy", strategy, "--targets", targets, "--llvm-major", llvm_major]
-    arguments += ["--llvm-source", llvm_source, "--sdk", sdk, *more, "--output", output.uri]
+def _build(mode, strategy, targets, llvm_major, llvm_source, sdk, output, more):  # type: ignore[no-untyped-def]
+    arguments = {"--mode": mode, "--strategy": strategy, "--targets": targets, "--llvm-major": llvm_major}
+    arguments |= {"--llvm-source": llvm_source, "--sdk": sdk, **more, "--output": output.uri}
     return step(f"toolchain-{mode}", arguments)
 
 
@@ -34,7 +34,7 @@ def toolchain_training(  # type: ignore[no-untyped-def]
         ir2vec_vocab: Vocabulary of IR2Vec embeddings to log: a path, or `random`. Empty: none.
         training: Training clang.
     """
-    more = ["--clang", clang, "--ir2vec-vocab", ir2vec_vocab]
+    more = {"--clang": clang, "--ir2vec-vocab": ir2vec_vocab}
     return _build("training", strategy, targets, llvm_major, llvm_source, sdk, training, more)
 
 
@@ -61,7 +61,7 @@ def toolchain_release(  # type: ignore[no-untyped-def]
         sdk: Path or URI of an LLVM SDK that `mlgo toolchain --mode sdk` built. Empty: the image's.
         release: Release clang.
     """
-    policies = ["--policy", policy.uri, "--extra-policy", extra_policy]
+    policies = {"--policy": policy.uri, "--extra-policy": extra_policy}
     return _build("release", strategy, targets, llvm_major, llvm_source, sdk, release, policies)
 
 
@@ -86,6 +86,6 @@ def toolchain_sdk(  # type: ignore[no-untyped-def]
         jobs: Parallel compiles. Empty: processors.
         sdk: LLVM's libraries, headers, clang and lld.
     """
-    arguments = ["--mode", "sdk", "--llvm-source", llvm_source, "--llvm-major", llvm_major, "--targets", targets]
-    arguments += ["--projects", projects, "--definitions", definitions, "--jobs", jobs, "--output", sdk.uri]
+    arguments = {"--mode": "sdk", "--llvm-source": llvm_source, "--llvm-major": llvm_major, "--targets": targets}
+    arguments |= {"--projects": projects, "--definitions": definitions, "--jobs": jobs, "--output": sdk.uri}
     return step("toolchain-sdk", arguments)

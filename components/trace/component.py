@@ -24,17 +24,12 @@ def trace(  # type: ignore[no-untyped-def]
     """
     return step(
         "trace",
-        [
-            "--corpus",
-            corpus.uri,
-            "--toolchain",
-            training.uri,
-            "--problem",
-            problem,
-            "--workers",
-            workers,
-            "--output",
-            trace.uri,
-        ],
+        {
+            "--corpus": corpus.uri,
+            "--toolchain": training.uri,
+            "--problem": problem,
+            "--workers": workers,
+            "--output": trace.uri,
+        },
         metrics={"trace.json:modules,decisions": "trace"},
     )

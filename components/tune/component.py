@@ -41,30 +41,19 @@ def tune(  # type: ignore[no-untyped-def]
     """
     return step(
         "tune",
-        [
-            "--corpus",
-            corpus.uri,
-            "--toolchain",
-            training.uri,
-            "--policy",
-            policy.uri,
-            "--release-toolchain",
-            release.uri,
-            "--minutes",
-            minutes,
-            "--recipe",
-            recipe,
-            "--row",
-            flag_rows,
-            "--workers",
-            workers,
-            "--seed",
-            seed,
-            "--root-dir",
-            search.uri,
-            "--output",
-            plan.uri,
-        ],
+        {
+            "--corpus": corpus.uri,
+            "--toolchain": training.uri,
+            "--policy": policy.uri,
+            "--release-toolchain": release.uri,
+            "--minutes": minutes,
+            "--recipe": recipe,
+            "--row": flag_rows,
+            "--workers": workers,
+            "--seed": seed,
+            "--root-dir": search.uri,
+            "--output": plan.uri,
+        },
         metrics={
             "tune.json:corpus_modules,modules,rounds,heuristic_bytes,policy_bytes,plan_bytes,policy_reduction_percent,"
             "plan_reduction_percent,plan_linked_reduction_percent": "plan_metrics"

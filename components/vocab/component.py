@@ -13,4 +13,4 @@ def vocab(trace: dsl.Input[dsl.Dataset], vocab: dsl.Output[dsl.Artifact]):  # ty
         trace: Trace of the default heuristic's decisions.
         vocab: `<feature>.buckets` of each feature.
     """
-    return step("vocab", ["--trace", trace.uri, "--output", vocab.uri])
+    return step("vocab", {"--trace": trace.uri, "--output": vocab.uri})

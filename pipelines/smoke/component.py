@@ -25,7 +25,8 @@ def check_toolchain(toolchain_checks: dsl.Output[dsl.Artifact], next_step: dsl.O
     """
     return step(
         "check-toolchain",
-        ["image", "--image", "toolchain", "--output", toolchain_checks.uri],
+        {"--image": "toolchain", "--output": toolchain_checks.uri},
+        subcommand="image",
         values={"checks.json:next_step": next_step},
     )
 
@@ -38,8 +39,8 @@ def check_training(toolchain_checks: dsl.Input[dsl.Artifact], training_checks: d
         toolchain_checks: What another step found.
         training_checks: What was found.
     """
-    arguments = ["image", "--image", "training", "--read", toolchain_checks.uri]
-    return step("check-training", [*arguments, "--output", training_checks.uri])
+    arguments = {"--image": "training", "--read": toolchain_checks.uri, "--output": training_checks.uri}
+    return step("check-training", arguments, subcommand="image")
 
 
 @dsl.container_component
@@ -51,8 +52,8 @@ def check_ray(run_id: str, ray_cluster_options: str, ray_checks: dsl.Output[dsl.
         ray_cluster_options: NAME=VALUE,..., settings of the Ray cluster. Empty: defaults.
         ray_checks: What was found.
     """
-    arguments = ["ray", "--ray-cluster-options", ray_cluster_options, "--run-id", run_id]
-    return step("check-ray", [*arguments, "--output", ray_checks.uri])
+    arguments = {"--ray-cluster-options": ray_cluster_options, "--run-id": run_id, "--output": ray_checks.uri}
+    return step("check-ray", arguments, subcommand="ray")
 
 
 @dsl.container_component
@@ -67,14 +68,14 @@ def check_retry(  # type: ignore[no-untyped-def]
         fail_once: Whether the first attempt of this step fails: `auto`, `yes` or `no`.
         retry_checks: What was found.
     """
-    arguments = ["retry", "--read", training_checks.uri, "--run-id", run_id, "--fail-once", fail_once]
-    return step("check-retry", [*arguments, "--output", retry_checks.uri])
+    arguments = {"--read": training_checks.uri, "--run-id": run_id, "--fail-once": fail_once}
+    return step("check-retry", arguments | {"--output": retry_checks.uri}, subcommand="retry")
 
 
 @dsl.container_component
 def unreachable():  # type: ignore[no-untyped-def]
     """Fail: the condition of this step never holds."""
-    return step("unreachable", ["unreachable"])
+    return step("unreachable", {}, subcommand="unreachable")
 
 
 @dsl.container_component
@@ -98,10 +99,10 @@ def smoke_report(  # type: ignore[no-untyped-def]
         summary: The table in Markdown.
     """
     all_checks = (toolchain_checks, training_checks, ray_checks, retry_checks)
-    arguments = [argument for checks in all_checks for argument in ("--checks", checks.uri)]
     return step(
         "smoke-report",
-        ["report", *arguments, "--output", table.uri],
+        {"--checks": [checks.uri for checks in all_checks], "--output": table.uri},
+        subcommand="report",
         copies={"table.html": page.path, "table.md": summary.path},
         metrics={"summary.json": "smoke_metrics"},
     )

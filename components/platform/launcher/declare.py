@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kfp import dsl
@@ -13,7 +13,8 @@ from components.platform.launcher.registry import STEPS, TASKS
 
 def step(
     name: str,
-    arguments: Sequence[Any],
+    arguments: Mapping[str, Any],
+    subcommand: str = "",
     copies: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
     metrics: Mapping[str, str] | None = None,
@@ -25,7 +26,9 @@ def step(
 
     Args:
         name: key of registry.TASKS, which has the step, its image and its time limit.
-        arguments: arguments of the step, with KFP's placeholders.
+        arguments: option of the step -> value, which may be one of KFP's placeholders; True for a flag; a list for an
+            option that is repeated.
+        subcommand: command of a step that has several.
         copies, values, metrics, matrices: the launcher's options --copy and so on, FILE -> place or output; with
             metrics FILE may be FILE:KEY,...
         work, extends: the launcher's options of these names.
@@ -38,8 +41,15 @@ def step(
     for flag, pairs in pairs_of.items():
         for file, target in (pairs or {}).items():
             options += [flag, f"{file}={target}"]
+    command = [step, subcommand] if subcommand else [step]
+    for option, value in arguments.items():
+        if value is True:
+            command.append(option)
+        else:
+            for one in value if isinstance(value, list) else [value]:
+                command += [option, one]
     return dsl.ContainerSpec(
         image=IMAGES[task.image],
         command=list(COMMAND),
-        args=["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER, *options, step, *arguments],
+        args=["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER, *options, *command],
     )
