@@ -46,7 +46,7 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, context_settings={"show_default": True})
 @preset_option(PRESETS)
 @click.option("--corpus", type=CORPUS, required=True, help="Corpus with splits.json.")
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain.")
@@ -60,7 +60,7 @@ Examples:
     "start a new training instead of being refused.",
 )
 @click.option("--output", type=OUTPUT, required=True, help="Directory of the best policy; created or replaced.")
-@click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
+@click.option("--problem", default="inlining", help="Optimization problem.")
 @click.option(
     "--minutes",
     type=MINUTES,
@@ -99,7 +99,6 @@ Examples:
     "--size-of",
     type=click.Choice(["linked", "modules"]),
     default=TrainingConfig.size_of,
-    show_default=True,
     help="Weight a function's bytes by the share that the project's link keeps, as estimated from the traced modules, "
     "or count all of them. For sizes only.",
 )
@@ -107,7 +106,6 @@ Examples:
     "--module-weight",
     type=FiniteFloatRange(min=0, max=1e6),
     default=TrainingConfig.module_weight,
-    show_default=True,
     help="Weight of the module's size relative to its functions'; for sizes only.",
 )
 @click.option(
@@ -120,41 +118,35 @@ Examples:
     "--patience",
     type=click.IntRange(min=0, max=2**31 - 1),
     default=TrainingConfig.patience,
-    show_default=True,
     help="End after this many validations without a new best; 0 trains to the limit.",
 )
 @click.option(
     "--ema-decay",
     type=FiniteFloatRange(0, 1, max_open=True),
     default=TrainingConfig.ema_decay,
-    show_default=True,
     help="EMA decay of the weights that ppo and es validate and publish (0 disables it).",
 )
 @click.option(
     "--max-checkpoints",
     type=COUNT,
     default=TrainingConfig.max_checkpoints,
-    show_default=True,
     help="Checkpoints to keep.",
 )
 @click.option(
     "--checkpoint-every",
     type=COUNT,
     default=TrainingConfig.checkpoint_every,
-    show_default=True,
     help="Iterations between checkpoints, which a killed training may have to repeat.",
 )
 @click.option(
     "--seed",
     type=SEED,
     default=TrainingConfig.seed,
-    show_default=True,
     help="Random seed; rewards are reproducible on the same machine.",
 )
 @click.option(
     "--workers",
     default=TrainingConfig.workers,
-    show_default=True,
     is_eager=True,  # other options depend on it
     callback=choose_workers,
     help=WORKERS_HELP,
@@ -163,21 +155,18 @@ Examples:
     "--min-completed-fraction",
     type=FiniteFloatRange(0, 1, min_open=True),
     default=TrainingConfig.min_completed_fraction,
-    show_default=True,
     help="Fraction of an iteration's modules after which the slow rest is cancelled, which biases the training.",
 )
 @click.option(
     "--timeout-s",
     type=TIMEOUT_S,
     default=TrainingConfig.timeout_s,
-    show_default=True,
     help="Timeout of one compile.",
 )
 @click.option(
     "--max-failed-fraction",
     type=FRACTION,
     default=TrainingConfig.max_failed_fraction,
-    show_default=True,
     help="Stop if more than this fraction of the modules fails.",
 )
 @click.option(
@@ -204,6 +193,7 @@ Examples:
     "--gin-bindings",
     "run_gin_bindings",
     default="",
+    show_default=False,
     metavar="NAME=VALUE;...",
     help="Hyperparameters of a whole run, separated by semicolons.",
 )

@@ -18,31 +18,28 @@ from components.platform.workers.factory import HELP as WORKERS_HELP
 from components.trace.config import TFRECORD_FILE, Part, TraceConfig
 
 
-@click.group(invoke_without_command=True, subcommand_metavar="[export ...]")
+@click.group(invoke_without_command=True, subcommand_metavar="[export ...]", context_settings={"show_default": True})
 @click.option("--corpus", type=CORPUS, help="Corpus to compile: output of the corpus step or of extract_ir.")
 @click.option("--toolchain", type=ARTIFACT, help="Training toolchain: output of the toolchain step.")
 @click.option("--output", type=OUTPUT, help="Directory of the trace; created, or replaced if it is already a trace.")
-@click.option("--problem", default="inlining", show_default=True, help="Problem whose decisions are logged.")
+@click.option("--problem", default="inlining", help="Problem whose decisions are logged.")
 @click.option(
     "--part",
     type=click.Choice(get_args(Part)),
     default="learning",
-    show_default=True,
     help="Part of the split to compile; learning: train and validation, or all modules of a corpus without a split.",
 )
-@click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
+@click.option("--workers", default="local", help=WORKERS_HELP)
 @click.option(
     "--timeout-s",
     type=TIMEOUT_S,
     default=120.0,
-    show_default=True,
     help="Time limit in seconds for the compile of a module.",
 )
 @click.option(
     "--max-failed-fraction",
     type=FRACTION,
     default=0.05,
-    show_default=True,
     help="Fail if more than this fraction of the modules does not compile.",
 )
 @ALLOW_CC1_OPTION

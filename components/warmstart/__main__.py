@@ -23,6 +23,7 @@ _DEFAULTS = WarmstartConfig(Path(), Path(), Path(), Path())
 
 
 @click.command(
+    context_settings={"show_default": True},
     epilog="""\b
 Example:
   mlgo warmstart --trace runs/demo/trace --vocab runs/demo/vocab --toolchain runs/demo/training \\
@@ -30,7 +31,7 @@ Example:
 Example: fine-tune the pretrained policy
   mlgo warmstart --start-from pretrained --trace runs/mine/trace --vocab runs/mine/vocab \\
     --toolchain runs/mine/training --output runs/mine/warmstart
-"""
+""",
 )
 @preset_option({"tiny": {"epochs": 20}})
 @click.option("--trace", type=ARTIFACT, required=True, help="Trace of the decisions to imitate.")
@@ -54,42 +55,36 @@ Example: fine-tune the pretrained policy
     "--epochs",
     type=COUNT,
     default=_DEFAULTS.epochs,
-    show_default=True,
     help="Passes over the decisions.",
 )
 @click.option(
     "--batch-size",
     type=COUNT,
     default=_DEFAULTS.batch_size,
-    show_default=True,
     help="Maximum decisions per training step; smaller for small traces.",
 )
 @click.option(
     "--learning-rate",
     type=FiniteFloatRange(min=0, min_open=True, max=1e6),
     default=_DEFAULTS.learning_rate,
-    show_default=True,
     help="Peak learning rate of Adam; it decays to zero along a cosine.",
 )
 @click.option(
     "--entropy-weight",
     type=FiniteFloatRange(min=0, max=1e6),
     default=_DEFAULTS.entropy_weight,
-    show_default=True,
     help="Weight of an entropy bonus, so that PPO explores more.",
 )
 @click.option(
     "--temperature",
     type=FiniteFloatRange(min=0, min_open=True, max=1e6),
     default=_DEFAULTS.temperature,
-    show_default=True,
     help="Divisor of the exported logits: above 1, samples vary more; decisions stay the same.",
 )
 @click.option(
     "--features",
     type=click.Choice(get_args(FeatureSet)),
     default=_DEFAULTS.features,
-    show_default=True,
     help="Features of this policy and of those trained from it: all numbers that the training clang logs, those of "
     "upstream LLVM, or (experimental) all numbers and IR2Vec's embeddings of functions.",
 )
@@ -97,14 +92,12 @@ Example: fine-tune the pretrained policy
     "--heldout-fraction",
     type=FiniteFloatRange(0, 0.9),
     default=_DEFAULTS.heldout_fraction,
-    show_default=True,
     help="Fraction of the modules on which agreement is measured; they are not trained on.",
 )
 @click.option(
     "--seed",
     type=SEED,
     default=_DEFAULTS.seed,
-    show_default=True,
     help="Seed of the initial weights, the order of the decisions and the held-out modules.",
 )
 @click.option(
@@ -125,6 +118,7 @@ Example: fine-tune the pretrained policy
     "--gin-bindings",
     "run_gin_bindings",
     default="",
+    show_default=False,
     metavar="NAME=VALUE;...",
     help="Hyperparameters of a whole run, separated by semicolons; those of training are ignored.",
 )
