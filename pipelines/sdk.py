@@ -23,14 +23,11 @@ def sdk_pipeline(
 ) -> None:
     """Build LLVM from source."""
     with dsl.ExitHandler(notification(), name="build-sdk"):
-        built = sized(
-            toolchain_sdk(
-                llvm_source=llvm_source,
-                llvm_major=llvm_major,
-                targets=targets,
-                projects=projects,
-                definitions=definitions,
-                jobs=jobs,
-            )
+        sized(toolchain_sdk, cached=False)(  # the content behind `llvm_source` may change
+            llvm_source=llvm_source,
+            llvm_major=llvm_major,
+            targets=targets,
+            projects=projects,
+            definitions=definitions,
+            jobs=jobs,
         )
-        built.set_caching_options(False)  # the content behind `llvm_source` may change

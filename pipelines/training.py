@@ -11,6 +11,9 @@
 Imports kfp, so it runs only in the environment `pipelines`.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from kfp import dsl
 
 from components.corpus.component import corpus as make_corpus
@@ -35,21 +38,30 @@ ALL_ATTEMPTS = "30d"
 value kfp writes one hour; before 2.17 it writes no more than that."""
 
 
-def sized(task: dsl.PipelineTask) -> dsl.PipelineTask:
-    """Limit a task's CPUs and memory as in the registry, request half of that, and let the server start it three times.
+def sized(component: Callable[..., dsl.PipelineTask], cached: bool = True) -> Callable[..., dsl.PipelineTask]:
+    """Return `component` with its tasks' limits of CPUs and memory in the registry, and three attempts.
 
-    The server decides what it retries: KFP from 2.17 on a pod that was lost, but no step that failed; older versions
-    and Vertex AI a step that failed. So a step repeats its own requests.
+    Half of the limits is requested. The server decides what it retries: KFP from 2.17 on a pod that was lost, but no
+    step that failed; older versions and Vertex AI a step that failed. So a step repeats its own requests.
+
+    Args:
+        cached: whether KFP may reuse the outputs of an earlier task with the same inputs.
     """
-    limits = TASKS[task.component_spec.name]
-    task.set_cpu_request(f"{limits.cpus * 500}m").set_cpu_limit(str(limits.cpus))
-    task.set_memory_request(f"{limits.memory_gb // 2}G").set_memory_limit(f"{limits.memory_gb}G")
-    return task.set_retry(2, backoff_duration=RETRY_PAUSE, backoff_factor=2.0, backoff_max_duration=ALL_ATTEMPTS)
+
+    def add(**inputs: Any) -> dsl.PipelineTask:
+        task = component(**inputs)
+        limits = TASKS[task.component_spec.name]
+        task.set_cpu_request(f"{limits.cpus * 500}m").set_cpu_limit(str(limits.cpus))
+        task.set_memory_request(f"{limits.memory_gb // 2}G").set_memory_limit(f"{limits.memory_gb}G")
+        task.set_retry(2, backoff_duration=RETRY_PAUSE, backoff_factor=2.0, backoff_max_duration=ALL_ATTEMPTS)
+        return task if cached else task.set_caching_options(False)
+
+    return add
 
 
 def notification() -> dsl.PipelineTask:
     """Return the task that notifies of a run's end; it always runs, because a notification is not a result."""
-    notified = sized(finish(run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER)).set_caching_options(False)
+    notified = sized(finish, cached=False)(run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER)
     return notified.set_cpu_request("100m").set_memory_request("256M")  # it sends some requests
 
 
@@ -86,83 +98,68 @@ def release_and_promote(
     was chosen.
     """
     with dsl.If(release_policy != "none", name="release-wanted"):
-        selected = sized(select_policy(evaluation=evaluation, policy=policy, warmstart=warmstart, training=training))
+        selected = sized(select_policy)(evaluation=evaluation, policy=policy, warmstart=warmstart, training=training)
         chosen = selected.outputs["release_policy"]
-        released = sized(
-            toolchain_release(
-                policy=chosen,
-                extra_policy=extra_policy,
-                strategy=strategy,
-                targets=targets,
-                llvm_major=llvm_major,
-                llvm_source=llvm_source,
-                sdk=sdk,
-            )
+        released = sized(toolchain_release, cached=False)(  # as for the training clang
+            policy=chosen,
+            extra_policy=extra_policy,
+            strategy=strategy,
+            targets=targets,
+            llvm_major=llvm_major,
+            llvm_source=llvm_source,
+            sdk=sdk,
         )
-        released.set_caching_options(False)  # as for the training clang
-        reported = sized(
-            report_release(
-                corpus=corpus,
-                training=training,
-                policy=chosen,
-                evaluation=evaluation,
-                release=released.outputs["release"],
-                recipe=recipe,
-                problem=problem,
-                workers=workers,
-                min_reduction_percent=min_reduction_percent,
-                max_slowdown_percent=max_slowdown_percent,
-                flag_rows=flag_rows,
-            )
+        reported = sized(report_release, cached=False)(  # as for the corpus
+            corpus=corpus,
+            training=training,
+            policy=chosen,
+            evaluation=evaluation,
+            release=released.outputs["release"],
+            recipe=recipe,
+            problem=problem,
+            workers=workers,
+            min_reduction_percent=min_reduction_percent,
+            max_slowdown_percent=max_slowdown_percent,
+            flag_rows=flag_rows,
         )
-        reported.set_caching_options(False)  # as for the corpus
         with dsl.If(release_policy == "trained", name="trained"), dsl.If(retrain_state != "", name="promotion-wanted"):
-            promoted = sized(
-                promote(
-                    policy=policy,
-                    evaluation=evaluation,
-                    corpus=corpus,
-                    training=training,
-                    release_report=reported.outputs["release_report"],
-                    state=retrain_state,
-                    by=promoted_by,
-                    workers=workers,
-                    registry=model_registry,
-                    run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
-                    run_resource_name=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
-                )
-            )
-            promoted.set_caching_options(False)  # the state may have changed
-        with dsl.If(tune_minutes != "", name="plan-wanted"):
-            planned = sized(
-                search_plan(
-                    corpus=corpus,
-                    training=training,
-                    policy=chosen,
-                    release=released.outputs["release"],
-                    minutes=tune_minutes,
-                    recipe=recipe,
-                    flag_rows=flag_rows,
-                    workers=workers,
-                    seed=seed,
-                )
-            )
-            planned.set_caching_options(False)  # as for the corpus
-
-    with dsl.If(release_policy != "trained", name="not-trained"), dsl.If(retrain_state != "", name="refusal-wanted"):
-        refused = sized(
-            record_refusal(
+            sized(promote, cached=False)(  # the state may have changed
                 policy=policy,
                 evaluation=evaluation,
                 corpus=corpus,
                 training=training,
+                release_report=reported.outputs["release_report"],
                 state=retrain_state,
                 by=promoted_by,
+                workers=workers,
+                registry=model_registry,
                 run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
                 run_resource_name=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
             )
+        with dsl.If(tune_minutes != "", name="plan-wanted"):
+            sized(search_plan, cached=False)(  # as for the corpus
+                corpus=corpus,
+                training=training,
+                policy=chosen,
+                release=released.outputs["release"],
+                minutes=tune_minutes,
+                recipe=recipe,
+                flag_rows=flag_rows,
+                workers=workers,
+                seed=seed,
+            )
+
+    with dsl.If(release_policy != "trained", name="not-trained"), dsl.If(retrain_state != "", name="refusal-wanted"):
+        sized(record_refusal, cached=False)(  # the state may have changed
+            policy=policy,
+            evaluation=evaluation,
+            corpus=corpus,
+            training=training,
+            state=retrain_state,
+            by=promoted_by,
+            run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+            run_resource_name=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
         )
-        refused.set_caching_options(False)  # the state may have changed
 
 
 @dsl.pipeline(
@@ -211,82 +208,69 @@ def training_pipeline(
     # The content behind a path or URI may change while its name stays: a step that reads one is not reused, unless
     # `mlgo pipeline submit` knows the content (pipelines/submit/reuse.py).
     with dsl.ExitHandler(notification(), name="train-and-release"):
-        training = sized(
-            toolchain_training(
-                strategy=strategy,
-                targets=targets,
-                llvm_major=llvm_major,
-                llvm_source=llvm_source,
-                sdk=sdk,
-                clang=clang,
-                ir2vec_vocab=ir2vec_vocab,
-            )
+        training = sized(toolchain_training, cached=False)(
+            strategy=strategy,
+            targets=targets,
+            llvm_major=llvm_major,
+            llvm_source=llvm_source,
+            sdk=sdk,
+            clang=clang,
+            ir2vec_vocab=ir2vec_vocab,
         )
-        training.set_caching_options(False)
-        code = sized(
-            make_corpus(
-                recipe=recipe,
-                existing=corpus,
-                compile_commands=compile_commands,
-                llvm_major=llvm_major,
-                problem=problem,
-            )
+        code = sized(make_corpus, cached=False)(
+            recipe=recipe,
+            existing=corpus,
+            compile_commands=compile_commands,
+            llvm_major=llvm_major,
+            problem=problem,
         )
-        code.set_caching_options(False)
-        traced = sized(
-            collect_trace(
-                corpus=code.outputs["corpus"], training=training.outputs["training"], problem=problem, workers=workers
-            )
+        traced = sized(collect_trace)(
+            corpus=code.outputs["corpus"],
+            training=training.outputs["training"],
+            problem=problem,
+            workers=workers,
         )
-        buckets = sized(make_vocab(trace=traced.outputs["trace"]))
-        cloned = sized(
-            clone(
-                trace=traced.outputs["trace"],
-                vocab=buckets.outputs["vocab"],
-                training=training.outputs["training"],
-                preset=preset,
-                start_from=start_from,
-                retrain_state=retrain_state,
-                features=features,
-                gin_bindings=gin_bindings,
-                seed=seed,
-            )
+        buckets = sized(make_vocab)(trace=traced.outputs["trace"])
+        cloned = sized(clone, cached=False)(
+            trace=traced.outputs["trace"],
+            vocab=buckets.outputs["vocab"],
+            training=training.outputs["training"],
+            preset=preset,
+            start_from=start_from,
+            retrain_state=retrain_state,
+            features=features,
+            gin_bindings=gin_bindings,
+            seed=seed,
         )
-        cloned.set_caching_options(False)
-        trained = sized(
-            train(
-                corpus=code.outputs["corpus"],
-                training=training.outputs["training"],
-                trace=traced.outputs["trace"],
-                warmstart=cloned.outputs["warmstart"],
-                problem=problem,
-                workers=workers,
-                spot_node_label=spot_node_label,
-                ray_cluster_options=ray_cluster_options,
-                preset=preset,
-                minutes=train_minutes,
-                algorithm=algorithm,
-                credit_assignment=credit_assignment,
-                size_of=size_of,
-                gin_bindings=gin_bindings,
-                seed=seed,
-                oversample_modules=oversample_modules,
-            )
+        trained = sized(train, cached=False)(
+            corpus=code.outputs["corpus"],
+            training=training.outputs["training"],
+            trace=traced.outputs["trace"],
+            warmstart=cloned.outputs["warmstart"],
+            problem=problem,
+            workers=workers,
+            spot_node_label=spot_node_label,
+            ray_cluster_options=ray_cluster_options,
+            preset=preset,
+            minutes=train_minutes,
+            algorithm=algorithm,
+            credit_assignment=credit_assignment,
+            size_of=size_of,
+            gin_bindings=gin_bindings,
+            seed=seed,
+            oversample_modules=oversample_modules,
         )
-        trained.set_caching_options(False)
         trained.set_env_variable(CLUSTER_VARIABLE, IMAGES[CLUSTER])
-        judged = sized(
-            evaluate(
-                corpus=code.outputs["corpus"],
-                training=training.outputs["training"],
-                warmstart=cloned.outputs["warmstart"],
-                policy=trained.outputs["policy"],
-                problem=problem,
-                workers=workers,
-                preset=preset,
-                min_reduction_percent=min_reduction_percent,
-                release_if=release_if,
-            )
+        judged = sized(evaluate)(
+            corpus=code.outputs["corpus"],
+            training=training.outputs["training"],
+            warmstart=cloned.outputs["warmstart"],
+            policy=trained.outputs["policy"],
+            problem=problem,
+            workers=workers,
+            preset=preset,
+            min_reduction_percent=min_reduction_percent,
+            release_if=release_if,
         )
         release_and_promote(
             release_policy=judged.outputs["release_policy"],

@@ -8,6 +8,8 @@ Each step runs checks (checks.py) and writes what they found, whether they work 
 everything. Only a step that cannot start, or cannot write its artifact, ends it; the log has its checks then.
 """
 
+from functools import partial
+
 from kfp import dsl
 
 from components.platform.launcher.declare import step
@@ -108,9 +110,8 @@ def smoke_report(  # type: ignore[no-untyped-def]
     )
 
 
-def _small(task: dsl.PipelineTask) -> dsl.PipelineTask:
-    """Limit a task's CPUs and memory; it always runs, because it is about the present."""
-    return sized(task).set_caching_options(False)
+_small = partial(sized, cached=False)
+"""Its tasks always run, because they are about the present."""
 
 
 @dsl.pipeline(
@@ -121,21 +122,18 @@ def smoke_pipeline(fail_once: str = "auto", ray_cluster_options: str = "") -> No
     """Check what works on a server, before a run needs it for hours."""
     with dsl.ExitHandler(notification(), name="smoke-test"):
         run_id = dsl.PIPELINE_JOB_ID_PLACEHOLDER
-        toolchain = _small(check_toolchain())
-        training = _small(check_training(toolchain_checks=toolchain.outputs["toolchain_checks"]))
-        ray = _small(check_ray(run_id=run_id, ray_cluster_options=ray_cluster_options))
+        toolchain = _small(check_toolchain)()
+        training = _small(check_training)(toolchain_checks=toolchain.outputs["toolchain_checks"])
+        ray = _small(check_ray)(run_id=run_id, ray_cluster_options=ray_cluster_options)
         ray.set_env_variable(CLUSTER_VARIABLE, IMAGES[CLUSTER])
         with dsl.If(toolchain.outputs["next_step"] == "run", name="condition-holds"):
-            retry = _small(
-                check_retry(run_id=run_id, training_checks=training.outputs["training_checks"], fail_once=fail_once)
-            )
-            _small(
-                smoke_report(
-                    toolchain_checks=toolchain.outputs["toolchain_checks"],
-                    training_checks=training.outputs["training_checks"],
-                    ray_checks=ray.outputs["ray_checks"],
-                    retry_checks=retry.outputs["retry_checks"],
-                )
+            training_checks = training.outputs["training_checks"]
+            retry = _small(check_retry)(run_id=run_id, training_checks=training_checks, fail_once=fail_once)
+            _small(smoke_report)(
+                toolchain_checks=toolchain.outputs["toolchain_checks"],
+                training_checks=training_checks,
+                ray_checks=ray.outputs["ray_checks"],
+                retry_checks=retry.outputs["retry_checks"],
             )
         with dsl.If(toolchain.outputs["next_step"] == "stop", name="condition-does-not-hold"):
-            _small(unreachable())
+            _small(unreachable)()
