@@ -389,8 +389,8 @@ def combine(root_dir: Path, **split: Any) -> None:
     Example: combine corpora/zstd and corpora/lz4 into the corpus corpora
       mlgo corpus combine --root-dir corpora --heldout-project lz4
     """
-    from components.corpus.rewrite import rewriting
     from components.corpus.sources.bitcode_files import combine_corpora
+    from components.corpus.write_split_and_report import rewriting
 
     splits = split_config(split)
     with rewriting(root_dir, verified=False):
@@ -410,7 +410,7 @@ def split(corpus: Path, **split: Any) -> None:
     Example:
       mlgo corpus split --corpus corpus --heldout-project lz4 --heldout-fraction 0.2
     """
-    from components.corpus.rewrite import rewriting
+    from components.corpus.write_split_and_report import rewriting
 
     config = split_config(split)
     with rewriting(corpus, verified=True):  # Before the corpus is read: damage is named by the damaged file.

@@ -1,19 +1,26 @@
-"""Last steps of every command that writes a corpus: report, split, and a summary for the user."""
+"""Last steps of commands that write a corpus: report, split, summary for the user; changes of a corpus in place."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
-from components.core.formats.corpus import REPORT, load_corpus
+from components.core.formats.corpus import DESCRIPTION, REPORT, load_corpus
+from components.core.formats.splits import FILE as SPLITS
 from components.core.formats.splits import Splits, write_splits
 from components.core.projects.recipe_document import Text, convert
+from components.corpus.profiles import FOLDER as PROFILES
 from components.corpus.report import CorpusReport
 from components.corpus.split import SplitConfig, split_modules
 from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.kinds import describe_kind
+from components.platform.storage.manifest import MANIFEST, read_manifest, require_whole, scan_directory, write_manifest
 from components.platform.storage.uri import display_path
 
 Fraction = Annotated[float, Meta(ge=0, le=1)]
@@ -64,3 +71,47 @@ def describe(directory: Path, splits: Splits) -> str:
         f"corpus in {display_path(directory)}: {len(splits.train)} modules train, {len(splits.validation)} validate, "
         f"{len(splits.heldout)} are held out{heldout_note}"
     )
+
+
+@contextmanager
+def rewriting(directory: Path, verified: bool) -> Iterator[None]:
+    """Remove the manifest of a corpus while the block changes the corpus, so that no reader takes it for finished.
+
+    The new manifest lists the files of the corpus, and no others that a user keeps in the directory. If the block
+    fails, the former manifest is restored.
+
+    Args:
+        verified: whether the files have to be those of the former manifest.
+
+    Raises:
+        UserError: the manifest is that of another tool or of another artifact; or the corpus is damaged.
+    """
+    directory = directory.absolute()
+    path = directory / MANIFEST
+    before = path.read_bytes() if path.exists() else None
+    if before is not None:
+        manifest = read_manifest(directory)
+        if manifest.kind != "corpus":
+            raise UserError(
+                f"{directory} is {describe_kind(manifest.kind)}, not a corpus", "pass the directory of a corpus"
+            )
+        if verified:
+            require_whole(manifest)
+        path.unlink()
+    try:
+        yield
+        write_manifest(directory, scan_directory(directory, _corpus_files(directory)), "corpus")
+    except BaseException:
+        if before is not None:
+            path.write_bytes(before)
+        raise
+
+
+def _corpus_files(directory: Path) -> list[Path]:
+    files = [directory / name for name in (DESCRIPTION, REPORT, SPLITS)]
+    files += (directory / PROFILES).glob("*")
+    for module in load_corpus(directory):
+        files += [module.bitcode, module.cmd]
+        if module.thinlto_index is not None:
+            files.append(module.thinlto_index)
+    return [path for path in files if path.is_file()]

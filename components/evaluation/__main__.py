@@ -22,8 +22,8 @@ from components.evaluation.projects.commands import (
     compare_binaries,
     compare_builds,
     compare_programs,
+    flags,
 )
-from components.evaluation.projects.flags_command import flags
 from components.evaluation.report import terminal_report
 from components.evaluation.report.policy_choice import release_notes
 from components.platform.command import run_step

@@ -40,9 +40,8 @@ from components.core.policy.dense import DensePolicy
 from components.core.policy.tf import networks
 from components.platform.console import Progress, say
 from components.platform.workers import make_pool
-from components.ppo.checkpointing.background_saver import BackgroundSaver
 from components.ppo.checkpointing.checkpoint import Checkpoint
-from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
+from components.ppo.checkpointing.checkpoint_manager import BackgroundSaver, CheckpointManager
 from components.ppo.checkpointing.fingerprint import require_same
 from components.ppo.config import TrainingConfig
 from components.ppo.expectation import FORECAST_S, forecast

@@ -26,8 +26,7 @@ from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.tf.observation import observations
 from components.platform.errors import UserError
 from components.ppo.config import TrainingConfig
-from components.ppo.module_sampler import sampling_weights
-from components.ppo.oversampling import oversampled, read_oversampling
+from components.ppo.module_sampler import oversampled, read_oversampling, sampling_weights
 
 MIN_VALIDATION = 24
 """Modules on which a validation is made at least; where fewer were set aside, training modules fill up.

@@ -89,7 +89,7 @@ def export(trace: Path, output: Path, form: str) -> None:
     Example:
       mlgo trace export --format tfrecord --trace runs/demo/trace --output runs/demo/tfrecord
     """
-    from components.trace.export import export_tfrecord  # needs pyarrow
+    from components.trace.tfrecord import export_tfrecord  # needs pyarrow
 
     say(f"{display_path(output / TFRECORD_FILE)}: {export_tfrecord(trace, output)} sequences")
 

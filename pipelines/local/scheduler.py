@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -15,11 +18,12 @@ from components.platform.launcher.notify import OUTCOME_VARIABLE
 from components.platform.storage.directory import make_directory
 from pipelines.local.ir import STATUS
 from pipelines.local.locations import artifact_digest
-from pipelines.local.lock import run_lock
 from pipelines.local.runners.runner import Runner, RunningStep
 from pipelines.local.step import Condition, RunLocations, Step
 from pipelines.local.step_cache import StepRecords
 from pipelines.local.targets import require_free_targets
+
+ORPHANS_WAIT_S = 30.0
 
 
 def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, locations: RunLocations | None = None) -> set[str]:
@@ -179,3 +183,45 @@ def _finish(ended: RunningStep, records: StepRecords, undone: Sequence[str]) -> 
     seconds = time.monotonic() - ended.started_s
     records.finished(step, ended.key, seconds)
     say(f"[{step.name}] done in {seconds:.1f} s: {artifact}")
+
+
+@contextmanager
+def run_lock(run: Path) -> Iterator[int]:
+    """Hold the lock of the run directory `run`; yield its file descriptor, which is passed on to the steps.
+
+    Steps inherit the descriptor, so the lock lasts until the last of them ends, even if the run itself was killed and
+    its steps are still cleaning up. A new run then waits for them up to ORPHANS_WAIT_S.
+
+    Raises:
+        UserError: another run uses the directory.
+    """
+    path = run / ".steps" / "lock"
+    make_directory(path.parent, run)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _acquire(descriptor, run)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, run: Path) -> None:
+    deadline_s = time.monotonic() + ORPHANS_WAIT_S
+    reported = False
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+            if Path("/proc", owner or "?").exists() or time.monotonic() > deadline_s:
+                raise UserError(
+                    f"another mlgo run (process {owner or 'unknown'}) uses {run}",
+                    "wait for it, stop it, or choose another --output",
+                ) from None
+        if not reported:
+            say("waiting for the steps of a killed run to end")
+            reported = True
+        time.sleep(0.2)

@@ -48,7 +48,7 @@ from components.platform.launcher.executor import parse_executor_input, write_ex
 from components.platform.launcher.notify import OUTCOME_VARIABLE
 from components.platform.storage.manifest import write_manifest
 from components.platform.storage.uri import parse_location
-from components.ppo.oversampling import read_oversampling
+from components.ppo.module_sampler import read_oversampling
 from pipelines.cli.retrain import retrain_group as retrain
 from pipelines.finish.__main__ import main as finish
 from pipelines.images import read_images

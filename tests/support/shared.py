@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from components.platform.storage.cache import default_cache_dir
 from components.toolchain.build import build_tree
-from components.toolchain.install import install
+from components.toolchain.make import install
 from components.toolchain.sdk import find_sdk
 from components.toolchain.source import fetch_source_files, unpack
 

@@ -1,7 +1,7 @@
 """The inputs of the running command: verified when it opens them, and unchanged until it has read them.
 
 A step reads an artifact by path, in several processes, for minutes. Local directories have no versions, as those in
-object storage have (object_storage/versions.py). So the state of each file is recorded before its first use, and
+object storage have (object_storage/fetch.py). So the state of each file is recorded before its first use, and
 compared when the step publishes what it made of it, and when it ends: whatever process read a file, in between it was
 the same file. The options of commands (options.py) add the inputs.
 """

@@ -8,7 +8,7 @@ so that every part of a step can derive one from the other:
                               <->  $MLGO_CACHE_DIR/gs/bucket/runs/7/vocab/@<version>/vocab   one version, for reading
 
 The directory "@" separates the mirror of gs://bucket/a from that of gs://bucket/a/b; an "@" in a name is written %40.
-Inputs have one mirror per version (object_storage/versions.py), so that no input changes while it is read. The
+Inputs have one mirror per version (object_storage/fetch.py), so that no input changes while it is read. The
 mirrors of s3:// and of every other scheme are below a directory named after the scheme.
 """
 

@@ -14,7 +14,7 @@ from components.platform.storage.digests import json_digest
 from components.platform.storage.manifest import MANIFEST
 from components.platform.storage.uri import display_path
 from components.ppo.config import TrainingConfig
-from components.ppo.oversampling import read_oversampling
+from components.ppo.module_sampler import read_oversampling
 
 ARTIFACTS = ("corpus", "toolchain", "trace", "warmstart")
 OPTIONS = (

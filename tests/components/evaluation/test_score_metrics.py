@@ -20,9 +20,9 @@ from components.core.objectives import OBJECTIVES, SCORE
 from components.core.objectives.bootstrap import mean_reduction_interval
 from components.core.objectives.geometric_mean import FLOOR
 from components.core.objectives.score import Score
-from components.evaluation.comparison import Comparison
 from components.evaluation.measurements import (
     FILE,
+    Comparison,
     Measurements,
     read_measurements,
     write_measurements,

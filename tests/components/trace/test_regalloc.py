@@ -16,7 +16,7 @@ from components.core.formats.trace import load_trace, read_columns, read_modules
 from components.platform.errors import UserError
 from components.trace.collect import collect
 from components.trace.config import TFRECORD_FILE, TraceConfig
-from components.trace.export import export_tfrecord
+from components.trace.tfrecord import export_tfrecord
 from components.vocab.build import build
 from components.vocab.config import VocabConfig
 

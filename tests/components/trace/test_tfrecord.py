@@ -13,8 +13,7 @@ from components.core.formats.trace import ModuleTrace, TraceWriter
 from components.platform.storage.manifest import require_artifact
 from components.platform.storage.publish import publish
 from components.trace.config import TFRECORD_FILE
-from components.trace.export import export_tfrecord
-from components.trace.tfrecord import sequence_example, write_record
+from components.trace.tfrecord import export_tfrecord, sequence_example, write_record
 
 
 def test_record_has_the_expected_bytes() -> None:

@@ -42,7 +42,7 @@ from components.platform.errors import UserError
 from components.platform.launcher.notify import NOTIFY_VARIABLE
 from components.platform.storage import digest, publish
 from components.platform.storage.manifest import write_manifest
-from components.ppo.oversampling import read_oversampling
+from components.ppo.module_sampler import read_oversampling
 from pipelines.local.run_locally import local_steps
 from pipelines.retrain.artifacts import check_run, module_checksums
 from pipelines.retrain.check import Limits, RetrainInputs, drift, retrain_reasons

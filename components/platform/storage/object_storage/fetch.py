@@ -1,13 +1,18 @@
-"""Downloads from object storage into local mirrors.
+"""Downloads from object storage into local mirrors, one per version, each kept while a process reads it.
 
-Each returned path belongs to one version and does not change until this process ends
-(components.platform.storage.object_storage.versions), even if other processes fetch or publish meanwhile.
+    $MLGO_CACHE_DIR/SCHEME/BUCKET/PATH.../@<version>/NAME
+
+<version> is a digest of what was found (of an artifact's manifest, or of an object's version), so that another process
+that fetches a newer version stores it next to this one, not in its place. A reading process holds a shared lock on the
+directory @<version> until it ends, so that the returned paths do not change; mirrors of other versions that nobody
+holds are removed when the next version is fetched.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,11 +23,16 @@ from components.platform.storage.directory import empty, make_directory
 from components.platform.storage.manifest import MANIFEST, ManifestEntry, manifest_digest, require_artifact
 from components.platform.storage.object_storage.object_store import ObjectMissing
 from components.platform.storage.object_storage.stores import store_of
-from components.platform.storage.object_storage.versions import hold_version
 from components.platform.storage.publish import publish_local
+from components.platform.storage.shared_state.stale_directories import is_at, lock_shared, remove_unused
 from components.platform.storage.shared_state.workdir import download_file
 from components.platform.storage.uri import ObjectUri, concurrent_modification_error, mirror
 
+DIGITS = 32
+"""Hexadecimal digits of the digest in a directory's name."""
+_held: dict[Path, int] = {}
+"""Directory -> descriptor that holds its lock until this process ends."""
+_guard = threading.Lock()
 _ATTEMPTS = 5
 """To read an artifact that others replace meanwhile."""
 _verified: set[Path] = set()
@@ -168,3 +178,29 @@ def _link_published(uri: ObjectUri, files: Sequence[ManifestEntry], into: Path) 
 
 def _digest(folder: Mapping[str, tuple[str, int]]) -> str:
     return hashlib.sha256(repr(sorted(folder.items())).encode()).hexdigest()
+
+
+def hold_version(uri: ObjectUri, version: str) -> Path:
+    """Return the mirror of one version of the content at `uri`, locked until this process ends.
+
+    The path need not exist; its directory does. Removes mirrors of other versions that no process holds.
+
+    Args:
+        version: hexadecimal digits; only the first `DIGITS` are used.
+
+    Raises:
+        UserError: the cache is not writable.
+    """
+    version_mirror = mirror(uri, version[:DIGITS])
+    folder = version_mirror.parent
+    with _guard:
+        if folder in _held and not is_at(_held[folder], folder):  # the cache was emptied
+            os.close(_held.pop(folder))
+        while folder not in _held:
+            make_directory(folder)
+            if (lock := lock_shared(folder)) is not None:
+                _held[folder] = lock
+    for other in (*folder.parent.glob("@?*"), *folder.parent.glob(".@*.gone-*")):
+        if other != folder:
+            remove_unused(other)
+    return version_mirror

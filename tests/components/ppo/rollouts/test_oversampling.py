@@ -10,7 +10,7 @@ import pytest
 from components.core.formats.policy import write_regressed
 from components.platform.errors import UserError
 from components.ppo.config import TrainingConfig
-from components.ppo.oversampling import oversampled, read_oversampling
+from components.ppo.module_sampler import oversampled, read_oversampling
 
 
 def test_oversamples_named_modules_and_directories_of_held_out_ones() -> None:

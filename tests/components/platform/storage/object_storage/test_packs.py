@@ -18,8 +18,8 @@ from components.platform.storage import publish
 from components.platform.storage.manifest import ManifestEntry, digest, scan_directory
 from components.platform.storage.object_storage import fetch, packs
 from components.platform.storage.object_storage.confined_files import create_file_below
+from components.platform.storage.object_storage.file_cache import download_files
 from components.platform.storage.object_storage.packs import MIN_FILES, Pack, group_into_packs, parse, unpack, write
-from components.platform.storage.object_storage.partial_download import download_files
 from components.platform.storage.object_storage.remote import is_complete, read_remote_manifest
 from components.platform.storage.uri import ObjectUri, mirror
 
