@@ -24,42 +24,18 @@ MATCHING = "matching"
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """One evaluation.
+    """One evaluation; the fields are the options of `mlgo evaluation run`, described by its --help.
 
     Invariants: min_reduction_percent <= 100; 0 <= max_failed_fraction <= 1; thresholds are distinct.
 
     Attributes:
-        corpus: corpus with a splits.json; its held-out modules are compiled.
-        toolchain: training clang: compiles baseline, warmstart and sweep, and for scores the policy, too.
-        policy: policy artifact to evaluate.
-        output: directory for report.csv, metrics.json and report.html.
-        release_toolchain: release clang that embeds the policy: compiles the modules for their sizes, and builds the
-            projects of `recipe`. None: the training clang runs the policy.
-        warmstart: warmstart policy artifact to compare with; None for no comparison.
-        compare_with: another policy to compare with: an artifact, one of PRETRAINED_NAMES or MATCHING; None for none.
+        compare_with: an artifact, one of PRETRAINED_NAMES or MATCHING; None for no comparison.
         evaluation: an earlier evaluation by the training clang that measured the policy, also as the start of another
             one or as a pretrained one. All its scores are reused, or all its sizes except the policy's: only the
             release clang compiles. None compiles everything.
         release_if: one of RELEASE_IF.
-        ppo_root: root directory of the training, for its curve; None looks in the policy artifact.
-        recipe: builds the held-out projects of these recipes whole and compares the instructions that their benchmarks
-            execute and, for size problems, the linked binaries; None does neither.
-        stock_clang: builds their baseline; None takes the installed clang of the release clang's version.
-        min_reduction_percent: minimum reduction of the held-out text or scores for the verdict "better"; None takes the
-            problem's default.
-        max_slowdown_percent: for size problems: the verdict is "not better" if the benchmarks of the projects of
-            `recipe` execute in sum more additional instructions than this percentage; None for no limit.
-        problem: name of the optimization problem.
-        workers: where compiles run, as `components.platform.workers.factory` reads it.
-        timeout_s: time limit of one compile.
-        max_failed_fraction: the evaluation stops if more than this fraction of the modules fails.
-        thresholds: the sweep, for size problems.
-        seed: seed of the bootstrap intervals.
-        jobs: parallel compiles in whole builds.
-        link_variants: names in LINK_VARIANTS; whole projects are linked in each of them.
-        flag_rows: names of rows of flags under which the programs of `recipe` are also built; "all" for every row that
-            needs no permission; () for none.
-        allowed_options: recorded options of modules that are replayed although they are refused by default.
+        stock_clang: None takes the installed clang of the release clang's version.
+        flag_rows: names of rows; "all" for every row that needs no permission; () for none.
     """
 
     corpus: Path

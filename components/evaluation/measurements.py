@@ -267,39 +267,21 @@ class Comparison:
 
     def figures(self, seed: int) -> SizeComparison | ScoreComparison:
         """Return the entry of metrics.json. `seed`: seed of the bootstrap interval over the modules."""
-        return self.size_figures(seed) if self.objective.additive else self.score_figures(seed)
-
-    def size_figures(self, seed: int) -> SizeComparison:
-        """Return the entry of metrics.json for sizes."""
-        smaller, equal, larger = self._directions()
-        return SizeComparison(
-            modules=int(np.unique(self.module).size),
-            baseline_bytes=self.baseline.sum().item(),
-            policy_bytes=self.other.sum().item(),
-            reduction_percent=self.reduction_percent,
-            modules_smaller=smaller,
-            modules_equal=equal,
-            modules_larger=larger,
-            reduction_percent_ci95=self._interval(seed),
-        )
-
-    def score_figures(self, seed: int) -> ScoreComparison:
-        """Return the entry of metrics.json for scores."""
-        lower, equal, higher = self._directions()
-        return ScoreComparison(
-            modules=int(np.unique(self.module).size),
-            functions=int(self.baseline.size),
-            reduction_percent=self.reduction_percent,
-            functions_lower=lower,
-            functions_equal=equal,
-            functions_higher=higher,
-            reduction_percent_ci95=self._interval(seed),
-        )
-
-    def _directions(self) -> tuple[int, int, int]:
-        """Return the number of cases with a smaller, an equal and a larger value."""
-        less, equal, more = self.other < self.baseline, self.other == self.baseline, self.other > self.baseline
-        return int(less.sum()), int(equal.sum()), int(more.sum())
+        figures: dict[str, Any] = {
+            "modules": int(np.unique(self.module).size),
+            "reduction_percent": self.reduction_percent,
+            "reduction_percent_ci95": self._interval(seed),
+        }
+        less = int((self.other < self.baseline).sum())
+        equal = int((self.other == self.baseline).sum())
+        more = int((self.other > self.baseline).sum())
+        if self.objective.additive:
+            figures |= {"modules_smaller": less, "modules_equal": equal, "modules_larger": more}
+            return SizeComparison(
+                baseline_bytes=self.baseline.sum().item(), policy_bytes=self.other.sum().item(), **figures
+            )
+        figures |= {"functions_lower": less, "functions_equal": equal, "functions_higher": more}
+        return ScoreComparison(functions=int(self.baseline.size), **figures)
 
     def _interval(self, seed: int) -> Interval | None:
         bounds = self.objective.interval(self.baseline, self.other, self.module, seed)

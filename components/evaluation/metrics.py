@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from msgspec import UNSET
 from msgspec.structs import asdict
@@ -25,12 +27,9 @@ from components.evaluation.metrics_types import (
     Group,
     Groups,
     Metrics,
-    ScoreComparison,
     ScoreGroup,
-    ScoreMetrics,
     ScoreProject,
     SectionComparison,
-    SizeComparison,
     SizeGroup,
     SizeMetrics,
     SizeProject,
@@ -58,13 +57,25 @@ def summarize(
         whole_projects: result of `compare_whole_projects`, if whole projects were built.
     """
     whole = whole_projects or WholeProjects(BinariesComparison())
-    metrics: Metrics
-    if measured.objective.additive:
-        metrics = _summarize_sizes(measured, min_reduction_percent, seed)
+    unseen, projects = measured.unseen_project, np.array(measured.projects)
+    kind = METRICS[measured.objective.name]
+    project_kind = SizeProject if measured.objective.additive else ScoreProject
+    metrics = kind(
+        **asdict(_group_figures(measured, np.ones(len(measured.modules), dtype=bool), seed)),
+        verdict="not better",
+        min_reduction_percent=min_reduction_percent,
+        groups=Groups(_group_figures(measured, ~unseen, seed), _group_figures(measured, unseen, seed)),
+        per_project={
+            project: project_kind(
+                **asdict(measured.compare(POLICY, projects == project).figures(seed)),
+                group=_group_of(measured, project),
+            )
+            for project in sorted(set(measured.projects))
+        },
+    )
+    if isinstance(metrics, SizeMetrics):
         metrics.linked = whole.binaries.linked
         metrics.flags = whole.flags or UNSET
-    else:
-        metrics = _summarize_scores(measured, min_reduction_percent, seed)
     metrics.excluded = list(measured.excluded)
     metrics.bootstrap_seed = seed
     metrics.compile_s = UNSET if measured.compile_s is None else measured.compile_s
@@ -75,44 +86,6 @@ def summarize(
     enough = reduction is not None and reduction >= min_reduction_percent
     metrics.verdict = "better" if enough and metrics.refused_because is None and not slower else "not better"
     return metrics
-
-
-def _summarize_sizes(measured: Measurements, min_reduction_percent: float, seed: int) -> SizeMetrics:
-    """Return the figures of sizes, without a verdict."""
-    unseen, projects = measured.unseen_project, np.array(measured.projects)
-    kind = METRICS[measured.objective.name]
-    assert issubclass(kind, SizeMetrics)
-    return kind(
-        **asdict(_size_group(measured, np.ones(len(measured.modules), dtype=bool), seed)),
-        verdict="not better",
-        min_reduction_percent=min_reduction_percent,
-        groups=Groups(_size_group(measured, ~unseen, seed), _size_group(measured, unseen, seed)),
-        per_project={
-            project: SizeProject(
-                **asdict(_compare_sizes(measured, projects == project, seed)), group=_group_of(measured, project)
-            )
-            for project in sorted(set(measured.projects))
-        },
-    )
-
-
-def _summarize_scores(measured: Measurements, min_reduction_percent: float, seed: int) -> ScoreMetrics:
-    """Return the figures of scores, without a verdict."""
-    unseen, projects = measured.unseen_project, np.array(measured.projects)
-    kind = METRICS[measured.objective.name]
-    assert issubclass(kind, ScoreMetrics)
-    return kind(
-        **asdict(_score_group(measured, np.ones(len(measured.modules), dtype=bool), seed)),
-        verdict="not better",
-        min_reduction_percent=min_reduction_percent,
-        groups=Groups(_score_group(measured, ~unseen, seed), _score_group(measured, unseen, seed)),
-        per_project={
-            project: ScoreProject(
-                **asdict(_compare_scores(measured, projects == project, seed)), group=_group_of(measured, project)
-            )
-            for project in sorted(set(measured.projects))
-        },
-    )
 
 
 def judge_whole_projects(metrics: SizeMetrics, max_slowdown_percent: float | None) -> None:
@@ -172,55 +145,32 @@ def _group_of(measured: Measurements, project: str) -> Group:
     return "unseen_projects" if measured.unseen_project[measured.projects.index(project)] else "unseen_modules"
 
 
-def _compare_sizes(measured: Measurements, modules: np.ndarray, seed: int, variant: str = POLICY) -> SizeComparison:
-    return measured.compare(variant, modules).size_figures(seed)
+def _group_figures(measured: Measurements, modules: np.ndarray, seed: int) -> Any:
+    """Return the SizeGroup or ScoreGroup of the modules of a mask, bool [M]; sizes also by language and section."""
 
+    def compare(variant: str, baseline: str = BASELINE, chosen: np.ndarray = modules) -> Any:
+        if not {variant, baseline} <= measured.values.keys():
+            return None
+        return measured.compare(variant, chosen, baseline).figures(seed)
 
-def _sizes_against(measured: Measurements, modules: np.ndarray, seed: int, variant: str) -> SizeComparison | None:
-    if variant not in measured.values:
-        return None
-    return measured.compare(POLICY, modules, baseline=variant).size_figures(seed)
-
-
-def _compare_scores(measured: Measurements, modules: np.ndarray, seed: int, variant: str = POLICY) -> ScoreComparison:
-    return measured.compare(variant, modules).score_figures(seed)
-
-
-def _scores_against(measured: Measurements, modules: np.ndarray, seed: int, variant: str) -> ScoreComparison | None:
-    if variant not in measured.values:
-        return None
-    return measured.compare(POLICY, modules, baseline=variant).score_figures(seed)
-
-
-def _score_group(measured: Measurements, modules: np.ndarray, seed: int) -> ScoreGroup:
-    """Compare the scores of the modules of a mask, bool [M]."""
-    return ScoreGroup(
-        **asdict(_compare_scores(measured, modules, seed)),
-        warmstart=_compare_scores(measured, modules, seed, WARMSTART) if WARMSTART in measured.values else None,
-        reference=_compare_scores(measured, modules, seed, REFERENCE) if REFERENCE in measured.values else None,
-        against_warmstart=_scores_against(measured, modules, seed, WARMSTART),
-        against_reference=_scores_against(measured, modules, seed, REFERENCE),
-    )
-
-
-def _size_group(measured: Measurements, modules: np.ndarray, seed: int) -> SizeGroup:
-    """Compare the sizes of the modules of a mask, bool [M], also by language and section and with the sweep."""
-    languages = np.array(measured.languages)
-    sweep = {
-        threshold: _compare_sizes(measured, modules, seed, threshold_name(threshold))
-        for threshold in measured.thresholds
+    figures = {
+        **asdict(compare(POLICY)),
+        "warmstart": compare(WARMSTART),
+        "reference": compare(REFERENCE),
+        "against_warmstart": compare(POLICY, WARMSTART),
+        "against_reference": compare(POLICY, REFERENCE),
     }
+    if not measured.objective.additive:
+        return ScoreGroup(**figures)
+    languages = np.array(measured.languages)
+    sweep = {threshold: compare(threshold_name(threshold)) for threshold in measured.thresholds}
     has_best = sweep and modules.any()
     return SizeGroup(
-        **asdict(_compare_sizes(measured, modules, seed)),
-        warmstart=_compare_sizes(measured, modules, seed, WARMSTART) if WARMSTART in measured.values else None,
-        reference=_compare_sizes(measured, modules, seed, REFERENCE) if REFERENCE in measured.values else None,
-        against_warmstart=_sizes_against(measured, modules, seed, WARMSTART),
-        against_reference=_sizes_against(measured, modules, seed, REFERENCE),
+        **figures,
         sweep={str(threshold): comparison for threshold, comparison in sweep.items()},
         best_threshold=min(sweep, key=lambda threshold: sweep[threshold].policy_bytes) if has_best else None,
         languages={
-            language: _compare_sizes(measured, modules & (languages == language), seed)
+            language: compare(POLICY, chosen=modules & (languages == language))
             for language in LANGUAGES
             if language in measured.languages
         },

@@ -71,18 +71,15 @@ def restrict_to_capabilities(toolchain: Toolchain, options: Mapping[str, Any]) -
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """One run of the step.
+    """One run of the step; the fields are the options of `mlgo ppo`, described by its --help.
 
     It ends after `minutes` of wall time, `iterations` iterations or `compiles` compiles, whichever comes first, or when
     validations no longer improve. None is no limit; at least one of the three is set. Without `minutes`, the result
     does not depend on the speed of the machine or on what else runs there.
 
     Attributes:
-        corpus, toolchain, trace, warmstart: artifact directories.
-        root_dir: checkpoints and TensorBoard logs, kept between runs; one run at a time.
-        output: where the best policy is published.
-        compiles: limit of the compiles of training modules, rounded up to whole iterations. It measures the effort
-            whatever the problem, the algorithm and the modules per iteration are.
+        compiles: rounded up to whole iterations. It measures the effort whatever the problem, the algorithm and the
+            modules per iteration are.
         modules: modules per iteration; 0 for the problem's default.
         samples: compiles per module; 0 for the problem's default. With counterfactual credit, one compile without flips
             is added; for problems with scores, it is the number of flips per function, all in one compile.
@@ -92,23 +89,11 @@ class TrainingConfig:
         algorithm: None for the problem's default, which depends on `starts_from_trained`. "ppo" updates a policy, "dqn"
             learns action values from counterfactuals. "es" perturbs the policy's weights `samples` times per iteration
             and compares outcomes.
-        size_of: for sizes, the bytes of a function that count: "linked" for its share of what the project's link
-            keeps, "modules" for all.
-        module_weight: weight of the module's size relative to that of its functions (credit assignment "function").
-        validate_every: iterations between validations; 0 for VALIDATE_EVERY, or VALIDATE_EVERY_FINETUNING if
-            `starts_from_trained`.
-        patience: the training ends after so many validations without a new best; 0 for never.
-        ema_decay: decay per iteration of the moving average of the weights (ppo, es); less in the first iterations.
-        max_checkpoints: number of checkpoints that are kept.
-        checkpoint_every: iterations between checkpoints. An interrupted training also publishes its last finished
-            iteration; a killed one cannot.
-        fingerprint_root_dir: train in a folder of root_dir that is named by a fingerprint of everything that determines
-            what is learned. Other inputs then start a new training there; otherwise they are refused.
-        min_completed_fraction: an iteration ends when this fraction of its modules is done, and cancels the others.
-        oversample_modules: JSON file with module names, a list or an object with the list "regressed". These modules,
-            or the modules of their directories if they are not trained on, are part of every round. None takes
-            regressed.json of the warmstart, if it has one.
-        allowed_options: recorded options of modules that are replayed although they are refused by default.
+        validate_every: 0 for VALIDATE_EVERY, or VALIDATE_EVERY_FINETUNING if `starts_from_trained`.
+        ema_decay: per iteration; less in the first iterations.
+        checkpoint_every: an interrupted training also publishes its last finished iteration; a killed one cannot.
+        oversample_modules: JSON file with module names, a list or an object with the list "regressed". Modules of the
+            same directories stand for those that are not trained on.
     """
 
     corpus: Path

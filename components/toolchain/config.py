@@ -28,25 +28,14 @@ Embed = Literal["cpp", "tf-aot"]
 
 @dataclass(frozen=True)
 class ToolchainConfig:
-    """Configuration of the clang to build.
+    """The clang to build; the fields are the options of `mlgo toolchain`, described by its --help.
 
     Attributes:
-        mode: "training" or "release".
-        output: directory of the toolchain.
-        strategy: "sdk" links a clang, "plugin" builds a pass plugin for the installed one, "external" wraps `clang`. A
-            release clang of "external" is built by the first of the others that works with `llvm_major`.
-        llvm_major: major version of LLVM.
-        clang: path or name of the training clang of "external", "" for other strategies; ignored for release clangs.
-        problem: name of the problem that it must log; "": any.
-        llvm_source: "deb", "git:TAG", a path or a URI; not used with an SDK that brings its source files.
-        policies: policies to embed, at most one per problem; not empty if and only if the mode is release.
-        embed: form of the policies.
-        ir2vec_vocab: IR2Vec vocabulary of a training plugin that logs embeddings: a file, or "random".
-            A release plugin has that of its policy.
-        targets: code generators to link.
-        sdk: prefix of the LLVM SDK, also one of mode "sdk"; None: the installed one of `llvm_major`.
-        cache: directory for downloads and build trees.
-        jobs: number of parallel compiles, >= 1.
+        strategy: a release clang of "external" is built by the first of the others that works with `llvm_major`.
+        clang: "" for other strategies than "external"; ignored for release clangs.
+        problem: name of the problem that an external clang must log; "": any.
+        policies: at most one per problem; not empty if and only if the mode is release.
+        sdk: None: the installed one of `llvm_major`.
     """
 
     mode: Mode
@@ -107,17 +96,12 @@ _CODE_GENERATORS = (
 
 @dataclass(frozen=True)
 class SdkConfig:
-    """Configuration of an LLVM SDK to build from source.
+    """An LLVM SDK to build; the fields are the options of `mlgo toolchain --mode sdk`, described by its --help.
 
     Attributes:
         output: prefix of the SDK.
-        llvm_major: major version of LLVM, which the source must have.
-        llvm_source: "deb", "git:TAG", a path or a URI.
-        targets: code generators: "native", "all", or LLVM's names of targets with commas between.
-        projects: projects of llvm-project to configure next to clang and lld, such as "polly".
+        targets: "native", "all", or LLVM's names of targets with commas between.
         definitions: further variables of LLVM's CMake project.
-        cache: directory for downloads and build trees.
-        jobs: number of parallel compiles, >= 1.
     """
 
     output: Path

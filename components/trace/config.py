@@ -13,19 +13,11 @@ Part = Literal["learning", "train", "validation", "heldout", "all"]
 
 @dataclass(frozen=True)
 class TraceConfig:
-    """Configuration of a run of the trace step.
+    """One run of the trace step; the fields are the options of `mlgo trace`, described by its --help.
 
     Attributes:
-        corpus: input artifact.
-        toolchain: input artifact, a training toolchain.
-        output: directory of the trace.
-        problem: name of the problem.
-        part: modules to compile; "learning" is train and validation of a corpus with a split and all modules of one
-            without, so that later steps do not learn from held-out modules by default.
-        workers: where compiles run.
-        timeout_s: time limit of one module.
-        max_failed_fraction: the step fails if more modules than this fail.
-        allowed_options: recorded options that are replayed although they are refused by default.
+        part: "learning" is train and validation of a corpus with a split and all modules of one without, so that later
+            steps do not learn from held-out modules by default.
     """
 
     corpus: Path

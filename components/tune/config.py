@@ -14,23 +14,13 @@ SizeOf = Literal["linked", "modules"]
 
 @dataclass(frozen=True)
 class TuneConfig:
-    """One search for a plan.
+    """One search for a plan; the fields are the options of `mlgo tune`, described by its --help.
 
     Attributes:
-        corpus: artifact with the program's modules. Its split does not matter: a plan is for these modules.
-        toolchain: artifact of a training clang.
-        policy: directory of the policy that the search starts from, and that decides what is not in the plan.
-        root_dir: directory of the search's state by module (or the mirror of a URI), from which the same command
-            continues.
-        output: artifact to write.
-        release_toolchain: artifact of a release clang with the policy, which compiles every module twice with the plan;
-            None to skip this verification.
-        minutes: wall time of the search, without earlier parts of a resumed search.
-        flip_compiles: counterfactual compiles of a module per round.
-        size_of: "linked" weights functions that several objects define by the share that the link keeps.
+        corpus: its split does not matter: a plan is for these modules.
+        minutes: without earlier parts of a resumed search.
         link: programs to link with the plan, which is refused if they are not smaller than by stock clang, each under
             its best row; requires `release_toolchain`. None links nothing.
-        workers: see components/platform/workers/factory.py.
     """
 
     corpus: Path

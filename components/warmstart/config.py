@@ -11,26 +11,16 @@ from components.core.formats.strategy import FeatureSet
 
 @dataclass(frozen=True)
 class WarmstartConfig:
-    """One run of behavioural cloning.
+    """One run of behavioural cloning; the fields are the options of `mlgo warmstart`, described by its --help.
 
     Attributes:
-        trace, vocab, toolchain: input artifacts; the training toolchain provides the compiler and its features.
-        output: the policy artifact to write.
-        epochs: passes over the training decisions.
-        batch_size: maximum decisions per step.
-        learning_rate: peak learning rate of Adam; it rises over the first 2% of the steps and decays to zero along a
-            cosine.
+        learning_rate: it rises over the first 2% of the steps and decays to zero along a cosine.
         entropy_weight: weight of a decision's entropy (nats) against its cross-entropy; above zero it keeps the policy
             from becoming more certain than necessary, so that PPO can explore.
-        temperature: divisor of the exported logits; above 1, samples vary more, decisions stay the same.
-        heldout_fraction: fraction of the modules whose decisions only measure the agreement.
         start_from: HEURISTIC to imitate the heuristic; one of PRETRAINED_NAMES or a directory to adopt a policy as it
             is. Then all options of the training have no effect.
-        features: features of the policy: "extended" for all of the trace but embeddings, "llvm" for those of upstream
-            LLVM, "ir2vec" for all of the trace.
         regressed: names of modules that training is to oversample, because the deployed policy regressed them.
-        seed: seed of the initial weights, the held-out modules and the order of decisions.
-        gin_files, gin_bindings: network hyperparameters, applied after those of components/core/policy/tf/gin.
+        gin_files, gin_bindings: applied after those of components/core/policy/tf/gin.
     """
 
     trace: Path

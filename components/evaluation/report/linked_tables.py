@@ -23,6 +23,10 @@ SECTIONS = {
     "total": "total",
 }
 """Columns of linked binaries: attribute of SectionSizes -> title."""
+PROJECT_COLUMNS = ["project", "link variant", *SECTIONS.values()]
+"""Titles of `project_rows`."""
+BINARY_COLUMNS = ["binary", "link variant", *SECTIONS.values()]
+"""Titles of `binary_rows`."""
 
 
 @dataclass
@@ -59,22 +63,12 @@ def select_linked(binaries: Sequence[BinaryEntry]) -> list[BinaryEntry]:
     return [binary for binary in binaries if binary.kind in ("program", "shared library")]
 
 
-def project_columns() -> list[str]:
-    """Return the titles of `project_rows`."""
-    return ["project", "link variant", *SECTIONS.values()]
-
-
 def project_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
     """Return a row for each link variant, project and kind of its linked binaries, with bytes and change by section."""
     return [
         [f"{row.project}: {row.count} {_plural(row.kind, row.count)}", row.link_variant, *_cells(row.stock, row.policy)]
         for row in binaries_by_project(select_linked(binaries))
     ]
-
-
-def binary_columns() -> list[str]:
-    """Return the titles of `binary_rows`."""
-    return ["binary", "link variant", *SECTIONS.values()]
 
 
 def binary_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:

@@ -28,9 +28,6 @@ from components.evaluation.metrics_types import (
     LinkedTotals,
     Metrics,
     ScoreMetrics,
-    SectionComparison,
-    SizeComparison,
-    SizeGroup,
     SizeMetrics,
     Verdict,
 )
@@ -214,17 +211,9 @@ def reductions(metrics: Metrics, parts: Literal["languages", "sections"]) -> Red
         return {}
     groups = {"all held-out": metrics, **asdict(metrics.groups)}
     return {
-        name: {group: _parts(figures, parts)[name].reduction_percent for group, figures in groups.items()}
-        for name in _parts(metrics, parts)
+        name: {group: getattr(figures, parts)[name].reduction_percent for group, figures in groups.items()}
+        for name in getattr(metrics, parts)
     }
-
-
-def _parts(
-    group: SizeGroup, parts: Literal["languages", "sections"]
-) -> Mapping[str, SizeComparison | SectionComparison]:
-    if parts == "languages":
-        return group.languages
-    return group.sections
 
 
 def write_card(directory: Path, card: ModelCard, worst: Sequence[WorstCase]) -> None:
@@ -306,9 +295,9 @@ def linked_section(card: ModelCard) -> list[str]:
         "",
         *(f"- {markdown_text(line)}" for line in linked_tables.linked_lines(card.linked or {})),
         "",
-        *markdown_table(linked_tables.project_columns(), linked_tables.project_rows(binaries)),
+        *markdown_table(linked_tables.PROJECT_COLUMNS, linked_tables.project_rows(binaries)),
         "",
-        *markdown_table(linked_tables.binary_columns(), linked_tables.binary_rows(binaries)),
+        *markdown_table(linked_tables.BINARY_COLUMNS, linked_tables.binary_rows(binaries)),
         "",
         "Bytes with the policy, and the change against stock clang.",
         "",

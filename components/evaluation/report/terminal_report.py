@@ -44,7 +44,7 @@ from components.evaluation.report.policy_choice import (
     verdict_subject,
 )
 from components.platform.console.escape import markdown_text
-from components.platform.console.tables import table_console
+from components.platform.console.tables import make_table, table_console
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, read_bytes
 from components.platform.storage.uri import display_path
@@ -162,15 +162,8 @@ def _cell(size_bytes: int, reduction_percent: float | None) -> str:
 
 def table(metrics: Metrics) -> Table:
     """Return the table for a terminal; `metrics` as read_metrics() returns it."""
-    from rich.table import Table
-
-    view = Table(title=objective_of(metrics).labels.title)
-    view.add_column("")
-    for title in _titles(metrics):
-        view.add_column(title, justify="right")
-    for title, row in table_rows(metrics):
-        view.add_row(title, *row)
-    return view
+    rows = [[title, *row] for title, row in table_rows(metrics)]
+    return make_table(objective_of(metrics).labels.title, ["", *_titles(metrics)], rows)
 
 
 def verdict(metrics: Metrics) -> str:
@@ -220,7 +213,7 @@ def markdown(metrics: Metrics) -> str:
     if embedded := release_notes(metrics):
         text += [*(f"**{markdown_text(note[0].upper() + note[1:])}.**" for note in embedded), ""]
     if binaries := linked_tables.select_linked(metrics.binaries):
-        text += markdown_table(linked_tables.project_columns(), linked_tables.project_rows(binaries))
+        text += markdown_table(linked_tables.PROJECT_COLUMNS, linked_tables.project_rows(binaries))
         text += ["", *(f"- {markdown_text(line)}" for line in _linked_lines(metrics)), ""]
     text += markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in table_rows(metrics)])
     if isinstance(metrics, SizeMetrics) and metrics.flags is not UNSET:
@@ -283,12 +276,9 @@ def print_flags(compared: FlagsComparison) -> None:
     console = table_console(_WIDTH)
     if len(compared.programs) <= _MAX_PROGRAMS:
         for program in compared.programs:
-            view = Table(title=f"{program.project}/{program.name}: bytes, change against the best row of stock clang")
-            for index, title in enumerate(flags_tables.row_columns(compared)):
-                view.add_column(title, justify="right" if index > 1 else "left")
-            for row in flags_tables.row_rows(compared, program):
-                view.add_row(*row)
-            console.print(view)
+            title = f"{program.project}/{program.name}: bytes, change against the best row of stock clang"
+            rows = flags_tables.row_rows(compared, program)
+            console.print(make_table(title, flags_tables.row_columns(compared), rows, left=2))
     view = Table(title="Best row of stock clang, and best of all")
     for title in flags_tables.PROGRAM_COLUMNS:
         view.add_column(title, justify="right" if "bytes" in title or ".text" in title else "left")
@@ -317,22 +307,11 @@ def _linked_lines(metrics: Metrics) -> list[str]:
 
 
 def _project_table(binaries: Sequence[BinaryEntry]) -> Table:
-    from rich.table import Table
-
-    view = Table(title="Linked programs and shared libraries by project: bytes with the policy, change against stock")
-    for index, title in enumerate(linked_tables.project_columns()):
-        view.add_column(title, justify="right" if index > 1 else "left")
-    for row in linked_tables.project_rows(binaries):
-        view.add_row(*(cell.replace(" ", "\n") if index > 1 else cell for index, cell in enumerate(row)))
-    return view
+    title = "Linked programs and shared libraries by project: bytes with the policy, change against stock"
+    rows = [[*row[:2], *(cell.replace(" ", "\n") for cell in row[2:])] for row in linked_tables.project_rows(binaries)]
+    return make_table(title, linked_tables.PROJECT_COLUMNS, rows, left=2)
 
 
 def _program_table(programs: BenchmarkSummary) -> Table:
-    from rich.table import Table
-
-    view = Table(title="Executed instructions of programs built with stock clang and with the release clang")
-    for index, title in enumerate(program_rows.columns(programs)):
-        view.add_column(title, justify="right" if index else "left")
-    for row in program_rows.rows(programs):
-        view.add_row(*row)
-    return view
+    title = "Executed instructions of programs built with stock clang and with the release clang"
+    return make_table(title, program_rows.columns(programs), program_rows.rows(programs))

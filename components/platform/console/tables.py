@@ -1,13 +1,15 @@
-"""The console that tables are printed on."""
+"""Tables, and the console that they are printed on."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from components.platform.console.escape import escape_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 def table_console(width: int) -> Console:
@@ -25,3 +27,15 @@ def table_console(width: int) -> Console:
 
     console = EscapingConsole()
     return console if console.is_terminal else EscapingConsole(width=width)
+
+
+def make_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
+    """Return a table for a `table_console`. left: number of columns that begin at the left; the others are numbers."""
+    from rich.table import Table
+
+    table = Table(title=title)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index < left else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table

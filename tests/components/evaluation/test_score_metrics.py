@@ -132,7 +132,8 @@ def test_reverse_comparison_is_the_inverse_and_the_interval_is_finite(
     rows: list[tuple[float, float, int]], seed: int
 ) -> None:
     before, after, module = (np.array(column) for column in zip(*rows, strict=True))
-    forward = Comparison(SCORE, before, after, module).score_figures(seed)
+    forward = Comparison(SCORE, before, after, module).figures(seed)
+    assert isinstance(forward, ScoreComparison)
     reverse = Comparison(SCORE, after, before, module)
     assert forward.reduction_percent is not None and reverse.reduction_percent is not None
     assert (1 - forward.reduction_percent / 100) * (1 - reverse.reduction_percent / 100) == pytest.approx(1, rel=1e-6)
