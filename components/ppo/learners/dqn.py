@@ -1,4 +1,4 @@
-"""DQN on measured flips: tf-agents' DqnAgent on the one-step returns of both actions of a decision.
+"""DQN on measured flips: regression of action values to the one-step returns of both actions of a decision.
 
 For each validation, the network is fitted to all flips, starting from the initial weights (neural fitted Q iteration,
 Riedmiller 2005, doi:10.1007/11564096_32), in a thread while an iteration compiles. A network that is trained
@@ -17,17 +17,12 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import gin
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
-from tf_agents.agents.dqn import dqn_agent
 from tf_agents.networks import network
-from tf_agents.trajectories import StepType, Trajectory
-from tf_agents.trajectories import time_step as ts
-from tf_agents.utils import common
 
 from components.core import problems
 from components.core.counterfactual.influence import FEW_CALLS
@@ -60,7 +55,7 @@ class DqnParameters:
         num_epochs: passes over the flips per fit, on average.
         max_steps: maximum gradient steps per fit.
         final_fits: number of fits at the end of a training, whose weights are averaged.
-        max_grad_norm: clipping of the gradient's global norm.
+        max_grad_norm: clipping of the norm of each weight's gradient.
         replay_measurements: number of the newest measurements of each module that are used.
         margin: penalty of actions other than the initial policy's, in units of the returns: without evidence, the
             policy decides like the initial one.
@@ -107,29 +102,8 @@ def _count_repeats(flips: ReplayRows, policy: DensePolicy) -> NDArray[np.float64
     return invert_magnitudes(flips.observed[:, len(names) + names.index(feature)])
 
 
-class ActionValues(network.Network):
-    """The actor's network as a Q-network: its outputs are values of actions instead of logits."""
-
-    def __init__(
-        self,
-        num_features: int,
-        num_actions: int,
-        masked: bool,
-        scale: networks.InputScale | None,
-        name: str = "values",
-    ) -> None:
-        actor = networks.actor_network(num_features, num_actions, masked=masked, scale=scale)
-        super().__init__(input_tensor_spec=actor.input_tensor_spec, state_spec=(), name=name)
-        self.actor = actor
-
-    def call(
-        self, observation: tf.Tensor, step_type: Any = None, network_state: Any = (), training: bool = False
-    ) -> tuple[tf.Tensor, Any]:
-        return networks.logits(self.actor, observation, training), network_state
-
-
 class DqnLearner(Learner):
-    """Fits a network of action values to measured flips.
+    """Fits a network of action values, the outputs of the actor's network, to measured flips.
 
     A fit reads nothing that an iteration changes, and its random numbers depend only on the seed and its number.
     Nothing else may use the network until it ends.
@@ -140,33 +114,11 @@ class DqnLearner(Learner):
     # Single fits to the same flips differ by more than late iterations gain.
     prefers_final = True
 
-    def __init__(
-        self,
-        num_features: int,
-        num_actions: int,
-        parameters: DqnParameters,
-        seed: int,
-        masked: bool = False,
-        scale: networks.InputScale | None = None,
-    ) -> None:
+    def __init__(self, actor: network.Network, num_actions: int, parameters: DqnParameters, seed: int) -> None:
         require_possible(parameters, {"minibatch_size": 1, "max_steps": 1, "replay_measurements": 1, "final_fits": 1})
-        tf.random.set_seed(seed)
         self.parameters = parameters
         self._seed = seed
-        values = ActionValues(num_features, num_actions, masked, scale)
-        super().__init__(values.actor, parameters.learning_rate, seed)
-        self._agent = dqn_agent.DqnAgent(
-            ts.time_step_spec(values.input_tensor_spec),
-            networks.action_spec(num_actions),
-            q_network=values,
-            optimizer=self.optimizer,
-            epsilon_greedy=0.0,  # the trainer explores by flips
-            td_errors_loss_fn=common.element_wise_squared_loss,
-            gamma=0.0,
-            gradient_clipping=parameters.max_grad_norm,
-            train_step_counter=self.step,
-        )
-        self._agent.initialize()
+        super().__init__(actor, parameters.learning_rate, seed)
         self._base_fraction = 0.5 if num_actions == 2 else 0.0
         self.replay = ReplayBuffer(parameters.replay_measurements)
         self._executor = ThreadPoolExecutor(1, "fit")
@@ -304,20 +256,15 @@ class DqnLearner(Learner):
     def _minibatch(
         self, observed: tf.Tensor, action: tf.Tensor, alternative: tf.Tensor, advantage: tf.Tensor
     ) -> tf.Tensor:
-        """Take a step on the episodes of both actions of [B] decisions; return the mean squared error, float32 []."""
+        """Take a step on both actions of [B] decisions; return the mean squared error of their values, float32 []."""
         chosen = tf.concat([action, alternative], 0)  # [2 * B]
         returns = tf.concat([-self._base_fraction * advantage, (1 - self._base_fraction) * advantage], 0)
-        seen = tf.concat([observed, observed], 0)
-        ends, nothing = tf.zeros_like(returns), tf.zeros_like(chosen)
-        first, last = tf.fill(tf.shape(chosen), StepType.FIRST), tf.fill(tf.shape(chosen), StepType.LAST)
-        # tf-agents requires [B, T]: the step and the state after it, which is not used.
-        episode = Trajectory(
-            step_type=tf.stack([first, last], 1),
-            observation=tf.stack([seen, seen], 1),
-            action=tf.stack([chosen, nothing], 1),
-            policy_info=(),
-            next_step_type=tf.stack([last, first], 1),
-            reward=tf.stack([returns, ends], 1),
-            discount=tf.zeros_like(tf.stack([returns, ends], 1)),
-        )
-        return self._agent.train(episode).loss
+        variables = self.weights
+        with tf.GradientTape() as tape:
+            values = networks.logits(self.actor, tf.concat([observed, observed], 0), training=True)
+            errors = tf.math.squared_difference(tf.gather(values, chosen, batch_dims=1), returns)
+            loss = tf.reduce_mean(errors)
+        gradients = [tf.clip_by_norm(part, self.parameters.max_grad_norm) for part in tape.gradient(loss, variables)]
+        self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        self.step.assign_add(1)
+        return loss

@@ -14,9 +14,9 @@ import gin
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
+from tf_agents.networks import network
 
 from components.core.policy.dense import DensePolicy
-from components.core.policy.tf import networks
 from components.ppo.learners.learner import Learner, require_finite, require_possible
 from components.ppo.rollout import CompilePlan, Rollout
 from components.ppo.training_state import TrainingState
@@ -45,20 +45,9 @@ class EsLearner(Learner):
         perturbations: number of perturbed policies per iteration, even.
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        num_actions: int,
-        parameters: EsParameters,
-        seed: int,
-        masked: bool = False,
-        scale: networks.InputScale | None = None,
-        perturbations: int = 2,
-    ) -> None:
+    def __init__(self, actor: network.Network, parameters: EsParameters, seed: int, perturbations: int = 2) -> None:
         require_possible(parameters, {"decay_iterations": 1, "deviation": 1e-9})
-        tf.random.set_seed(seed)
         self.parameters = parameters
-        actor = networks.actor_network(num_features, num_actions, masked=masked, scale=scale)
         super().__init__(actor, parameters.learning_rate, seed)
         self._perturbations = perturbations
         self._noise: list[NDArray[np.float32]] = []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import gin
+import tensorflow as tf
 
 from components.core import problems
 from components.core.policy.dense import DensePolicy
@@ -32,21 +32,18 @@ def configure(config: TrainingConfig) -> None:
 def make_learner(config: TrainingConfig, scale: networks.InputScale, initial: DensePolicy) -> Learner:
     """Return the learner that a training is configured for, with the weights of `initial`."""
     policy = problems.get(config.problem).policy
-    network: dict[str, Any] = {
-        "num_features": len(initial.network_features),
-        "num_actions": policy.num_actions,
-        "seed": config.seed,
-        "masked": policy.mask is not None,
-        "scale": scale,
-    }
+    tf.random.set_seed(config.seed)
+    actor = networks.actor_network(
+        len(initial.network_features), policy.num_actions, masked=policy.mask is not None, scale=scale
+    )
     learner: Learner
     if config.algorithm == "dqn":
-        learner = DqnLearner(parameters=DqnParameters(), **network)
+        learner = DqnLearner(actor, policy.num_actions, DqnParameters(), config.seed)
     elif config.algorithm == "es":
-        learner = EsLearner(parameters=EsParameters(), **network, perturbations=config.samples)
+        learner = EsLearner(actor, EsParameters(), config.seed, config.samples)
     else:
         measures_flips = config.credit_assignment == "counterfactual"
-        learner = PpoLearner(parameters=PpoParameters(), **network, measures_flips=measures_flips)
+        learner = PpoLearner(actor, policy.num_actions, PpoParameters(), config.seed, measures_flips)
     learner.start_from(initial, config.ema_decay)
     return learner
 

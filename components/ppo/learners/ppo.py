@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 from tf_agents.agents.ppo import ppo_clip_agent
-from tf_agents.networks import value_network
+from tf_agents.networks import network, value_network
 from tf_agents.trajectories import time_step as ts
 
 from components.core.policy.dense import DensePolicy
@@ -123,18 +123,14 @@ class PpoLearner(Learner):
 
     def __init__(
         self,
-        num_features: int,
+        actor: network.Network,
         num_actions: int,
         parameters: PpoParameters,
         seed: int,
-        masked: bool = False,
-        scale: networks.InputScale | None = None,
         measures_flips: bool = False,
     ) -> None:
         require_possible(parameters, {"decay_iterations": 1, "num_epochs": 1, "minibatch_size": 1})
-        tf.random.set_seed(seed)
         self.parameters = parameters
-        actor = networks.actor_network(num_features, num_actions, masked=masked, scale=scale)
         super().__init__(actor, parameters.learning_rate, seed)
         observation = self.actor.input_tensor_spec
         self._agent = ppo_clip_agent.PPOClipAgent(

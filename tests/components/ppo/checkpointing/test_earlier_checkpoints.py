@@ -80,11 +80,12 @@ def fresh_gin():
 @pytest.mark.tf
 @pytest.mark.usefixtures("fresh_gin")
 def test_learner_resumes_from_the_files_of_an_earlier_version(tmp_path: Path) -> None:
+    from components.core.policy.tf.networks import actor_network
     from components.ppo.learners.dqn import DqnLearner, DqnParameters
 
     variables = write_earlier(tmp_path / "000002")
     earlier = checkpoint.read(tmp_path / "000002")
-    learner = DqnLearner(FEATURES, 2, DqnParameters(), seed=0)
+    learner = DqnLearner(actor_network(FEATURES), 2, DqnParameters(), seed=0)
     learner.restore(earlier.variables)
     learner.shuffle_state = earlier.state["shuffle"]
     learner.replay.restore(earlier.replay)

@@ -8,6 +8,7 @@ from concurrent.futures import CancelledError
 import gin
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from components.core.counterfactual.influence import FEW_CALLS
 from components.core.policy.tf import networks
@@ -40,7 +41,8 @@ def gain_itself(flips: ReplayRows) -> np.ndarray:
 
 
 def learner(seed: int = 0, **parameters) -> DqnLearner:
-    return DqnLearner(FEATURES, 2, DqnParameters(**parameters), seed)
+    tf.random.set_seed(seed)
+    return DqnLearner(networks.actor_network(FEATURES), 2, DqnParameters(**parameters), seed)
 
 
 def test_values_predict_the_better_action() -> None:
@@ -115,7 +117,7 @@ def test_few_flips_are_one_minibatch() -> None:
 
 
 def test_state_of_another_network_is_refused_by_dqn() -> None:
-    other = DqnLearner(FEATURES + 1, 2, DqnParameters(), 0)
+    other = DqnLearner(networks.actor_network(FEATURES + 1), 2, DqnParameters(), 0)
     with pytest.raises(UserError, match="another network"):
         learner().restore(other.state())
 

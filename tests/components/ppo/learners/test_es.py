@@ -3,6 +3,7 @@
 import gin
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from components.core.policy.tf import networks
 from components.platform.errors import UserError
@@ -21,7 +22,8 @@ def fresh_gin():
 
 
 def learner(seed: int = 0, **parameters) -> EsLearner:
-    return EsLearner(FEATURES, 2, EsParameters(**parameters), seed)
+    tf.random.set_seed(seed)
+    return EsLearner(networks.actor_network(FEATURES), EsParameters(**parameters), seed)
 
 
 def returns(learned: EsLearner) -> np.ndarray:

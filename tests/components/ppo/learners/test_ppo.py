@@ -27,9 +27,14 @@ def experience(learner, rng, decisions=4096):
 
 
 def make_learner(seed=0, **parameters):
+    import tensorflow as tf
+
+    from components.core.policy.tf.networks import actor_network
     from components.ppo.learners.ppo import PpoLearner, PpoParameters
 
-    return PpoLearner(FEATURES, 2, PpoParameters(**{"learning_rate": 1e-3, "minibatch_size": 512, **parameters}), seed)
+    tf.random.set_seed(seed)
+    settings = PpoParameters(**{"learning_rate": 1e-3, "minibatch_size": 512, **parameters})
+    return PpoLearner(actor_network(FEATURES), 2, settings, seed)
 
 
 def test_policy_improves_and_stays_near_the_old_one():
