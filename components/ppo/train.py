@@ -44,14 +44,13 @@ from components.ppo.checkpointing.checkpoint import Checkpoint
 from components.ppo.checkpointing.checkpoint_manager import BackgroundSaver, CheckpointManager
 from components.ppo.checkpointing.fingerprint import require_same
 from components.ppo.config import TrainingConfig
-from components.ppo.expectation import FORECAST_S, forecast
 from components.ppo.learners.factory import bound_initial_entropy, make_learner
 from components.ppo.module_sampler import ModuleSampler
 from components.ppo.policy_weights import calibrate_entropy, compiled_policy
 from components.ppo.rollout import Rollout, RolloutCollector
 from components.ppo.summaries import Summaries
 from components.ppo.training_data import TrainingData
-from components.ppo.training_state import TrainingState
+from components.ppo.training_state import FORECAST_S, TrainingState, forecast
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from pipelines.cli.pipeline import pipeline_group, print_result
 from pipelines.cli.retrain import retrain_group
 from pipelines.cli.storage import storage_group
 from pipelines.cli.submit import SERVER_COMMANDS
+from pipelines.parameters.check import run_options, run_parameters
 from pipelines.parameters.parameter import as_option
-from pipelines.parameters.run_options import run_options, run_parameters
 
 COMMANDS = {name: step for name, step in STEPS.items() if step.help}
 """Subcommands that run a step (`mlgo vocab ...`)."""

@@ -1,4 +1,4 @@
-"""Check the values of a pipeline's parameters, before its first step starts or anything is submitted."""
+"""Check the values of a pipeline's parameters, before its first step starts; those of `mlgo run` are options."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.decorators import FC
 
+from components.core.formats.strategy import EXTERNAL
 from components.platform.workers.factory import rayjob_workers
 from components.toolchain.config import SdkConfig
-from pipelines.parameters.parameter import FormatParameter, Parameter, as_parameter
+from pipelines.parameters.parameter import FormatParameter, Parameter, as_option, as_parameter, as_text
 from pipelines.parameters.rules import check_rules
-from pipelines.parameters.tables import SDK, SMOKE, TRAINING
+from pipelines.parameters.tables import BY_NAME, SDK, SMOKE, TRAINING
 from pipelines.spec import builds_sdk, parameter_values
+
+_OFFERED = [parameter for parameter in TRAINING if parameter.option]
 
 
 def checked_values(
@@ -66,3 +70,31 @@ def typed_values(values: Mapping[str, Any], table: Iterable[Parameter], write: F
 def uses_rayjob(values: Mapping[str, Any]) -> bool:
     """Return whether the training step of a pipeline with these parameters starts a Ray cluster."""
     return rayjob_workers(values.get("workers") or "") is not None
+
+
+def run_options(command: FC) -> FC:
+    """Give a command the options of a run, in the order of the table."""
+    for parameter in reversed(_OFFERED):
+        command = parameter.click_option()(command)
+    return command
+
+
+def run_parameters(options: Mapping[str, object]) -> dict[str, str]:
+    """Return the pipeline's parameters as text, with absolute paths, from the values of options; others have defaults.
+
+    A release clang is built whatever the verdict, because a user who starts a run by hand wants to see it; what it
+    embeds: components/evaluation/release_policy.py.
+
+    Raises:
+        UserError: a value is one that no step accepts.
+    """
+    values = {parameter.name: _text(options.get(parameter.name, parameter.option_default)) for parameter in _OFFERED}
+    values = {name: BY_NAME[name].absolute(text) for name, text in values.items()}
+    values["features"] = values["features"] or ("llvm" if values["strategy"] == EXTERNAL else "extended")
+    values["release_if"] = "always"
+    check_values(values, as_option)
+    return values
+
+
+def _text(value: object) -> str:
+    return as_text(value.absolute() if isinstance(value, Path) else value)

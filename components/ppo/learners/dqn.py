@@ -30,12 +30,11 @@ from components.core.policy.dense import DensePolicy
 from components.core.policy.feature_encoding import invert_magnitudes
 from components.core.policy.tf import networks
 from components.core.policy.tf.observation import logits
-from components.ppo.learners.advantage_scale import normalize_advantages
 from components.ppo.learners.learner import Learner, require_finite, require_possible
 from components.ppo.learners.replay import ReplayBuffer, ReplayRows, Segment
 from components.ppo.policy_weights import mean_policy
 from components.ppo.rollout import CompilePlan, Rollout
-from components.ppo.training_state import TrainingState
+from components.ppo.training_state import TrainingState, normalize_advantages
 
 BATCHES_PER_DRAW = 150
 """Minibatches whose flips are read at once, because flips are stored by module."""

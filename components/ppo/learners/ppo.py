@@ -24,12 +24,11 @@ from tf_agents.trajectories import time_step as ts
 from components.core.policy.dense import DensePolicy
 from components.core.policy.tf import networks
 from components.core.policy.tf.observation import logits as logits_of
-from components.ppo.learners.advantage_scale import normalize_advantages
 from components.ppo.learners.learner import Learner, require_finite, require_possible
 from components.ppo.learners.replay import ReplayRows
 from components.ppo.module_rollout import ModuleRollout
 from components.ppo.rollout import CompilePlan, Rollout
-from components.ppo.training_state import TrainingState
+from components.ppo.training_state import TrainingState, normalize_advantages
 
 METRIC_DECISIONS = 8192
 """Decisions on which entropy, KL and clip fraction are measured after an update; enough for two digits."""

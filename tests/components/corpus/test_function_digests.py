@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.corpus.function_digests import digest_functions
+from components.corpus.sources.debian_packages import digest_functions
 from components.platform.errors import UserError
 
 CODE = "static int g(int x) { return x * 3; } int f(int x) { return g(x) + g(x + 1); }"

@@ -10,8 +10,7 @@ import pytest
 
 from components.core.objectives import OBJECTIVES
 from components.ppo.config import TrainingConfig
-from components.ppo.expectation import forecast
-from components.ppo.training_state import TrainingState
+from components.ppo.training_state import TrainingState, forecast
 
 NAMES = ("corpus", "toolchain", "trace", "warmstart", "root_dir", "output")
 CONFIG = TrainingConfig(**{name: Path(name) for name in NAMES}, iterations=40)  # type: ignore[arg-type]

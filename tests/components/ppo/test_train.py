@@ -97,8 +97,8 @@ def test_training_ends_when_validations_do_not_improve(inputs, tmp_path):
 
 SOON = """
 import runpy
-from components.ppo import expectation
-expectation.FORECAST_S = 0.01
+from components.ppo import training_state
+training_state.FORECAST_S = 0.01
 runpy.run_module("components.ppo", run_name="__main__", alter_sys=True)
 """
 """A training that says what to expect when its first policy is validated, not after five minutes."""

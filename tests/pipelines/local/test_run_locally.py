@@ -24,7 +24,7 @@ from components.platform.storage.uri import ObjectUri, mirror
 from pipelines.cli.pipeline import local_parameters
 from pipelines.local.run_locally import local_steps
 from pipelines.local.step import RunLocations, Step
-from pipelines.parameters.run_options import run_parameters
+from pipelines.parameters.check import run_parameters
 from pipelines.retrain.state import Deployed, load_state, save_state
 from pipelines.spec import COMPILED
 

@@ -17,8 +17,8 @@ from pipelines.local.scheduler import run_pipeline
 from pipelines.local.step import RunLocations, Step
 from pipelines.local.step_cache import StepRecords
 from pipelines.local.targets import _KINDS, require_free_targets, require_inputs_kept
+from pipelines.parameters.check import run_parameters
 from pipelines.parameters.parameter import as_option
-from pipelines.parameters.run_options import run_parameters
 from pipelines.spec import COMPILED, COMPILED_PIPELINES
 
 CORPUS = Step("corpus", "mlgo-toolchain", "components.corpus", ("true",), (), "corpus")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from components.platform.errors import UserError
-from pipelines.parameters.run_options import run_parameters
+from pipelines.parameters.check import run_parameters
 
 
 def parameters(tmp_path: Path, **more: Any) -> dict[str, str]:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.ppo.learners.advantage_scale import normalize_advantages
+from components.ppo.training_state import normalize_advantages
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.floats(0.1, 1e3))
