@@ -9,58 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.core.formats.corpus import REPORT
-from components.corpus.extraction.outcome import (
-    DUPLICATE,
-    EXTRACTED,
-    FAILED,
-    INSTRUMENTED,
-    LINKED,
-    MISSING,
-    NEWER_LLVM,
-    NO_INDEX,
-    NOT_LINKED,
-    NOT_RESTORED,
-    OTHER_COMPILER,
-    RELOCATABLE,
-    REMOVED,
-    Outcome,
-)
-from components.corpus.sources.objects import NO_OUTPUT, NOT_A_COMPILE, OUTSIDE
+from components.corpus.extraction.outcome import Outcome
+from components.corpus.kinds import Kind
 from components.platform.storage.manifest import list_names
 
-NOT_AN_OBJECT = "not_an_object"
-COMPILE_FAILED = "compile_failed"
-DAMAGED = "damaged"
-NO_FUNCTIONS = "no_functions"
-PACKAGE_FAILED = "package_failed"
 _MAX_EXAMPLES = 5
-_EXPECTED = ("assembly", "filtered", DUPLICATE, NO_FUNCTIONS, REMOVED)
-_LABELS = {
-    EXTRACTED: "extracted",
-    "assembly": "made from assembly",
-    "no_bitcode": "without bitcode",
-    MISSING: "not built",
-    OTHER_COMPILER: "from another compiler",
-    LINKED: "linked in one command",
-    "filtered": "filtered out",
-    FAILED: "unreadable",
-    NO_OUTPUT: "commands that make no object",
-    NOT_A_COMPILE: "other commands",
-    COMPILE_FAILED: "failed to compile",
-    NO_INDEX: "without a ThinLTO index",
-    OUTSIDE: "outside of the base directory",
-    NOT_AN_OBJECT: "neither objects nor archives",
-    INSTRUMENTED: "left out because a replay would not be the same code",
-    NEWER_LLVM: "from a newer LLVM",
-    NOT_LINKED: "not linked",
-    RELOCATABLE: "relocatable links of native code",
-    REMOVED: "whose linked file no longer exists",
-    NOT_RESTORED: "left out because a replay would drop functions",
-    DAMAGED: "damaged",
-    DUPLICATE: "equal to others",
-    NO_FUNCTIONS: "without functions",
-    PACKAGE_FAILED: "packages left out",
-}
+_EXPECTED = (Kind.ASSEMBLY, Kind.FILTERED, Kind.DUPLICATE, Kind.NO_FUNCTIONS, Kind.REMOVED)
+_LABELS: dict[str, str] = {kind: kind.label for kind in Kind}
 
 
 @dataclass(frozen=True)
@@ -70,7 +25,7 @@ class Skipped:
     Attributes:
         project: its project.
         name: name of the object, source or package.
-        kind: one of the constants above or in outcome.py.
+        kind: a Kind.
         detail: the reason, for the user.
     """
 
@@ -97,7 +52,7 @@ class CorpusReport:
 
     def counts(self) -> dict[str, int]:
         """Return the number of objects of each kind."""
-        counts = Counter({EXTRACTED: sum(self.extracted.values())})
+        counts: Counter[str] = Counter({Kind.EXTRACTED: sum(self.extracted.values())})
         counts.update(item.kind for item in self.skipped)
         return dict(counts)
 
@@ -105,7 +60,7 @@ class CorpusReport:
         """Return a one-line summary for the user: "540 extracted, 3 made from assembly, 71 not built"."""
         counts = self.counts()
         # Last: a user builds some targets of many.
-        kinds = sorted(counts, key=lambda kind: kind == MISSING)
+        kinds = sorted(counts, key=lambda kind: kind == Kind.MISSING)
         return ", ".join(f"{counts[kind]} {_LABELS.get(kind, kind)}" for kind in kinds)
 
     def examples(self, written: str = "") -> list[str]:
@@ -116,9 +71,9 @@ class CorpusReport:
         Args:
             written: where report.json is, to refer to; "" if it is not written.
         """
-        expected = (*_EXPECTED, MISSING, NOT_A_COMPILE) if any(self.extracted.values()) else _EXPECTED
+        expected = (*_EXPECTED, Kind.MISSING, Kind.NOT_A_COMPILE) if any(self.extracted.values()) else _EXPECTED
         unexpected = [item for item in self.skipped if item.kind not in expected]
-        unexpected.sort(key=lambda item: item.kind == MISSING)
+        unexpected.sort(key=lambda item: item.kind == Kind.MISSING)
         by_reason: dict[tuple[str, str], list[str]] = {}
         for item in unexpected:
             by_reason.setdefault((item.kind, item.detail), []).append(item.name)
@@ -135,7 +90,7 @@ class CorpusReport:
         projects = {}
         for project in sorted({*self.extracted, *(item.project for item in self.skipped)}):
             counts = Counter(item.kind for item in self.skipped if item.project == project)
-            projects[project] = {EXTRACTED: self.extracted.get(project, 0), **counts}
+            projects[project] = {Kind.EXTRACTED: self.extracted.get(project, 0), **counts}
         skipped = [{"project": i.project, "object": i.name, "kind": i.kind, "detail": i.detail} for i in self.skipped]
         document = {"version": 1, "counts": self.counts(), "projects": projects, "left_out": skipped}
         if self.shared_functions:
@@ -161,10 +116,10 @@ def make_report(
         shared_functions: of programs: how many functions several of them have, and how many there are.
     """
     outcomes = list(outcomes)
-    skipped = [Skipped(project, o.object.path, o.kind, o.detail) for o in outcomes if o.kind != EXTRACTED]
+    skipped = [Skipped(project, o.object.path, o.kind, o.detail) for o in outcomes if o.kind != Kind.EXTRACTED]
     skipped += [Skipped(project, name, kind, detail) for name, kind, detail in other]
     shared = {} if shared_functions is None else {project: shared_functions}
-    return CorpusReport({project: sum(o.kind == EXTRACTED for o in outcomes)}, tuple(skipped), shared)
+    return CorpusReport({project: sum(o.kind == Kind.EXTRACTED for o in outcomes)}, tuple(skipped), shared)
 
 
 def join_reports(reports: Iterable[CorpusReport]) -> CorpusReport:

@@ -7,23 +7,6 @@ from dataclasses import dataclass
 
 from components.corpus.sources.objects import ObjectFile
 
-EXTRACTED = "extracted"
-ASSEMBLY = "assembly"
-NO_BITCODE = "no_bitcode"
-OTHER_COMPILER = "other_compiler"
-LINKED = "linked"
-NO_INDEX = "no_index"
-MISSING = "missing"
-FILTERED = "filtered"
-FAILED = "failed"
-DUPLICATE = "duplicate"
-INSTRUMENTED = "instrumented"
-NOT_RESTORED = "not_restored"
-NEWER_LLVM = "newer_llvm"
-NOT_LINKED = "not_linked"
-RELOCATABLE = "relocatable"
-REMOVED = "removed"
-
 
 def describe_newer_llvm(majors: Iterable[int], llvm_major: int) -> str:
     """Return what is wrong with modules that newer versions of LLVM compiled than the one that shall read them."""
@@ -37,7 +20,7 @@ class Outcome:
 
     Attributes:
         object: the object.
-        kind: one of the constants above.
+        kind: a Kind.
         detail: the reason; for an extracted object a warning, or "".
         llvm_major: version of the LLVM that compiled an extracted object, 0 if unknown.
     """
