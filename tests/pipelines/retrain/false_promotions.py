@@ -48,7 +48,7 @@ def false_promotion_rates(modules: int, series: int, seed: int) -> Mapping[str, 
             ("rotation", spent_alpha(week), half),
         ):
             promoted[rule] |= _clearly_better(deployed[:, subset], new[:, subset], alpha, generator)
-    return {rule: float(found.mean()) for rule, found in promoted.items()}
+    return {rule: float(is_promoted.mean()) for rule, is_promoted in promoted.items()}
 
 
 def _clearly_better(old: np.ndarray, new: np.ndarray, alpha: float, generator: np.random.Generator) -> np.ndarray:
@@ -66,7 +66,7 @@ def _clearly_better(old: np.ndarray, new: np.ndarray, alpha: float, generator: n
     low, high = np.percentile(gains, [2.5, 97.5], axis=1)
     percent = 100 * (1 - new.sum(axis=1) / old.sum(axis=1))
     figures = zip(percent.tolist(), low.tolist(), high.tolist(), strict=True)
-    return np.array([widened(found, (below, above), alpha)[0] > 0 for found, below, above in figures])
+    return np.array([widened(gain, (below, above), alpha)[0] > 0 for gain, below, above in figures])
 
 
 @click.command()

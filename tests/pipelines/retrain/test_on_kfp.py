@@ -35,13 +35,13 @@ def launcher(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 def inputs(launcher: KfpLauncher, local: Path, own: str) -> dict[str, dict[str, Any]]:
     """Publish the artifacts of a run as its steps do; return what KFP records of them."""
-    found = {}
+    recorded = {}
     for name in artifacts(local, [950, 940, 960, 955, 945, 950, 952, 1048], loadable=True) | {"training": ""}:
         below = f"{RUN}/{name}/{SALT}/{name}"
         uri = f"{launcher.root}/{below}"
         publish_at(f"{own}/{below}" if own else uri.replace("minio://", "s3://"), local / name)
-        found[name] = {"name": name, "uri": uri, "metadata": {"location": f"{own}/{below}"} if own else {}}
-    return found
+        recorded[name] = {"name": name, "uri": uri, "metadata": {"location": f"{own}/{below}"} if own else {}}
+    return recorded
 
 
 def promote(launcher: KfpLauncher, tmp_path: Path, own: str, state: str) -> Any:
@@ -70,8 +70,8 @@ def test_policy_below_the_artifact_root_is_deployed(launcher: KfpLauncher, tmp_p
     assert deployed is not None and deployed.policy == f"{OWN}/{RUN}/policy/{SALT}/policy", (
         "where the next run reads it"
     )
-    place = parse_location(launcher.recorded["promotion"]["metadata"]["location"])
-    assert isinstance(place, ObjectUri) and str(place).startswith(OWN)
+    location = parse_location(launcher.recorded["promotion"]["metadata"]["location"])
+    assert isinstance(location, ObjectUri) and str(location).startswith(OWN)
 
 
 def test_policy_that_kfp_copies_is_not_deployed(launcher: KfpLauncher, tmp_path: Path) -> None:

@@ -106,8 +106,8 @@ def evaluated(reduction_percent: float, interval: Interval) -> Metrics:
     ],
 )
 def test_reasons_to_retrain(facts: RetrainInputs, named: str | None) -> None:
-    found = retrain_reasons(state(), facts, Limits())
-    assert (found == []) if named is None else (len(found) == 1 and named in found[0])
+    reasons = retrain_reasons(state(), facts, Limits())
+    assert (reasons == []) if named is None else (len(reasons) == 1 and named in reasons[0])
 
 
 def test_no_deployed_policy_is_a_reason() -> None:
@@ -150,8 +150,8 @@ def scored(policy: list[float]) -> Measurements:
 
 def test_scores_are_compared_like_sizes() -> None:
     old = scored([1e6] * 8)
-    found = compare(scored([0.95e6, 0.94e6, 0.96e6, 0.955e6, 0.945e6, 0.95e6, 0.952e6, 0.948e6]), old)
-    assert found.clearly_better and found.modules == 8 and 4.9 < found.percent < 5.1
+    comparison = compare(scored([0.95e6, 0.94e6, 0.96e6, 0.955e6, 0.945e6, 0.95e6, 0.952e6, 0.948e6]), old)
+    assert comparison.clearly_better and comparison.modules == 8 and 4.9 < comparison.percent < 5.1
     assert not compare(old, old).clearly_better
     assert regressed_modules(scored([1.005e6, 1.1e6, 0.9e6, 1.2e6])) == ("d", "b")
     with pytest.raises(UserError, match="one evaluation measures scores, the other sizes"):
@@ -176,12 +176,12 @@ def artifacts(
         policy: text of each module under the policy; 1000 under the heuristic.
         loadable: whether the policy has its weights (random ones of `seed`) and policy.so, and there is a toolchain.
     """
-    found = measured(policy)
-    metrics = summarize(found, 0.0, 0)
+    measurements = measured(policy)
+    metrics = summarize(measurements, 0.0, 0)
     metrics.verdict, metrics.reduction_percent_ci95 = verdict, (3.0, 5.0)
     with publish(root / "evaluation", "evaluation") as directory:
         (directory / "metrics.json").write_text(encode_json(metrics))
-        write_measurements(directory, found)
+        write_measurements(directory, measurements)
     with publish(root / "policy", "policy") as directory:
         write_policy_info(
             directory,
@@ -197,24 +197,24 @@ def artifacts(
         metrics.inputs.policy_digest = digest(root / "policy")
         with publish(root / "evaluation", "evaluation") as directory:
             (directory / "metrics.json").write_text(encode_json(metrics))
-            write_measurements(directory, found)
+            write_measurements(directory, measurements)
         toolchain_at(root / "training")
     with publish(root / "corpus", "corpus") as directory:
-        for name in found.modules:
+        for name in measurements.modules:
             (directory / f"{name}.bc").write_text(f"bitcode {name}")
             (directory / f"{name}.cmd").write_text("-cc1")
-        write_description(directory, list(found.modules))
+        write_description(directory, list(measurements.modules))
     return {name: str(root / name) for name in ("policy", "evaluation", "corpus")}
 
 
-def toolchain_at(place: Path, mode: Mode = "training", features: tuple[FeatureSpec, ...] = (SPEC,)) -> str:
+def toolchain_at(location: Path, mode: Mode = "training", features: tuple[FeatureSpec, ...] = (SPEC,)) -> str:
     """Publish a toolchain without a working clang; return its location."""
-    with publish(place, "toolchain") as directory:
+    with publish(location, "toolchain") as directory:
         (directory / "bin").mkdir()
         (directory / "bin" / "clang").touch()
         toolchain = Toolchain(directory, mode, "19.1.7", "x86_64-pc-linux-gnu", {"inlining": features}, {})
         (directory / "toolchain.json").write_text(json.dumps(toolchain.to_json()))
-    return str(place)
+    return str(location)
 
 
 def none_deployed(policy: str) -> str:
@@ -260,84 +260,88 @@ def test_promotion_records_author_and_reason(run: dict[str, str]) -> None:
     assert (after.deployed.promoted_by, after.deployed.reason) == ("somebody", "nothing was deployed")
 
 
-def deploy(place: str, root: Path, policy: list[int]) -> dict[str, str]:
+def deploy(state_path: str, root: Path, policy: list[int]) -> dict[str, str]:
     """Deploy the policy of a run by hand; return the run's artifacts."""
-    found = artifacts(root, policy)
-    deployed = replace(OLD, policy=found["policy"], policy_digest=digest(root / "policy"))
-    save_state(place, load_state(place).promoted(deployed))
-    return found
+    run = artifacts(root, policy)
+    deployed = replace(OLD, policy=run["policy"], policy_digest=digest(root / "policy"))
+    save_state(state_path, load_state(state_path).promoted(deployed))
+    return run
 
 
 def test_concurrent_promotion_is_compared_again(run: dict[str, str], tmp_path: Path) -> None:
     """While one run is compared, another is promoted; the first is then compared with the promoted one."""
-    place = str(tmp_path / "state.json")
-    old = deploy(place, tmp_path / "worse", [990] * 8)
+    state_path = str(tmp_path / "state.json")
+    old = deploy(state_path, tmp_path / "worse", [990] * 8)
     other = artifacts(tmp_path / "other", [700, 710, 690, 705, 695, 700, 702, 750])
     asked = []
 
     def evaluate(policy: str) -> str:
         asked.append(policy)
         if policy == old["policy"]:  # the other promotion happens now
-            assert promote(place, other, lambda _: old["evaluation"], "other").startswith("promoted")
+            assert promote(state_path, other, lambda _: old["evaluation"], "other").startswith("promoted")
             return old["evaluation"]
         return other["evaluation"]
 
-    assert promote(place, run, evaluate, "me").startswith("not promoted: against the deployed policy")
-    known = load_state(place)
+    assert promote(state_path, run, evaluate, "me").startswith("not promoted: against the deployed policy")
+    loaded = load_state(state_path)
     assert asked == [old["policy"], other["policy"]]
-    assert known.deployed is not None and known.deployed.policy == other["policy"] and known.deployed.comparisons == 1
-    assert [entry.policy for entry in known.history] == [old["policy"]]
-    assert [(entry.kind, entry.by) for entry in known.decisions] == [("not promoted", "me"), ("promoted", "other")]
+    assert (
+        loaded.deployed is not None and loaded.deployed.policy == other["policy"] and loaded.deployed.comparisons == 1
+    )
+    assert [entry.policy for entry in loaded.history] == [old["policy"]]
+    assert [(entry.kind, entry.by) for entry in loaded.decisions] == [("not promoted", "me"), ("promoted", "other")]
 
 
 def test_comparison_is_not_repeated_in_the_same_week(tmp_path: Path) -> None:
     """A step that is repeated after its pod was lost neither compiles nor counts a second comparison."""
-    place = tmp_path / "state.json"
-    old = deploy(str(place), tmp_path / "old", [950] * 8)
+    state_path = tmp_path / "state.json"
+    old = deploy(str(state_path), tmp_path / "old", [950] * 8)
     new = artifacts(tmp_path / "new", [951, 949, 950, 950, 952, 948, 950, 949])
-    first = promote(str(place), new, lambda _: old["evaluation"], "me")
-    before = place.read_bytes()
-    again = promote(str(place), new, lambda _: pytest.fail("evaluated again"), "me")
-    assert again.startswith(first) and "compared on " in again and place.read_bytes() == before
+    first = promote(str(state_path), new, lambda _: old["evaluation"], "me")
+    before = state_path.read_bytes()
+    again = promote(str(state_path), new, lambda _: pytest.fail("evaluated again"), "me")
+    assert again.startswith(first) and "compared on " in again and state_path.read_bytes() == before
 
 
 def test_rolled_back_policy_is_promoted_again_only_if_asked(tmp_path: Path) -> None:
-    place = str(tmp_path / "state.json")
-    old = deploy(place, tmp_path / "old", [990] * 8)
+    state_path = str(tmp_path / "state.json")
+    old = deploy(state_path, tmp_path / "old", [990] * 8)
     new = artifacts(tmp_path / "new", [700, 710, 690, 705, 695, 700, 702, 750])
-    assert promote(place, new, lambda _: old["evaluation"], "me").startswith("promoted")
-    done = mlgo("rollback", "--state", place, "--by", "somebody", "--reason", "slower at start-up")
+    assert promote(state_path, new, lambda _: old["evaluation"], "me").startswith("promoted")
+    done = mlgo("rollback", "--state", state_path, "--by", "somebody", "--reason", "slower at start-up")
     assert done.returncode == 0 and "rolled back by somebody: " in done.stdout, done.stderr
-    assert load_state(place).deployed is not None and load_state(place).deployed.comparisons == 1, "counted on"
+    assert load_state(state_path).deployed is not None and load_state(state_path).deployed.comparisons == 1, (
+        "counted on"
+    )
     with pytest.raises(UserError, match=r"was rolled back on .* by somebody: slower at start-up") as error:
-        promote(place, new, lambda _: old["evaluation"], "me")
+        promote(state_path, new, lambda _: old["evaluation"], "me")
     assert "--again" in error.value.remedy
-    assert promote(place, new, lambda _: old["evaluation"], "me", again=True).startswith("promoted")
-    assert [entry.kind for entry in load_state(place).decisions] == ["promoted", "rolled back", "promoted"]
+    assert promote(state_path, new, lambda _: old["evaluation"], "me", again=True).startswith("promoted")
+    assert [entry.kind for entry in load_state(state_path).decisions] == ["promoted", "rolled back", "promoted"]
 
 
 def test_rollback_to_a_policy_that_is_gone_changes_nothing(tmp_path: Path) -> None:
-    place = tmp_path / "state.json"
+    state_path = tmp_path / "state.json"
     for name in ("old", "new"):
-        deploy(str(place), tmp_path / name, [990] * 8)
+        deploy(str(state_path), tmp_path / name, [990] * 8)
     shutil.rmtree(tmp_path / "old" / "policy")
-    before = place.read_bytes()
-    done = mlgo("rollback", "--state", place)
+    before = state_path.read_bytes()
+    done = mlgo("rollback", "--state", state_path)
     assert (
         done.returncode == 1 and "old/policy is missing or has changed" in done.stderr and "restore it" in done.stderr
     )
-    assert place.read_bytes() == before
+    assert state_path.read_bytes() == before
 
 
 def test_changed_deployed_policy_is_refused(run: dict[str, str], tmp_path: Path) -> None:
-    place = str(tmp_path / "state.json")
-    deploy(place, tmp_path / "old", [990] * 8)
+    state_path = str(tmp_path / "state.json")
+    deploy(state_path, tmp_path / "old", [990] * 8)
     with publish(tmp_path / "old" / "policy", "policy") as directory:
         (directory / "policy.json").write_text("{}")
-    before = load_state(place)
+    before = load_state(state_path)
     with pytest.raises(UserError, match="is missing or has changed"):
-        promote(place, run, lambda _: pytest.fail("evaluated"), "me")
-    assert load_state(place) == before
+        promote(state_path, run, lambda _: pytest.fail("evaluated"), "me")
+    assert load_state(state_path) == before
 
 
 def test_artifacts_of_different_runs_are_refused(run: dict[str, str], tmp_path: Path) -> None:
@@ -347,7 +351,7 @@ def test_artifacts_of_different_runs_are_refused(run: dict[str, str], tmp_path: 
     with publish(tmp_path / "alien", "trace") as directory:
         (directory / "metrics.json").write_text(json.dumps(metrics))
         shutil.copy(tmp_path / "other" / "evaluation" / "measurements.json", directory)
-    for name, place, named in (
+    for name, location, named in (
         ("evaluation", tmp_path / "alien", "is of another policy"),
         ("release_report", tmp_path / "alien", "is of another policy"),
         ("corpus", artifacts(tmp_path / "small", [900] * 3)["corpus"], "which has no module d"),
@@ -355,7 +359,7 @@ def test_artifacts_of_different_runs_are_refused(run: dict[str, str], tmp_path: 
         ("corpus", tmp_path / "nothing", "nothing"),
     ):
         with pytest.raises(UserError, match=named):
-            promotion(State(), {**other, name: str(place)}, none_deployed)
+            promotion(State(), {**other, name: str(location)}, none_deployed)
 
 
 def test_failed_evaluation_of_the_deployed_policy_keeps_its_remedy(run: dict[str, str], tmp_path: Path) -> None:
@@ -379,22 +383,22 @@ def test_error_of_a_step_is_passed_on_whole(stderr: str, expected: tuple[str, st
 
 
 def test_promoting_a_run_twice_changes_nothing(tmp_path: Path) -> None:
-    place = tmp_path / "state.json"
+    state_path = tmp_path / "state.json"
     run = artifacts(tmp_path / "run", [950] * 8, loadable=True)
     training = tmp_path / "run" / "training"
-    command = ("promote", "--state", place, *(f"--{name}={where}" for name, where in run.items()))
+    command = ("promote", "--state", state_path, *(f"--{name}={where}" for name, where in run.items()))
     assert "either --run or all of" in mlgo(*command).stderr and "--toolchain is missing" in mlgo(*command).stderr
     done = mlgo(*command, "--toolchain", training, "--by", "somebody", "--output", tmp_path / "decision")
     assert done.stdout == "promoted: nothing was deployed\n", done.stderr
     assert json.loads((tmp_path / "decision" / "promotion.json").read_text())["by"] == "somebody"
-    before = place.read_bytes()
+    before = state_path.read_bytes()
     again = mlgo(*command, "--toolchain", training, "--output", tmp_path / "decision")
     assert again.stdout.startswith("promoted: nothing was deployed (on "), again.stderr
     assert json.loads((tmp_path / "decision" / "promotion.json").read_text())["promoted"] == 1
     shutil.copytree(run["policy"], tmp_path / "copy")
     copy = mlgo(*command, "--toolchain", training, "--policy", tmp_path / "copy")
-    assert "it is deployed already" in copy.stdout and place.read_bytes() == before
-    assert "by somebody" in mlgo("show", "--state", place).stdout
+    assert "it is deployed already" in copy.stdout and state_path.read_bytes() == before
+    assert "by somebody" in mlgo("show", "--state", state_path).stdout
 
 
 @pytest.fixture(scope="module")
@@ -446,36 +450,36 @@ def test_policy_that_does_not_load_or_agree_is_not_deployed(
 
 def test_artifacts_of_another_kind_are_refused(finished: Path, tmp_path: Path) -> None:
     """Each artifact is checked before the first policy is deployed, when nothing else would read it."""
-    given = run_artifacts(str(finished), False)
+    finished_run = run_artifacts(str(finished), False)
     with publish(tmp_path / "vocab", "vocab") as directory:
         (directory / "vocab.json").write_text("{}")
     release = toolchain_at(tmp_path / "release", "release")
     other = toolchain_at(tmp_path / "other", features=())
-    check_run(given, f"{finished}/training", None)
-    for name, place, named in (
-        ("policy", given["corpus"], "is a corpus, not a policy"),
-        ("evaluation", given["policy"], "is a policy, not an evaluation"),
-        ("corpus", given["evaluation"], "is an evaluation, not a corpus"),
+    check_run(finished_run, f"{finished}/training", None)
+    for name, location, named in (
+        ("policy", finished_run["corpus"], "is a corpus, not a policy"),
+        ("evaluation", finished_run["policy"], "is a policy, not an evaluation"),
+        ("corpus", finished_run["evaluation"], "is an evaluation, not a corpus"),
         ("corpus", str(tmp_path / "vocab"), "is a vocab, not a corpus"),
         ("toolchain", str(tmp_path / "vocab"), "is a vocab, not a toolchain"),
         ("toolchain", release, "is a release toolchain"),
         ("toolchain", other, "does not log: callee_users"),
         ("toolchain", str(tmp_path / "nowhere"), "no toolchain at"),
-        ("release_report", given["corpus"], "is a corpus, not an evaluation"),
+        ("release_report", finished_run["corpus"], "is a corpus, not an evaluation"),
     ):
         with pytest.raises(UserError, match=named):
-            run, toolchain = given | {name: place}, f"{finished}/training"
+            run, toolchain = finished_run | {name: location}, f"{finished}/training"
             check_run(run, run.pop("toolchain", toolchain), None)
     with pytest.raises(UserError, match="deployed policy is for regalloc"):
-        check_run(given, f"{finished}/training", "regalloc")
+        check_run(finished_run, f"{finished}/training", "regalloc")
 
 
 def test_command_deploys_nothing_that_is_of_another_kind(finished: Path, tmp_path: Path) -> None:
-    place = tmp_path / "state.json"
-    command = ("promote", "--state", place, *(f"--{n}={finished / n}" for n in ("policy", "evaluation", "corpus")))
+    state_path = tmp_path / "state.json"
+    command = ("promote", "--state", state_path, *(f"--{n}={finished / n}" for n in ("policy", "evaluation", "corpus")))
     done = mlgo(*command, f"--toolchain={finished / 'corpus'}")
     assert done.returncode == 1 and "is a corpus, not a toolchain" in done.stderr and "Traceback" not in done.stderr
-    assert not place.exists()
+    assert not state_path.exists()
 
 
 @pytest.mark.parametrize(
@@ -492,9 +496,9 @@ def test_check_refuses_artifacts_of_another_kind(
     finished: Path, tmp_path: Path, option: str, artifact: str, named: str
 ) -> None:
     """Not "no reason to retrain", which is what an unattended check would believe."""
-    place = str(tmp_path / "state.json")
-    save_state(place, load_state(place).promoted(replace(OLD, promoted_at=time.time())))
-    done = mlgo("check", "--state", place, option, finished / artifact)
+    state_path = str(tmp_path / "state.json")
+    save_state(state_path, load_state(state_path).promoted(replace(OLD, promoted_at=time.time())))
+    done = mlgo("check", "--state", state_path, option, finished / artifact)
     assert done.returncode == 1 and named in done.stderr and "no reason" not in done.stdout, done.stdout + done.stderr
 
 
@@ -513,7 +517,7 @@ def test_alpha_is_spent_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "given", "start"),
+    ("before", "parameters", "start"),
     [
         (State(), {}, "heuristic"),
         (State(OLD), {}, OLD.policy),
@@ -521,22 +525,24 @@ def test_alpha_is_spent_once() -> None:
         (State(OLD), {"llvm_major": "22"}, "heuristic"),
     ],
 )
-def test_training_starts_from_deployed_policy_of_same_llvm(before: State, given: dict[str, str], start: str) -> None:
-    assert training_start(before, given) == start
+def test_training_starts_from_deployed_policy_of_same_llvm(
+    before: State, parameters: dict[str, str], start: str
+) -> None:
+    assert training_start(before, parameters) == start
 
 
 def test_deployed_policy_is_not_evaluated_for_a_bad_verdict(tmp_path: Path) -> None:
-    place = str(tmp_path / "state.json")
-    promote(place, artifacts(tmp_path / "first", [950] * 8), lambda _: "", "me")
-    before = load_state(place)
+    state_path = str(tmp_path / "state.json")
+    promote(state_path, artifacts(tmp_path / "first", [950] * 8), lambda _: "", "me")
+    before = load_state(state_path)
 
     def evaluate(_policy: str) -> str:
         raise AssertionError("the deployed policy is evaluated")
 
     refused = {**artifacts(tmp_path / "second", [900] * 8, "not better"), "run": "run-2"}
-    why = promote(place, refused, evaluate, "other")
+    why = promote(state_path, refused, evaluate, "other")
     assert why.startswith("not promoted: the verdict on the new policy is")
-    after = load_state(place)
+    after = load_state(state_path)
     assert after.deployed == before.deployed, "it does not count as a comparison"
     decision = after.decisions[0]
     assert after.decisions[1:] == before.decisions and decision.kind == "not promoted"
@@ -544,10 +550,10 @@ def test_deployed_policy_is_not_evaluated_for_a_bad_verdict(tmp_path: Path) -> N
     assert decision.reduction_percent == pytest.approx(10) and decision.reduction_ci95 == (3.0, 5.0)
     assert (
         decision.percent is None
-        and "not better (10.00% gain over LLVM's heuristic)" in mlgo("show", "--state", place).stdout
+        and "not better (10.00% gain over LLVM's heuristic)" in mlgo("show", "--state", state_path).stdout
     )
-    assert promote(place, refused, evaluate, "another") == why
-    assert load_state(place) == after, "a repeated step records it once"
+    assert promote(state_path, refused, evaluate, "another") == why
+    assert load_state(state_path) == after, "a repeated step records it once"
 
 
 def test_bad_verdict_prevents_promotion(tmp_path: Path) -> None:
@@ -557,7 +563,7 @@ def test_bad_verdict_prevents_promotion(tmp_path: Path) -> None:
 
 def test_refusal_and_promotion_at_once_are_both_recorded(run: dict[str, str], tmp_path: Path) -> None:
     """The state changes between the refusal's reading and its conditional write; then the new state gets it."""
-    place, refused = str(tmp_path / "state.json"), artifacts(tmp_path / "bad", [900] * 8, "not better")
+    state_path, refused = str(tmp_path / "state.json"), artifacts(tmp_path / "bad", [900] * 8, "not better")
     save, others = save_state, [run]
 
     def interrupted(where: str, after: State) -> None:
@@ -567,10 +573,10 @@ def test_refusal_and_promotion_at_once_are_both_recorded(run: dict[str, str], tm
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipelines.retrain.promote.save_state", interrupted)
-        assert promote(place, refused, none_deployed, "me").startswith("not promoted")
-    known = load_state(place)
-    assert known.deployed is not None and known.deployed.policy == run["policy"]
-    assert [(entry.kind, entry.by) for entry in known.decisions] == [("not promoted", "me"), ("promoted", "other")]
+        assert promote(state_path, refused, none_deployed, "me").startswith("not promoted")
+    loaded = load_state(state_path)
+    assert loaded.deployed is not None and loaded.deployed.policy == run["policy"]
+    assert [(entry.kind, entry.by) for entry in loaded.decisions] == [("not promoted", "me"), ("promoted", "other")]
 
 
 def test_start_of_a_training_is_not_promoted_as_a_new_policy(run: dict[str, str], tmp_path: Path) -> None:
@@ -588,8 +594,8 @@ def test_start_of_a_training_is_not_promoted_as_a_new_policy(run: dict[str, str]
 
 def test_refused_policy_stays_rolled_back(tmp_path: Path) -> None:
     gone = Decision("rolled back", 1.0, "me", "slow", "p", "d")
-    known = State(decisions=(replace(gone, kind="not promoted", at=2.0), gone))
-    assert known.rollback_of("d") == gone
+    refused = State(decisions=(replace(gone, kind="not promoted", at=2.0), gone))
+    assert refused.rollback_of("d") == gone
     assert State(decisions=(replace(gone, kind="promoted"), gone)).rollback_of("d") is None
 
 
@@ -618,13 +624,13 @@ def test_slower_programs_prevent_promotion(tmp_path: Path, run: dict[str, str]) 
 def test_worse_linked_files_prevent_promotion(
     linked_bytes: int, stock_bytes: int, name: str, promoted: bool, tmp_path: Path, run: dict[str, str]
 ) -> None:
-    def report(place: Path, size: int, binary: str, stock: int = 1000) -> str:
+    def report(location: Path, size: int, binary: str, stock: int = 1000) -> str:
         sizes = [SectionSizes(text=n, total=n, llvm_size_text=n) for n in (stock, size)]
         whole = summarize_binaries([Binary("p", binary, "program", "c", "default", *sizes)])
         metrics = summarize(measured([950] * 8), 0.0, 0, WholeProjects(whole))
-        with publish(place, "trace") as directory:
+        with publish(location, "trace") as directory:
             (directory / "metrics.json").write_text(encode_json(metrics))
-        return str(place)
+        return str(location)
 
     worse = artifacts(tmp_path / "old", [990] * 8)["evaluation"]
     deployed = state(evaluation=report(tmp_path / "deployed", 900, "tool"))
@@ -645,54 +651,56 @@ def test_nothing_is_promoted_or_refused_without_a_state() -> None:
 
 
 def test_seed_of_training_does_not_choose_the_modules_that_judge(tmp_path: Path) -> None:
-    given = {"recipe": "tiny", "seed": "7", "retrain_state": str(tmp_path / "retrain.json")}
-    (arguments,) = (step.arguments for step in local_steps(COMPILED, given) if step.name == "promote")
+    parameters = {"recipe": "tiny", "seed": "7", "retrain_state": str(tmp_path / "retrain.json")}
+    (arguments,) = (step.arguments for step in local_steps(COMPILED, parameters) if step.name == "promote")
     assert not {"7", "--rotation-seed"} & set(arguments)
 
 
 def test_promotion_is_saved_and_can_be_rolled_back(tmp_path: Path) -> None:
-    place = str(tmp_path / "state.json")
-    save_state(place, load_state(place).promoted(replace(OLD, regressed=("m1",))))
-    save_state(place, load_state(place).promoted(replace(OLD, policy="gs://b/new", regressed=("m2", "m3"))))
-    known = load_state(place)
-    assert known.deployed is not None and known.deployed.policy == "gs://b/new"
-    assert [entry.policy for entry in known.history] == ["gs://b/old"]
-    assert known.regressed == read_oversampling(Path(place)) == ("m2", "m3")
-    save_state(place, known.rolled_back("somebody", "it was slow", 7.0))
-    (decision,) = load_state(place).decisions
+    state_path = str(tmp_path / "state.json")
+    save_state(state_path, load_state(state_path).promoted(replace(OLD, regressed=("m1",))))
+    save_state(state_path, load_state(state_path).promoted(replace(OLD, policy="gs://b/new", regressed=("m2", "m3"))))
+    loaded = load_state(state_path)
+    assert loaded.deployed is not None and loaded.deployed.policy == "gs://b/new"
+    assert [entry.policy for entry in loaded.history] == ["gs://b/old"]
+    assert loaded.regressed == read_oversampling(Path(state_path)) == ("m2", "m3")
+    save_state(state_path, loaded.rolled_back("somebody", "it was slow", 7.0))
+    (decision,) = load_state(state_path).decisions
     assert (decision.kind, decision.by, decision.reason, decision.at) == ("rolled back", "somebody", "it was slow", 7.0)
-    assert decision.policy == "gs://b/new" and load_state(place).rollback_of(OLD.policy_digest) == decision
-    assert load_state(place).deployed == replace(OLD, regressed=("m1",)) and load_state(place).history == ()
-    assert load_state(place).regressed == read_oversampling(Path(place)) == ("m1",), "those of the restored policy"
+    assert decision.policy == "gs://b/new" and load_state(state_path).rollback_of(OLD.policy_digest) == decision
+    assert load_state(state_path).deployed == replace(OLD, regressed=("m1",)) and load_state(state_path).history == ()
+    assert load_state(state_path).regressed == read_oversampling(Path(state_path)) == ("m1",), (
+        "those of the restored policy"
+    )
     with pytest.raises(UserError, match="no previous policy"):
-        load_state(place).rolled_back()
+        load_state(state_path).rolled_back()
     with pytest.raises(UserError, match="was modified concurrently"):
-        save_state(place, known)
+        save_state(state_path, loaded)
 
 
 def test_state_of_version_1_is_read(tmp_path: Path) -> None:
     """Version 1 stored the names of regressed modules only next to the policies, for the policy promoted last."""
-    place = tmp_path / "state.json"
+    state_path = tmp_path / "state.json"
     entry = {key: value for key, value in asdict(OLD).items() if key != "regressed"}
     before = {"version": 1, "deployed": entry, "history": [entry | {"policy": "gs://b/older"}], "regressed": ["m1"]}
-    place.write_text(json.dumps(before))
-    known = load_state(str(place))
-    assert known.deployed == replace(OLD, regressed=("m1",)) and known.regressed == ("m1",)
-    back = known.rolled_back()
+    state_path.write_text(json.dumps(before))
+    loaded = load_state(str(state_path))
+    assert loaded.deployed == replace(OLD, regressed=("m1",)) and loaded.regressed == ("m1",)
+    back = loaded.rolled_back()
     assert back.deployed == replace(OLD, policy="gs://b/older") and back.regressed == (), "version 1 had none for it"
-    save_state(str(place), known)
-    assert json.loads(place.read_text())["version"] == 3 and load_state(str(place)) == known
+    save_state(str(state_path), loaded)
+    assert json.loads(state_path.read_text())["version"] == 3 and load_state(str(state_path)) == loaded
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_unknown_state_version_is_refused(tmp_path: Path, version: int) -> None:
-    place = tmp_path / "state.json"
-    place.write_text(json.dumps({"version": version, "deployed": None, "history": [], "regressed": []}))
+    state_path = tmp_path / "state.json"
+    state_path.write_text(json.dumps({"version": version, "deployed": None, "history": [], "regressed": []}))
     if version < 4:
-        assert load_state(str(place)) == State()
+        assert load_state(str(state_path)) == State()
         return
     with pytest.raises(UserError, match=r"version 4"):
-        load_state(str(place))
+        load_state(str(state_path))
 
 
 @pytest.mark.parametrize("text", ["{}", '{"version": 2}', '{"version": 1, "deployed": 3, "history": []}'])
@@ -710,38 +718,44 @@ def mlgo(*arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(("verdict", "status"), [("better", 0), ("not better", 4)])
 def test_promotion_has_a_status_for_ci(verdict: Verdict, status: int, tmp_path: Path) -> None:
     made = artifacts(tmp_path / "run", [950] * 8, verdict, loadable=True)
-    given = [part for name in ("policy", "evaluation", "corpus") for part in (f"--{name}", made[name])]
+    artifact_options = [part for name in ("policy", "evaluation", "corpus") for part in (f"--{name}", made[name])]
     for more, expected in ((["--fail-if-not-promoted"], status), ([], 0)):
-        place = tmp_path / f"{expected}{len(more)}.json"
-        done = mlgo("promote", "--state", place, *given, "--toolchain", tmp_path / "run" / "training", *more)
+        state_path = tmp_path / f"{expected}{len(more)}.json"
+        done = mlgo(
+            "promote", "--state", state_path, *artifact_options, "--toolchain", tmp_path / "run" / "training", *more
+        )
         assert done.returncode == expected, done.stderr
         assert done.stdout.splitlines()[-1].startswith("promoted" if verdict == "better" else "not promoted")
     assert mlgo("run", "--help").stdout.count("--fail-if-not-promoted") == 2
 
 
 def test_other_problem_is_refused_before_training(tmp_path: Path) -> None:
-    place, output = tmp_path / "state.json", tmp_path / "run"
-    save_state(str(place), load_state(str(place)).promoted(replace(OLD, regressed=("m1",))))
-    before = place.read_bytes()
-    done = mlgo("run", "--state", place, "--param", "recipe=tiny", "--param", "problem=regalloc", "--output", output)
+    state_path, output = tmp_path / "state.json", tmp_path / "run"
+    save_state(str(state_path), load_state(str(state_path)).promoted(replace(OLD, regressed=("m1",))))
+    before = state_path.read_bytes()
+    done = mlgo(
+        "run", "--state", state_path, "--param", "recipe=tiny", "--param", "problem=regalloc", "--output", output
+    )
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "policy is for inlining, but this training is for regalloc" in done.stderr
     assert "use another --state for each problem" in done.stderr
-    assert place.read_bytes() == before and not output.exists()
+    assert state_path.read_bytes() == before and not output.exists()
 
 
 def test_check_writes_github_output(tmp_path: Path, run: dict[str, str]) -> None:
-    place, output = tmp_path / "state.json", tmp_path / "github"
-    assert f"there is no state at {place} yet" in mlgo("show", "--state", place).stdout
-    done = mlgo("check", "--state", place, "--github-output", output)
+    state_path, output = tmp_path / "state.json", tmp_path / "github"
+    assert f"there is no state at {state_path} yet" in mlgo("show", "--state", state_path).stdout
+    done = mlgo("check", "--state", state_path, "--github-output", output)
     assert done.returncode == 0 and "retrain: nothing is deployed yet" in done.stdout
     assert output.read_text().startswith("retrain=true\n")
-    save_state(str(place), promotion(load_state(str(place)), run, none_deployed)[0])
-    done = mlgo("check", "--state", place, "--corpus", run["corpus"], "--llvm-major", 19, "--github-output", output)
+    save_state(str(state_path), promotion(load_state(str(state_path)), run, none_deployed)[0])
+    done = mlgo(
+        "check", "--state", state_path, "--corpus", run["corpus"], "--llvm-major", 19, "--github-output", output
+    )
     assert done.returncode == 0 and "no reason to retrain" in done.stdout, done.stdout + done.stderr
     assert output.read_text().splitlines()[-2] == "retrain=false"
-    assert run["policy"] in mlgo("show", "--state", place).stdout
-    done = mlgo("rollback", "--state", place)
+    assert run["policy"] in mlgo("show", "--state", state_path).stdout
+    done = mlgo("rollback", "--state", state_path)
     assert done.returncode == 1 and "no previous policy" in done.stderr and "Traceback" not in done.stderr
 
 
@@ -749,10 +763,10 @@ def test_reason_is_posted_to_webhook_without_revealing_its_url(
     tmp_path: Path, run: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(NOTIFY_VARIABLE, "http://127.0.0.1:1/s3cret")
-    place, output = tmp_path / "state.json", tmp_path / "github"
-    done = mlgo("check", "--state", place, "--github-output", output)
+    state_path, output = tmp_path / "state.json", tmp_path / "github"
+    done = mlgo("check", "--state", state_path, "--github-output", output)
     assert done.returncode == 1 and "the webhook at 127.0.0.1 did not accept the notification" in done.stderr
     assert "s3cret" not in done.stdout + done.stderr and output.read_text().startswith("retrain=true\n")
-    save_state(str(place), promotion(load_state(str(place)), run, none_deployed)[0])
-    done = mlgo("check", "--state", place, "--corpus", run["corpus"])
+    save_state(str(state_path), promotion(load_state(str(state_path)), run, none_deployed)[0])
+    done = mlgo("check", "--state", state_path, "--corpus", run["corpus"])
     assert done.returncode == 0, "no notification without a reason"

@@ -53,10 +53,10 @@ def storage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 def publish_at(uri: str, source: Path | None = None) -> str:
     """Publish an artifact, a copy of `source` or one file; return its URI."""
-    place = parse_location(uri)
-    assert isinstance(place, ObjectUri)
+    location = parse_location(uri)
+    assert isinstance(location, ObjectUri)
     kind = read_manifest(source).kind if source else "evaluation"
-    with publish(mirror(place), kind) as directory:  # type: ignore[arg-type]
+    with publish(mirror(location), kind) as directory:  # type: ignore[arg-type]
         if source is None:
             (directory / "file").write_text(uri)
         else:
@@ -93,29 +93,29 @@ def publish_run(run: str, *names: str, attempt: str = FIRST) -> dict[str, str]:
 
 def test_artifacts_are_found_where_the_driver_puts_them(storage: None, host: str, start: Start) -> None:
     run = start()
-    found = publish_run(run, *TASKS)
+    uris = publish_run(run, *TASKS)
     publish_at(f"{ROOT}/mlgo-training/{run}/ppo/{FIRST}/ppo/policy")
     publish_at(f"{ROOT}/mlgo-training/another/ppo/{FIRST}/policy")
-    assert artifacts_of(host, run) == found | {"run": run}
+    assert artifacts_of(host, run) == uris | {"run": run}
 
 
 def test_newest_finished_attempt_wins(storage: None, host: str, start: Start) -> None:
     run = start()
-    found = publish_run(run, "evaluation", "corpus", "training", attempt="")
+    uris = publish_run(run, "evaluation", "corpus", "training", attempt="")
     publish_run(run, "policy")
     newer = publish_run(run, "policy", attempt=SECOND)
-    assert artifacts_of(host, run) == found | newer | {"run": run}, "there is no report"
+    assert artifacts_of(host, run) == uris | newer | {"run": run}, "there is no report"
 
 
 def test_artifact_of_a_reused_step_is_named_by_hand(storage: None, host: str, start: Start) -> None:
     run = start()
-    found = publish_run(run, "policy", "evaluation", "corpus")
+    uris = publish_run(run, "policy", "evaluation", "corpus")
     with pytest.raises(UserError, match="no finished artifact 'training' of its step toolchain-training") as error:
         artifacts_of(host, run)
     assert "pass --toolchain URI" in error.value.remedy
-    known = {"training": "gs://retraining/other/training", "corpus": "gs://retraining/other/corpus", REPORT: ""}
-    wanted = {**found, "corpus": known["corpus"], "training": known["training"], "run": run}
-    assert artifacts_of(host, run, known) == wanted
+    overrides = {"training": "gs://retraining/other/training", "corpus": "gs://retraining/other/corpus", REPORT: ""}
+    expected = {**uris, "corpus": overrides["corpus"], "training": overrides["training"], "run": run}
+    assert artifacts_of(host, run, overrides) == expected
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_artifacts_are_found_below_the_artifact_root(storage: None, host: str, s
     spec = with_artifact_root(load_spec(COMPILED), ROOT)
     images = {f"mlgo-{image}": f"r/{image}@sha256:{digit * 64}" for image, digit in IMAGES.items()}
     run = start(root, pipeline_spec=with_images(spec, images))
-    found = publish_run(run, *TASKS)
-    assert artifacts_of(host, run) == found | {"run": run}
+    uris = publish_run(run, *TASKS)
+    assert artifacts_of(host, run) == uris | {"run": run}
 
 
 def test_unknown_run_is_refused(host: str) -> None:
@@ -161,8 +161,8 @@ def test_run_on_kfp_is_promoted_by_its_id(storage: None, host: str, start: Start
     run = start()
     made = artifacts(tmp_path / "run", [950, 940, 960, 955, 945, 950, 952, 1048], loadable=True)
     folder = f"{ROOT}/mlgo-training/{run}"
-    for name, place in made.items():
-        publish_at(f"{folder}/{TASKS[name]}/{FIRST}/{name}", Path(place))
+    for name, location in made.items():
+        publish_at(f"{folder}/{TASKS[name]}/{FIRST}/{name}", Path(location))
     training = tmp_path / "run" / "training"
     publish_at(f"{folder}/{TASKS['training']}/{FIRST}/training", training)
     command = ("promote", "--state", STATE, "--run", run, "--host", host, "--by", "me")
@@ -200,10 +200,10 @@ def test_contradicting_options_are_refused(more: tuple[str, ...], named: str) ->
 )
 def test_step_records_the_run(tmp_path: Path, names: tuple[str, ...], expected: str) -> None:
     """KFP's resource name is that of an Argo Workflow, by which nobody finds the run."""
-    made, place = artifacts(tmp_path / "run", [950] * 8, loadable=True), str(tmp_path / "state.json")
+    made, state_path = artifacts(tmp_path / "run", [950] * 8, loadable=True), str(tmp_path / "state.json")
     options = (*(f"--{name}={where}" for name, where in made.items()), f"--toolchain={tmp_path / 'run' / 'training'}")
-    mlgo("promote", "--state", place, *options, *names)
-    (decision,) = load_state(place).decisions
+    mlgo("promote", "--state", state_path, *options, *names)
+    (decision,) = load_state(state_path).decisions
     assert decision.run == expected.format(**made)
 
 
@@ -213,7 +213,7 @@ class Vertex:
     def __init__(self, published: PublishedClients, state: str = "SUCCEEDED", **tasks: str) -> None:
         self.published, self.state, self.tasks = published, state, tasks
 
-    def answer(self, request: Any) -> tuple[int, dict[str, Any]]:
+    def respond(self, request: Any) -> tuple[int, dict[str, Any]]:
         self.published.check("vertex", request.method, request.path, request.body)
         if request.path != f"/v1/{JOB}":
             return 404, {"error": {"message": "no such job"}}
@@ -234,13 +234,13 @@ class Vertex:
 
 
 def on_vertex(vertex: Vertex, run: str = JOB) -> dict[str, str]:
-    with recording_server(vertex.answer) as server:
+    with recording_server(vertex.respond) as server:
         return server_run_artifacts(VertexPipelines(VertexServer("p", "r", requests.Session(), server.url)), run)
 
 
 def test_artifacts_of_a_pipeline_job(published: PublishedClients) -> None:
-    found = on_vertex(Vertex(published), JOB.rpartition("/")[2])
-    assert found == {name: f"gs://b/1/{task}_-7/{name}" for name, task in TASKS.items()} | {"run": JOB}
+    uris = on_vertex(Vertex(published), JOB.rpartition("/")[2])
+    assert uris == {name: f"gs://b/1/{task}_-7/{name}" for name, task in TASKS.items()} | {"run": JOB}
     reused = on_vertex(Vertex(published, corpus="SKIPPED", release_report="absent"))
     assert reused["corpus"] == "gs://b/1/corpus_-7/corpus" and REPORT not in reused
 

@@ -38,17 +38,17 @@ DECISION = Decision(
 
 
 @pytest.fixture
-def place(any_uri: ObjectUri) -> str:
+def state_path(any_uri: ObjectUri) -> str:
     """A state in each kind of object storage."""
     return f"{any_uri}/retrain.json"
 
 
-def test_exactly_one_concurrent_promotion_wins_each_round(place: str, tmp_path: Path) -> None:
+def test_exactly_one_concurrent_promotion_wins_each_round(state_path: str, tmp_path: Path) -> None:
     """All are compared with the same policy at once; each loser is compared again, with the winner.
 
     The policies are equally good, and clearly better than the deployed one.
     """
-    old = deploy(place, tmp_path / "old", [990] * 8)
+    old = deploy(state_path, tmp_path / "old", [990] * 8)
     runs = [artifacts(tmp_path / f"new{i}", [900 + i, 899, 901, 900, 902, 898, 900, 900]) for i in range(3)]
     evaluations = {run["policy"]: run["evaluation"] for run in [old, *runs]}
     together = threading.Barrier(len(runs))
@@ -59,36 +59,36 @@ def test_exactly_one_concurrent_promotion_wins_each_round(place: str, tmp_path: 
                 together.wait(timeout=60)
             return evaluations[policy]
 
-        return promote(place, runs[number], evaluate, f"writer {number}")
+        return promote(state_path, runs[number], evaluate, f"writer {number}")
 
     with ThreadPoolExecutor(len(runs)) as pool:
         said = list(pool.map(take_part, range(len(runs))))
     (winner,) = [number for number, text in enumerate(said) if text.startswith("promoted")]
-    known = load_state(place)
-    assert known.deployed is not None and known.deployed.policy == runs[winner]["policy"]
-    assert known.deployed.promoted_by == f"writer {winner}"
-    assert [entry.policy for entry in known.history] == [old["policy"]]
-    assert [entry.kind for entry in known.decisions] == ["not promoted", "not promoted", "promoted"]
-    assert {entry.against for entry in known.decisions[:2]} == {known.deployed.policy_digest}
-    assert known.deployed.comparisons == 2 and known.history[0].comparisons == 1
+    state = load_state(state_path)
+    assert state.deployed is not None and state.deployed.policy == runs[winner]["policy"]
+    assert state.deployed.promoted_by == f"writer {winner}"
+    assert [entry.policy for entry in state.history] == [old["policy"]]
+    assert [entry.kind for entry in state.decisions] == ["not promoted", "not promoted", "promoted"]
+    assert {entry.against for entry in state.decisions[:2]} == {state.deployed.policy_digest}
+    assert state.deployed.comparisons == 2 and state.history[0].comparisons == 1
 
 
-def test_stale_state_is_not_written(place: str) -> None:
-    first, second = load_state(place), load_state(place)
-    save_state(place, first.promoted(OLD))
+def test_stale_state_is_not_written(state_path: str) -> None:
+    first, second = load_state(state_path), load_state(state_path)
+    save_state(state_path, first.promoted(OLD))
     with pytest.raises(Conflict, match="was modified concurrently"):
-        save_state(place, second.promoted(replace(OLD, policy="gs://b/other")))
-    assert load_state(place).deployed == OLD
+        save_state(state_path, second.promoted(replace(OLD, policy="gs://b/other")))
+    assert load_state(state_path).deployed == OLD
 
 
-def test_everything_is_read_back(place: str) -> None:
-    written = load_state(place).promoted(replace(OLD, policy="gs://b/older")).promoted(OLD).decided(DECISION)
-    save_state(place, written)
-    assert load_state(place) == written and written.decisions == (DECISION,)
+def test_everything_is_read_back(state_path: str) -> None:
+    written = load_state(state_path).promoted(replace(OLD, policy="gs://b/older")).promoted(OLD).decided(DECISION)
+    save_state(state_path, written)
+    assert load_state(state_path) == written and written.decisions == (DECISION,)
     assert written.deployed is not None and written.deployed.comparisons == 1
     back = written.rolled_back("me", "slow", 9.0)
-    save_state(place, replace(back, read=load_state(place).read))
-    assert load_state(place) == back
+    save_state(state_path, replace(back, read=load_state(state_path).read))
+    assert load_state(state_path) == back
 
 
 def test_comparison_is_found_by_policy_deployment_and_week() -> None:
@@ -125,20 +125,20 @@ def test_old_decisions_are_dropped_but_still_counted() -> None:
         (("decisions", 0), "promoted"),
     ],
 )
-def test_edited_state_is_refused_and_kept(place: str, path: tuple[Any, ...], value: object) -> None:
-    save_state(place, load_state(place).promoted(OLD).decided(DECISION))
-    read = read_versioned(place)
+def test_edited_state_is_refused_and_kept(state_path: str, path: tuple[Any, ...], value: object) -> None:
+    save_state(state_path, load_state(state_path).promoted(OLD).decided(DECISION))
+    read = read_versioned(state_path)
     content = copy.deepcopy(read.content)
     target: Any = content
     for key in path[:-1]:
         target = target[key]
     target[path[-1]] = value
     assert content is not None
-    write_versioned(place, content, read)
+    write_versioned(state_path, content, read)
     with pytest.raises(UserError) as error:
-        load_state(place)
-    assert error.value.problem.startswith(place) and error.value.remedy == "restore an older one"
-    assert read_versioned(place).content == content
+        load_state(state_path)
+    assert error.value.problem.startswith(state_path) and error.value.remedy == "restore an older one"
+    assert read_versioned(state_path).content == content
 
 
 _JSON = st.recursive(
@@ -154,12 +154,12 @@ _DOCUMENTS = st.fixed_dictionaries(
 
 @given(document=_DOCUMENTS)
 def test_any_document_is_read_or_refused(document: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> None:
-    place = tmp_path_factory.mktemp("state") / "state.json"
-    place.write_text(json.dumps(document))
+    state_path = tmp_path_factory.mktemp("state") / "state.json"
+    state_path.write_text(json.dumps(document))
     try:
-        state = load_state(str(place))
+        state = load_state(str(state_path))
     except UserError as error:
-        assert str(place) in error.problem
+        assert str(state_path) in error.problem
     else:
-        save_state(str(place), state)
-        assert load_state(str(place)) == state
+        save_state(str(state_path), state)
+        assert load_state(str(state_path)) == state

@@ -49,11 +49,11 @@ def submit(*arguments: str, command: str = "submit") -> None:
 
 
 def test_run_gets_the_state_and_who_submits_it(storage: None, submitted: Submitted) -> None:
-    place = parse_location("gs://retraining/old")
-    assert isinstance(place, ObjectUri)
-    with publish(mirror(place), "trace") as directory:
+    location = parse_location("gs://retraining/old")
+    assert isinstance(location, ObjectUri)
+    with publish(mirror(location), "trace") as directory:
         (directory / "weights.npz").write_text("weights")
-    deployed = replace(OLD, policy=str(place), policy_digest=digest(mirror(place)), regressed=("m1",))
+    deployed = replace(OLD, policy=str(location), policy_digest=digest(mirror(location)), regressed=("m1",))
     save_state(STATE, load_state(STATE).promoted(deployed))
     submit(
         "--state",

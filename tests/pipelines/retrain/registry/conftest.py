@@ -1,4 +1,4 @@
-"""A server that records requests and answers by a function, and a state with deployed policies."""
+"""A server that records requests and responds by a function, and a state with deployed policies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from components.platform.storage import publish
 from pipelines.retrain.state import Deployed
 from tests.servers.http_server import JsonHandler, serving
 
-Answer = tuple[int, dict[str, Any]]
+Response = tuple[int, dict[str, Any]]
 
 
 @dataclass
@@ -41,15 +41,15 @@ class RecordingServer:
 
 
 @contextmanager
-def recording_server(answer: Callable[[Request], Answer]) -> Iterator[RecordingServer]:
-    """Serve on a free port; `answer` returns status and document."""
+def recording_server(respond: Callable[[Request], Response]) -> Iterator[RecordingServer]:
+    """Serve on a free port; `respond` returns status and document."""
     record = RecordingServer()
 
     class Handler(JsonHandler):
         def _handle(self) -> None:
             request = Request(self.command, self.path, self.read_json(), dict(self.headers))
             record.requests.append(request)
-            status, document = answer(request)
+            status, document = respond(request)
             self.answer(document, status)
 
         do_GET = do_POST = do_PATCH = _handle
@@ -65,7 +65,7 @@ def deployed(tmp_path: Path) -> Callable[..., Deployed]:
         (directory / MARKDOWN).write_text("# Policy\n\nSmaller than -Oz.\n")
 
     def make(digit: str, **more: Any) -> Deployed:
-        given = {
+        fields = {
             "policy": f"gs://bucket/runs/{digit}/policy",
             "policy_digest": digit * 64,
             "problem": "inlining",
@@ -82,6 +82,6 @@ def deployed(tmp_path: Path) -> Callable[..., Deployed]:
             "corpus_digest": "c" * 64,
             "evaluation": str(tmp_path / "evaluation"),
         }
-        return Deployed(**{**given, **more})
+        return Deployed(**{**fields, **more})
 
     return make

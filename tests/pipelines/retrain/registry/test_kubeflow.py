@@ -23,7 +23,7 @@ from pipelines.retrain.registry.entry import registry_entry
 from pipelines.retrain.registry.kubeflow import TOKEN_VARIABLE, KubeflowRegistry
 from pipelines.retrain.registry.vertex import VertexRegistry
 from pipelines.retrain.state import Deployed, load_state, save_state
-from tests.pipelines.retrain.registry.conftest import Answer, Request, recording_server
+from tests.pipelines.retrain.registry.conftest import Request, Response, recording_server
 from tests.support.schemas import PublishedClients
 
 ROOT = "/api/model_registry/"
@@ -45,7 +45,7 @@ class Kubeflow:
     fails: str = ""
     version: str = "v1"
 
-    def answer(self, request: Request) -> Answer:
+    def respond(self, request: Request) -> Response:
         root = f"{ROOT}{self.version}/"
         if not request.path.startswith(root):
             return 404, {}
@@ -60,32 +60,32 @@ class Kubeflow:
         except ValueError as error:
             return 400, {"code": "400", "message": str(error)}
 
-    def get(self, path: list[str], query: dict[str, str], _body: Any) -> Answer:
+    def get(self, path: list[str], query: dict[str, str], _body: Any) -> Response:
         if path[0] == "model_versions" and path[2:] == ["artifacts"]:
-            found = [known for known in self.kinds["artifacts"] if known["version"] == path[1]]
-            items = [known for known in found if known["name"] == query["name"]]
+            artifacts = [resource for resource in self.kinds["artifacts"] if resource["version"] == path[1]]
+            items = [resource for resource in artifacts if resource["name"] == query["name"]]
             return 200, {"items": items, "size": len(items), "pageSize": 10, "nextPageToken": ""}
         if path == ["registered_models"]:
             return 200, {"items": self.kinds["registered_models"], "size": 0, "pageSize": 1, "nextPageToken": ""}
         parent = query.pop("parentResourceId", None)
-        wanted = {**query, **({"registeredModelId": parent} if parent else {})}
-        for known in self.kinds[f"{path[0]}s"]:
-            if wanted.items() <= known.items():
-                return 200, known
+        attributes = {**query, **({"registeredModelId": parent} if parent else {})}
+        for resource in self.kinds[f"{path[0]}s"]:
+            if attributes.items() <= resource.items():
+                return 200, resource
         return 404, {"code": "404", "message": f"no {path[0]} found"}
 
-    def post(self, path: list[str], _query: dict[str, str], body: Any) -> Answer:
+    def post(self, path: list[str], _query: dict[str, str], body: Any) -> Response:
         if path[2:] == ["artifacts"]:
             return self._create("artifacts", {**body, "version": path[1]})
         return self._create(path[0], body)
 
-    def patch(self, path: list[str], _query: dict[str, str], body: Any) -> Answer:
-        (known,) = [known for known in self.kinds[path[0]] if known["id"] == path[1]]
-        known.update(body)
-        return 200, known
+    def patch(self, path: list[str], _query: dict[str, str], body: Any) -> Response:
+        (resource,) = [resource for resource in self.kinds[path[0]] if resource["id"] == path[1]]
+        resource.update(body)
+        return 200, resource
 
-    def _create(self, kind: str, body: dict[str, Any]) -> Answer:
-        if any(known["name"] == body["name"] for known in self.kinds[kind]):
+    def _create(self, kind: str, body: dict[str, Any]) -> Response:
+        if any(resource["name"] == body["name"] for resource in self.kinds[kind]):
             return 409, {"code": "409", "message": f"{body['name']} exists"}
         for value in body.get("customProperties", {}).values():
             typed = {"MetadataStringValue": "string_value", "MetadataDoubleValue": "double_value"}
@@ -107,14 +107,14 @@ def client(published: PublishedClients) -> None:
 @pytest.mark.parametrize("version", ["v1", "v1alpha3"])
 def test_policies_are_versions_and_rollback_moves_the_name(deployed: Callable[..., Deployed], version: str) -> None:
     kubeflow = Kubeflow(version=version)
-    with recording_server(kubeflow.answer) as server:
+    with recording_server(kubeflow.respond) as server:
         for digit in "abac":
             name = KubeflowRegistry(server.url).deploy(registry_entry(deployed(digit)))
             assert name == f"mlgo-inlining:{digit * 12}" and kubeflow.deployed() == digit * 12
         count = len(server.requests) - len(server.sent("GET"))
         KubeflowRegistry(server.url).deploy(registry_entry(deployed("c")))
         assert len(server.requests) - len(server.sent("GET")) == count, "repeating it changes nothing"
-    assert {kind: len(known) for kind, known in kubeflow.kinds.items()} == {
+    assert {kind: len(resources) for kind, resources in kubeflow.kinds.items()} == {
         "registered_models": 1,
         "model_versions": 3,
         "artifacts": 3,
@@ -129,27 +129,27 @@ def test_policies_are_versions_and_rollback_moves_the_name(deployed: Callable[..
 
 def test_interrupted_registration_is_completed(deployed: Callable[..., Deployed]) -> None:
     kubeflow = Kubeflow(fails="/artifacts")
-    with recording_server(kubeflow.answer) as server:
+    with recording_server(kubeflow.respond) as server:
         with pytest.raises(UserError, match="status 503, no database"):
             KubeflowRegistry(server.url).deploy(registry_entry(deployed("a")))
         assert "customProperties" not in kubeflow.kinds["registered_models"][0], "nothing is deployed yet"
         kubeflow.fails = ""
         KubeflowRegistry(server.url).deploy(registry_entry(deployed("a")))
-    assert [len(known) for known in kubeflow.kinds.values()] == [1, 1, 1] and kubeflow.deployed() == "a" * 12
+    assert [len(resources) for resources in kubeflow.kinds.values()] == [1, 1, 1] and kubeflow.deployed() == "a" * 12
 
 
 def test_other_properties_of_the_model_are_kept(deployed: Callable[..., Deployed]) -> None:
     theirs = {"team": {"metadataType": "MetadataStringValue", "string_value": "compilers"}}
     kubeflow = Kubeflow()
     kubeflow.kinds["registered_models"].append({"id": "1", "name": "ours", "customProperties": theirs})
-    with recording_server(kubeflow.answer) as server:
+    with recording_server(kubeflow.respond) as server:
         KubeflowRegistry(server.url).deploy(registry_entry(deployed("a"), "ours"))
     assert kubeflow.kinds["registered_models"][0]["customProperties"].items() >= theirs.items()
 
 
 def test_token_is_sent_only_if_set(deployed: Callable[..., Deployed], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
-    with recording_server(Kubeflow().answer) as server:
+    with recording_server(Kubeflow().respond) as server:
         KubeflowRegistry(server.url).deploy(registry_entry(deployed("a")))
         assert all("Authorization" not in request.headers for request in server.requests)
         monkeypatch.setenv(TOKEN_VARIABLE, "t0ken\n")
@@ -179,20 +179,20 @@ def test_answers_of_other_servers_are_reported(
 def test_rollback_moves_the_name_and_a_lost_registry_leaves_the_state(
     deployed: Callable[..., Deployed], tmp_path: Path
 ) -> None:
-    place = str(tmp_path / "state.json")
+    state_path = str(tmp_path / "state.json")
     with publish(tmp_path / "policy", "policy") as directory:
         (directory / "policy.json").write_text("{}")
     before = deployed("a", policy=str(tmp_path / "policy"), policy_digest=digest(tmp_path / "policy"))
-    save_state(place, load_state(place).promoted(before).promoted(deployed("b")))
+    save_state(state_path, load_state(state_path).promoted(before).promoted(deployed("b")))
     kubeflow = Kubeflow()
 
     def mlgo(*arguments: str) -> str:
-        done = CliRunner().invoke(cli, ["retrain", *arguments, "--state", place], standalone_mode=False)
+        done = CliRunner().invoke(cli, ["retrain", *arguments, "--state", state_path], standalone_mode=False)
         if done.exception:
             raise done.exception
         return done.output
 
-    with recording_server(kubeflow.answer) as server:
+    with recording_server(kubeflow.respond) as server:
         assert f"registered: mlgo-inlining:{'b' * 12} is deployed" in mlgo("register", "--registry", server.url)
         mlgo("rollback", "--registry", server.url)
         assert kubeflow.deployed() == before.policy_digest[:12]

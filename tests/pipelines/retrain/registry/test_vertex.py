@@ -19,7 +19,7 @@ from pipelines.retrain.registry.entry import registry_entry
 from pipelines.retrain.registry.vertex import VertexRegistry
 from pipelines.retrain.state import Deployed
 from pipelines.submit.vertex_client import VertexServer
-from tests.pipelines.retrain.registry.conftest import Answer, RecordingServer, Request, recording_server
+from tests.pipelines.retrain.registry.conftest import RecordingServer, Request, Response, recording_server
 from tests.support.schemas import PublishedClients
 
 PARENT = "projects/p/locations/r"
@@ -51,13 +51,13 @@ class Vertex:
     evaluations: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     refused: str = ""
 
-    def answer(self, request: Request) -> Answer:
+    def respond(self, request: Request) -> Response:
         try:
-            return self._answer(request)
+            return self._respond(request)
         except ValueError as error:
             return 400, {"error": {"message": f"Invalid JSON payload received: {error}"}}
 
-    def _answer(self, request: Request) -> Answer:
+    def _respond(self, request: Request) -> Response:
         if "/operations/" not in request.path:  # of another API, google.longrunning
             self.published.check("vertex", request.method, request.path, request.body)
         path = request.path.removeprefix("/v1/")
@@ -82,14 +82,14 @@ class Vertex:
         if match := re.fullmatch(rf"{re.escape(MODEL)}@(\d+):mergeVersionAliases", path):
             return 200, self._merge(match[1], request.body["versionAliases"])
         if match := re.fullmatch(rf"{re.escape(MODEL)}@(\d+)/evaluations(:import|\?pageSize=1)", path):
-            known = self.evaluations.setdefault(match[1], [])
+            evaluations = self.evaluations.setdefault(match[1], [])
             if request.method == "GET":
-                return 200, {"modelEvaluations": known[:1]} if known else {}
+                return 200, {"modelEvaluations": evaluations[:1]} if evaluations else {}
             if self.refused:
                 return 400, {"error": {"message": self.refused}}
-            known.append(request.body["modelEvaluation"])
-            self.published.check("vertex-message", "POST", "ModelEvaluation", known[-1])
-            return 200, known[-1]
+            evaluations.append(request.body["modelEvaluation"])
+            self.published.check("vertex-message", "POST", "ModelEvaluation", evaluations[-1])
+            return 200, evaluations[-1]
         return 403, {"error": {"message": "permission denied"}}
 
     def _upload(self, body: dict[str, Any]) -> None:
@@ -107,21 +107,21 @@ class Vertex:
             version["versionAliases"] = ["default", *version["versionAliases"]]
         self.versions.append(version)
 
-    def _merge(self, wanted: str, aliases: list[str]) -> dict[str, Any]:
-        (version,) = [known for known in self.versions if known["versionId"] == wanted]
+    def _merge(self, version_id: str, aliases: list[str]) -> dict[str, Any]:
+        (version,) = [item for item in self.versions if item["versionId"] == version_id]
         for alias in aliases:
             if not ALIAS.fullmatch(alias):
                 raise ValueError(f"invalid alias {alias}")
             holders = self.versions if self.moves and not alias.startswith("-") else [version]
-            for known in holders:
-                known["versionAliases"] = [kept for kept in known["versionAliases"] if kept != alias.removeprefix("-")]
+            for item in holders:
+                item["versionAliases"] = [name for name in item["versionAliases"] if name != alias.removeprefix("-")]
             if not alias.startswith("-"):
                 version["versionAliases"].append(alias)
         return version
 
     def aliased(self) -> list[str]:
         """Return the versions with the alias `deployed`."""
-        return [known["versionId"] for known in self.versions if "deployed" in known["versionAliases"]]
+        return [version["versionId"] for version in self.versions if "deployed" in version["versionAliases"]]
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +135,7 @@ def registry(server: RecordingServer, **more: Any) -> VertexRegistry:
 
 def test_first_policy_is_a_model(deployed: Callable[..., Deployed]) -> None:
     vertex = Vertex(polls=3)
-    with recording_server(vertex.answer) as server:
+    with recording_server(vertex.respond) as server:
         assert registry(server).deploy(registry_entry(deployed("a"))) == f"{MODEL}@1"
     (version,) = vertex.versions
     assert version["artifactUri"] == "gs://bucket/runs/a/policy" and version["versionAliases"] == [
@@ -156,7 +156,7 @@ def test_first_policy_is_a_model(deployed: Callable[..., Deployed]) -> None:
 def test_next_policy_is_a_version_and_rollback_moves_the_alias(deployed: Callable[..., Deployed], moves: bool) -> None:
     """`moves`: whether the service removes the alias from its former version, or leaves that to the client."""
     vertex = Vertex(page_size=1, moves=moves)
-    with recording_server(vertex.answer) as server:
+    with recording_server(vertex.respond) as server:
         for digit, version in (("a", "1"), ("b", "2"), ("a", "1"), ("a", "1"), ("c", "3")):
             assert registry(server).deploy(registry_entry(deployed(digit))) == f"{MODEL}@{version}"
             assert vertex.aliased() == [version]
@@ -172,10 +172,10 @@ def test_figures_are_an_evaluation_of_each_version(
     deployed: Callable[..., Deployed], capsys: pytest.CaptureFixture[str]
 ) -> None:
     vertex = Vertex()
-    with recording_server(vertex.answer) as server:
+    with recording_server(vertex.respond) as server:
         for digit in "aba":
             registry(server).deploy(registry_entry(deployed(digit)))
-        assert [len(found) for found in vertex.evaluations.values()] == [1, 1]
+        assert [len(evaluations) for evaluations in vertex.evaluations.values()] == [1, 1]
         (evaluation,) = vertex.evaluations["1"]
         assert evaluation["metrics"] == {
             "reduction_percent": 4.25,
@@ -192,7 +192,7 @@ def test_figures_are_an_evaluation_of_each_version(
 
 def test_failed_upload_is_reported(deployed: Callable[..., Deployed]) -> None:
     vertex = Vertex(failure="no access to gs://bucket")
-    with recording_server(vertex.answer) as server:
+    with recording_server(vertex.respond) as server:
         with pytest.raises(UserError, match=r"did not register gs://bucket/runs/a/policy: no access to gs://bucket"):
             registry(server).deploy(registry_entry(deployed("a")))
         with pytest.raises(UserError, match="refuses the request: permission denied") as error:
@@ -202,7 +202,7 @@ def test_failed_upload_is_reported(deployed: Callable[..., Deployed]) -> None:
 
 def test_serving_image_is_passed_on(deployed: Callable[..., Deployed]) -> None:
     vertex = Vertex()
-    with recording_server(vertex.answer) as server:
+    with recording_server(vertex.respond) as server:
         registry(server, serving_image="r/tf2:1").deploy(registry_entry(deployed("a")))
     assert vertex.versions[0]["containerSpec"] == {"imageUri": "r/tf2:1"}
 
@@ -220,7 +220,7 @@ def test_serving_image_is_passed_on(deployed: Callable[..., Deployed]) -> None:
 def test_policy_that_cannot_be_registered_is_refused_before_any_request(
     deployed: Callable[..., Deployed], more: dict[str, Any], model: str, named: str
 ) -> None:
-    with recording_server(Vertex().answer) as server:
+    with recording_server(Vertex().respond) as server:
         with pytest.raises(UserError, match=named):
             registry(server).deploy(registry_entry(deployed("a", **more), model))
         assert server.requests == []
