@@ -24,6 +24,8 @@ class BenchContext:
         modules_per_slot: modules of an iteration on that cluster, by slots; 12 are about 30 s of the slots.
         requests_per_slot: requests that the head's work is measured on, by slots.
         modules, samples: modules of a training iteration, and compiles per module; 0 for the problem's default.
+        flip_compiles: compiles with flips of each module, for `credit`.
+        objects: number of objects to extract bitcode from, for `corpus`.
         compiled_before: builds of clangs may take objects from the cache of builds; the figures are then too good.
     """
 
@@ -35,6 +37,8 @@ class BenchContext:
     requests_per_slot: int = 20
     modules: int = 0
     samples: int = 0
+    flip_compiles: int = 8
+    objects: int = 544
     compiled_before: bool = False
 
     @property

@@ -42,6 +42,8 @@ SMALL = partial(
     requests_per_slot=5,
     modules=3,
     samples=2,
+    flip_compiles=2,
+    objects=40,
     compiled_before=True,
 )
 OF_FEW_MODULES = {"credit_r2_unseen_modules", "credit_error_percent"}

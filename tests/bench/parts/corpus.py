@@ -11,18 +11,17 @@ from pathlib import Path
 from components.core.formats.corpus import load_corpus
 from tests.bench.context import BenchContext
 
-OBJECTS = 544
 OBJCOPY = Path("/usr/lib/llvm-19/bin/llvm-objcopy")
 CLANG = "/usr/lib/llvm-19/bin/clang"
 
 
 def measure(ctx: BenchContext) -> dict[str, float]:
-    """extract_speedup_over_mlgo_utils: on OBJECTS objects with the corpus' own bitcode, default workers, in turns.
+    """extract_speedup_over_mlgo_utils: on ctx.objects objects with the corpus' own bitcode, default workers, in turns.
 
     The demo's build trees no longer exist, so each object is rebuilt from a module: its bitcode and command line, in
     the sections that clang puts them in. Modules are repeated until there are enough objects.
     """
-    database = _objects(ctx.scratch / "build", ctx.corpus)
+    database = _objects(ctx.scratch / "build", ctx.corpus, ctx.objects)
     ours, theirs = ctx.scratch / "ours", ctx.scratch / "theirs"
 
     def run(output: Path, *command: str) -> None:
@@ -56,13 +55,13 @@ def measure(ctx: BenchContext) -> dict[str, float]:
     return {"extract_speedup_over_mlgo_utils": speedup}
 
 
-def _objects(build: Path, corpus: Path) -> Path:
+def _objects(build: Path, corpus: Path, count: int) -> Path:
     """Create the objects and the compile_commands.json that lists them."""
     build.mkdir()
     empty = build / "empty.o"
     subprocess.run([CLANG, "-c", "-x", "c", "/dev/null", "-o", str(empty)], check=True)
     modules, entries = list(load_corpus(corpus)), []
-    for i in range(OBJECTS):
+    for i in range(count):
         module, output = modules[i % len(modules)], f"m{i}.o"
         add = [f"--add-section=.llvmbc={module.bitcode}", f"--add-section=.llvmcmd={module.cmd}"]
         subprocess.run([str(OBJCOPY), *add, str(empty), str(build / output)], check=True)

@@ -26,7 +26,6 @@ from components.ppo.train import Trainer
 from tests.bench.context import BenchContext
 from tests.bench.training import training, training_config
 
-FLIP_COMPILES = 8
 FOLDS = 4
 """Cross-validation folds of the training modules; each module is unseen by one fit."""
 SINGLE_FLIPS = 200
@@ -56,15 +55,15 @@ def measure(ctx: BenchContext) -> dict[str, float]:
         names = sorted(trainer.modules, key=lambda name: zlib.crc32(name.encode()))
         modules = [trainer.modules[name] for name in names]
         return {
-            "credit_r2_unseen_modules": _explained_unseen(trainer, modules),
-            "credit_error_percent": _attribution_error(trainer, modules),
+            "credit_r2_unseen_modules": _explained_unseen(trainer, modules, ctx.flip_compiles),
+            "credit_error_percent": _attribution_error(trainer, modules, ctx.flip_compiles),
         }
 
 
-def _explained_unseen(trainer: Trainer, modules: Sequence[Module]) -> float:
+def _explained_unseen(trainer: Trainer, modules: Sequence[Module], flip_compiles: int) -> float:
     base = trainer.best
     with compiled_policy(base, trainer.clang) as policy:
-        results = trainer.collector.measure(modules, policy, base, FLIP_COMPILES, 0, Quarantine(1.0))
+        results = trainer.collector.measure(modules, policy, base, flip_compiles, 0, Quarantine(1.0))
     learner, flips = trainer.learner, [result.rows for result in results]
     assert isinstance(learner, DqnLearner)
     fresh = [weight.numpy() for weight in learner.weights]
@@ -98,7 +97,7 @@ def _rooted(gain: NDArray[np.float64], scale: float) -> NDArray[np.float32]:
     return (np.sign(gain) * np.sqrt(np.abs(gain)) / scale).astype(np.float32)
 
 
-def _attribution_error(trainer: Trainer, modules: Sequence[Module]) -> float:
+def _attribution_error(trainer: Trainer, modules: Sequence[Module], flip_compiles: int) -> float:
     compiler = Compiler(trainer.clang, "inlining")
     error = real = 0.0
     count = 0
@@ -106,7 +105,7 @@ def _attribution_error(trainer: Trainer, modules: Sequence[Module]) -> float:
         for module in modules:
             if count >= SINGLE_FLIPS:
                 break
-            attributed, alone = _flips_of(compiler, module, Advisor("policy", policy=policy, log=True))
+            attributed, alone = _flips_of(compiler, module, Advisor("policy", policy=policy, log=True), flip_compiles)
             error += float(np.abs(attributed - alone).sum())
             real += float(np.abs(alone).sum())
             count += len(alone)
@@ -114,7 +113,9 @@ def _attribution_error(trainer: Trainer, modules: Sequence[Module]) -> float:
     return 100 * error / real if real else math.nan
 
 
-def _flips_of(compiler: Compiler, module: Module, advisor: Advisor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _flips_of(
+    compiler: Compiler, module: Module, advisor: Advisor, flip_compiles: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the bytes that flips of a module save: attributed in shared compiles, and real, in separate compiles."""
     base = compiler(Request(module, advisor, want_functions=True)).samples[0]
     nothing = np.zeros(0)
@@ -122,7 +123,7 @@ def _flips_of(compiler: Compiler, module: Module, advisor: Advisor) -> tuple[NDA
         return nothing, nothing
     action = concatenate_contexts(base)[problems.get("inlining").policy.decision].reshape(-1)
     random = np.random.default_rng(zlib.crc32(module.name.encode()))
-    plan = plan_flips(base, action, np.zeros(len(action)), FLIP_COMPILES, random)
+    plan = plan_flips(base, action, np.zeros(len(action)), flip_compiles, random)
     if not plan.forced:
         return nothing, nothing
     shared = compiler(Request(module, _samples(advisor, len(plan.forced)), True, forced=plan.forced)).samples
