@@ -27,6 +27,22 @@ MIN_GAIN = 1e-3
 
 
 @dataclass(frozen=True)
+class Workbench:
+    """What compiles the modules of a search.
+
+    Attributes:
+        compiler: the training clang.
+        policy: in the form that this clang loads.
+        quarantine: receives the modules that do not compile.
+    """
+
+    compiler: Compiler
+    policy: Path
+    pool: WorkerPool
+    quarantine: Quarantine
+
+
+@dataclass(frozen=True)
 class _Survey:
     """Compiles a module under LLVM's heuristic."""
 
@@ -42,13 +58,7 @@ class _Survey:
 
 
 def search(
-    config: TuneConfig,
-    compiler: Compiler,
-    policy: Path,
-    modules: Sequence[Module],
-    directory: SearchDirectory,
-    pool: WorkerPool,
-    quarantine: Quarantine,
+    config: TuneConfig, bench: Workbench, modules: Sequence[Module], directory: SearchDirectory
 ) -> dict[str, ModuleState]:
     """Search until `config.minutes` are over or nothing improves.
 
@@ -60,9 +70,10 @@ def search(
         UserError: too many modules do not compile.
     """
     deadline_s = time.monotonic() + config.minutes * 60
-    states, definition_counts = _survey(config, compiler, modules, directory, pool, quarantine)
-    climb = Climb(compiler, config.flip_compiles, config.seed, definition_counts)
-    advisor = Advisor("policy", policy=policy, log=True)
+    quarantine = bench.quarantine
+    states, definition_counts = _survey(config, bench, modules, directory)
+    climb = Climb(bench.compiler, config.flip_compiles, config.seed, definition_counts)
+    advisor = Advisor("policy", policy=bench.policy, log=True)
     by_name = {module.name: module for module in modules}
     with Progress("searching: rounds") as progress:
         while wave := [name for name, state in states.items() if not state.finished and name not in quarantine]:
@@ -77,7 +88,7 @@ def search(
                 )
                 for name in wave
             ]
-            with closing(compile_all(pool, climb, requests, quarantine)) as rounds:
+            with closing(compile_all(bench.pool, climb, requests, quarantine)) as rounds:
                 for _request, done in rounds:
                     _update(states[done.module], done)
                     directory.save(done.module, states[done.module])
@@ -97,7 +108,7 @@ def search(
     if not any(state.rounds for name, state in states.items() if name not in quarantine):
         return {}
     unreached = [by_name[name] for name, state in states.items() if not state.rounds and name not in quarantine]
-    _measure_policy(compiler, policy, unreached, states, definition_counts, pool, quarantine)
+    _measure_policy(bench, unreached, states, definition_counts)
     return {name: state for name, state in states.items() if name not in quarantine}
 
 
@@ -115,22 +126,18 @@ class _UnderPolicy:
 
 
 def _measure_policy(
-    compiler: Compiler,
-    policy: Path,
+    bench: Workbench,
     modules: Sequence[Module],
     states: Mapping[str, ModuleState],
     definition_counts: Mapping[str, Mapping[str, int]],
-    pool: WorkerPool,
-    quarantine: Quarantine,
 ) -> None:
     """Set the sizes of modules that keep the policy's decisions, so that totals are those of the program."""
     if not modules:
         return
-    requests = [Request(module, Advisor("policy", policy=policy), want_functions=True) for module in modules]
+    requests = [Request(module, Advisor("policy", policy=bench.policy), want_functions=True) for module in modules]
+    measure = _UnderPolicy(bench.compiler, definition_counts)
     with Progress("compiling modules that were not reached, under the policy", len(requests)) as progress:
-        for request, (size, linked) in compile_all(
-            pool, _UnderPolicy(compiler, definition_counts), requests, quarantine, progress
-        ):
+        for request, (size, linked) in compile_all(bench.pool, measure, requests, bench.quarantine, progress):
             state = states[request.module.name]
             state.policy_bytes = state.size_bytes = size
             state.policy_linked_bytes = state.linked_bytes = linked
@@ -152,20 +159,16 @@ def _update(state: ModuleState, done: Round) -> None:
 
 
 def _survey(
-    config: TuneConfig,
-    compiler: Compiler,
-    modules: Sequence[Module],
-    directory: SearchDirectory,
-    pool: WorkerPool,
-    quarantine: Quarantine,
+    config: TuneConfig, bench: Workbench, modules: Sequence[Module], directory: SearchDirectory
 ) -> tuple[dict[str, ModuleState], dict[str, dict[str, int]]]:
     """Return the state of every module and, by project, the number of modules with each weak function, if several."""
     weak: dict[str, Counter[str]] = {}
     surveyed: dict[str, tuple[int, dict[str, int]]] = {}
     requests = [Request(module, Advisor("default"), want_functions=True) for module in modules]
     requests.sort(key=lambda request: -request.module.bitcode.stat().st_size)
+    survey = _Survey(bench.compiler)
     with Progress("compiling with LLVM's heuristic", len(modules)) as progress:
-        for request, (size, functions) in compile_all(pool, _Survey(compiler), requests, quarantine, progress):
+        for request, (size, functions) in compile_all(bench.pool, survey, requests, bench.quarantine, progress):
             name = request.module.name
             surveyed[name] = size, functions
             weak.setdefault(project_of(name), Counter()).update(functions.keys())

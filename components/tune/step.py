@@ -40,11 +40,11 @@ from components.platform.storage.directory import make_directory, remove_if_unus
 from components.platform.storage.manifest import MANIFEST
 from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
 from components.platform.storage.uri import display_path
-from components.platform.workers import WorkerPool, make_pool
+from components.platform.workers import make_pool
 from components.tune.climb import list_decisions
 from components.tune.config import TuneConfig
 from components.tune.model_card import MARKDOWN, write_card
-from components.tune.search import search
+from components.tune.search import Workbench, search
 from components.tune.state import ModuleState, SearchDirectory, search_folder
 
 METRICS, BY_MODULE = "tune.json", "modules.csv"
@@ -83,12 +83,13 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         closing(make_pool(config.workers)) as pool,
     ):
         directory = SearchDirectory(lease, inputs)
+        bench = Workbench(compiler, policy, pool, quarantine)
         with _publish_at_the_end(directory):
-            states = search(config, compiler, policy, corpus.modules, directory, pool, quarantine)
+            states = search(config, bench, corpus.modules, directory)
         if not states:
             raise UserError("the time limit was reached before the first round of any module", "give more --minutes")
         modules = [module for module in corpus.modules if module.name in states and states[module.name].rounds]
-        planned = _confirm_plans(compiler, policy, modules, states, pool, quarantine)
+        planned = _confirm_plans(bench, modules, states)
         if not planned:
             raise UserError("no module compiled to the size that was found", "search again, see the messages above")
         states = _keep_confirmed(states, planned, quarantine)
@@ -98,7 +99,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         built = {}
         if release is not None:
             in_plan = [module for module in modules if module.name in planned]
-            built = _verify(release, config, partial / PLAN_FILE, in_plan, states, pool, quarantine)
+            built = _verify(release, config, partial / PLAN_FILE, in_plan, states, bench)
         if config.link is not None:
             assert release is not None
             linked = _link(config.link, release, partial, config.output)
@@ -199,23 +200,17 @@ class _Decisions:
 
 
 def _confirm_plans(
-    compiler: Compiler,
-    policy: Path,
-    modules: Sequence[Module],
-    states: Mapping[str, ModuleState],
-    pool: WorkerPool,
-    quarantine: Quarantine,
+    bench: Workbench, modules: Sequence[Module], states: Mapping[str, ModuleState]
 ) -> dict[str, ForcedDecisions]:
     """Return every decision of each module for which a compile confirms the size that was found."""
-    advisor = Advisor("policy", policy=policy, log=True)
+    advisor = Advisor("policy", policy=bench.policy, log=True)
     requests = [
         Request(module, advisor, forced=(ForcedDecisions.of(states[module.name].changed),)) for module in modules
     ]
     planned: dict[str, ForcedDecisions] = {}
+    decide = _Decisions(bench.compiler)
     with Progress("compiling with the plan", len(requests)) as progress:
-        for request, (size, again, decisions) in compile_all(
-            pool, _Decisions(compiler), requests, quarantine, progress
-        ):
+        for request, (size, again, decisions) in compile_all(bench.pool, decide, requests, bench.quarantine, progress):
             name = request.module.name
             if size == again == states[name].size_bytes:
                 planned[name] = decisions
@@ -256,19 +251,18 @@ def _verify(
     plan: Path,
     modules: Sequence[Module],
     states: Mapping[str, ModuleState],
-    pool: WorkerPool,
-    quarantine: Quarantine,
+    bench: Workbench,
 ) -> dict[str, Any]:
     """Compile with the plan; count the modules with the size that was found, and those with identical objects.
 
     The search compiles without the outliner, which the release clang has.
     """
-    compiler = Compiler(release.clang, _PROBLEM, config.timeout_s, config.allowed_options)
+    twice = _CompileTwice(Compiler(release.clang, _PROBLEM, config.timeout_s, config.allowed_options))
     flags = (*plan_flags(plan), *without_outliner(release.clang))
     requests = [Request(module, Advisor("release"), extra_flags=flags, want_digest=True) for module in modules]
     as_found = identical = 0
     with Progress("compiling with the release clang and the plan", len(requests)) as progress:
-        for request, (size, same) in compile_all(pool, _CompileTwice(compiler), requests, quarantine, progress):
+        for request, (size, same) in compile_all(bench.pool, twice, requests, bench.quarantine, progress):
             searched = states[request.module.name].size_bytes
             if size != searched:
                 say(f"{request.module.name}: found {searched} bytes, the release clang makes {size} with the plan")
