@@ -20,12 +20,13 @@ TESTS = Path(__file__).parent
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
-# A shell without job control makes background processes ignore Ctrl-C, nohup makes them ignore SIGHUP, and children
-# inherit that: steps would not notice the interrupts of tests. Signals with a handler here are reset to the default
-# in children.
+# A shell without job control makes background processes ignore SIGINT and SIGQUIT, nohup makes them ignore SIGHUP, and
+# children inherit that: steps would not notice the interrupts of tests. Signals with a handler here are reset to the
+# default in children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, lambda *_: None)
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
 
 
 def _kind(item: pytest.Item) -> str:

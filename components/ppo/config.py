@@ -207,7 +207,7 @@ class TrainingConfig:
 PRESETS: dict[str, dict[str, object]] = {
     # The policy is not meant to be good.
     "tiny": {"minutes": 2.0, "iterations": 4, "modules": 3, "samples": 2, "validate_every": 2},
-    # The whole demo, set-up included, takes 15 minutes on 2 cores. Measurements bound it, not minutes, so that a slow
+    # The whole demo takes 20 minutes on 2 cores. Measurements bound it, not minutes, so that a slow
     # or busy machine takes longer but ends with the same policy.
     "demo": {"compiles": 3300},
     # For policies that will be used: with trace, vocab and warmstart an hour on 2 cores. Late steps of a long run are

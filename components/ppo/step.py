@@ -28,7 +28,7 @@ from components.platform.storage.uri import display_path
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import folder_of, training_fingerprint
 from components.ppo.config import TrainingConfig
-from components.ppo.learners.factory import bound_initial_entropy, configure
+from components.ppo.learners.factory import configure, read_initial_entropy
 from components.ppo.train import Trained, Trainer
 from components.ppo.training_data import TrainingData, load_training_data
 
@@ -107,7 +107,7 @@ def _publish(config: TrainingConfig, trainer: Trainer, trained: Trained) -> None
         "processors": available_processors(),
         "hyperparameters": {
             # The entropy is the only parameter of PPO that applies to every algorithm.
-            "step": {name: getattr(config, name) for name in _REPORTED} | {"initial_entropy": bound_initial_entropy()},
+            "step": {name: getattr(config, name) for name in _REPORTED} | {"initial_entropy": read_initial_entropy()},
             "gin": gin.operative_config_str(),
         },
     }

@@ -44,7 +44,7 @@ from components.ppo.checkpointing.checkpoint import Checkpoint
 from components.ppo.checkpointing.checkpoint_manager import BackgroundSaver, CheckpointManager
 from components.ppo.checkpointing.fingerprint import require_same
 from components.ppo.config import TrainingConfig
-from components.ppo.learners.factory import bound_initial_entropy, make_learner
+from components.ppo.learners.factory import make_learner, read_initial_entropy
 from components.ppo.module_sampler import ModuleSampler
 from components.ppo.policy_weights import calibrate_entropy, compiled_policy
 from components.ppo.rollout import Rollout, RolloutCollector
@@ -82,7 +82,7 @@ class Trainer:
         self._linked = bool(data.definition_counts)
         self._validation_baselines = None if self._linked else data.baselines
         self.modules, self.validation = data.modules, data.validation
-        initial = calibrate_entropy(data.warmstart, data.sample, bound_initial_entropy())
+        initial = calibrate_entropy(data.warmstart, data.sample, read_initial_entropy())
         self.learner = make_learner(config, networks.InputScale.fit(problem, data.sample), initial)
         self.best = initial
         self._best_outcomes: dict[str, Outcome] | None = None
@@ -215,7 +215,7 @@ class Trainer:
     def _compile(self, clock: _Clock) -> Rollout:
         """Compile the next modules as the learner plans."""
         config, learner = self.config, self.learner
-        plan = learner.plan(self.best if learner.base == "best" else learner.policy)
+        plan = learner.plan(self.best if learner.compiles_with == "best" else learner.policy)
         with ExitStack() as stack:
             greedy = plan.kind == "compare"
             policies = [stack.enter_context(self._compiled(policy, greedy)) for policy in plan.policies]

@@ -155,7 +155,7 @@ TRAINING = (
     ),
     Parameter(
         "seed",
-        "Random seed of all steps: the same seed gives the same training.",
+        "Random seed of all steps: the same seed gives the same training, if compiles limit it and not time.",
         type=SEED,
         default=1,
         example="1",

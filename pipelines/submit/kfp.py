@@ -28,7 +28,7 @@ from pipelines.submit.prepare import (
     security_settings,
     with_run_pages,
 )
-from pipelines.submit.server import Package, PipelineServer, RunRequest, SubmitOptions, refuse_change, start_package
+from pipelines.submit.server import Package, PipelineServer, RunRequest, SubmitOptions, refuse_change, resolve_images
 
 MAX_CONCURRENCY = 10
 """Limit of the API server (recurring_run.proto)."""
@@ -67,7 +67,7 @@ class KfpPipelines(PipelineServer):
             check_cloud_root(options.pipeline_root, vertex=False, rayjob=True)
 
     def package(self, options: SubmitOptions, ray: bool | None) -> Package:
-        spec = start_package(options, ray)
+        spec = resolve_images(options, ray)
         if options.artifact_root:
             check_artifact_root(options.artifact_root)
             spec = with_artifact_root(spec, options.artifact_root)

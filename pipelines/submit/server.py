@@ -37,7 +37,9 @@ class SubmitOptions:
         images: the images of the steps, as --images names them.
         parameters: the pipeline's parameters that are given, as text.
         overrides: settings of steps by the task's name.
-        pipeline_root, artifact_root: roots of artifacts; empty for the server's default.
+        pipeline_root: root of artifacts; empty for the server's default.
+        artifact_root: root of artifacts that steps read and write themselves; empty for none, or that of the stored
+            pipeline.
         name: of the run or schedule; empty for one with the time.
         service_account: of the steps; empty for the server's default.
         stored_pipeline: name (KFP) or URI (Vertex AI) of a stored pipeline to start in place of `spec`, whose
@@ -191,7 +193,7 @@ def prepare_run(server: PipelineServer, options: SubmitOptions, starts_now: bool
     return RunRequest(options, package, {key: values[key] for key in options.parameters}, name)
 
 
-def start_package(options: SubmitOptions, ray: bool | None = False) -> dict[str, Any]:
+def resolve_images(options: SubmitOptions, ray: bool | None = False) -> dict[str, Any]:
     """Return the PipelineSpec with digests of images, as `prepare.ready_spec`, and with --no-cache if that is given."""
     spec = ready_spec(options.spec, given_images(options.images), ray)
     return spec if options.cache else without_cache(spec)

@@ -15,7 +15,7 @@ from pipelines.submit.cron import CronSchedule
 from pipelines.submit.overrides import override_for_vertex
 from pipelines.submit.polling import RUN_ENDED, TRAINING, Task, describe_curve, describe_state
 from pipelines.submit.prepare import retries_for_vertex
-from pipelines.submit.server import Package, PipelineServer, RunRequest, SubmitOptions, start_package
+from pipelines.submit.server import Package, PipelineServer, RunRequest, SubmitOptions, resolve_images
 from pipelines.submit.vertex_client import VertexServer, authorized_session, call
 
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
@@ -131,7 +131,7 @@ class VertexPipelines(PipelineServer):
         )
 
     def package(self, options: SubmitOptions, ray: bool | None) -> Package:
-        spec = retries_for_vertex(start_package(options))
+        spec = retries_for_vertex(resolve_images(options))
         return Package(override_for_vertex(spec, options.overrides))
 
     def submit(self, request: RunRequest) -> str:

@@ -73,9 +73,11 @@ class FlipSavings:
         alternative: int64 [m], the action that replaced the base's.
         together: int64 [m], number of the flip's decisions that the compile reached, among which its saving is split.
         group_size: int64 [m], number of decisions that could be flipped together, see FlipPlan.
-        saved: float64 [m], reduction of the objective (bytes, or log score) by the flip, divided by `together`.
-        error: sum over the compiles of |attributed change - real change of the text| in bytes.
-        attributed: sum over all measurements of |attributed change|.
+        saved: float64 [m], reduction of the objective by the flip, divided by `together`: log score, or bytes weighted
+            by the share that the link keeps.
+        error: sum over the compiles of |attributed change - real change of the text| in bytes, whatever share the link
+            keeps, with the changes of flips that were left out; 0 for register allocation, whose flips do not overlap.
+        attributed: sum over all measurements of |attributed change|, in the same unit.
     """
 
     flip: npt.NDArray[np.intp]

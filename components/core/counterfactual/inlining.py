@@ -45,7 +45,7 @@ def plan_flips(
     Args:
         base: with callsites and function sizes.
         action: int64 [N], the base's decisions, 1 to inline.
-        uncertainty: float64 [N], of the policy.
+        uncertainty: float64 [N], larger where the policy's logits are closer: minus their distance.
         skip: whether a flip need not be measured.
     """
     calls = _callsites(base)
@@ -112,7 +112,8 @@ def measure_flips(
     A flip has a row for each of its decisions, or for MAX_ROWS of them, evenly spaced.
 
     Args:
-        flipped: a sample with function sizes for each of the plan's compiles, with all decisions of the base forced.
+        flipped: a sample with function sizes for each of the plan's compiles, with all decisions of the base forced
+            but the flipped ones.
         definition_counts: function name -> number of the project's objects that define it, if more than one. The bytes
             of a function are weighted by the share that the link keeps, 1 / number. None gives all full weight.
     """

@@ -106,7 +106,7 @@ def require_publishable(output: Path, kind: Kind) -> None:
 
 @contextmanager
 def publish_local(output: Path, kind: str, replace_anything: bool = False) -> Iterator[Partial]:
-    """Publish on this machine only. Args and raises as `publish`; `output` is absolute.
+    """Publish on this machine only. Args and raises as `publish`, which also checks inputs; `output` is absolute.
 
     Args:
         kind: may also be unknown, "", for the artifact of an earlier version.

@@ -109,7 +109,7 @@ class DqnLearner(Learner):
     """
 
     # A policy from values that are barely learned is much worse than the one it would replace.
-    base = "best"
+    compiles_with = "best"
     # Single fits to the same flips differ by more than late iterations gain.
     prefers_final = True
 
@@ -253,11 +253,11 @@ class DqnLearner(Learner):
 
     @tf.function(autograph=False, reduce_retracing=True)  # no Python control flow on tensors
     def _minibatch(
-        self, observed: tf.Tensor, action: tf.Tensor, alternative: tf.Tensor, advantage: tf.Tensor
+        self, observed: tf.Tensor, action: tf.Tensor, alternative: tf.Tensor, difference: tf.Tensor
     ) -> tf.Tensor:
         """Take a step on both actions of [B] decisions; return the mean squared error of their values, float32 []."""
         chosen = tf.concat([action, alternative], 0)  # [2 * B]
-        returns = tf.concat([-self._base_fraction * advantage, (1 - self._base_fraction) * advantage], 0)
+        returns = tf.concat([-self._base_fraction * difference, (1 - self._base_fraction) * difference], 0)
         variables = self.weights
         with tf.GradientTape() as tape:
             values = networks.logits(self.actor, tf.concat([observed, observed], 0), training=True)

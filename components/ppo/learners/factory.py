@@ -48,7 +48,7 @@ def make_learner(config: TrainingConfig, scale: networks.InputScale, initial: De
     return learner
 
 
-def bound_initial_entropy() -> float:
+def read_initial_entropy() -> float:
     """Return the minimum mean entropy of the initial policy, which is a parameter of PPO and applies to every learner.
 
     Raises:

@@ -29,7 +29,7 @@ class Learner(ABC):
     """Updates the policy that training starts from. `state`, `shuffle_state`, `candidate` and `segments` are all state.
 
     Attributes:
-        base: which policy compiles: the "current" one, which an iteration updates, or the "best" one so far.
+        compiles_with: which policy compiles: the "current" one, which an iteration updates, or the "best" one so far.
         prefers_final: publish the last candidate unless it is worse than the best policy beyond noise.
         initial: the policy that training starts from.
         policy: the policy of the present weights.
@@ -41,7 +41,7 @@ class Learner(ABC):
         seed: seed of the random generator.
     """
 
-    base: ClassVar[Literal["current", "best"]] = "current"
+    compiles_with: ClassVar[Literal["current", "best"]] = "current"
     prefers_final: ClassVar[bool] = False
     initial: DensePolicy
     policy: DensePolicy
@@ -63,7 +63,7 @@ class Learner(ABC):
 
     @abstractmethod
     def plan(self, base: DensePolicy) -> CompilePlan:
-        """Return what an iteration compiles. base: the policy that `base` names."""
+        """Return what an iteration compiles. base: the policy that `compiles_with` names."""
 
     @abstractmethod
     def learn(self, rollout: Rollout, state: TrainingState) -> dict[str, float]:

@@ -24,7 +24,7 @@ class ReplayRows:
     """n measured flips of several modules, as arrays for learning.
 
     Attributes:
-        observed: float32 [n, *S], see policy/tf/observation.py.
+        observed: float32 [n, *S], see core/policy/tf/observation.py.
         logits: float32 [n, A], finite logits of the base's policy.
         action, alternative: int64 [n], action of the base and the action that replaced it.
         gain: float64 [n], reduction of the objective (bytes, or log score) by the alternative.
