@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from components.core import problems
 from components.core.formats.trace import load_trace, read_columns
-from components.core.formats.vocab import QUANTILES, write_vocab
-from components.core.policy.tf.observation import vocab_features
+from components.core.formats.vocab import quantiles, write_vocab
+from components.core.policy.tf.observation import network_features
 from components.platform.console import Progress
 from components.platform.errors import UserError
 from components.platform.storage.manifest import digest
@@ -21,7 +18,8 @@ from components.vocab.config import VocabConfig
 def build(config: VocabConfig) -> int:
     """Write the vocab artifact `config.output` and return its number of features.
 
-    These are the features that a policy may use, without tensors, which have no quantiles.
+    These are all features with quantiles that the compiler logged, without tensors: ours train on fewer of them,
+    ml-compiler-opt's tools on others.
 
     Raises:
         UserError: the trace has no decisions, or a value that is not finite.
@@ -33,7 +31,8 @@ def build(config: VocabConfig) -> int:
             "trace a corpus with decisions, compiled at the optimization level of the problem",
         )
     problem = problems.get(trace.problem)
-    names = [spec.name for spec in vocab_features(problem, trace.features)]
+    per_instruction = problem.policy.per_instruction_features
+    names = [spec.name for spec in network_features(problem, trace.features) if spec.name not in per_instruction]
     columns = read_columns(config.trace, names if problem.policy.mask is None else [*names, problem.policy.mask])
     allowed = None if problem.policy.mask is None else columns[problem.policy.mask].reshape(trace.decisions, -1) != 0
     buckets = {}
@@ -51,18 +50,3 @@ def build(config: VocabConfig) -> int:
         origin = {"problem": trace.problem, "decisions": trace.decisions, "trace": digest(config.trace)}
         write_vocab(directory, buckets, origin)
     return len(names)
-
-
-def quantiles(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return the 1000 quantiles of all elements of `values` (any shape, at least one), float64 nondecreasing.
-
-    The k-th, k = 0 ... 999, is the value of rank ceil(k * (N - 1) / 999) among the N sorted values, counted from 0: the
-    first is the minimum, the last the maximum, and each is a value that really occurred (numpy's method "higher", but
-    with ranks in integers). So the quantiles of an integer feature are integers, which for a comparison with integers
-    is as good as interpolation: what is at least b is at least the next integer above b. Equal quantiles repeat, so
-    that the number of quantiles that a value reaches, over 1000, estimates the distribution function.
-    """
-    ordered = np.sort(values, axis=None)
-    steps = QUANTILES - 1
-    ranks = (np.arange(QUANTILES) * (len(ordered) - 1) + steps - 1) // steps
-    return ordered[ranks].astype(np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 from components.core import problems
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import Trace, load_trace, read_columns
-from components.core.formats.vocab import load_vocab
+from components.core.formats.vocab import is_foreign, load_vocab
 from components.core.policy.tf.observation import network_features, observations, vocab_features
 from components.core.policy.trained_limits import trained_limits, trained_ranges
+from components.core.problems import Problem
+from components.platform.console import say
 from components.platform.errors import UserError
+from components.platform.storage.uri import display_path
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ def load_decisions(
     features = tuple(
         f for f in trace.features if f.name not in problem.policy.excluded_features and (only is None or f.name in only)
     )
+    if is_foreign(vocab_directory):
+        features = _keep_known(features, buckets, problem, vocab_directory)
     seen = network_features(problem, features)
     _require_features(buckets, seen, vocab_directory, trace_directory)
     columns = read_columns(trace_directory, ["module", "action", *(f.name for f in features)])
@@ -84,9 +89,35 @@ def load_decisions(
     )
 
 
+def _keep_known(
+    features: Sequence[FeatureSpec], buckets: Mapping[str, object], problem: Problem, vocab_directory: Path
+) -> tuple[FeatureSpec, ...]:
+    """Return the features without those that a vocab of ml-compiler-opt, which is for fewer, has no quantiles of.
+
+    Raises:
+        UserError: it has none of them.
+    """
+    unknown = [feature.name for feature in network_features(problem, features) if feature.name not in buckets]
+    kept = tuple(feature for feature in features if feature.name not in unknown)
+    if not network_features(problem, kept):
+        raise UserError(
+            f"the vocab in {vocab_directory} has quantiles of no feature for {problem.name}",
+            "pass a vocab for this problem",
+        )
+    if unknown:
+        say(
+            f"{display_path(vocab_directory)} has no quantiles of {len(unknown)} features, which the policy will not "
+            f"read: {', '.join(unknown)}"
+        )
+    return kept
+
+
 def require_vocab(trace_directory: Path, vocab_directory: Path) -> None:
-    """Raise UserError unless `vocab_directory` is a vocab with the features of the trace."""
+    """Raise UserError unless `vocab_directory` is a vocab of ml-compiler-opt, or one with the features of the trace."""
     trace = load_trace(trace_directory)
+    if is_foreign(vocab_directory):
+        load_vocab(vocab_directory)
+        return
     seen = vocab_features(problems.get(trace.problem), trace.features)
     _require_features(load_vocab(vocab_directory), seen, vocab_directory, trace_directory)
 

@@ -35,7 +35,7 @@ FileState = tuple[int, int, int]
 """Inode, size in bytes, and time of modification in nanoseconds of a file."""
 CONTAINS = "contains the input"
 _META = "components.platform.storage.inputs"
-_MODULE_FILES = (".o", ".bc", ".cmd", ".json")
+_FOREIGN_FILES = (".o", ".bc", ".cmd", ".json", ".buckets")
 """Suffixes of what steps read in directories of other tools. A build's log, for example, may change meanwhile."""
 
 
@@ -91,7 +91,7 @@ class CommandInputs:
                 if is_artifact:
                     raise
                 manifest = None
-            names = [MANIFEST, *(entry.name for entry in manifest.files)] if manifest else _module_files(directory)
+            names = [MANIFEST, *(entry.name for entry in manifest.files)] if manifest else _foreign_files(directory)
             self._local[directory] = _Input(
                 directory, _states(directory, names), manifest, whole or manifest is not None
             )
@@ -216,12 +216,12 @@ def _is_at(path: Path, directory: Path) -> bool:
         return False
 
 
-def _module_files(directory: Path) -> list[str]:
+def _foreign_files(directory: Path) -> list[str]:
     return [
         Path(folder, name).relative_to(directory).as_posix()
         for folder, _folders, files in os.walk(directory)
         for name in files
-        if name.endswith(_MODULE_FILES)
+        if name.endswith(_FOREIGN_FILES)
     ]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from components.core import problems
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import ModuleTrace, TraceWriter, read_columns
-from components.core.formats.vocab import write_vocab
+from components.core.formats.vocab import load_vocab, write_vocab
 from components.platform.errors import UserError
 from components.platform.storage import publish, write_manifest
 from components.vocab.build import build
@@ -66,8 +66,25 @@ def test_vocab_of_a_trace_with_features_that_no_policy_uses_is_accepted(tmp_path
         values = dict.fromkeys(names, np.arange(3))
         writer.add(ModuleTrace("p/m", 1, 0.0, [""], zeros, zeros, ["f"], zeros, zeros, values, np.arange(3)))
         writer.close("corpus digest", "")
-    assert build(VocabConfig(tmp_path / "trace", tmp_path / "vocab")) == 1
+    assert build(VocabConfig(tmp_path / "trace", tmp_path / "vocab")) == 1 + len(policy.excluded_features)
+    assert {*load_vocab(tmp_path / "vocab")} == {*names} - policy.per_instruction_features
     require_vocab(tmp_path / "trace", tmp_path / "vocab")
+
+
+def test_policy_has_the_features_that_a_vocab_of_ml_compiler_opt_has(inputs, tmp_path, capsys):
+    (tmp_path / "cost.buckets").write_text("".join(f"{cost}.0\n" for cost in range(-200, 200)))
+    (tmp_path / "threshold.buckets").write_text("5.0\n30.0\n50.0\n")
+    require_vocab(inputs["trace"], tmp_path)
+    decisions = load_decisions(inputs["trace"], tmp_path, 0.1, 0, {spec.name for spec in FEATURES})
+    assert [spec.name for spec in decisions.features] == ["cost", "threshold"]
+    assert decisions.observed.shape == (6000, 4) and decisions.buckets["threshold"].shape == (1000,)
+    assert "which the policy will not read: blocks, always_zero" in " ".join(capsys.readouterr().out.split())
+
+
+def test_vocab_of_ml_compiler_opt_for_another_problem_is_refused(inputs, tmp_path):
+    (tmp_path / "progress.buckets").write_text("0\n1\n")
+    with pytest.raises(UserError, match="has quantiles of no feature for inlining"):
+        load_decisions(inputs["trace"], tmp_path, 0.1, 0, {spec.name for spec in FEATURES})
 
 
 def test_truncated_trace_is_refused(inputs, tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from components.core.formats.vocab import QUANTILES, load_vocab, read_buckets, write_vocab
+from components.core.formats.vocab import QUANTILES, load_vocab, read_buckets, vocab_digest, write_vocab
 from components.platform.errors import UserError
 from components.platform.storage.manifest import write_manifest
 from components.platform.storage.publish import publish
@@ -60,6 +60,34 @@ def test_corrupt_buckets_are_named(lines: list[str], message: str, vocab: Path) 
     with pytest.raises(UserError, match=message) as caught:
         load_vocab(vocab)
     assert str(vocab / "f.buckets") in str(caught.value)
+
+
+@pytest.mark.parametrize("count", [1, 50, 999, 1000, 9999])
+def test_vocab_of_ml_compiler_opt_may_have_any_number_of_quantiles(count: int, tmp_path: Path) -> None:
+    """Its published vocabs have 999 and 9,999 for a feature."""
+    numbers = np.arange(count) / 2
+    (tmp_path / "f.buckets").write_text("".join(f"{number}\n" for number in numbers))
+    boundaries = load_vocab(tmp_path)["f"]
+    assert boundaries.shape == (QUANTILES,) and np.isin(boundaries, numbers).all()
+    # A value reaches the same share of the quantiles as before.
+    before, after = (np.searchsorted(b, numbers, "right") / len(b) for b in (numbers, boundaries))
+    assert np.abs(before - after).max() <= 1.5 / min(count, QUANTILES)
+
+
+@pytest.mark.parametrize("content", ["", "one\n", "2\n1\n", "nan\n"])
+def test_corrupt_buckets_of_ml_compiler_opt_are_named(content: str, tmp_path: Path) -> None:
+    (tmp_path / "f.buckets").write_text(content)
+    with pytest.raises(UserError, match=r"f\.buckets"):
+        load_vocab(tmp_path)
+
+
+def test_digest_of_a_vocab_of_ml_compiler_opt_is_that_of_its_quantiles(tmp_path: Path) -> None:
+    (tmp_path / "f.buckets").write_text("1\n")
+    first = vocab_digest(tmp_path)
+    (tmp_path / "README").write_text("")
+    assert vocab_digest(tmp_path) == first
+    (tmp_path / "f.buckets").write_text("2\n")
+    assert vocab_digest(tmp_path) != first
 
 
 def test_missing_files_are_named(vocab: Path, tmp_path: Path) -> None:

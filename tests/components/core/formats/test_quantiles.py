@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from components.vocab.build import quantiles
+from components.core.formats.vocab import quantiles
 
 
 @settings(deadline=None)
