@@ -24,8 +24,8 @@ from components.corpus.command_edits import edit_options, parse_edits
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
 from components.corpus.extraction.outcome import describe_newer_llvm
-from components.corpus.kinds import Kind
 from components.corpus.options import PATH, UNIT, Unit, output_option, require_size_level, split_options
+from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.report import CorpusReport, Skipped
 from components.corpus.split import MIN_SOURCES, split_modules
 from components.corpus.write_split_and_report import announce, describe, split_config, write_split_and_report
@@ -263,7 +263,9 @@ def _list_skipped(damaged: dict[str, str], project: str = "") -> tuple[Skipped, 
         damaged: module name -> what is wrong with its files.
         project: project of all modules; if empty, the first part of each name.
     """
-    return tuple(Skipped(project or project_of(name), name, Kind.DAMAGED, problem) for name, problem in damaged.items())
+    return tuple(
+        Skipped(project or project_of(name), name, OutcomeKind.DAMAGED, problem) for name, problem in damaged.items()
+    )
 
 
 @main.command()

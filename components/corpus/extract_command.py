@@ -19,8 +19,8 @@ from components.core.projects.option import COMPILE_COMMANDS
 from components.corpus.command_edits import CommandEdits, edit_commands, edit_options, parse_edits
 from components.corpus.extraction.extract import ExtractConfig, extract_objects
 from components.corpus.extraction.outcome import Outcome, describe_newer_llvm
-from components.corpus.kinds import Kind
 from components.corpus.options import PATH, UNIT, Unit, output_option, split_options
+from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.profiles import copy_profiles
 from components.corpus.report import CorpusReport, make_report
 from components.corpus.sources.inputs import INPUT_TYPES, InputType, read_input
@@ -42,17 +42,17 @@ _EMBED_REMEDY = {
     "local": "link with clang -fuse-ld=lld -Wl,--save-temps=import -Wl,--thinlto-emit-index-files, then run this again",
 }
 _REMEDIES: dict[str, str] = {
-    Kind.MISSING: "build the project, so that these objects exist, and run this again",
-    Kind.OTHER_COMPILER: "build the project with the compilers that mlgo corpus compilers writes (CC and CXX)",
-    Kind.LINKED: "compile and link in separate commands (clang -c), so that there are objects with bitcode",
-    Kind.NOT_RESTORED: "install opt of the LLVM that compiled the objects (Debian: llvm-19), or extract the objects "
-    "that linked ones were made of, then run this again",
-    Kind.INSTRUMENTED: "build without --coverage and -fprofile-arcs, then run this again",
-    Kind.NEWER_LLVM: "build with the compilers that mlgo corpus compilers writes; or train with the newer LLVM: "
+    OutcomeKind.MISSING: "build the project, so that these objects exist, and run this again",
+    OutcomeKind.OTHER_COMPILER: "build the project with the compilers that mlgo corpus compilers writes (CC and CXX)",
+    OutcomeKind.LINKED: "compile and link in separate commands (clang -c), so that there are objects with bitcode",
+    OutcomeKind.NOT_RESTORED: "install opt of the LLVM that compiled the objects (Debian: llvm-19), or extract the "
+    "objects that linked ones were made of, then run this again",
+    OutcomeKind.INSTRUMENTED: "build without --coverage and -fprofile-arcs, then run this again",
+    OutcomeKind.NEWER_LLVM: "build with the compilers that mlgo corpus compilers writes; or train with the newer LLVM: "
     "--llvm-major N (22: mlgo run --strategy plugin)",
-    Kind.NO_OUTPUT: "compile to objects that stay (clang -c) and record the build again",
-    Kind.NOT_A_COMPILE: "pass a database of the commands that compile C or C++ (CMake's, or that of bear -- make)",
-    Kind.OUTSIDE: "pass --obj-base-dir with a directory that has all objects, or omit it",
+    OutcomeKind.NO_OUTPUT: "compile to objects that stay (clang -c) and record the build again",
+    OutcomeKind.NOT_A_COMPILE: "pass a database of commands that compile C or C++ (CMake's, or that of bear -- make)",
+    OutcomeKind.OUTSIDE: "pass --obj-base-dir with a directory that has all objects, or omit it",
 }
 
 
@@ -171,9 +171,9 @@ def extract(
     with publish(output, "corpus") as partial:
         outcomes = extract_objects(contents.objects, partial, config)
         report = make_report(contents.project, outcomes, contents.left)
-        names = [outcome.object.name for outcome in outcomes if outcome.kind == Kind.EXTRACTED]
+        names = [outcome.object.name for outcome in outcomes if outcome.kind == OutcomeKind.EXTRACTED]
         if not names:
-            filtered = [f"  {item.name}: {item.detail}" for item in report.skipped if item.kind == Kind.FILTERED]
+            filtered = [f"  {item.name}: {item.detail}" for item in report.skipped if item.kind == OutcomeKind.FILTERED]
             details = "\n".join([f"{path} yields no module: {report.line()}", *report.examples(), *filtered[:1]])
             raise UserError(details, _remedy(report, kind, thinlto))
         write_description(partial, names, thinlto, default_args.split() if default_args else None)
@@ -211,7 +211,7 @@ def _extract_programs(
         done = extract_programs(links, partial, config, base.absolute() if base else None)
         project = (base or source).absolute().name
         report = make_report(project, done.outcomes, shared_functions=done.shared_functions)
-        names = [outcome.object.name for outcome in done.outcomes if outcome.kind == Kind.EXTRACTED]
+        names = [outcome.object.name for outcome in done.outcomes if outcome.kind == OutcomeKind.EXTRACTED]
         if not names:
             details = "\n".join([f"{source} yields no program: {report.line()}", *report.examples()])
             raise UserError(details, "build the project with these compilers, so that it links, and run this again")
@@ -280,13 +280,13 @@ def _tree(source: str) -> Path:
 
 
 def _remedy(report: CorpusReport, kind: InputType, thinlto: ThinLto | None) -> str:
-    kinds = Counter(item.kind for item in report.skipped if item.kind != Kind.ASSEMBLY)
-    if set(kinds) <= {Kind.MISSING, Kind.OUTSIDE} and kind in ("params", "bazel_aquery"):
+    kinds = Counter(item.kind for item in report.skipped if item.kind != OutcomeKind.ASSEMBLY)
+    if set(kinds) <= {OutcomeKind.MISSING, OutcomeKind.OUTSIDE} and kind in ("params", "bazel_aquery"):
         return "pass --obj-base-dir with the directory that the linker ran in (bazel info execution_root)"
     cause = kinds.most_common(1)[0][0] if kinds else ""
     if cause in _REMEDIES:
         return _REMEDIES[cause]
-    if cause == Kind.FILTERED:
+    if cause == OutcomeKind.FILTERED:
         levels = ", ".join(f"{name} {problems.get(name).cmd_filter}" for name in problems.names())
         return (
             f"build at the level of the problem ({levels}; mlgo run --problem). If the project appends its own level, "

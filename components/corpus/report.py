@@ -10,12 +10,18 @@ from pathlib import Path
 
 from components.core.formats.corpus import REPORT
 from components.corpus.extraction.outcome import Outcome
-from components.corpus.kinds import Kind
+from components.corpus.outcome_kind import OutcomeKind
 from components.platform.storage.manifest import list_names
 
 _MAX_EXAMPLES = 5
-_EXPECTED = (Kind.ASSEMBLY, Kind.FILTERED, Kind.DUPLICATE, Kind.NO_FUNCTIONS, Kind.REMOVED)
-_LABELS: dict[str, str] = {kind: kind.label for kind in Kind}
+_EXPECTED = (
+    OutcomeKind.ASSEMBLY,
+    OutcomeKind.FILTERED,
+    OutcomeKind.DUPLICATE,
+    OutcomeKind.NO_FUNCTIONS,
+    OutcomeKind.REMOVED,
+)
+_LABELS: dict[str, str] = {kind: kind.label for kind in OutcomeKind}
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class Skipped:
     Attributes:
         project: its project.
         name: name of the object, source or package.
-        kind: a Kind.
+        kind: a OutcomeKind.
         detail: the reason, for the user.
     """
 
@@ -52,7 +58,7 @@ class CorpusReport:
 
     def counts(self) -> dict[str, int]:
         """Return the number of objects of each kind."""
-        counts: Counter[str] = Counter({Kind.EXTRACTED: sum(self.extracted.values())})
+        counts: Counter[str] = Counter({OutcomeKind.EXTRACTED: sum(self.extracted.values())})
         counts.update(item.kind for item in self.skipped)
         return dict(counts)
 
@@ -60,7 +66,7 @@ class CorpusReport:
         """Return a one-line summary for the user: "540 extracted, 3 made from assembly, 71 not built"."""
         counts = self.counts()
         # Last: a user builds some targets of many.
-        kinds = sorted(counts, key=lambda kind: kind == Kind.MISSING)
+        kinds = sorted(counts, key=lambda kind: kind == OutcomeKind.MISSING)
         return ", ".join(f"{counts[kind]} {_LABELS.get(kind, kind)}" for kind in kinds)
 
     def examples(self, written: str = "") -> list[str]:
@@ -71,9 +77,11 @@ class CorpusReport:
         Args:
             written: where report.json is, to refer to; "" if it is not written.
         """
-        expected = (*_EXPECTED, Kind.MISSING, Kind.NOT_A_COMPILE) if any(self.extracted.values()) else _EXPECTED
+        expected = (
+            (*_EXPECTED, OutcomeKind.MISSING, OutcomeKind.NOT_A_COMPILE) if any(self.extracted.values()) else _EXPECTED
+        )
         unexpected = [item for item in self.skipped if item.kind not in expected]
-        unexpected.sort(key=lambda item: item.kind == Kind.MISSING)
+        unexpected.sort(key=lambda item: item.kind == OutcomeKind.MISSING)
         by_reason: dict[tuple[str, str], list[str]] = {}
         for item in unexpected:
             by_reason.setdefault((item.kind, item.detail), []).append(item.name)
@@ -90,7 +98,7 @@ class CorpusReport:
         projects = {}
         for project in sorted({*self.extracted, *(item.project for item in self.skipped)}):
             counts = Counter(item.kind for item in self.skipped if item.project == project)
-            projects[project] = {Kind.EXTRACTED: self.extracted.get(project, 0), **counts}
+            projects[project] = {OutcomeKind.EXTRACTED: self.extracted.get(project, 0), **counts}
         skipped = [{"project": i.project, "object": i.name, "kind": i.kind, "detail": i.detail} for i in self.skipped]
         document = {"version": 1, "counts": self.counts(), "projects": projects, "left_out": skipped}
         if self.shared_functions:
@@ -116,10 +124,10 @@ def make_report(
         shared_functions: of programs: how many functions several of them have, and how many there are.
     """
     outcomes = list(outcomes)
-    skipped = [Skipped(project, o.object.path, o.kind, o.detail) for o in outcomes if o.kind != Kind.EXTRACTED]
+    skipped = [Skipped(project, o.object.path, o.kind, o.detail) for o in outcomes if o.kind != OutcomeKind.EXTRACTED]
     skipped += [Skipped(project, name, kind, detail) for name, kind, detail in other]
     shared = {} if shared_functions is None else {project: shared_functions}
-    return CorpusReport({project: sum(o.kind == Kind.EXTRACTED for o in outcomes)}, tuple(skipped), shared)
+    return CorpusReport({project: sum(o.kind == OutcomeKind.EXTRACTED for o in outcomes)}, tuple(skipped), shared)
 
 
 def join_reports(reports: Iterable[CorpusReport]) -> CorpusReport:

@@ -35,7 +35,12 @@ Example: fine-tune the pretrained policy
 )
 @preset_option({"tiny": {"epochs": 20}})
 @click.option("--trace", type=ARTIFACT, required=True, help="Trace of the decisions to imitate.")
-@click.option("--vocab", type=ARTIFACT, required=True, help="Vocab of that trace, or of ml-compiler-opt.")
+@click.option(
+    "--vocab",
+    type=ARTIFACT,
+    required=True,
+    help="Vocab of that trace; or a local one of ml-compiler-opt.",
+)
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Training toolchain that made the trace.")
 @click.option("--output", type=OUTPUT, required=True, help="Directory of the policy; created or replaced.")
 @click.option(

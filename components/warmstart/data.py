@@ -19,6 +19,7 @@ from components.core.policy.trained_limits import trained_limits, trained_ranges
 from components.core.problems import Problem
 from components.platform.console import say
 from components.platform.errors import UserError
+from components.platform.storage.manifest import MANIFEST
 from components.platform.storage.uri import display_path
 
 
@@ -112,11 +113,28 @@ def _keep_known(
     return kept
 
 
+def require_no_remains(vocab_directory: Path, upstream: Collection[str] | None) -> None:
+    """Raise UserError for an incomplete copy of a vocab of ours, which looks like one of ml-compiler-opt.
+
+    Args:
+        upstream: names of the features that LLVM has without this project; None if they are not known.
+    """
+    if upstream is None or not is_foreign(vocab_directory):
+        return
+    if ours := sorted({*load_vocab(vocab_directory)} - {*upstream}):
+        raise UserError(
+            f"{display_path(vocab_directory)} is not a finished vocab: without {MANIFEST}, but with quantiles of "
+            f"{ours[0]}, which only compilers of this project log",
+            "copy it again, or make it with `mlgo vocab`",
+        )
+
+
 def require_vocab(trace_directory: Path, vocab_directory: Path) -> None:
     """Raise UserError unless `vocab_directory` is a vocab of ml-compiler-opt, or one with the features of the trace."""
     trace = load_trace(trace_directory)
     if is_foreign(vocab_directory):
-        load_vocab(vocab_directory)
+        problem = problems.get(trace.problem)
+        _keep_known(trace.features, load_vocab(vocab_directory), problem, vocab_directory)
         return
     seen = vocab_features(problems.get(trace.problem), trace.features)
     _require_features(load_vocab(vocab_directory), seen, vocab_directory, trace_directory)

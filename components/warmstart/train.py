@@ -25,7 +25,7 @@ from components.platform.storage import digest, publish, require_artifact
 from components.warmstart.adopt import adopt_policy
 from components.warmstart.clone import SAMPLE_DECISIONS, agreement, clone, decide
 from components.warmstart.config import HEURISTIC, WarmstartConfig
-from components.warmstart.data import load_decisions, require_vocab
+from components.warmstart.data import load_decisions, require_no_remains, require_vocab
 from components.warmstart.report import REPORT, WarmstartReport, confusion
 
 TENSORBOARD = "tensorboard"
@@ -46,6 +46,7 @@ def _train(config: WarmstartConfig) -> WarmstartReport:
     problem = load_trace(config.trace).problem
     if problem not in toolchain.features:
         raise UserError(f"{config.toolchain} does not know the problem {problem}", "use the toolchain of the trace")
+    require_no_remains(config.vocab, toolchain.upstream_features.get(problem))
     if config.start_from != HEURISTIC:
         require_vocab(config.trace, config.vocab)  # not used, but what a user passes by mistake is refused
         return adopt_policy(config, problem, toolchain)

@@ -1,4 +1,4 @@
-"""Check the values of a pipeline's parameters, before its first step starts; those of `mlgo run` are options."""
+"""Check a pipeline's parameters, before a step starts or anything is submitted; those of `mlgo run` are options."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import click
 import pytest
 
+from components.platform.launcher.registry import STEPS
 from components.toolchain.__main__ import main
 from pipelines.parameters.tables import SDK, TABLES, TRAINING
 from pipelines.smoke.rows import TABLE_STEP
@@ -67,6 +69,31 @@ def test_parameters_of_sdk_pipeline_are_options_of_its_step() -> None:
     _task, _component, container = tasks("sdk")["toolchain-sdk"]
     arguments = container["args"][container["args"].index("toolchain") + 1 :]
     assert set(arguments[::2]) == {"--mode", "--output", *(f"--{name.replace('_', '-')}" for name in parameters)}
+
+
+WORDS = {step.module.removeprefix("components."): step.module for step in STEPS.values()}
+"""The step's word in the launcher's command line -> its package."""
+
+
+@pytest.mark.parametrize("pipeline", COMPILED_PIPELINES)
+def test_options_of_tasks_are_those_of_their_commands(pipeline: str) -> None:
+    """A component may pass an option that its step does not have."""
+    checked = set()
+    for name, (_task, _component, container) in tasks(pipeline).items():
+        arguments = [argument for argument in container["args"] if isinstance(argument, str)]
+        starts = [i for i in range(1, len(arguments)) if arguments[i] in WORDS and arguments[i - 1][:2] != "--"]
+        if not starts:  # the exit handler, which runs without the launcher
+            continue
+        module = importlib.import_module(f"{WORDS[arguments[starts[0]]]}.__main__")
+        command = module.promote if module.__name__.startswith("pipelines.retrain") else module.main
+        arguments = arguments[starts[0] + 1 :]
+        # The group `evaluation` runs `run` if no command is named.
+        while isinstance(command, click.Group) and {arguments[0], "run"} & command.commands.keys():
+            command = command.commands[arguments.pop(0) if arguments[0] in command.commands else "run"]
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {argument for argument in arguments if argument.startswith("--")} <= options, name
+        checked.add(name)
+    assert len(checked) == len(tasks(pipeline)) - 1
 
 
 def test_sdk_step_has_processors_memory_and_time_of_an_llvm_build() -> None:

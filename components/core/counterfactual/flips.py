@@ -77,7 +77,7 @@ class FlipSavings:
             by the share that the link keeps.
         error: sum over the compiles of |attributed change - real change of the text| in bytes, whatever share the link
             keeps, with the changes of flips that were left out; 0 for register allocation, whose flips do not overlap.
-        attributed: sum over all measurements of |attributed change|, in the same unit.
+        attributed: sum over all measurements of |attributed change|, in bytes or log score.
     """
 
     flip: npt.NDArray[np.intp]

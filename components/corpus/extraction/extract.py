@@ -17,7 +17,7 @@ from components.corpus.extraction.compiler_used import CompilerUsed, RestoreErro
 from components.corpus.extraction.file_io import read, write
 from components.corpus.extraction.outcome import Outcome, describe_newer_llvm
 from components.corpus.extraction.own_options import strip_own_options
-from components.corpus.kinds import Kind
+from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.sources.archive import ArchiveError, is_archive, read_members
 from components.corpus.sources.objects import ObjectFile
 from components.corpus.sources.thinlto import INDEX_SUFFIX, MISSING_INDEX_WARNING, ThinLto, copy_saved, index_of
@@ -98,7 +98,7 @@ def _without_duplicates(
     """Remove modules of linked objects and archives that are also extracted from an object of their own."""
 
     def is_part(item: ObjectFile, outcome: Outcome) -> bool:
-        return outcome.kind == Kind.EXTRACTED and outcome.object.name != item.name
+        return outcome.kind == OutcomeKind.EXTRACTED and outcome.object.name != item.name
 
     if not any(is_part(item, o) for item, parts in zip(objects, outcomes, strict=True) for o in parts):
         return [outcome for parts in outcomes for outcome in parts]
@@ -110,7 +110,7 @@ def _without_duplicates(
 
     for item, parts in zip(objects, outcomes, strict=True):
         for outcome in parts:
-            if outcome.kind == Kind.EXTRACTED and not is_part(item, outcome):
+            if outcome.kind == OutcomeKind.EXTRACTED and not is_part(item, outcome):
                 other(outcome)
     result: list[Outcome] = []
     for item, parts in zip(objects, outcomes, strict=True):
@@ -118,7 +118,7 @@ def _without_duplicates(
             if is_part(item, outcome) and (same := other(outcome)) != outcome.object.name:
                 for suffix in (".bc", ".cmd", INDEX_SUFFIX):
                     Path(f"{output}/{outcome.object.name}{suffix}").unlink(missing_ok=True)
-                outcome = Outcome(outcome.object, Kind.DUPLICATE, f"the same module as {same}")
+                outcome = Outcome(outcome.object, OutcomeKind.DUPLICATE, f"the same module as {same}")
             result.append(outcome)
     return result
 
@@ -148,12 +148,12 @@ class _Extraction:
         try:
             file = open_regular(item.path)
         except FileNotFoundError:
-            return [Outcome(item, Kind.MISSING, "the object does not exist")]
+            return [Outcome(item, OutcomeKind.MISSING, "the object does not exist")]
         except OSError as error:
-            return [Outcome(item, Kind.FAILED, error.strerror or str(error))]
+            return [Outcome(item, OutcomeKind.FAILED, error.strerror or str(error))]
         try:
             if os.fstat(file).st_size == 0:
-                return [Outcome(item, Kind.FAILED, "the object is an empty file")]
+                return [Outcome(item, OutcomeKind.FAILED, "the object is an empty file")]
             # Unmapped when its last view is gone; closing it here would fail while an error's traceback holds a view.
             view = memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
             return self._archive(view) if is_archive(view) and not self.nested else self._object(view)
@@ -165,15 +165,15 @@ class _Extraction:
         try:
             members = read_members(view, item.path)
         except ArchiveError as error:
-            return [Outcome(item, Kind.FAILED, f"the archive {error}")]
+            return [Outcome(item, OutcomeKind.FAILED, f"the archive {error}")]
         outcomes: list[Outcome] = []
         for member in members:
             path = member.path or f"{item.path}({member.name})"
             extraction = replace(self, item=replace(item, path=path, name=f"{item.name}/{member.name}"), nested=True)
             outcomes += extraction.run() if member.content is None else extraction._object(member.content)
-        if any(outcome.kind not in (Kind.NO_BITCODE, Kind.OTHER_COMPILER) for outcome in outcomes):
+        if any(outcome.kind not in (OutcomeKind.NO_BITCODE, OutcomeKind.OTHER_COMPILER) for outcome in outcomes):
             return outcomes
-        return [Outcome(item, Kind.NO_BITCODE, f"none of the archive's {len(members)} members has bitcode")]
+        return [Outcome(item, OutcomeKind.NO_BITCODE, f"none of the archive's {len(members)} members has bitcode")]
 
     def _object(self, view: memoryview) -> list[Outcome]:
         item = self.item
@@ -191,13 +191,13 @@ class _Extraction:
             modules = read_layout(read_at, len(bitcode))
         except ElfError as error:
             lto = "; compile it without -flto" if "bitcode" in error.problem else ""
-            return [Outcome(item, Kind.FAILED, f"{error.problem}{lto}")]
+            return [Outcome(item, OutcomeKind.FAILED, f"{error.problem}{lto}")]
         except BitcodeError as error:
-            return [Outcome(item, Kind.FAILED, f"its bitcode {error}")]
+            return [Outcome(item, OutcomeKind.FAILED, f"its bitcode {error}")]
         commands = _split_commands(command)
         if len(commands) != len(modules):
             counts = f"its sections have {len(modules)} modules and the arguments of {len(commands)}"
-            return [Outcome(item, Kind.FAILED, f"{counts}; compile all of its sources with {_EMBED}")]
+            return [Outcome(item, OutcomeKind.FAILED, f"{counts}; compile all of its sources with {_EMBED}")]
         if len(modules) == 1:
             used = CompilerUsed(elf, [bitcode])
             return [self._module(item, command, bitcode, producer_major(read_at, modules[0]), used)]
@@ -212,13 +212,13 @@ class _Extraction:
     def _without_bitcode(self, elf: Elf, missing: str) -> Outcome:
         """Return why an object has no bitcode."""
         if self.item.assembly:
-            return Outcome(self.item, Kind.ASSEMBLY, missing)
+            return Outcome(self.item, OutcomeKind.ASSEMBLY, missing)
         if elf.type in _LINKED_TYPES:
-            return Outcome(self.item, Kind.LINKED, f"it is a linked program or library, {missing}")
+            return Outcome(self.item, OutcomeKind.LINKED, f"it is a linked program or library, {missing}")
         compilers = bytes(elf.section(".comment") or b"").decode("utf-8", "replace").strip("\0").split("\0")
         if any(compilers) and not any("clang" in compiler for compiler in compilers):
-            return Outcome(self.item, Kind.OTHER_COMPILER, f"{missing}; it was compiled by {compilers[0]:.80}")
-        return Outcome(self.item, Kind.NO_BITCODE, missing)
+            return Outcome(self.item, OutcomeKind.OTHER_COMPILER, f"{missing}; it was compiled by {compilers[0]:.80}")
+        return Outcome(self.item, OutcomeKind.NO_BITCODE, missing)
 
     def _section(self, elf: Elf, name: str) -> memoryview | None:
         """Return the content of all sections of this name, None if there is none."""
@@ -242,40 +242,42 @@ class _Extraction:
         """
         config = self.config
         if config.max_llvm_major is not None and llvm_major > config.max_llvm_major:
-            return Outcome(item, Kind.NEWER_LLVM, describe_newer_llvm([llvm_major], config.max_llvm_major))
+            return Outcome(item, OutcomeKind.NEWER_LLVM, describe_newer_llvm([llvm_major], config.max_llvm_major))
         arguments = bytes(command).decode("utf-8", "surrogateescape").split("\0")
         if self.pattern is not None and not any(self.pattern.search(argument) for argument in arguments):
             level = next((argument for argument in reversed(arguments) if argument.startswith("-O")), "none")
             return Outcome(
-                item, Kind.FILTERED, f"no argument matches {self.pattern.pattern}; its optimization level is {level}"
+                item,
+                OutcomeKind.FILTERED,
+                f"no argument matches {self.pattern.pattern}; its optimization level is {level}",
             )
         if counters := [argument for argument in arguments if argument.startswith(_COUNTERS)]:
             option = counters[0].partition("=")[0]
             return Outcome(
-                item, Kind.INSTRUMENTED, f"{option}: a replay adds no counters; compile it without --coverage"
+                item, OutcomeKind.INSTRUMENTED, f"{option}: a replay adds no counters; compile it without --coverage"
             )
         restored: bytes | memoryview = bitcode
         try:
             restored = used.restore(bitcode)
         except RestoreError as error:
-            return Outcome(item, Kind.NOT_RESTORED, str(error))
+            return Outcome(item, OutcomeKind.NOT_RESTORED, str(error))
         except ElfError:  # without a symbol table, as strip leaves it, nothing is known
             pass
         base = f"{self.output}/{item.name}"
         if config.thinlto is not None:
             path = index_of(arguments, item.directory)
             if path is None:
-                return Outcome(item, Kind.NO_INDEX, "compiled without -fthinlto-index=")
+                return Outcome(item, OutcomeKind.NO_INDEX, "compiled without -fthinlto-index=")
             try:
                 index = read(path)
             except OSError as error:
-                return Outcome(item, Kind.NO_INDEX, f"cannot read its index: {error}")
+                return Outcome(item, OutcomeKind.NO_INDEX, f"cannot read its index: {error}")
             write(f"{base}{INDEX_SUFFIX}", index)
         cleaned = strip_own_options(arguments)
         write(f"{base}.cmd", "\0".join(cleaned).encode("utf-8", "surrogateescape") if cleaned != arguments else command)
         write(f"{base}.bc", restored)
         warning = MISSING_INDEX_WARNING if config.thinlto is None and index_of(arguments, "") else ""
-        return Outcome(item, Kind.EXTRACTED, warning, llvm_major)
+        return Outcome(item, OutcomeKind.EXTRACTED, warning, llvm_major)
 
 
 def _split_commands(section: memoryview) -> list[memoryview]:

@@ -25,8 +25,8 @@ from components.core.projects.debian_build.package import SOURCE, WORK, DebianBu
 from components.core.projects.link_recorder.recorder import read_links
 from components.core.projects.recipe import Recipe
 from components.corpus.extraction.extract import ExtractConfig, extract_objects
-from components.corpus.kinds import Kind
 from components.corpus.options import Unit
+from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.report import CorpusReport, Skipped
 from components.corpus.sources.objects import ObjectFile
 from components.corpus.sources.programs import ProgramConfig, extract_programs
@@ -178,8 +178,8 @@ def _extract(
         if not is_excluded(name, recipe)
     ]
     outcomes = extract_objects(objects, output, ExtractConfig(cmd_filter=f"^{config.level}$", num_workers=1))
-    extracted = [o.object.name for o in outcomes if o.kind == Kind.EXTRACTED]
-    left = tuple((o.object.name, o.kind, o.detail) for o in outcomes if o.kind != Kind.EXTRACTED)
+    extracted = [o.object.name for o in outcomes if o.kind == OutcomeKind.EXTRACTED]
+    left = tuple((o.object.name, o.kind, o.detail) for o in outcomes if o.kind != OutcomeKind.EXTRACTED)
     if not extracted:
         failure = f"none of its {len(objects)} C or C++ objects has bitcode" if objects else "it has no C or C++"
         return PackageModules(version, f"{failure} ({log})", {}, left)
@@ -194,8 +194,8 @@ def _extract_linked(
     links = read_links(records) if records.is_dir() and any(records.iterdir()) else []
     links = [link for link in links if not is_excluded(os.path.relpath(link.output, SOURCE), recipe)]
     programs = extract_programs(links, output, ProgramConfig(), Path(SOURCE), f"{recipe.name}/")
-    extracted = [o.object.name for o in programs.outcomes if o.kind == Kind.EXTRACTED]
-    left = tuple((o.object.name, o.kind, o.detail) for o in programs.outcomes if o.kind != Kind.EXTRACTED)
+    extracted = [o.object.name for o in programs.outcomes if o.kind == OutcomeKind.EXTRACTED]
+    left = tuple((o.object.name, o.kind, o.detail) for o in programs.outcomes if o.kind != OutcomeKind.EXTRACTED)
     if not extracted:
         failure = f"none of its {len(links)} links has a module" if links else "it links no program of bitcode"
         return PackageModules(version, f"{failure} ({log})", {}, left)
@@ -212,13 +212,13 @@ def _copy_distinct(
     for recipe in recipes:
         project, package = recipe.name, packages[recipe.name]
         if package.failure:
-            left.append(Skipped(project, project, Kind.PACKAGE_FAILED, package.failure))
+            left.append(Skipped(project, project, OutcomeKind.PACKAGE_FAILED, package.failure))
         left += [Skipped(project, *item) for item in package.left]
         for name, digest in package.modules.items():
             if not digest:
-                left.append(Skipped(project, name, Kind.NO_FUNCTIONS, "it defines no function"))
+                left.append(Skipped(project, name, OutcomeKind.NO_FUNCTIONS, "it defines no function"))
             elif (other := first.setdefault(digest, name)) != name:
-                left.append(Skipped(project, name, Kind.DUPLICATE, f"the same functions as {other}"))
+                left.append(Skipped(project, name, OutcomeKind.DUPLICATE, f"the same functions as {other}"))
             else:
                 extracted[project] = extracted.get(project, 0) + 1
                 for suffix in (".bc", ".cmd"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.projects.response_files import split_response_file
-from components.corpus.kinds import Kind
+from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.sources.objects import Left, ObjectFile, deduplicate, locate_object
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, read_bytes, read_json
@@ -148,9 +148,9 @@ def _to_objects(
     candidates = [locate_object(directory, name) for name in arguments]
     root = (base or Path()).absolute()
     left: Left = [
-        (name, Kind.OUTSIDE, f"it lies outside of {root}")
+        (name, OutcomeKind.OUTSIDE, f"it lies outside of {root}")
         for name, item in zip(arguments, candidates, strict=True)
         if item is None
     ]
-    left += [(name, Kind.NOT_AN_OBJECT, "it is neither an object nor an archive") for name in others]
+    left += [(name, OutcomeKind.NOT_AN_OBJECT, "it is neither an object nor an archive") for name in others]
     return deduplicate([item for item in candidates if item is not None], where), left

@@ -11,7 +11,7 @@ from typing import Any
 from components.core.formats.names import is_utf8
 from components.core.projects.compile_commands import directory_of, output_of
 from components.core.projects.compiler_command import NoObjectError, NotACompileError
-from components.corpus.kinds import Kind
+from components.corpus.outcome_kind import OutcomeKind
 from components.platform.console.escape import escape_line
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, read_json
@@ -123,14 +123,16 @@ def read_compile_commands(path: Path, base: Path | None = None) -> tuple[list[Ob
             directory = directory_of(entry, path)
             output = output_of(entry, directory)
             if locate_object(directory, output, base) is None and base is not None:
-                left.append((_shorten(os.path.join(directory, output)), Kind.OUTSIDE, f"it lies outside of {base}"))
+                left.append(
+                    (_shorten(os.path.join(directory, output)), OutcomeKind.OUTSIDE, f"it lies outside of {base}")
+                )
             else:
                 outputs.append((directory, output, source))
         except NoObjectError as error:
-            kind = Kind.NOT_A_COMPILE if isinstance(error, NotACompileError) else Kind.NO_OUTPUT
+            kind = OutcomeKind.NOT_A_COMPILE if isinstance(error, NotACompileError) else OutcomeKind.NO_OUTPUT
             left.append((name, kind, _shorten(str(error))))
         except UserError as error:
-            left.append((name, Kind.NO_OUTPUT, _shorten(error.problem)))
+            left.append((name, OutcomeKind.NO_OUTPUT, _shorten(error.problem)))
     objects = [_make_object(*item, base) for item in outputs]
     if base is None and len({item.name for item in objects}) < len({os.path.abspath(item.path) for item in objects}):
         common = Path(os.path.commonpath([directory for directory, _output, _source in outputs]))
@@ -159,7 +161,7 @@ def _first_of_each(objects: Iterable[ObjectFile], left: Left) -> list[ObjectFile
     for item in objects:
         first = by_name.setdefault(os.path.normpath(item.name), item)
         if os.path.abspath(first.path) != os.path.abspath(item.path):
-            left.append((item.path, Kind.NO_OUTPUT, f"{first.path} has the same module name, {item.name}"))
+            left.append((item.path, OutcomeKind.NO_OUTPUT, f"{first.path} has the same module name, {item.name}"))
     return list(by_name.values())
 
 

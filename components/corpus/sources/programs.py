@@ -19,7 +19,7 @@ from components.corpus.extraction.extract import compile_filter
 from components.corpus.extraction.file_io import read, write
 from components.corpus.extraction.outcome import Outcome, describe_newer_llvm
 from components.corpus.extraction.own_options import strip_own_options
-from components.corpus.kinds import Kind
+from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.sources.archive import ArchiveError, is_archive, read_members
 from components.corpus.sources.objects import ObjectFile, locate_object
 from components.platform.console import say
@@ -98,12 +98,12 @@ def extract_programs(
         item = locate_object(link.directory, link.output, base)
         if item is None:
             outside = ObjectFile(link.output, os.path.basename(link.output), directory=link.directory)
-            outcomes.append(Outcome(outside, Kind.FAILED, f"it lies outside of {base}"))
+            outcomes.append(Outcome(outside, OutcomeKind.FAILED, f"it lies outside of {base}"))
             continue
         item = ObjectFile(item.path, prefix + item.name, directory=item.directory)
         outcome, names = _extract(link, item, output, config, pattern)
         outcomes.append(outcome)
-        if outcome.kind == Kind.EXTRACTED:
+        if outcome.kind == OutcomeKind.EXTRACTED:
             functions.update(names)
             if other_inputs := native_inputs(link):
                 native[item.name] = other_inputs
@@ -129,38 +129,43 @@ def _extract(
     try:
         content = read(str(link.module))
     except OSError as error:
-        return Outcome(item, Kind.FAILED, error.strerror or str(error)), ()
+        return Outcome(item, OutcomeKind.FAILED, error.strerror or str(error)), ()
     problem = bitcode_problem(lambda offset, length: content[offset : offset + length], len(content))
     symbols = read_symbols(content)
     if problem or not symbols.triple:
-        return Outcome(item, Kind.FAILED, f"its bitcode {problem or 'has no symbol table'}"), ()
+        return Outcome(item, OutcomeKind.FAILED, f"its bitcode {problem or 'has no symbol table'}"), ()
     if config.max_llvm_major and symbols.llvm_major > config.max_llvm_major:
-        return Outcome(item, Kind.NEWER_LLVM, describe_newer_llvm([symbols.llvm_major], config.max_llvm_major)), ()
+        return Outcome(
+            item, OutcomeKind.NEWER_LLVM, describe_newer_llvm([symbols.llvm_major], config.max_llvm_major)
+        ), ()
     arguments = program_arguments(link, symbols.triple)
     if pattern is not None and not any(map(pattern.search, arguments)):
-        return Outcome(item, Kind.FILTERED, f"its optimization level is {link.level}"), ()
+        return Outcome(item, OutcomeKind.FILTERED, f"its optimization level is {link.level}"), ()
     write(f"{output}/{item.name}.cmd", "\0".join(arguments).encode("utf-8", "surrogateescape"))
     shutil.copyfile(link.module, f"{output}/{item.name}.bc")
-    return Outcome(item, Kind.EXTRACTED, "", symbols.llvm_major), symbols.strong | symbols.local
+    return Outcome(item, OutcomeKind.EXTRACTED, "", symbols.llvm_major), symbols.strong | symbols.local
 
 
 def _reason(link: RecordedLink) -> tuple[str, str] | None:
     """Return why a link yields no module: kind and detail; None if it does."""
     if link.status != 0:
         if _OUT_OF_MEMORY.search(link.messages):
-            return Kind.NOT_LINKED, "lld ran out of the memory that mlgo corpus compilers --memory-gib allows"
+            return OutcomeKind.NOT_LINKED, "lld ran out of the memory that mlgo corpus compilers --memory-gib allows"
         error = _ERROR.search(link.messages)
         how = " ".join(error[1].split())[:_MAX_MESSAGE] if error else f"lld ended with status {link.status}"
-        return Kind.NOT_LINKED, "; ".join([how, *_unreadable_inputs(link)[:_MAX_UNREADABLE]])
+        return OutcomeKind.NOT_LINKED, "; ".join([how, *_unreadable_inputs(link)[:_MAX_UNREADABLE]])
     if not link.exists:
-        return Kind.REMOVED, "the linked file was moved or removed"
+        return OutcomeKind.REMOVED, "the linked file was moved or removed"
     if not link.linked:
         return (
-            Kind.RELOCATABLE,
+            OutcomeKind.RELOCATABLE,
             "a relocatable link (-r) with inputs that are not bitcode; programs have its native code",
         )
     if link.module is None:
-        return Kind.NO_BITCODE, "none of its objects is bitcode: assembly, prebuilt libraries, or another compiler's"
+        return (
+            OutcomeKind.NO_BITCODE,
+            "none of its objects is bitcode: assembly, prebuilt libraries, or another compiler's",
+        )
     return None
 
 

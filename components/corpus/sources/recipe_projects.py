@@ -24,8 +24,8 @@ from components.core.projects.recipe import Recipe
 from components.core.projects.source import fetch_recipe
 from components.corpus.extraction.extract import ExtractConfig, extract_objects
 from components.corpus.extraction.outcome import Outcome
-from components.corpus.kinds import Kind
 from components.corpus.options import Unit
+from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.profiles import copy_profiles
 from components.corpus.report import CorpusReport, join_reports, make_report
 from components.corpus.sources.debian_packages import DebianConfig, build_packages
@@ -92,7 +92,7 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
                 outcomes, report = (_extract if config.unit == "object" else _extract_linked)(
                     recipe, built, output, config
                 )
-                extracted = [o.object for o in outcomes if o.kind == Kind.EXTRACTED]
+                extracted = [o.object for o in outcomes if o.kind == OutcomeKind.EXTRACTED]
                 copy_profiles(output, [item.name for item in extracted], {i.name: i.directory for i in extracted})
                 names += [item.name for item in extracted]
                 reports.append(report)
@@ -190,11 +190,11 @@ def _extract(
     outcomes = extract_objects(compiled, output, extract)
     other = [
         *left,
-        *((name, Kind.COMPILE_FAILED, f"see the compiler's message in {built.log}") for name in built.failed),
+        *((name, OutcomeKind.COMPILE_FAILED, f"see the compiler's message in {built.log}") for name in built.failed),
     ]
     report = make_report(recipe.name, outcomes, other)
     say(f"{recipe.name}: {report.line()}")
-    if not any(outcome.kind == Kind.EXTRACTED for outcome in outcomes):
+    if not any(outcome.kind == OutcomeKind.EXTRACTED for outcome in outcomes):
         details = "\n".join(report.examples())
         raise UserError(f"{recipe.name} yields no module: {report.line()}\n{details}", "correct its recipe")
     return outcomes, report
@@ -208,7 +208,7 @@ def _extract_linked(
     links = read_links(recorder) if any((recorder / LINKS).iterdir()) else []
     only = frozenset(map(str, built.binaries)) if recipe.binaries else None
     programs = extract_programs(links, output, ProgramConfig(only=only), built.directory, f"{recipe.name}/")
-    failed = [(name, Kind.COMPILE_FAILED, f"see the compiler's message in {built.log}") for name in built.failed]
+    failed = [(name, OutcomeKind.COMPILE_FAILED, f"see the compiler's message in {built.log}") for name in built.failed]
     report = make_report(recipe.name, programs.outcomes, failed, programs.shared_functions)
     say(f"{recipe.name}: {report.line() if links else 'it links no program'}")
     announce_programs(programs)

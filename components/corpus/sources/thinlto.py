@@ -13,7 +13,7 @@ from typing import Literal
 
 from components.corpus.extraction.file_io import read, write
 from components.corpus.extraction.outcome import Outcome
-from components.corpus.kinds import Kind
+from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.sources.folder import SAVED_MODULE_SUFFIX
 from components.corpus.sources.objects import ObjectFile
 
@@ -38,10 +38,10 @@ def copy_saved(item: ObjectFile, output: str) -> Outcome:
         index = read(item.path + INDEX_SUFFIX)
         bitcode = read(item.path + SAVED_MODULE_SUFFIX)
     except FileNotFoundError as error:
-        return Outcome(item, Kind.NO_INDEX, f"no {error.filename}: link with -Wl,--thinlto-emit-index-files")
+        return Outcome(item, OutcomeKind.NO_INDEX, f"no {error.filename}: link with -Wl,--thinlto-emit-index-files")
     except OSError as error:
-        return Outcome(item, Kind.FAILED, str(error))
+        return Outcome(item, OutcomeKind.FAILED, str(error))
     base = f"{output}/{item.name}"
     write(f"{base}.bc", bitcode)
     write(f"{base}{INDEX_SUFFIX}", index)
-    return Outcome(item, Kind.EXTRACTED)
+    return Outcome(item, OutcomeKind.EXTRACTED)

@@ -79,7 +79,7 @@ def compute_margins(parameters: DqnParameters, repeats: NDArray[np.float64]) -> 
     return (parameters.margin * (1 + parameters.repeated_margin * folds)).astype(np.float32)
 
 
-def compute_returns(
+def compute_advantages(
     flips: ReplayRows, initial: DensePolicy, scale: float, parameters: DqnParameters
 ) -> NDArray[np.float32]:
     """Return float32 [N], the value of the alternative minus that of the base's action, in favor of the initial policy.
@@ -149,7 +149,7 @@ class DqnLearner(Learner):
             networks.load_dense(self.actor, self.initial)
             return self.fit(
                 flips,
-                lambda rows: compute_returns(rows, self.initial, scale, self.parameters),
+                lambda rows: compute_advantages(rows, self.initial, scale, self.parameters),
                 number,
                 self._closing,
             )
@@ -192,7 +192,7 @@ class DqnLearner(Learner):
     def fit(
         self,
         flips: ReplayRows | ReplayBuffer,
-        returns: Callable[[ReplayRows], NDArray[np.float32]],
+        advantages: Callable[[ReplayRows], NDArray[np.float32]],
         number: tuple[int, int],
         cancelled: threading.Event | None = None,
     ) -> dict[str, float]:
@@ -200,7 +200,7 @@ class DqnLearner(Learner):
 
         Args:
             flips: at least one.
-            returns: function from flips to float32, the value of the alternative minus that of the base's action.
+            advantages: function from flips to float32, the value of the alternative minus that of the base's action.
             number: number of the fit and its repetition, which with the seed determine the random numbers.
             cancelled: checked before each step.
 
@@ -226,7 +226,7 @@ class DqnLearner(Learner):
             if step % BATCHES_PER_DRAW == 0:
                 count = min(BATCHES_PER_DRAW, steps - step) * size
                 drawn = flips.take(random.integers(0, len(flips), count))
-                targets = returns(drawn)
+                targets = advantages(drawn)
             self.optimizer.learning_rate.assign(parameters.learning_rate / (1 + 10 * step / steps))
             first = step % BATCHES_PER_DRAW * size
             target = targets[first : first + size]
@@ -253,11 +253,11 @@ class DqnLearner(Learner):
 
     @tf.function(autograph=False, reduce_retracing=True)  # no Python control flow on tensors
     def _minibatch(
-        self, observed: tf.Tensor, action: tf.Tensor, alternative: tf.Tensor, difference: tf.Tensor
+        self, observed: tf.Tensor, action: tf.Tensor, alternative: tf.Tensor, advantage: tf.Tensor
     ) -> tf.Tensor:
         """Take a step on both actions of [B] decisions; return the mean squared error of their values, float32 []."""
         chosen = tf.concat([action, alternative], 0)  # [2 * B]
-        returns = tf.concat([-self._base_fraction * difference, (1 - self._base_fraction) * difference], 0)
+        returns = tf.concat([-self._base_fraction * advantage, (1 - self._base_fraction) * advantage], 0)
         variables = self.weights
         with tf.GradientTape() as tape:
             values = networks.logits(self.actor, tf.concat([observed, observed], 0), training=True)

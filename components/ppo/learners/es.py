@@ -1,8 +1,8 @@
-"""Evolution strategies: moves the policy's weights towards random perturbations that compile to smaller code.
+"""Evolution strategies: moves the policy's weights towards random perturbations that compile to better code.
 
 Salimans et al. 2017 (arXiv:1703.03864), with antithetic perturbations and ranks of returns. ml-compiler-opt's demo
-trains this way today (Trofin et al., blackbox optimization). It needs neither logs nor credit assignment: the return of
-a perturbation is the outcome of whole modules under its greedy decisions.
+trains this way today (Trofin et al., blackbox optimization). It needs no credit assignment, and logs only for scores:
+the return of a perturbation is the outcome of whole modules under its greedy decisions.
 """
 
 from __future__ import annotations

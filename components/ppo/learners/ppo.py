@@ -1,10 +1,11 @@
 """PPO: tf-agents' PPO on single decisions whose advantages are already known.
 
 PPOAgent.train computes advantages from a value function and the rewards of a trajectory. Here they come from
-core/counterfactual and core/objectives, so only the agent's loss is used: PPO's clipped objective (Schulman et al.
-2017, arXiv:1707.06347), on minibatches of decisions from all modules of an iteration. Instead of an entropy bonus,
-which favors uniform policies, the loss has the KL divergence from the initial policy (a regularized Markov decision
-process, Geist et al. 2019, arXiv:1901.11275): without evidence, the policy decides like the heuristic.
+core/counterfactual or, for sampled compiles, ppo/credit, so only the agent's loss is used: PPO's clipped objective
+(Schulman et al. 2017, arXiv:1707.06347), on minibatches of decisions from all modules of an iteration. Instead of an
+entropy bonus, which favors uniform policies, the loss has the KL divergence from the initial policy (a regularized
+Markov decision process, Geist et al. 2019, arXiv:1901.11275): without evidence, the policy stays the initial
+one.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Experience:
         action: int64 [N].
         logits: float32 [N, A], finite logits of the policy that decided.
         prior: float32 [N, A], logits of the initial policy.
-        advantage: float32 [N], positive is better, with a standard deviation of about 1.
+        advantage: float32 [N], positive is better, with a standard deviation of about 1, of flips 0.5.
         weight: float32 [N], weight of the decision in the loss.
     """
 

@@ -15,7 +15,7 @@ from components.platform.errors import UserError
 from components.platform.storage import publish, write_manifest
 from components.vocab.build import build
 from components.vocab.config import VocabConfig
-from components.warmstart.data import heldout_modules, load_decisions, require_vocab
+from components.warmstart.data import heldout_modules, load_decisions, require_no_remains, require_vocab
 from tests.components.warmstart.conftest import FEATURES
 
 names = st.lists(st.text(min_size=1, max_size=5), unique=True, max_size=30)
@@ -81,8 +81,18 @@ def test_policy_has_the_features_that_a_vocab_of_ml_compiler_opt_has(inputs, tmp
     assert "which the policy will not read: blocks, always_zero" in " ".join(capsys.readouterr().out.split())
 
 
+def test_incomplete_copy_of_a_vocab_is_no_vocab_of_ml_compiler_opt(inputs, tmp_path):
+    shutil.copytree(inputs["vocab"], tmp_path / "copy", ignore=shutil.ignore_patterns("*.json", "threshold*"))
+    with pytest.raises(UserError, match=r"is not a finished vocab: without .*, but with quantiles of always_zero"):
+        require_no_remains(tmp_path / "copy", ["cost", "threshold"])
+    require_no_remains(tmp_path / "copy", ["cost", "threshold", "blocks", "always_zero"])
+    require_no_remains(inputs["vocab"], [])
+
+
 def test_vocab_of_ml_compiler_opt_for_another_problem_is_refused(inputs, tmp_path):
     (tmp_path / "progress.buckets").write_text("0\n1\n")
+    with pytest.raises(UserError, match="has quantiles of no feature for inlining"):
+        require_vocab(inputs["trace"], tmp_path)
     with pytest.raises(UserError, match="has quantiles of no feature for inlining"):
         load_decisions(inputs["trace"], tmp_path, 0.1, 0, {spec.name for spec in FEATURES})
 

@@ -38,8 +38,8 @@ MIN_DEVIATION = 0.02
 class InputScale:
     """Standardization of the first layer's inputs in training; the weights of exported policies include it.
 
-    On standardized inputs the same network (64-64-32) explains 83 to 89% of the variance of decisions' worth on unseen
-    modules, otherwise 75% (docs/performance.md).
+    On standardized inputs the same network (64-64-32) explained 86 to 88% of the variance of decisions' worth on unseen
+    modules, otherwise 75% (docs/performance.md, the experiments with features).
 
     Attributes:
         mean, deviation: float32 [num_layer_inputs], ordered as in `expand`; deviations are positive.

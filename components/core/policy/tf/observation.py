@@ -38,7 +38,7 @@ def network_features(problem: Problem, features: Sequence[FeatureSpec]) -> tuple
 
 
 def vocab_features(problem: Problem, features: Sequence[FeatureSpec]) -> tuple[FeatureSpec, ...]:
-    """Return the features of a trace that a vocab has: those with quantiles that a policy may use."""
+    """Return the features of a trace that a vocab needs: those with quantiles that a policy may use."""
     left_out = problem.policy.excluded_features | problem.policy.per_instruction_features
     return tuple(feature for feature in network_features(problem, features) if feature.name not in left_out)
 

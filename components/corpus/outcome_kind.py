@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Self
 
 
-class Kind(StrEnum):
+class OutcomeKind(StrEnum):
     """Kinds of outcomes, as they are named in report.json; `label` describes one after a number of objects."""
 
     label: str
