@@ -53,9 +53,9 @@ def test_manifest_is_valid_for_kubernetes(path: Path) -> None:
 @needs_schemas
 def test_manifest_is_valid_for_kuberay() -> None:
     """Checks documents before rendering; test_rendered.py checks the rendered ones."""
-    found = [document for path in MANIFESTS for document in documents(path) if document["kind"] in FILES]
-    assert {document["kind"] for document in found} == set(FILES)
-    for document in found:
+    resources = [document for path in MANIFESTS for document in documents(path) if document["kind"] in FILES]
+    assert {document["kind"] for document in resources} == set(FILES)
+    for document in resources:
         check(document)
 
 
@@ -84,9 +84,9 @@ def pods(document: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_no_container_runs_as_root_or_without_limits() -> None:
-    found = [pod for path in MANIFESTS for document in documents(path) for pod in pods(document)]
-    assert len(found) >= 4
-    for pod in found:
+    templates = [pod for path in MANIFESTS for document in documents(path) for pod in pods(document)]
+    assert len(templates) >= 4
+    for pod in templates:
         assert pod["securityContext"]["runAsNonRoot"] is True
         for container in pod["containers"]:
             context = container["securityContext"]
@@ -110,8 +110,8 @@ def test_commands_in_manifests_exist() -> None:
     (ray_job,) = documents(K8S / "base" / "rayjob.yaml")
     words = ray_job["spec"]["entrypoint"].split()
     assert words[:4] == [*TRAINER, "--workers", ON_HEAD]
-    given, rest, _order = main.make_parser(click.Context(main)).parse_args(words[2:])  # nothing is fetched yet
-    assert not rest and {option.name for option in main.params if option.required} <= set(given)
+    options, rest, _order = main.make_parser(click.Context(main)).parse_args(words[2:])  # nothing is fetched yet
+    assert not rest and {option.name for option in main.params if option.required} <= set(options)
 
 
 def test_webhook_url_comes_from_an_optional_secret() -> None:

@@ -40,78 +40,78 @@ SPECS: dict[str, dict[str, Any]] = {
 
 pytestmark = [
     pytest.mark.skipif(KUBECTL is None, reason="kubectl, which renders kustomizations, is not installed"),
-    pytest.mark.parametrize("place", SPECS),
+    pytest.mark.parametrize("overlay_path", SPECS),
 ]
 
 
 @cache
-def rendered(place: str) -> tuple[dict[str, Any], ...]:
-    command = [str(KUBECTL), "kustomize", str(K8S / place)]
+def render(overlay_path: str) -> tuple[dict[str, Any], ...]:
+    command = [str(KUBECTL), "kustomize", str(K8S / overlay_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return tuple(yaml.safe_load_all(done.stdout))
 
 
-def one(place: str, kind: str, name: str) -> dict[str, Any]:
-    (found,) = [
+def one(overlay_path: str, kind: str, name: str) -> dict[str, Any]:
+    (resource,) = [
         copy.deepcopy(document)
-        for document in rendered(place)
+        for document in render(overlay_path)
         if (document["kind"], document["metadata"]["name"]) == (kind, name)
     ]
-    return found
+    return resource
 
 
-def all_of(place: str, kind: str) -> list[dict[str, Any]]:
-    return [document for document in rendered(place) if document["kind"] == kind]
+def all_of(overlay_path: str, kind: str) -> list[dict[str, Any]]:
+    return [document for document in render(overlay_path) if document["kind"] == kind]
 
 
-def test_all_overlays_are_tested(place: str) -> None:
+def test_all_overlays_are_tested(overlay_path: str) -> None:
     there = {path.parent.relative_to(K8S).as_posix() for path in K8S.rglob("kustomization.yaml")}
     assert set(SPECS) == {name for name in there if not name.startswith("components/")}
 
 
-def test_manifest_is_valid_for_kubernetes(place: str) -> None:
-    for document in rendered(place):
+def test_manifest_is_valid_for_kubernetes(overlay_path: str) -> None:
+    for document in render(overlay_path):
         if not document["apiVersion"].startswith("ray.io/"):
             kubernetes_validate.validate(document, VERSION, strict=True)
         assert document["kind"] == "Namespace" or document["metadata"]["namespace"] == "mlgo"
 
 
 @needs_schemas
-def test_manifest_is_valid_for_kuberay(place: str) -> None:
-    ours = [document for document in rendered(place) if document["apiVersion"].startswith("ray.io/")]
+def test_manifest_is_valid_for_kuberay(overlay_path: str) -> None:
+    ours = [document for document in render(overlay_path) if document["apiVersion"].startswith("ray.io/")]
     assert {document["kind"] for document in ours} == set(FILES)
     for document in ours:
         check(document)
 
 
-def test_rayjob_equals_the_one_that_the_step_submits(place: str) -> None:
-    found = one(place, "RayJob", "ppo")
-    assert found["spec"].pop("suspend") is True
-    spec = RayJobSpec("ppo", "mlgo", IMAGE, tuple(found["spec"]["entrypoint"].split()), **SPECS[place])
-    assert found == rayjob(spec)
+def test_rayjob_equals_the_one_that_the_step_submits(overlay_path: str) -> None:
+    job = one(overlay_path, "RayJob", "ppo")
+    assert job["spec"].pop("suspend") is True
+    spec = RayJobSpec("ppo", "mlgo", IMAGE, tuple(job["spec"]["entrypoint"].split()), **SPECS[overlay_path])
+    assert job == rayjob(spec)
 
 
-def test_raycluster_equals_that_of_the_rayjob(place: str) -> None:
-    cluster = one(place, "RayCluster", "ray")["spec"]
+def test_raycluster_equals_that_of_the_rayjob(overlay_path: str) -> None:
+    cluster = one(overlay_path, "RayCluster", "ray")["spec"]
     assert cluster.pop("suspend") is True
-    assert cluster == one(place, "RayJob", "ppo")["spec"]["rayClusterSpec"]
+    assert cluster == one(overlay_path, "RayJob", "ppo")["spec"]["rayClusterSpec"]
 
 
-def test_every_image_is_pinned_by_digest(place: str) -> None:
-    images = re.findall(r"\bimage: (\S+)", yaml.safe_dump_all(rendered(place)))
+def test_every_image_is_pinned_by_digest(overlay_path: str) -> None:
+    images = re.findall(r"\bimage: (\S+)", yaml.safe_dump_all(render(overlay_path)))
     assert len(images) >= 6
     for image in images:
         assert re.fullmatch(r"[^\s@:]+@sha256:[0-9a-f]{64}", image), image
 
 
-def rights(place: str) -> dict[str, set[tuple[str, str, str]]]:
+def rights(overlay_path: str) -> dict[str, set[tuple[str, str, str]]]:
     """Return (API group, resource, verb) of every role that is bound to a service account, by account."""
-    found: dict[str, set[tuple[str, str, str]]] = {
-        account["metadata"]["name"]: set() for account in all_of(place, "ServiceAccount")
+    granted_rights: dict[str, set[tuple[str, str, str]]] = {
+        account["metadata"]["name"]: set() for account in all_of(overlay_path, "ServiceAccount")
     }
-    for binding in all_of(place, "RoleBinding"):
-        role = one(place, "Role", binding["roleRef"]["name"])
+    for binding in all_of(overlay_path, "RoleBinding"):
+        role = one(overlay_path, "Role", binding["roleRef"]["name"])
         granted = {
             (group, resource, verb)
             for rule in role["rules"]
@@ -120,38 +120,41 @@ def rights(place: str) -> dict[str, set[tuple[str, str, str]]]:
             for verb in rule["verbs"]
         }
         for subject in binding["subjects"]:
-            found[subject["name"]] |= granted
-    return found
+            granted_rights[subject["name"]] |= granted
+    return granted_rights
 
 
-def test_service_accounts_have_only_the_rights_they_use(place: str) -> None:
-    assert not all_of(place, "ClusterRole") and not all_of(place, "ClusterRoleBinding")
+def test_service_accounts_have_only_the_rights_they_use(overlay_path: str) -> None:
+    assert not all_of(overlay_path, "ClusterRole") and not all_of(overlay_path, "ClusterRoleBinding")
     spec = RayJobSpec("ppo", "mlgo", IMAGE, ("mlgo",))
     group, _version, _namespace, resource = _collection(spec)
     of_kfp = {("argoproj.io", "workflowtaskresults", verb) for verb in ("create", "patch")}
     of_kfp |= {("", "configmaps", "get"), ("", "secrets", "get")}
     of_ppo = {(group, resource, verb) for verb in ("create", "get", "delete")}
     of_ppo |= {("", "pods", "list"), ("", "pods/log", "get")}
-    assert rights(place) == {"mlgo-steps": of_kfp | of_ppo, "mlgo-ray": set(), "mlgo-retrain": set()}
+    assert rights(overlay_path) == {"mlgo-steps": of_kfp | of_ppo, "mlgo-ray": set(), "mlgo-retrain": set()}
 
 
-def test_steps_read_only_the_secret_of_the_default_root(place: str) -> None:
-    rules = [rule for role in all_of(place, "Role") for rule in role["rules"] if "secrets" in rule["resources"]]
+def test_steps_read_only_the_secret_of_the_default_root(overlay_path: str) -> None:
+    rules = [rule for role in all_of(overlay_path, "Role") for rule in role["rules"] if "secrets" in rule["resources"]]
     assert [rule["resourceNames"] for rule in rules] == [["mlpipeline-minio-artifact"]]
 
 
-def test_daily_check_starts_without_secrets(place: str) -> None:
+def test_daily_check_starts_without_secrets(overlay_path: str) -> None:
     """Where all artifacts are in s3://, there is no key of Google Cloud; a pod would wait for it for ever."""
-    pod = one(place, "CronJob", "retrain-check")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    pod = one(overlay_path, "CronJob", "retrain-check")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert all(volume["secret"].get("optional") for volume in pod.get("volumes", ()) if "secret" in volume)
 
 
-def test_token_is_mounted_only_where_the_api_is_called(place: str) -> None:
+def test_token_is_mounted_only_where_the_api_is_called(overlay_path: str) -> None:
     """In steps, Argo and the PPO step call the API; in Ray's head, the autoscaler."""
-    accounts = {account["metadata"]["name"]: account for account in all_of(place, "ServiceAccount")}
+    accounts = {account["metadata"]["name"]: account for account in all_of(overlay_path, "ServiceAccount")}
     mounted = {name for name, account in accounts.items() if account.get("automountServiceAccountToken", True)}
     assert mounted == {"mlgo-steps"}
-    job, check = one(place, "RayJob", "ppo")["spec"], one(place, "CronJob", "retrain-check")["spec"]["jobTemplate"]
+    job, check = (
+        one(overlay_path, "RayJob", "ppo")["spec"],
+        one(overlay_path, "CronJob", "retrain-check")["spec"]["jobTemplate"],
+    )
     cluster = job["rayClusterSpec"]
     head, worker = cluster["headGroupSpec"]["template"]["spec"], cluster["workerGroupSpecs"][0]["template"]["spec"]
     for pod in (head, worker, job["submitterPodTemplate"]["spec"], check["spec"]["template"]["spec"]):
@@ -164,12 +167,19 @@ def test_token_is_mounted_only_where_the_api_is_called(place: str) -> None:
     assert sorted(paths) == ["ca.crt", "namespace", "token"] and mount["readOnly"] is True
 
 
-def test_ray_requires_a_token_that_is_in_no_manifest(place: str) -> None:
+def test_ray_requires_a_token_that_is_in_no_manifest(overlay_path: str) -> None:
     """KubeRay generates it, and sets the variables by which Ray reads it."""
-    for cluster in (one(place, "RayCluster", "ray")["spec"], one(place, "RayJob", "ppo")["spec"]["rayClusterSpec"]):
+    for cluster in (
+        one(overlay_path, "RayCluster", "ray")["spec"],
+        one(overlay_path, "RayJob", "ppo")["spec"]["rayClusterSpec"],
+    ):
         assert cluster["authOptions"] == {"mode": "token"}
-    text = yaml.safe_dump_all(rendered(place))
-    assert "RAY_AUTH" not in text and "auth_token" not in text and "Secret" not in {d["kind"] for d in rendered(place)}
+    text = yaml.safe_dump_all(render(overlay_path))
+    assert (
+        "RAY_AUTH" not in text
+        and "auth_token" not in text
+        and "Secret" not in {d["kind"] for d in render(overlay_path)}
+    )
 
 
 def _items(source: dict[str, Any]) -> list[dict[str, Any]]:
@@ -178,10 +188,10 @@ def _items(source: dict[str, Any]) -> list[dict[str, Any]]:
     return list(content.get("items", [content]))
 
 
-def test_service_accounts_have_google_identities_only_on_gke(place: str) -> None:
-    for account in all_of(place, "ServiceAccount"):
+def test_service_accounts_have_google_identities_only_on_gke(overlay_path: str) -> None:
+    for account in all_of(overlay_path, "ServiceAccount"):
         annotated = "iam.gke.io/gcp-service-account" in account["metadata"].get("annotations", {})
-        assert annotated is (place == "overlays/gke")
+        assert annotated is (overlay_path == "overlays/gke")
 
 
 @dataclass(frozen=True)
@@ -193,15 +203,17 @@ class Peer:
     address: str
 
 
-def peers(place: str) -> dict[str, Peer]:
+def peers(overlay_path: str) -> dict[str, Peer]:
     """Return pods and addresses by name: ours, with the labels that KubeRay, Argo and Kubernetes add, and others."""
-    job = one(place, "RayJob", "ppo")["spec"]
+    job = one(overlay_path, "RayJob", "ppo")["spec"]
     cluster = job["rayClusterSpec"]
     node = {"ray.io/is-ray-node": "yes"}
     head = cluster["headGroupSpec"]["template"]["metadata"]["labels"]
     workers = cluster["workerGroupSpecs"][0]["template"]["metadata"]["labels"]
     operator = {"app.kubernetes.io/component": "kuberay-operator"}
-    check = one(place, "CronJob", "retrain-check")["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
+    check = one(overlay_path, "CronJob", "retrain-check")["spec"]["jobTemplate"]["spec"]["template"]["metadata"][
+        "labels"
+    ]
     return {
         "head": Peer("mlgo", {**head, **node, "ray.io/node-type": "head"}, "10.0.0.1"),
         "worker": Peer("mlgo", {**workers, **node, "ray.io/node-type": "worker"}, "10.0.0.2"),
@@ -249,13 +261,15 @@ def admits(rule: dict[str, Any], peer: Peer, policy_namespace: str) -> bool:
     return bool(there) and matches(rule.get("podSelector", {}), peer.labels)
 
 
-def allowed(place: str, source: str, target: str, port: int, direction: str) -> bool:
+def allowed(overlay_path: str, source: str, target: str, port: int, direction: str) -> bool:
     """Return whether network policies let `target` accept TCP from `source` (ingress), or `source` send it (egress)."""
-    known = peers(place)
-    subject, other = (known[target], known[source]) if direction == "ingress" else (known[source], known[target])
+    peer_of = peers(overlay_path)
+    subject, other = (
+        (peer_of[target], peer_of[source]) if direction == "ingress" else (peer_of[source], peer_of[target])
+    )
     policies = [
         policy["spec"]
-        for policy in all_of(place, "NetworkPolicy")
+        for policy in all_of(overlay_path, "NetworkPolicy")
         if direction.capitalize() in policy["spec"]["policyTypes"]
         and subject.namespace == policy["metadata"]["namespace"]
         and matches(policy["spec"]["podSelector"], subject.labels)
@@ -272,16 +286,16 @@ def allowed(place: str, source: str, target: str, port: int, direction: str) -> 
     return False
 
 
-def reaches(place: str, source: str, target: str, port: int) -> bool:
-    return all(allowed(place, source, target, port, direction) for direction in ("ingress", "egress"))
+def reaches(overlay_path: str, source: str, target: str, port: int) -> bool:
+    return all(allowed(overlay_path, source, target, port, direction) for direction in ("ingress", "egress"))
 
 
-def test_pods_without_policy_reach_only_dns(place: str) -> None:
-    for other in peers(place):
-        assert not reaches(place, other, "neighbour", 80)
-        assert not any(reaches(place, "neighbour", other, port) for port in (80, 443, 6443, 8265))
-        answers = {"dns", "metadata"} if place == "overlays/gke" else {"dns"}
-        assert reaches(place, "neighbour", other, 53) is (other in answers)
+def test_pods_without_policy_reach_only_dns(overlay_path: str) -> None:
+    for other in peers(overlay_path):
+        assert not reaches(overlay_path, other, "neighbour", 80)
+        assert not any(reaches(overlay_path, "neighbour", other, port) for port in (80, 443, 6443, 8265))
+        reachable = {"dns", "metadata"} if overlay_path == "overlays/gke" else {"dns"}
+        assert reaches(overlay_path, "neighbour", other, 53) is (other in reachable)
 
 
 @pytest.mark.parametrize(
@@ -311,8 +325,8 @@ def test_pods_without_policy_reach_only_dns(place: str) -> None:
         ("stranger", "check", 80, False),
     ],
 )
-def test_allowed_connections_between_pods(place: str, source: str, target: str, port: int, open_: bool) -> None:
-    assert reaches(place, source, target, port) is open_
+def test_allowed_connections_between_pods(overlay_path: str, source: str, target: str, port: int, open_: bool) -> None:
+    assert reaches(overlay_path, source, target, port) is open_
 
 
 @pytest.mark.parametrize(
@@ -349,32 +363,34 @@ def test_allowed_connections_between_pods(place: str, source: str, target: str, 
         ("worker", "kfp", 8080, False),
     ],
 )
-def test_allowed_connections_to_other_addresses(place: str, source: str, target: str, port: int, open_: bool) -> None:
-    assert allowed(place, source, target, port, "egress") is open_
+def test_allowed_connections_to_other_addresses(
+    overlay_path: str, source: str, target: str, port: int, open_: bool
+) -> None:
+    assert allowed(overlay_path, source, target, port, "egress") is open_
 
 
 @pytest.mark.parametrize("source", ["head", "worker", "step", "check", "submitter"])
-def test_only_pods_with_artifacts_reach_gke_metadata(place: str, source: str) -> None:
-    open_ = place == "overlays/gke" and source != "submitter"
-    assert allowed(place, source, "metadata", 80, "egress") is open_
+def test_only_pods_with_artifacts_reach_gke_metadata(overlay_path: str, source: str) -> None:
+    open_ = overlay_path == "overlays/gke" and source != "submitter"
+    assert allowed(overlay_path, source, "metadata", 80, "egress") is open_
 
 
-def test_gke_restricts_connections_by_host_name(place: str, tmp_path: Path) -> None:
+def test_gke_restricts_connections_by_host_name(overlay_path: str, tmp_path: Path) -> None:
     """The component takes the broad rules away and puts host names in their place."""
-    if place != "overlays/gke":
+    if overlay_path != "overlays/gke":
         return  # the component is GKE's
     shutil.copytree(K8S, tmp_path / "k8s")
-    overlay = tmp_path / "k8s" / place / "kustomization.yaml"
+    overlay = tmp_path / "k8s" / overlay_path / "kustomization.yaml"
     overlay.write_text(overlay.read_text() + "components: [../../components/gke-fqdn]\n")
     done = subprocess.run([str(KUBECTL), "kustomize", str(overlay.parent)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    found = list(yaml.safe_load_all(done.stdout))
+    resources = list(yaml.safe_load_all(done.stdout))
     for name in ("ray-nodes-object-storage", "retrain-check"):
-        (standard,) = [doc for doc in found if (doc["kind"], doc["metadata"]["name"]) == ("NetworkPolicy", name)]
-        before = one(place, "NetworkPolicy", name)["spec"]
+        (standard,) = [doc for doc in resources if (doc["kind"], doc["metadata"]["name"]) == ("NetworkPolicy", name)]
+        before = one(overlay_path, "NetworkPolicy", name)["spec"]
         assert standard["spec"]["egress"] == before["egress"][1:] and "Egress" in standard["spec"]["policyTypes"]
         assert [entry["ipBlock"]["cidr"] for entry in before["egress"][0]["to"]] == ["0.0.0.0/0", "::/0"]
-        (named,) = [doc for doc in found if (doc["kind"], doc["metadata"]["name"]) == ("FQDNNetworkPolicy", name)]
+        (named,) = [doc for doc in resources if (doc["kind"], doc["metadata"]["name"]) == ("FQDNNetworkPolicy", name)]
         assert named["apiVersion"] == "networking.gke.io/v1alpha1" and named["metadata"]["namespace"] == "mlgo"
         assert named["spec"]["podSelector"] == before["podSelector"]
         (rule,) = named["spec"]["egress"]
@@ -384,27 +400,29 @@ def test_gke_restricts_connections_by_host_name(place: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("components", [[], ["s3-credentials"]], ids=["alone", "with_s3"])
 @pytest.mark.parametrize("first", [True, False])
-def test_check_starts_stored_pipeline_of_kfp(place: str, components: list[str], first: bool, tmp_path: Path) -> None:
+def test_check_starts_stored_pipeline_of_kfp(
+    overlay_path: str, components: list[str], first: bool, tmp_path: Path
+) -> None:
     """The commands of the component's script are parsed by mlgo itself, and KFP's API server is reached.
 
     Components that change the same container can be combined in any order.
     """
-    if place == "base":
+    if overlay_path == "base":
         return  # components are for overlays
     shutil.copytree(K8S, tmp_path / "k8s")
-    overlay = tmp_path / "k8s" / place / "kustomization.yaml"
+    overlay = tmp_path / "k8s" / overlay_path / "kustomization.yaml"
     names = ["retrain-on-kfp", *components] if first else [*components, "retrain-on-kfp"]
     listed = ", ".join(f"../../components/{name}" for name in names)
     overlay.write_text(overlay.read_text() + f"components: [{listed}]\n")
     done = subprocess.run([str(KUBECTL), "kustomize", str(overlay.parent)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    found = {(doc["kind"], doc["metadata"]["name"]): doc for doc in yaml.safe_load_all(done.stdout)}
-    job, policy = found["CronJob", "retrain-check"], found["NetworkPolicy", "retrain-check"]
+    resources = {(doc["kind"], doc["metadata"]["name"]): doc for doc in yaml.safe_load_all(done.stdout)}
+    job, policy = resources["CronJob", "retrain-check"], resources["NetworkPolicy", "retrain-check"]
     for document in (job, policy):
         kubernetes_validate.validate(document, VERSION, strict=True)
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     ((container,), volumes) = (pod["containers"], {volume["name"]: volume for volume in pod["volumes"]})
-    (values,) = [doc["data"] for (kind, name), doc in found.items() if name.startswith("retrain-on-kfp")]
+    (values,) = [doc["data"] for (kind, name), doc in resources.items() if name.startswith("retrain-on-kfp")]
     variables = {entry["name"] for entry in container["env"]}
     assert set(values) <= variables
     assert container.get("envFrom", []) == ([{"secretRef": {"name": "mlgo-s3"}}] if components else [])
@@ -421,25 +439,25 @@ def test_check_starts_stored_pipeline_of_kfp(place: str, components: list[str], 
     assert {"port": 8888, "protocol": "TCP"} in [port for rule in policy["spec"]["egress"] for port in rule["ports"]]
 
 
-def test_object_storage_of_kfp_is_reached_with_the_component(place: str, tmp_path: Path) -> None:
+def test_object_storage_of_kfp_is_reached_with_the_component(overlay_path: str, tmp_path: Path) -> None:
     """SeaweedFS's own policy in KFP's manifests admits namespaces with the label app.kubernetes.io/part-of."""
-    if place == "base":
+    if overlay_path == "base":
         return  # components are for overlays
     shutil.copytree(K8S, tmp_path / "k8s")
-    overlay = tmp_path / "k8s" / place / "kustomization.yaml"
+    overlay = tmp_path / "k8s" / overlay_path / "kustomization.yaml"
     overlay.write_text(
         overlay.read_text() + "components: [../../components/s3-credentials, ../../components/kubeflow-storage]\n"
     )
     done = subprocess.run([str(KUBECTL), "kustomize", str(overlay.parent)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    found = {(doc["kind"], doc["metadata"]["name"]): doc for doc in yaml.safe_load_all(done.stdout)}
-    labels = found["Namespace", "mlgo"]["metadata"]["labels"]
+    resources = {(doc["kind"], doc["metadata"]["name"]): doc for doc in yaml.safe_load_all(done.stdout)}
+    labels = resources["Namespace", "mlgo"]["metadata"]["labels"]
     assert labels["app.kubernetes.io/part-of"] == "kubeflow-profile"
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     for name in ("ray-nodes-object-storage", "retrain-check"):
-        policy = found["NetworkPolicy", name]
+        policy = resources["NetworkPolicy", name]
         kubernetes_validate.validate(policy, VERSION, strict=True)
-        before = one(place, "NetworkPolicy", name)["spec"]["egress"]
+        before = one(overlay_path, "NetworkPolicy", name)["spec"]["egress"]
         (rule,) = [rule for rule in policy["spec"]["egress"] if rule not in before]
         assert len(policy["spec"]["egress"]) == len(before) + 1
         (peer,) = rule["to"]
@@ -447,41 +465,41 @@ def test_object_storage_of_kfp_is_reached_with_the_component(place: str, tmp_pat
         assert rule["ports"] == [{"port": 8333, "protocol": "TCP"}], "the port of the pod, not of its service"
 
 
-def test_s3_credentials_are_those_of_the_rayjob(place: str, tmp_path: Path) -> None:
+def test_s3_credentials_are_those_of_the_rayjob(overlay_path: str, tmp_path: Path) -> None:
     """With the component, the RayJob is still the one that the PPO step makes, and the check has the credentials."""
     shutil.copytree(K8S, tmp_path / "k8s")
     overlay = tmp_path / "k8s" / "overlays" / "s3" / "kustomization.yaml"
     overlay.parent.mkdir()
-    resources = {"resources": [f"../../{place}"], "components": ["../../components/s3-credentials"]}
-    overlay.write_text(yaml.safe_dump(resources))
+    kustomization = {"resources": [f"../../{overlay_path}"], "components": ["../../components/s3-credentials"]}
+    overlay.write_text(yaml.safe_dump(kustomization))
     done = subprocess.run([str(KUBECTL), "kustomize", str(overlay.parent)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    found = {(doc["kind"], doc["metadata"]["name"]): doc for doc in yaml.safe_load_all(done.stdout)}
-    kubernetes_validate.validate(found["CronJob", "retrain-check"], VERSION, strict=True)
-    cluster = found["RayJob", "ppo"]["spec"]["rayClusterSpec"]
-    spec = RayJobSpec("ppo", "mlgo", IMAGE, ("mlgo",), s3_credentials_secret="mlgo-s3", **SPECS[place])
+    resources = {(doc["kind"], doc["metadata"]["name"]): doc for doc in yaml.safe_load_all(done.stdout)}
+    kubernetes_validate.validate(resources["CronJob", "retrain-check"], VERSION, strict=True)
+    cluster = resources["RayJob", "ppo"]["spec"]["rayClusterSpec"]
+    spec = RayJobSpec("ppo", "mlgo", IMAGE, ("mlgo",), s3_credentials_secret="mlgo-s3", **SPECS[overlay_path])
     made = rayjob(spec)["spec"]["rayClusterSpec"]
-    for rendered_cluster in (cluster, found["RayCluster", "ray"]["spec"]):
+    for rendered_cluster in (cluster, resources["RayCluster", "ray"]["spec"]):
         for group, ours in (
             (rendered_cluster["headGroupSpec"], made["headGroupSpec"]),
             (rendered_cluster["workerGroupSpecs"][0], made["workerGroupSpecs"][0]),
         ):
-            ((there,), (wanted,)) = (each["template"]["spec"]["containers"] for each in (group, ours))
-            assert there["envFrom"] == wanted["envFrom"] == [{"secretRef": {"name": "mlgo-s3"}}]
-    pod = found["CronJob", "retrain-check"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+            ((there,), (expected,)) = (each["template"]["spec"]["containers"] for each in (group, ours))
+            assert there["envFrom"] == expected["envFrom"] == [{"secretRef": {"name": "mlgo-s3"}}]
+    pod = resources["CronJob", "retrain-check"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": "mlgo-s3"}}]
 
 
-def test_ray_heads_are_not_evicted(place: str) -> None:
-    (budget,) = all_of(place, "PodDisruptionBudget")
-    known = peers(place)
-    assert matches(budget["spec"]["selector"], known["head"].labels)
-    assert not matches(budget["spec"]["selector"], known["worker"].labels)
+def test_ray_heads_are_not_evicted(overlay_path: str) -> None:
+    (budget,) = all_of(overlay_path, "PodDisruptionBudget")
+    peer_of = peers(overlay_path)
+    assert matches(budget["spec"]["selector"], peer_of["head"].labels)
+    assert not matches(budget["spec"]["selector"], peer_of["worker"].labels)
     # An integer: of pods whose controller has no scale, as RayCluster, Kubernetes takes nothing else.
     assert isinstance(budget["spec"]["minAvailable"], int) and budget["spec"]["minAvailable"] > 100
 
 
-def test_values_reach_every_manifest(place: str, tmp_path: Path) -> None:
+def test_values_reach_every_manifest(overlay_path: str, tmp_path: Path) -> None:
     shutil.copytree(K8S, tmp_path / "k8s")
     digest = "sha256:" + "1" * 64
     values = {
@@ -499,7 +517,7 @@ def test_values_reach_every_manifest(place: str, tmp_path: Path) -> None:
     assert set(values) == set(re.findall(r"^(\w+)=", file.read_text(), re.MULTILINE))
     file.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
 
-    command = [str(KUBECTL), "kustomize", str(tmp_path / "k8s" / place)]
+    command = [str(KUBECTL), "kustomize", str(tmp_path / "k8s" / overlay_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "CHANGE-ME" not in done.stdout
@@ -518,6 +536,6 @@ def test_values_reach_every_manifest(place: str, tmp_path: Path) -> None:
     data = by_kind["ConfigMap"]["data"]
     assert (data["state"], data["corpus"]) == (values["state"], values["corpus"])
     accounts = [document["metadata"] for document in documents if document["kind"] == "ServiceAccount"]
-    expected = values["google_service_account"] if place == "overlays/gke" else None
+    expected = values["google_service_account"] if overlay_path == "overlays/gke" else None
     for account in accounts:
         assert account.get("annotations", {}).get("iam.gke.io/gcp-service-account") == expected

@@ -55,8 +55,8 @@ def test_description_of_parameter_names_every_choice() -> None:
         parameter.name: parameter.type.choices for parameter in TRAINING if isinstance(parameter.type, click.Choice)
     }
     assert {"preset", "problem", "features"} <= set(choices)
-    for name, known in choices.items():
-        assert all(f"`{choice}`" in parameters[name]["description"] for choice in known), name
+    for name, allowed in choices.items():
+        assert all(f"`{choice}`" in parameters[name]["description"] for choice in allowed), name
     assert all(parameter["description"].endswith(".") for parameter in parameters.values())
 
 
@@ -64,8 +64,8 @@ def test_parameters_of_sdk_pipeline_are_options_of_its_step() -> None:
     parameters = load_spec(COMPILED_PIPELINES["sdk"])["root"]["inputDefinitions"]["parameters"]
     assert parameters.keys() == {one.name for one in SDK}
     assert all(parameter["description"].endswith(".") for parameter in parameters.values())
-    known = {option for parameter in main.params for option in parameter.opts}
-    assert {f"--{name.replace('_', '-')}" for name in parameters} <= known
+    options = {option for parameter in main.params for option in parameter.opts}
+    assert {f"--{name.replace('_', '-')}" for name in parameters} <= options
     _task, _component, container = tasks("sdk")["toolchain-sdk"]
     arguments = container["args"][container["args"].index("toolchain") + 1 :]
     assert set(arguments[::2]) == {"--mode", "--output", *(f"--{name.replace('_', '-')}" for name in parameters)}
@@ -105,12 +105,12 @@ def test_sdk_step_has_processors_memory_and_time_of_an_llvm_build() -> None:
 
 
 def test_smoke_test_fits_small_nodes_and_tries_every_image_that_trains() -> None:
-    found = tasks("smoke")
-    images = {container["image"] for _task, _component, container in found.values()}
+    smoke_tasks = tasks("smoke")
+    images = {container["image"] for _task, _component, container in smoke_tasks.values()}
     assert images == {"mlgo-toolchain", "mlgo-training"}
-    for _task, _component, container in found.values():
+    for _task, _component, container in smoke_tasks.values():
         assert container["resources"]["cpuRequest"] <= 0.5 and container["resources"]["memoryRequest"] <= 1
-    (report,) = (task for name, (task, *_rest) in found.items() if name == TABLE_STEP)
+    (report,) = (task for name, (task, *_rest) in smoke_tasks.items() if name == TABLE_STEP)
     assert set(report["dependentTasks"]) == {"check-retry"} and len(report["inputs"]["artifacts"]) == 4
 
 
@@ -119,8 +119,8 @@ def tasks(pipeline: str) -> dict[str, tuple[dict[str, Any], dict[str, Any], dict
     spec = load_spec(COMPILED_PIPELINES[pipeline])
     components = spec["components"]
     dags = [spec["root"]["dag"], *(component["dag"] for component in components.values() if "dag" in component)]
-    found = {name: task for dag in dags for name, task in dag["tasks"].items()}
-    made = {name: (task, components[task["componentRef"]["name"]]) for name, task in found.items()}
+    by_name = {name: task for dag in dags for name, task in dag["tasks"].items()}
+    made = {name: (task, components[task["componentRef"]["name"]]) for name, task in by_name.items()}
     executors = spec["deploymentSpec"]["executors"]
     return {
         name: (task, component, executors[component["executorLabel"]]["container"])
@@ -173,8 +173,8 @@ def test_names_in_kfps_page_say_what_they_are_of() -> None:
     ]
     assert len(metrics) == len(set(metrics)) == 8 and "metrics" not in metrics
     for pipeline in COMPILED_PIPELINES.values():
-        for found in dags(load_spec(pipeline)):
-            for task in found.values():
+        for tasks_of_dag in dags(load_spec(pipeline)):
+            for task in tasks_of_dag.values():
                 assert not task["taskInfo"]["name"][-1].isdigit(), task["taskInfo"]
 
 
@@ -182,9 +182,9 @@ def test_names_in_kfps_page_say_what_they_are_of() -> None:
 def test_task_is_cached_only_if_parameters_determine_result(name: str) -> None:
     """The content behind a path or URI may change while its name stays, and a notification is not a result."""
     task, component, _container = TASKS[name]
-    given = set(component.get("inputDefinitions", {}).get("parameters", {}))
+    parameters = set(component.get("inputDefinitions", {}).get("parameters", {}))
     about_the_present = {"finish", *tasks("smoke")}
-    sound = name not in about_the_present and not given & {
+    sound = name not in about_the_present and not parameters & {
         "recipe",
         "existing",
         "compile_commands",
@@ -205,12 +205,12 @@ def test_task_is_cached_only_if_parameters_determine_result(name: str) -> None:
 def test_compiled_package_names_images_by_digest(tmp_path: Path) -> None:
     digests = {"toolchain": "1", "training": "2"}
     references = {name: f"r.example.com/mlgo-{name}@sha256:{digit * 64}" for name, digit in digests.items()}
-    given = ",".join(f"{name}={reference}" for name, reference in references.items())
+    images = ",".join(f"{name}={reference}" for name, reference in references.items())
     command = [sys.executable, "-m", "pipelines", "pipeline", "compile", "--output", str(tmp_path / "p.yaml")]
-    subprocess.run([*command, "--images", given], check=True, cwd=ROOT, timeout=300)
+    subprocess.run([*command, "--images", images], check=True, cwd=ROOT, timeout=300)
     spec = load_spec(tmp_path / "p.yaml")
     used = {executor["container"]["image"] for executor in spec["deploymentSpec"]["executors"].values()}
     assert used == set(references.values())
-    one = given.partition(",")[0]
+    one = images.partition(",")[0]
     done = subprocess.run([*command, "--images", one], capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 1 and "the image training has no digest in a registry" in done.stderr

@@ -189,7 +189,9 @@ def test_missing_secret_fails_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_exit_handler_needs_no_final_status_of_the_server(name: str) -> None:
     """Servers before 2.14 refuse it, and the driver of this step fails after a lost node if it has to compute it."""
     spec = load_spec(COMPILED_PIPELINES[name])
-    given = [task["inputs"]["parameters"] for tasks in dags(spec) for label, task in tasks.items() if label == "finish"]
-    assert given == [{"run_id": {"runtimeValue": {"constant": "{{$.pipeline_job_uuid}}"}}}]
+    parameters = [
+        task["inputs"]["parameters"] for tasks in dags(spec) for label, task in tasks.items() if label == "finish"
+    ]
+    assert parameters == [{"run_id": {"runtimeValue": {"constant": "{{$.pipeline_job_uuid}}"}}}]
     container = with_run_pages(spec, "https://kfp/#/runs/details/")["deploymentSpec"]["executors"]["exec-finish"]
     assert {"name": PAGES_VARIABLE, "value": "https://kfp/#/runs/details/"} in container["container"]["env"]

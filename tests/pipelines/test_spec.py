@@ -21,18 +21,18 @@ def spec() -> dict[str, Any]:
     return load_spec(COMPILED)
 
 
-def steps(spec: dict[str, Any], **given: str) -> dict[str, Any]:
-    return {step.name: step for step in steps_of(spec, parameter_values(spec, given))}
+def steps(spec: dict[str, Any], **parameters: str) -> dict[str, Any]:
+    return {step.name: step for step in steps_of(spec, parameter_values(spec, parameters))}
 
 
 def test_parameters_reach_the_steps_as_text(spec: dict[str, Any]) -> None:
-    found = steps(spec, seed="7", min_reduction_percent="1.25", problem="regalloc")
-    arguments = found["ppo"].arguments
+    by_name = steps(spec, seed="7", min_reduction_percent="1.25", problem="regalloc")
+    arguments = by_name["ppo"].arguments
     assert arguments[arguments.index("--seed") + 1] == "7"
     assert arguments[arguments.index("--problem") + 1] == "regalloc"
-    arguments = found["evaluation"].arguments
+    arguments = by_name["evaluation"].arguments
     assert arguments[arguments.index("--min-reduction-percent") + 1] == "1.25"
-    arguments = found["toolchain-training"].arguments
+    arguments = by_name["toolchain-training"].arguments
     assert arguments[arguments.index("--llvm-major") + 1] == "19", "a default, in YAML 19.0"
 
 
@@ -42,9 +42,9 @@ def test_exit_handler_always_runs_and_is_told_the_run(spec: dict[str, Any]) -> N
 
 
 def test_inputs_of_nested_tasks_are_resolved(spec: dict[str, Any]) -> None:
-    found = steps(spec)
-    assert found["release-report"].inputs["release"] == "release" == found["toolchain-release"].output
-    assert set(found["release-report"].after) >= {"evaluation", "toolchain-release"}
+    by_name = steps(spec)
+    assert by_name["release-report"].inputs["release"] == "release" == by_name["toolchain-release"].output
+    assert set(by_name["release-report"].after) >= {"evaluation", "toolchain-release"}
 
 
 @pytest.mark.parametrize(("default", "named"), [(None, "llvm_major has no value"), ([19], "--param llvm_major")])
@@ -56,16 +56,16 @@ def test_invalid_defaults_are_refused(spec: dict[str, Any], default: object, nam
 
 
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("parameters", "named"),
     [
         ({"sed": "1"}, "no parameter 'sed'"),
         ({"seed": "one"}, "seed is 'one', but must be a whole number"),
         ({"llvm_major": "1.5"}, "llvm_major is '1.5', but must be a whole number"),
     ],
 )
-def test_invalid_parameters_are_refused(spec: dict[str, Any], given: dict[str, str], named: str) -> None:
+def test_invalid_parameters_are_refused(spec: dict[str, Any], parameters: dict[str, str], named: str) -> None:
     with pytest.raises(UserError, match=named) as raised:
-        parameter_values(spec, given)
+        parameter_values(spec, parameters)
     assert raised.value.remedy
 
 
@@ -155,7 +155,7 @@ def test_inconsistent_spec_is_refused(spec: dict[str, Any], broken: str) -> None
     elif broken == "executor":
         spec["components"]["comp-vocab"]["executorLabel"] = "exec-none"
     else:
-        wanted = tasks["vocab"]["inputs"]["artifacts"]["trace"]["taskOutputArtifact"]
-        wanted["producerTask" if broken == "producer" else "outputArtifactKey"] = "nothing"
+        artifact = tasks["vocab"]["inputs"]["artifacts"]["trace"]["taskOutputArtifact"]
+        artifact["producerTask" if broken == "producer" else "outputArtifactKey"] = "nothing"
     with pytest.raises(UserError, match="the task vocab"):
         steps(spec)

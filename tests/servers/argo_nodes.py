@@ -133,8 +133,8 @@ class Workflow:
         return self._container(full, boundary, driver, name)
 
     def _container(self, full: str, boundary: str, driver: str, name: str) -> list[str]:
-        given = self._states[name]
-        attempts = [given] if isinstance(given, str) else list(given)
+        states = self._states[name]
+        attempts = [states] if isinstance(states, str) else list(states)
         last = "SUCCEEDED" if attempts[-1] == "CACHED" else "RUNNING" if attempts[-1] == "PENDING" else attempts[-1]
         begin = self._clock
         task = self._node(full, boundary, driver, last)
@@ -165,15 +165,15 @@ class Workflow:
         return any(self._begun(self._spec["components"][t["componentRef"]["name"]], n) for n, t in tasks.items())
 
     def _dag_state(self, component: Mapping[str, Any]) -> str:
-        found = json.dumps([self._states.get(name, "") for name in component["dag"]["tasks"]])
-        return "FAILED" if "FAILED" in found and self._ended else self._running()
+        states = json.dumps([self._states.get(name, "") for name in component["dag"]["tasks"]])
+        return "FAILED" if "FAILED" in states and self._ended else self._running()
 
     def _driver(self, name: str, boundary: str, *parents: str, state: str = "SUCCEEDED") -> str:
         return self._node(name, boundary, *parents, state=state)
 
-    def _node(self, name: str, boundary: str, *given: str, state: str = "") -> str:
+    def _node(self, name: str, boundary: str, *name_parts: str, state: str = "") -> str:
         """Add a node, and its only attempt if every node is retried; return the name of what has children."""
-        *parents, last = given
+        *parents, last = name_parts
         state, parents = (state, [*parents, last]) if state else (last, parents)
         self._add(name, boundary, [parent for parent in parents if parent], state)
         if not self._defaults:

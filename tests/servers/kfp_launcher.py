@@ -115,7 +115,7 @@ class KfpLauncher:
     def _download(self, uri: str, pod: Path) -> None:
         bucket, _slash, prefix = uri.partition("://")[2].partition("/")
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        keys = [found["Key"] for page in pages for found in page.get("Contents", [])]
+        keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
         for key in (key for key in keys if key == prefix or key.startswith(f"{prefix}/")):
             path = self._local(uri, pod) / os.path.relpath(key, prefix)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -58,9 +58,9 @@ def give_uris_of_minio(root: str) -> None:
                     artifact["uri"] = artifact["uri"].replace(root, f"minio://{BUCKET}")
         command = []
         for element in full_command:
-            found = replace_placeholders(full_command=[element], executor_input_dict=executor_input_dict, **task)
+            replaced = replace_placeholders(full_command=[element], executor_input_dict=executor_input_dict, **task)
             is_path = element.endswith(".path}}")
-            command += [text.replace("minio://", "/minio/") if is_path else text for text in found]
+            command += [text.replace("minio://", "/minio/") if is_path else text for text in replaced]
         return command
 
     placeholder_utils.replace_placeholders = replaced

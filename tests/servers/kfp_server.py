@@ -121,12 +121,12 @@ def check_run(body: dict[str, Any]) -> dict[str, Any]:
     """Return the given parameters of a run or recurring run. ValueError for an invalid one."""
     document = body["pipeline_spec"] if "pipeline_spec" in body else stored(**body["pipeline_version_reference"])
     spec, configs = checked_pipeline(document)
-    known = spec.root.input_definitions.parameters
-    given: dict[str, Any] = body.get("runtime_config", {}).get("parameters", {})
-    for name in given:
-        if name not in known:
+    declared = spec.root.input_definitions.parameters
+    parameters: dict[str, Any] = body.get("runtime_config", {}).get("parameters", {})
+    for name in parameters:
+        if name not in declared:
             raise ValueError(f"unknown parameter {name}")
-    if given.get("workers", "").startswith("rayjob"):
+    if parameters.get("workers", "").startswith("rayjob"):
         container = document.get("pipeline_spec", document)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
         if "MLGO_CLUSTER_IMAGE" not in [variable["name"] for variable in container["env"]]:
             raise ValueError("exec-ppo: nothing names the image of Ray's nodes")
@@ -136,18 +136,18 @@ def check_run(body: dict[str, Any]) -> dict[str, Any]:
         secrets = configs.get("exec-finish", {}).get("secretAsEnv", ())
         if [secret["secretName"] for secret in secrets] != ["mlgo-notify"]:
             raise ValueError("no Secret is named")
-    return given
+    return parameters
 
 
 def stored(pipeline_id: str, pipeline_version_id: str) -> dict[str, Any]:
     """Return the pipeline of a version. KeyError or StopIteration if there is none."""
     versions = PIPELINES[pipeline_id]["versions"]
-    return next(known["document"] for known in versions if known["pipeline_version_id"] == pipeline_version_id)
+    return next(version["document"] for version in versions if version["pipeline_version_id"] == pipeline_version_id)
 
 
 def created(body: dict[str, Any]) -> dict[str, Any]:
     """Return the run that a request creates; ValueError for an invalid one, for which KFP would answer 400."""
-    given = check_run(body)
+    parameters = check_run(body)
     run = {
         "run_id": f"run-{len(RUNS) + 1}",
         "display_name": body["display_name"],
@@ -158,7 +158,7 @@ def created(body: dict[str, Any]) -> dict[str, Any]:
         "workflow": None,
         "looked": 0,
         "asked": 0,
-        "fails": given.get("preset") == "tiny",
+        "fails": parameters.get("preset") == "tiny",
         "source": {
             key: body[key]
             for key in ("pipeline_spec", "pipeline_version_reference", "runtime_config", "service_account")
@@ -201,7 +201,7 @@ def looked_at(run: dict[str, Any]) -> dict[str, Any]:
     if run["history"][-1] != run["state"]:
         run["history"].append(run["state"])
     run["workflow"] = Workflow(spec_of(run), states, ended)
-    answer = {
+    response = {
         "run_id": run["run_id"],
         "display_name": run["display_name"],
         "created_at": BEGIN.isoformat(),
@@ -210,8 +210,8 @@ def looked_at(run: dict[str, Any]) -> dict[str, Any]:
         "run_details": {"task_details": run["workflow"].details(run["run_id"])},
         **run["source"],
     }
-    check_model(answer, "V2beta1Run", "runs")
-    return answer
+    check_model(response, "V2beta1Run", "runs")
+    return response
 
 
 def spec_of(run: dict[str, Any]) -> dict[str, Any]:
@@ -307,23 +307,23 @@ class Handler(JsonHandler):
             health = {"frontendTagName": "2.17.0", "apiServerReady": False}
         self.answer(health)
 
-    def _named(self, found: Any) -> list[dict[str, Any]]:
+    def _named(self, resources: Any) -> list[dict[str, Any]]:
         """Return the objects that the request's filter and namespace select."""
         (predicate,) = json.loads(self.query["filter"])["predicates"]
         assert predicate["key"] == "display_name" and predicate["operation"] == 1
         return [
             item
-            for item in found
+            for item in resources
             if item["display_name"] == predicate["stringValue"] and item.get("namespace") == self.query.get("namespace")
         ]
 
     def _versions(self, versions: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the versions that the filter selects, or the newest one."""
         newest = {"page_size": "1", "sort_by": "created_at desc"}
-        found = self._named(versions) if "filter" in self.query else versions[-1:] if self.query == newest else None
-        if found is None:
+        selected = self._named(versions) if "filter" in self.query else versions[-1:] if self.query == newest else None
+        if selected is None:
             raise ValueError(f"unexpected query {self.query}")
-        return [{key: value for key, value in version.items() if key != "document"} for version in found]
+        return [{key: value for key, value in version.items() if key != "document"} for version in selected]
 
     def _look_at(self, run: dict[str, Any]) -> None:
         run["asked"] += 1
@@ -403,14 +403,14 @@ class Handler(JsonHandler):
     def _log(self, run_id: str, pod: str) -> None:
         """Answer as run_log_server.go, which sends the status before it looks for the log."""
         pods = RUNS[run_id]["workflow"].pods if run_id in RUNS else {}
-        name = next((name for name, known in pods.items() if known == pod), "")
+        name = next((name for name, pod_name in pods.items() if pod_name == pod), "")
         text = LOG.format("".join(f"{name}: line {number}\n" for number in range(100)) + VERDICTS.get(name, ""))
         error = json.dumps({"error_message": f"Failed to read logs for run {run_id}", "error_details": ""})
         self.send((text if name else error).encode(), "text/plain", 200)
 
     def _pod(self, pod: str, namespace: str) -> None:
-        known = [run["workflow"] for run in RUNS.values() if run["workflow"]]
-        if namespace != "kubeflow" or pod not in {name for workflow in known for name in workflow.pods.values()}:
+        workflows = [run["workflow"] for run in RUNS.values() if run["workflow"]]
+        if namespace != "kubeflow" or pod not in {name for workflow in workflows for name in workflow.pods.values()}:
             self.send(b"Could not get pod", "text/html; charset=utf-8", 500)
             return
         message = "0/1 nodes are available: 1 Insufficient cpu."

@@ -85,7 +85,7 @@ class Application:
         return statuses == ["200 OK"]
 
 
-def _discard(*_answer: object) -> None:
+def _discard(*_arguments: object) -> None:
     pass
 
 

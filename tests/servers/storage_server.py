@@ -128,18 +128,18 @@ class Handler(RequestHandler):  # type: ignore[misc]
     """Answers 412 and 403 in the same cases as Cloud Storage."""
 
     def do_GET(self) -> None:
-        self._answer(super().do_GET)
+        self._respond(super().do_GET)
 
     def do_POST(self) -> None:
-        self._answer(super().do_POST)
+        self._respond(super().do_POST)
 
     def do_PUT(self) -> None:
-        self._answer(super().do_PUT)
+        self._respond(super().do_PUT)
 
     def do_DELETE(self) -> None:
-        self._answer(super().do_DELETE)
+        self._respond(super().do_DELETE)
 
-    def _answer(self, work: Callable[[], None]) -> None:
+    def _respond(self, work: Callable[[], None]) -> None:
         # Read before taking the lock and written after it: a client that stops midway must not block others.
         requested, connection = self.rfile, self.wfile
         if "Content-Length" in self.headers:

@@ -78,7 +78,7 @@ class Api:
         deleted: paths of objects that were deleted.
     """
 
-    answers: dict[str, Any] = field(
+    responses: dict[str, Any] = field(
         default_factory=lambda: {
             "/version/": {"major": "1", "minor": "31", "gitVersion": "v1.31.0"}
             | dict.fromkeys(("buildDate", "compiler", "gitCommit", "gitTreeState", "goVersion", "platform"), "x"),
@@ -107,11 +107,11 @@ class Api:
             account = body["spec"]["user"].rpartition(":")[2]
             allowed = (account, asked["verb"], asked["resource"]) not in self.denied
             return 201, {**body, "status": {"allowed": allowed}}
-        if method == "DELETE" and path in self.answers:
+        if method == "DELETE" and path in self.responses:
             self.deleted.append(path)
-            return 200, self.answers[path]
-        if method == "GET" and path in self.answers:
-            return 200, self.answers[path]
+            return 200, self.responses[path]
+        if method == "GET" and path in self.responses:
+            return 200, self.responses[path]
         return status(404, "NotFound", "the server could not find the requested resource")
 
 
@@ -131,12 +131,12 @@ def check(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         def do_GET(self) -> None:
             body = self.read_json()
             if self.headers.get("Authorization") != "Bearer mine":
-                code, answer = status(401, "Unauthorized", "Unauthorized")
+                code, document = status(401, "Unauthorized", "Unauthorized")
             else:
                 parts = urlsplit(self.path)
                 selected = f"?{unquote(parts.query)}" if "labelSelector" in parts.query else ""
-                code, answer = api.answer(self.command, f"{parts.path}{selected}", body)
-            self.answer(answer, code)
+                code, document = api.answer(self.command, f"{parts.path}{selected}", body)
+            self.answer(document, code)
 
         do_POST = do_DELETE = do_GET
 
@@ -210,7 +210,7 @@ def test_rights_that_are_asked_for_are_those_of_the_manifests(api: Api, check: C
     ],
 )
 def test_missing_thing_is_named_with_its_remedy(api: Api, check: Check, lacks: str, named: str, remedy: str) -> None:
-    del api.answers[lacks]
+    del api.responses[lacks]
     done = check()
     assert done.returncode == 1 and "Traceback" not in done.stderr
     (line,) = (line for line in lines(done, "missing") if named in line)
@@ -238,7 +238,7 @@ def test_secret_of_ray_nodes_has_its_keys(
     api: Api, check: Check, option: str, keys: tuple[str, ...] | None, wrong: str
 ) -> None:
     if keys is not None:
-        api.answers[f"{NAMESPACE}/secrets/mine"] = {"metadata": {"name": "mine"}, "data": dict.fromkeys(keys, "eA==")}
+        api.responses[f"{NAMESPACE}/secrets/mine"] = {"metadata": {"name": "mine"}, "data": dict.fromkeys(keys, "eA==")}
     done = check("--ray-cluster-options", f"{option}=mine")
     assert ("Secret mine" in lines(done, "ok")) is (wrong == ""), done.stdout
     assert [wrong in line for line in lines(done, "missing") if "Secret" in line] == ([True] if wrong else [])
@@ -246,13 +246,13 @@ def test_secret_of_ray_nodes_has_its_keys(
 
 def test_placeholder_in_workload_identity_is_found(api: Api, check: Check) -> None:
     annotations = {"iam.gke.io/gcp-service-account": "mlgo@CHANGE-ME.iam.gserviceaccount.com"}
-    api.answers[f"{NAMESPACE}/serviceaccounts/mlgo-steps"]["metadata"]["annotations"] = annotations
+    api.responses[f"{NAMESPACE}/serviceaccounts/mlgo-steps"]["metadata"]["annotations"] = annotations
     assert "service account mlgo-steps acts as mlgo@CHANGE-ME" in check().stdout
 
 
 def test_quota_and_nodes_that_are_too_small(api: Api, check: Check) -> None:
-    api.answers[f"{NAMESPACE}/resourcequotas"]["items"] = [quota(requests_cpu="18", pods="3")]
-    api.answers["/api/v1/nodes"]["items"] = [node("2", "64Gi")]
+    api.responses[f"{NAMESPACE}/resourcequotas"]["items"] = [quota(requests_cpu="18", pods="3")]
+    api.responses["/api/v1/nodes"]["items"] = [node("2", "64Gi")]
     done = check("--workers", "4")
     assert "none of 1 nodes is large enough for ppo (4 processors" in lines(done, "unknown")[0]
     assert "mlgo pipeline submit --small" in done.stdout
@@ -269,8 +269,8 @@ def test_submission_warns_and_waiting_says_why(api: Api, check: Check, capsys: p
     check("--workers", "0")  # writes the kubeconfig
     message = "0/1 nodes are available: 1 Insufficient cpu."
     unscheduled = {"type": "PodScheduled", "status": "False", "message": message}
-    api.answers[f"{NAMESPACE}/pods/p-2"] = {"status": {"phase": "Pending", "conditions": [unscheduled]}}
-    api.answers["/api/v1/nodes"]["items"] = [node("2", "64Gi")]
+    api.responses[f"{NAMESPACE}/pods/p-2"] = {"status": {"phase": "Pending", "conditions": [unscheduled]}}
+    api.responses["/api/v1/nodes"]["items"] = [node("2", "64Gi")]
 
     def run() -> str:
         warn_of_nodes(load_spec(COMPILED))
@@ -281,7 +281,7 @@ def test_submission_warns_and_waiting_says_why(api: Api, check: Check, capsys: p
     assert "none of 1 nodes is large enough for ppo (4 processors and 7.5 GiB of memory), " in (said := run())
     assert "\n  check that an autoscaled node pool has such nodes" in said
     assert said.count(f"[ppo] its pod has not started: {message}\n  cancel the run and submit it with --small") == 1
-    del api.answers["/apis/argoproj.io/v1alpha1"]
+    del api.responses["/apis/argoproj.io/v1alpha1"]
     assert "nodes is large enough" not in run()
 
 
@@ -294,10 +294,10 @@ def test_rayjobs_of_a_canceled_run_are_deleted(api: Api, check: Check, capsys: p
 
     job = {"metadata": {"name": "ppo-1", "namespace": "mlgo"}}
     one = "/apis/ray.io/v1/namespaces/mlgo/rayjobs/ppo-1"
-    api.answers["/apis/ray.io/v1/rayjobs?labelSelector=pipeline/runid=run-1"] = {"items": [job]}
-    api.answers[one] = job
+    api.responses["/apis/ray.io/v1/rayjobs?labelSelector=pipeline/runid=run-1"] = {"items": [job]}
+    api.responses[one] = job
     assert run() == "deleting the RayJob mlgo/ppo-1, whose checkpoints stay\n" and api.deleted == [one]
-    api.answers["/apis/ray.io/v1/rayjobs?labelSelector=pipeline/runid=run-1"] = {"items": []}
+    api.responses["/apis/ray.io/v1/rayjobs?labelSelector=pipeline/runid=run-1"] = {"items": []}
     assert "there is none in the cluster at" in run() and "kubectl delete rayjobs -A -l pipeline/runid=run-1" in run()
 
 
@@ -308,22 +308,22 @@ def test_room_that_other_pods_leave_is_counted(api: Api, check: Check) -> None:
         spec = {"nodeName": "n", "containers": [container]}
         return {"metadata": {"name": "p"}, "spec": spec, "status": {"phase": phase}}
 
-    api.answers["/api/v1/nodes"]["items"] = [node("8", "64Gi")]
-    api.answers["/api/v1/pods"] = {"items": [pod("Running", "4500m"), pod("Succeeded", "8")]}
+    api.responses["/api/v1/nodes"]["items"] = [node("8", "64Gi")]
+    api.responses["/api/v1/pods"] = {"items": [pod("Running", "4500m"), pod("Succeeded", "8")]}
     done = check("--workers", "0")
     (line,) = lines(done, "unknown")
     assert line.startswith("no node has room now for ppo (4 processors and 7.5 GiB of memory)"), done.stdout
-    api.answers["/api/v1/pods"]["items"].pop(0)
+    api.responses["/api/v1/pods"]["items"].pop(0)
     assert not lines(check("--workers", "0"), "unknown")
 
 
 def test_steps_in_the_namespace_of_kfp_and_ray_in_another(api: Api, check: Check) -> None:
     kubeflow = "/api/v1/namespaces/kubeflow"
-    api.answers |= {kubeflow: {"metadata": {"name": "kubeflow"}}}
-    api.answers |= {f"{kubeflow}/serviceaccounts/pipeline-runner": {"metadata": {"name": "pipeline-runner"}}}
-    del api.answers[f"{NAMESPACE}/serviceaccounts/mlgo-steps"]
-    given = ("--namespace", "kubeflow", "--service-account", "pipeline-runner", "--workers", "1")
-    done = check(*given)
+    api.responses |= {kubeflow: {"metadata": {"name": "kubeflow"}}}
+    api.responses |= {f"{kubeflow}/serviceaccounts/pipeline-runner": {"metadata": {"name": "pipeline-runner"}}}
+    del api.responses[f"{NAMESPACE}/serviceaccounts/mlgo-steps"]
+    options = ("--namespace", "kubeflow", "--service-account", "pipeline-runner", "--workers", "1")
+    done = check(*options)
     assert [line.split(":")[0] for line in lines(done, "missing")] == ["no images are built"], done.stdout
     asked = {
         (r["spec"]["user"], a["namespace"], a["resource"])
@@ -335,7 +335,7 @@ def test_steps_in_the_namespace_of_kfp_and_ray_in_another(api: Api, check: Check
     assert (runner, "kubeflow", "rayjobs") not in asked and (runner, "kubeflow", "secrets") in asked
     api.denied.add(("pipeline-runner", "create", "rayjobs"))
     bind = "--namespace mlgo --role mlgo-run-ray-jobs --serviceaccount kubeflow:pipeline-runner"
-    assert bind in check(*given).stdout
+    assert bind in check(*options).stdout
 
 
 @needs_schemas
@@ -343,18 +343,18 @@ def test_fields_that_kuberay_does_not_know_are_named(api: Api, check: Check) -> 
     document = yaml.load((SCHEMAS / "ray.io_rayjobs.yaml").read_text(), yaml.CSafeLoader)
     (version,) = [version for version in document["spec"]["versions"] if version["name"] == "v1"]
     schema = version["schema"]["openAPIV3Schema"]
-    api.answers[CRD] = definition(schema)
+    api.responses[CRD] = definition(schema)
     assert "KubeRay's operator knows the fields of rayjobs.ray.io that are set" in lines(check(), "ok")
     del schema["properties"]["spec"]["properties"]["preRunningDeadlineSeconds"]  # as KubeRay 1.5
     done = check()
     named = "KubeRay's operator does not know spec.preRunningDeadlineSeconds of RayJobs"
     assert named in lines(done, "missing"), done.stdout
-    del api.answers[CRD]
+    del api.responses[CRD]
     assert any("no definition to be read" in line for line in lines(check(), "unknown"))
 
 
 def test_missing_secret_of_steps_is_found(api: Api, check: Check) -> None:
-    api.answers[f"{NAMESPACE}/secrets/mine"] = {"metadata": {"name": "mine"}, "data": {"url": "eA=="}}
+    api.responses[f"{NAMESPACE}/secrets/mine"] = {"metadata": {"name": "mine"}, "data": {"url": "eA=="}}
     done = check("--workers", "0", "--secret", "mine", "--secret", "other")
     assert "Secret mine" in lines(done, "ok") and "there is no Secret other in mlgo" in lines(done, "missing")
 
@@ -364,7 +364,7 @@ def test_restricted_namespace_needs_a_kfp_that_can_run_there(
     api: Api, check: Check, monkeypatch: pytest.MonkeyPatch, version: str, status_: str
 ) -> None:
     monkeypatch.setattr(Kfp, "version", version)
-    api.answers[NAMESPACE]["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
+    api.responses[NAMESPACE]["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Kfp)) as url:
         done = check("--workers", "0", *(("--host", url) if version else ()))
     assert any("Pod Security of mlgo is restricted" in line for line in lines(done, status_)), done.stdout
@@ -379,14 +379,14 @@ def test_forbidden_requests_are_reported_as_unknown(api: Api, check: Check) -> N
 
 def test_runs_without_ray_need_neither_kuberay_nor_capacity(api: Api, check: Check) -> None:
     for path in ("/apis/ray.io/v1", f"{NAMESPACE}/serviceaccounts/mlgo-ray", f"{NAMESPACE}/resourcequotas"):
-        del api.answers[path]
+        del api.responses[path]
     done = check("--workers", "0")
     assert [line.split(":")[0] for line in lines(done, "missing")] == ["no images are built"]
 
 
-@pytest.mark.parametrize("answer", [{}, [], "a page to log in"])
-def test_other_server_than_kubernetes_ends_the_check(api: Api, check: Check, answer: Any) -> None:
-    api.answers["/version/"] = answer
+@pytest.mark.parametrize("document", [{}, [], "a page to log in"])
+def test_other_server_than_kubernetes_ends_the_check(api: Api, check: Check, document: Any) -> None:
+    api.responses["/version/"] = document
     done = check()
     assert done.returncode == 1 and "is no Kubernetes API" in done.stderr and "Traceback" not in done.stderr
 
@@ -410,7 +410,7 @@ def test_artifact_root_is_probed(check: Check, monkeypatch: pytest.MonkeyPatch) 
         use_s3(url, monkeypatch)
         done = check("--artifact-root", "s3://mlpipeline/mlgo")
         line = "s3://mlpipeline/mlgo can be written, read and emptied"
-        assert any(line in found for found in lines(done, "ok")), done.stdout
+        assert any(line in ok_line for ok_line in lines(done, "ok")), done.stdout
     refused = check("--artifact-root", "minio://mlpipeline/mlgo")
     assert refused.returncode == 1 and "is no folder in object storage" in refused.stderr
 
@@ -464,7 +464,7 @@ def test_version_of_kfp_is_asked(
 
 
 def test_root_of_stock_kfp_is_left_to_kfp() -> None:
-    found = check_bucket("minio://mlpipeline/v2/artifacts")
-    assert found.status == "unknown" and "only Kubeflow Pipelines has the credentials" in found.what
+    row = check_bucket("minio://mlpipeline/v2/artifacts")
+    assert row.status == "unknown" and "only Kubeflow Pipelines has the credentials" in row.what
     with pytest.raises(UserError, match="has no valid bucket and path"):
         check_bucket("minio://mlpipeline")

@@ -48,8 +48,8 @@ def steps(tmp_path: Path, preset: str = "demo", kind: str = "recipe", **more: An
 
 
 def one(tmp_path: Path, name: str, **more: Any) -> Step:
-    (found,) = (step for step in steps(tmp_path, **more) if step.name == name)
-    return found
+    (step,) = (step for step in steps(tmp_path, **more) if step.name == name)
+    return step
 
 
 def value(step: Step, flag: str) -> str:
@@ -112,13 +112,13 @@ def test_release_clang_and_its_report_have_the_selected_policy(tmp_path: Path) -
 
 def test_only_a_trained_policy_is_promoted(tmp_path: Path) -> None:
     """A start or a pretrained policy that the release clang embeds in its place is recorded as a refusal."""
-    given = {"recipe": "demo", "retrain_state": str(tmp_path / "state.json")}
-    found = {step.name: step for step in local_steps(COMPILED, given)}
+    parameters = {"recipe": "demo", "retrain_state": str(tmp_path / "state.json")}
+    by_name = {step.name: step for step in local_steps(COMPILED, parameters)}
     for name, expected in (("promote", [True, False, False, False]), ("record-refusal", [False, True, True, True])):
-        conditions = found[name].conditions
+        conditions = by_name[name].conditions
         assert {condition.parameter for condition in conditions} == {"release_policy"}
         assert [all(condition.holds(chosen) for condition in conditions) for chosen in ROLES] == expected
-        assert found[name].inputs["policy"] == "policy"
+        assert by_name[name].inputs["policy"] == "policy"
 
 
 def test_corpus_is_built_by_clang_of_the_runs_llvm(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_content_behind_local_paths_is_part_of_the_cache_inputs(parameter: str, 
     for number in ("1", "11"):
         recipe.write_text(f"name: p{number}\nsource: {{deb: pp}}\ncmake: {{}}\n")
         (tree / "driver.cpp").write_text(number)
-        given = run_parameters({"recipe": recipe}) | {parameter: str(tree)}
-        seen.append({step.name: step.cache_inputs for step in local_steps(COMPILED, given)})
+        parameters = run_parameters({"recipe": recipe}) | {parameter: str(tree)}
+        seen.append({step.name: step.cache_inputs for step in local_steps(COMPILED, parameters)})
     for name in ("toolchain-training", "corpus", "toolchain-release", "release-report"):
         assert seen[0][name] != seen[1][name], name
 
@@ -151,14 +151,16 @@ def test_content_behind_uris_is_part_of_the_cache_inputs(storage_uri: ObjectUri,
     for name, text in {"r.yaml": recipe, "cc.json": database, "state.json": "[]", **folder}.items():
         put(storage_uri / "in" / name, text)
 
-    def cache_inputs(**given: object) -> dict[str, tuple[str, ...]]:
-        return {step.name: step.cache_inputs for step in local_steps(COMPILED, {k: str(v) for k, v in given.items()})}
+    def cache_inputs(**parameters: object) -> dict[str, tuple[str, ...]]:
+        return {
+            step.name: step.cache_inputs for step in local_steps(COMPILED, {k: str(v) for k, v in parameters.items()})
+        }
 
-    def changes(step: str, change: Callable[[], object], **given: object) -> bool:
-        before = cache_inputs(**given)[step]
-        assert before and before == cache_inputs(**given)[step]
+    def changes(step: str, change: Callable[[], object], **parameters: object) -> bool:
+        before = cache_inputs(**parameters)[step]
+        assert before and before == cache_inputs(**parameters)[step]
         change()
-        return before != cache_inputs(**given)[step]
+        return before != cache_inputs(**parameters)[step]
 
     here = storage_uri / "in"
     for step in ("corpus", "release-report"):
@@ -240,34 +242,34 @@ def test_invalid_run_is_refused_before_the_first_step(tmp_path: Path, arguments:
     ],
 )
 def test_invalid_pipeline_parameter_is_refused(param: str, named: str) -> None:
-    name, _equals, given = param.partition("=")
+    name, _equals, value = param.partition("=")
     with pytest.raises(UserError, match=named):
-        local_steps(COMPILED, {"recipe": "tiny", name: given})
+        local_steps(COMPILED, {"recipe": "tiny", name: value})
 
 
 def test_embeddings_need_a_vocabulary() -> None:
-    given = {"recipe": "tiny", "strategy": "plugin", "llvm_major": "22", "features": "ir2vec"}
+    parameters = {"recipe": "tiny", "strategy": "plugin", "llvm_major": "22", "features": "ir2vec"}
     with pytest.raises(UserError, match=r"embeddings need a vocabulary\n.*ir2vec_vocab=random"):
-        local_steps(COMPILED, given)
+        local_steps(COMPILED, parameters)
     with pytest.raises(UserError, match="/nowhere does not exist"):
-        local_steps(COMPILED, given | {"ir2vec_vocab": "/nowhere"})
-    made = {step.name: step for step in local_steps(COMPILED, given | {"ir2vec_vocab": "random"})}
+        local_steps(COMPILED, parameters | {"ir2vec_vocab": "/nowhere"})
+    made = {step.name: step for step in local_steps(COMPILED, parameters | {"ir2vec_vocab": "random"})}
     assert value(made["toolchain-training"], "--ir2vec-vocab") == "random"
 
 
-def deployment(place: Path, policy: str, *regressed: str, decisions: int = 0) -> Path:
+def deployment(state_path: Path, policy: str, *regressed: str, decisions: int = 0) -> Path:
     """Write a state of retraining."""
     deployed = Deployed(
         policy, "d" * 64, "inlining", "19.1.7", ("a",), {}, 4.0, None, 0.0, regressed=regressed, comparisons=decisions
     )
-    save_state(str(place), load_state(str(place)).promoted(deployed))
-    return place
+    save_state(str(state_path), load_state(str(state_path)).promoted(deployed))
+    return state_path
 
 
 def test_steps_depend_on_what_a_state_deploys_but_not_on_its_decisions(tmp_path: Path) -> None:
-    def cache_inputs(place: Path) -> dict[str, tuple[str, ...]]:
-        steps = local_steps(COMPILED, {"recipe": "tiny", "retrain_state": str(place)})
-        return {step.name: step.cache_inputs for step in steps if str(place) in step.arguments}
+    def cache_inputs(state_path: Path) -> dict[str, tuple[str, ...]]:
+        steps = local_steps(COMPILED, {"recipe": "tiny", "retrain_state": str(state_path)})
+        return {step.name: step.cache_inputs for step in steps if str(state_path) in step.arguments}
 
     missing = cache_inputs(tmp_path / "missing.json")
     assert missing == {name: ("nothing is deployed", "") for name in ("warmstart", "promote", "record-refusal")}
@@ -289,9 +291,9 @@ def test_run_that_could_not_promote_is_refused_before_the_first_step(
     tmp_path: Path, state: str, arguments: tuple[str, ...], named: str, gs_uri: ObjectUri
 ) -> None:
     deployment(tmp_path / "state.json", str(tmp_path / "run" / "policy"))
-    place = state.replace("gs://b", str(gs_uri)) if "://" in state else str(tmp_path / state)
+    location = state.replace("gs://b", str(gs_uri)) if "://" in state else str(tmp_path / state)
     command = [sys.executable, "-m", "pipelines", "pipeline", "run", "--output", str(tmp_path / "run"), *arguments]
-    command += ["--param", "recipe=tiny", "--param", f"retrain_state={place}"]
+    command += ["--param", "recipe=tiny", "--param", f"retrain_state={location}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert not (tmp_path / "run").exists()
@@ -311,9 +313,9 @@ def test_external_clang_is_found_by_relative_path_and_by_name(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(program.parent))
     for clang in ("bin/clang-19", "clang-19", str(program)):
-        given = local_parameters(("recipe=tiny", "strategy=external", f"clang={clang}"))
-        assert given["clang"] == str(program)
-        assert local_steps(COMPILED, given)
+        parameters = local_parameters(("recipe=tiny", "strategy=external", f"clang={clang}"))
+        assert parameters["clang"] == str(program)
+        assert local_steps(COMPILED, parameters)
     assert local_parameters(("clang=nowhere/clang",)) == {"clang": "nowhere/clang"}
 
 

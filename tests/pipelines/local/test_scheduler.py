@@ -180,14 +180,14 @@ def wait_for(process: subprocess.Popen[str], text: str) -> None:
 
 def children_of_run(toys: Toys) -> list[int]:
     """Return the IDs of processes whose command line names the run directory."""
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdecimal() and str(toys.directory).encode() in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
+                pids.append(int(entry.name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -258,23 +258,23 @@ def test_missing_output_parameter_of_a_condition_is_reported(toys: Toys) -> None
         toys.run(replace(toys.step("one"), parameters=("good",)), two)
 
 
-@pytest.mark.parametrize("place", ["/proc/run", "/proc", "{}/file"])
-def test_unusable_run_directory_is_refused(toys: Toys, tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("directory", ["/proc/run", "/proc", "{}/file"])
+def test_unusable_run_directory_is_refused(toys: Toys, tmp_path: Path, directory: str) -> None:
     (tmp_path / "file").touch()
-    toys.directory = Path(place.format(tmp_path))
+    toys.directory = Path(directory.format(tmp_path))
     why = "cannot be created: |exists and is not a directory|is not the directory of an earlier run"
     with pytest.raises(UserError, match=f"^{toys.directory} ({why})"):
         toys.run(toys.step("one"))
     assert toys.runs("one") == 0
 
 
-@pytest.mark.parametrize("place", ["", "run"])
+@pytest.mark.parametrize("subdirectory", ["", "run"])
 def test_run_directory_in_an_artifact_is_refused_before_anything_is_written(
-    toys: Toys, tmp_path: Path, place: str
+    toys: Toys, tmp_path: Path, subdirectory: str
 ) -> None:
     with publish(tmp_path / "trace", "trace") as directory:
         (directory / "file").touch()
-    toys.directory = tmp_path / "trace" / place
+    toys.directory = tmp_path / "trace" / subdirectory
     with pytest.raises(UserError, match=r"is or lies within .*trace"):
         toys.run(toys.step("one"))
     assert not toys.runs("one") and not (tmp_path / "trace" / "logs").exists() and not (tmp_path / "trace/run").exists()

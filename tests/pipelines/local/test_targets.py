@@ -115,7 +115,7 @@ def test_step_of_another_pipeline_may_replace_any_kind(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "refused"),
+    ("parameters", "refused"),
     [
         ({"start_from": "{}/policy"}, True),
         ({"start_from": "{}/link"}, True),
@@ -125,11 +125,11 @@ def test_step_of_another_pipeline_may_replace_any_kind(run: Path) -> None:
         ({"start_from": "gs://bucket/run/policy"}, False),
     ],
 )
-def test_parameter_that_the_run_would_replace_is_refused(run: Path, given: dict[str, str], refused: bool) -> None:
+def test_parameter_that_the_run_would_replace_is_refused(run: Path, parameters: dict[str, str], refused: bool) -> None:
     run.mkdir()
     (run / "policy").mkdir()
     (run / "link").symlink_to("policy")
-    values = {name: value.format(run) for name, value in given.items()}
+    values = {name: value.format(run) for name, value in parameters.items()}
     locations = RunLocations(str(run), str(run / ".files"))
     if not refused:
         require_inputs_kept(values, [CORPUS, PPO], locations, as_option)

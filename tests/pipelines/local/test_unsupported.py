@@ -65,19 +65,19 @@ def test_refused_pipeline_runs_no_step(compiled: Path, tmp_path: Path) -> None:
 
 
 def test_nested_conditions_are_combined(compiled: Path) -> None:
-    found = steps(compiled / "nested_conditions.yaml")
+    by_name = steps(compiled / "nested_conditions.yaml")
     outer, within = Condition("make", "value", "1"), Condition("make", "value", "3", equal=False)
-    assert (found["other"].conditions, found["read"].conditions) == ((outer,), (outer, within))
-    assert found["read"].inputs == {"made": "another"}
+    assert (by_name["other"].conditions, by_name["read"].conditions) == ((outer,), (outer, within))
+    assert by_name["read"].inputs == {"made": "another"}
 
 
-@pytest.mark.parametrize(("given", "runs"), [({}, {"tell"}), ({"x": "1"}, {"tell"}), ({"x": "2"}, {"other"})])
+@pytest.mark.parametrize(("parameters", "runs"), [({}, {"tell"}), ({"x": "1"}, {"tell"}), ({"x": "2"}, {"other"})])
 def test_condition_on_parameter_is_decided_before_the_run(
-    compiled: Path, given: dict[str, str], runs: set[str]
+    compiled: Path, parameters: dict[str, str], runs: set[str]
 ) -> None:
     spec: dict[str, Any] = load_spec(compiled / "on_a_parameter.yaml")
-    found = steps_of(spec, parameter_values(spec, given))
-    assert {step.name for step in found} == runs and not any(step.conditions for step in found)
+    selected = steps_of(spec, parameter_values(spec, parameters))
+    assert {step.name for step in selected} == runs and not any(step.conditions for step in selected)
 
 
 def test_dependency_on_pipeline_is_dependency_on_its_steps(compiled: Path) -> None:

@@ -80,23 +80,23 @@ def test_placeholder_that_a_server_leaves_is_found() -> None:
 
 def test_too_little_shared_memory_is_found(tmp_path: Path) -> None:
     assert "GB free" in checks.check_shared_memory(tmp_path, 1)
-    with pytest.raises(UserError) as found:
+    with pytest.raises(UserError) as error:
         checks.check_shared_memory(tmp_path, 1 << 80)
-    assert "MB free" in found.value.problem and "shared_memory: 2Gi" in found.value.remedy
+    assert "MB free" in error.value.problem and "shared_memory: 2Gi" in error.value.remedy
     (row,) = perform({"shm": lambda: checks.check_shared_memory(tmp_path / "none")})
     assert row.status == "fails"
 
 
 def test_root_that_the_step_writes_itself(any_uri: ObjectUri) -> None:
-    found = checks.check_root(str(any_uri / "artifact"))
-    assert found == f"{any_uri.scheme}://mlgo-test is written under a condition, read and emptied by the step"
+    message = checks.check_root(str(any_uri / "artifact"))
+    assert message == f"{any_uri.scheme}://mlgo-test is written under a condition, read and emptied by the step"
     assert names(any_uri) == [], "the probe is removed"
 
 
 @pytest.mark.parametrize("bucket", ["forbidden", "read-only"])
-@pytest.mark.parametrize("place", ["gs", "s3"])
-def test_root_that_the_step_may_not_write(bucket: str, place: str, request: pytest.FixtureRequest) -> None:
-    uri: ObjectUri = request.getfixturevalue(f"{place}_uri")
+@pytest.mark.parametrize("scheme", ["gs", "s3"])
+def test_root_that_the_step_may_not_write(bucket: str, scheme: str, request: pytest.FixtureRequest) -> None:
+    uri: ObjectUri = request.getfixturevalue(f"{scheme}_uri")
     (row,) = perform({"root": lambda: checks.check_root(str(replace(uri, bucket=bucket) / "artifact"))})
     assert row.status == "fails" and bucket in row.found and "--overrides" in row.remedy
 
@@ -124,14 +124,14 @@ def test_root_that_kfp_copies_is_not_tried() -> None:
 
 
 def test_damaged_artifact_is_found(gs_uri: ObjectUri) -> None:
-    place = gs_uri / "checks"
-    with publish(mirror(place), "smoke test") as directory:
+    uri = gs_uri / "checks"
+    with publish(mirror(uri), "smoke test") as directory:
         (directory / "checks.json").write_text('{"step": "toolchain"}')
-    assert checks.check_artifact(str(place)).endswith("1 file, as it was written")
-    (data,) = (name for name in names(place) if not name.endswith("manifest.json"))
-    put_object(place, data, "other content")
-    shutil.rmtree(mirror(place).parent.parent)
-    (row,) = perform({"artifact": lambda: checks.check_artifact(str(place))})
+    assert checks.check_artifact(str(uri)).endswith("1 file, as it was written")
+    (data,) = (name for name in names(uri) if not name.endswith("manifest.json"))
+    put_object(uri, data, "other content")
+    shutil.rmtree(mirror(uri).parent.parent)
+    (row,) = perform({"artifact": lambda: checks.check_artifact(str(uri))})
     assert row.status == "fails"
     with pytest.raises(UserError, match="not a finished artifact"):
         checks.check_artifact(str(gs_uri / "missing"))

@@ -38,8 +38,8 @@ SPEC = load_spec(SMOKE)
 BUCKET = "mlpipeline"
 
 
-def steps(**given: str) -> dict[str, Step]:
-    return {step.name: step for step in steps_of(SPEC, checked_values(SPEC, given))}
+def steps(**parameters: str) -> dict[str, Step]:
+    return {step.name: step for step in steps_of(SPEC, checked_values(SPEC, parameters))}
 
 
 def test_parameters_are_validated() -> None:
@@ -79,28 +79,28 @@ def launcher(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 @pytest.mark.toolchain
 def test_steps_under_kfps_launcher_say_that_it_copies(launcher: KfpLauncher, tmp_path: Path) -> None:
     """KFP's default root, on a server whose version says nothing."""
-    places = RunLocations(f"minio://{BUCKET}/v2/artifacts/mlgo-smoke/7e1", str(tmp_path / "files"))
-    known = steps()
-    found: dict[str, dict[str, Any]] = {}
+    locations = RunLocations(f"minio://{BUCKET}/v2/artifacts/mlgo-smoke/7e1", str(tmp_path / "files"))
+    step_of = steps()
+    results: dict[str, dict[str, Any]] = {}
     for name in ("check-toolchain", "check-training", "check-ray", "check-retry", "smoke-report"):
         (tmp_path / "files" / name).mkdir(parents=True)
-        done = launcher.run(known[name].argv(places))
+        done = launcher.run(step_of[name].argv(locations))
         assert done.returncode == 0, done.stdout + done.stderr
         if name != "smoke-report":
-            place = parse_location(places.artifact(known[name].output).replace("minio", "s3"))
-            assert isinstance(place, ObjectUri)
-            rows = json.loads((fetch(place) / "checks.json").read_text())["rows"]
-            found[name] = {row["what"]: row for row in rows}
-    assert found["check-toolchain"]["clang"]["status"] == "works"
-    assert found["check-toolchain"]["root"]["status"] == "not tried"
-    assert "copies" in found["check-toolchain"]["root"]["found"]
-    assert found["check-training"]["artifact of another step"]["status"] == "works"
-    assert found["check-retry"]["step that fails"]["status"] == "not tried"
+            uri = parse_location(locations.artifact(step_of[name].output).replace("minio", "s3"))
+            assert isinstance(uri, ObjectUri)
+            rows = json.loads((fetch(uri) / "checks.json").read_text())["rows"]
+            results[name] = {row["what"]: row for row in rows}
+    assert results["check-toolchain"]["clang"]["status"] == "works"
+    assert results["check-toolchain"]["root"]["status"] == "not tried"
+    assert "copies" in results["check-toolchain"]["root"]["found"]
+    assert results["check-training"]["artifact of another step"]["status"] == "works"
+    assert results["check-retry"]["step that fails"]["status"] == "not tried"
     lines = done.stdout.splitlines()
     (heading,) = (number for number, line in enumerate(lines) if line.startswith(TABLE_HEADING))
     assert (
         sum(line.startswith(("works ", "fails ", "not tried ")) for line in lines[heading:])
-        == sum(map(len, found.values())) + 1
+        == sum(map(len, results.values())) + 1
     ), "and the time between steps"
     page = (tmp_path / "files" / "smoke-report" / "page").read_text()
     assert page.startswith("<!DOCTYPE html>") and "artifact of another step" in page
@@ -112,13 +112,13 @@ def test_steps_under_kfps_launcher_say_that_it_copies(launcher: KfpLauncher, tmp
 
 
 def test_attempt_that_fails_on_purpose_says_so(gs_uri: ObjectUri, tmp_path: Path) -> None:
-    places = RunLocations(str(gs_uri), str(tmp_path / "files"))
+    locations = RunLocations(str(gs_uri), str(tmp_path / "files"))
     step = steps(fail_once="yes")["check-retry"]
     (tmp_path / "files" / step.name).mkdir(parents=True)
     environment = os.environ | {"MLGO_DIRECT_STORAGE": "1", "MLGO_KFP_HOST": "http://127.0.0.1:1"}
 
     def attempt() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, *step.argv(places)[1:]]
+        command = [sys.executable, *step.argv(locations)[1:]]
         return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=120)
 
     first = attempt()

@@ -40,7 +40,7 @@ print(RegistryClient(host=sys.argv[1], auth=No()).upload_pipeline(sys.argv[2], t
 
 
 @contextmanager
-def registry(status: int = 200, answer: str = f"mlgo-training/{DIGEST}") -> Iterator[tuple[str, list[Any]]]:
+def registry(status: int = 200, response: str = f"mlgo-training/{DIGEST}") -> Iterator[tuple[str, list[Any]]]:
     """Serve a repository; yield its URL and the uploads: path and fields of the form."""
     uploads: list[Any] = []
 
@@ -54,7 +54,7 @@ def registry(status: int = 200, answer: str = f"mlgo-training/{DIGEST}") -> Iter
                 for part in message.get_payload()
             }
             uploads.append((self.path, parts))
-            self.send(answer.encode(), "text/plain", status)
+            self.send(response.encode(), "text/plain", status)
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
         yield url, uploads
@@ -74,16 +74,16 @@ def test_upload_is_that_of_kfps_own_client(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "answer", "named"),
+    ("status", "response", "named"),
     [
         (404, "Repository does not exist", "gcloud artifacts repositories create pipelines --repository-format=kfp"),
         (403, "denied", "roles/artifactregistry.writer"),
         (200, "<html>", "no package and version"),
     ],
 )
-def test_refusals_name_the_remedy(status: int, answer: str, named: str) -> None:
+def test_refusals_name_the_remedy(status: int, response: str, named: str) -> None:
     server = VertexServer("p", "europe-west4", requests.Session())
-    with registry(status, answer) as (url, _uploads), pytest.raises(UserError, match=named):
+    with registry(status, response) as (url, _uploads), pytest.raises(UserError, match=named):
         upload_template(server, "pipelines", SPEC, "2026-01", url)
 
 
@@ -102,7 +102,7 @@ def test_stored_pipeline_is_a_uri_with_tag_or_digest() -> None:
 
 
 def test_job_of_a_stored_pipeline_has_typed_parameters_and_no_spec(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.submit.server.check_bucket_exists", lambda *_given: None)
+    monkeypatch.setattr("pipelines.submit.server.check_bucket_exists", lambda *_arguments: None)
     options = SubmitOptions(
         load_spec(COMPILED),
         parameters={"recipe": "demo", "seed": "3"},

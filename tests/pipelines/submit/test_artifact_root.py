@@ -91,15 +91,15 @@ def test_retraining_on_a_ray_cluster_is_submitted_without_google_cloud(
     images.write_text(
         json.dumps({**document, "cluster": {**document["training"], "reference": f"r/c@sha256:{'3' * 64}"}})
     )
-    given = ("--host", host, *root, "--param", "recipe=demo", *RAY, "--param", f"retrain_state={STATE}")
+    options = ("--host", host, *root, "--param", "recipe=demo", *RAY, "--param", f"retrain_state={STATE}")
     overrides = ("--overrides", ROOT / "docs" / "examples" / "kfp-seaweedfs.yaml")
-    done = submit(*given, *overrides, "--artifact-root", OWN)
+    done = submit(*options, *overrides, "--artifact-root", OWN)
     assert done.returncode == 0 and "starts again from the beginning" not in done.stdout, done.stderr
     sent = last_request("runs")["body"]["pipeline_spec"]
     assert artifact_root_of(sent["pipeline_spec"]) == OWN
     ppo = sent["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-ppo"]
     assert [entry["secretName"] for entry in ppo["secretAsEnv"]] == ["mlpipeline-minio-artifact"]
-    refused = submit(*given, *overrides, *(root or ("--pipeline-root", "s3://bucket/kfp")))
+    refused = submit(*options, *overrides, *(root or ("--pipeline-root", "s3://bucket/kfp")))
     assert refused.returncode == 1 and "--artifact-root s3://BUCKET/PATH" in refused.stderr, refused.stderr
 
 
@@ -117,12 +117,12 @@ def test_stored_pipeline_keeps_its_root(storage: None, mlgo: Mlgo, images: Path,
     for name, more in (("with", ("--artifact-root", OWN)), ("without", ())):
         done = mlgo("upload", "--host", host, "--name", name, "--version-name", "1", "--images", images, *more)
         assert done.returncode == 0, done.stderr
-    given = ("submit", "--host", host, "--param", "recipe=demo", "--param", f"retrain_state={STATE}")
-    done = mlgo(*given, "--stored-pipeline", "with", "--artifact-root", f"{OWN}/")
+    command = ("submit", "--host", host, "--param", "recipe=demo", "--param", f"retrain_state={STATE}")
+    done = mlgo(*command, "--stored-pipeline", "with", "--artifact-root", f"{OWN}/")
     assert done.returncode == 0 and re.search(r"/#/runs/details/run-\d+", done.stdout), done.stderr
     started = last_request("runs")
     for name, root, stored in (("with", "s3://other/mlgo", OWN), ("without", OWN, "no --artifact-root")):
-        done = mlgo(*given, "--stored-pipeline", name, "--artifact-root", root)
+        done = mlgo(*command, "--stored-pipeline", name, "--artifact-root", root)
         assert done.returncode == 1 and f"the newest version of the pipeline {name} was stored with" in done.stderr
         assert stored in done.stderr and f"mlgo pipeline upload --artifact-root {root}" in done.stderr
     assert last_request("runs") == started, "nothing else was started"

@@ -103,10 +103,10 @@ def test_servers_rejection_is_reported(submit: Mlgo, host: str, images: Path) ->
 
 
 def test_notify_secret_is_submitted(submit: Mlgo, host: str) -> None:
-    given = ("--host", host, "--param", "recipe=demo", "--name", "notified")
-    done = submit(*given, "--notify-secret", "mlgo-notify")
+    options = ("--host", host, "--param", "recipe=demo", "--name", "notified")
+    done = submit(*options, "--notify-secret", "mlgo-notify")
     assert done.returncode == 0, done.stderr
-    done = submit(*given)
+    done = submit(*options)
     assert done.returncode == 1 and "no Secret is named" in done.stderr, "the fake server checks for it"
 
 
@@ -128,7 +128,7 @@ def test_notify_secret_on_vertex_is_refused(submit: Mlgo) -> None:
 
 
 def test_only_rayjob_run_requires_cluster_image(submit: Mlgo, host: str, images: Path) -> None:
-    given = ("--host", host, "--param", "recipe=demo", "--service-account", "mlgo-steps")
+    options = ("--host", host, "--param", "recipe=demo", "--service-account", "mlgo-steps")
     ray = (
         "--param",
         "workers=rayjob:16",
@@ -137,29 +137,29 @@ def test_only_rayjob_run_requires_cluster_image(submit: Mlgo, host: str, images:
         "--param",
         "ray_cluster_options=cpus_per_worker=8",
     )
-    done = submit(*given)
+    done = submit(*options)
     assert done.returncode == 0, done.stderr
-    done = submit(*given, *ray)
+    done = submit(*options, *ray)
     assert done.returncode == 1 and "the image cluster has no digest" in done.stderr and "build --all" in done.stderr
     document = json.loads(images.read_text())
     document["cluster"] = document["training"] | {"reference": "r/cluster@sha256:" + "3" * 64}
     images.write_text(json.dumps(document))
-    done = submit(*given, *ray)
+    done = submit(*options, *ray)
     assert done.returncode == 0, done.stderr
-    done = submit("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", *given[2:4], *ray)
+    done = submit("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", *options[2:4], *ray)
     assert done.returncode == 1 and "submit to a KFP server" in done.stderr
 
 
 def test_sdk_pipeline_is_submitted_with_its_image(
     submit: Mlgo, host: str, images: Path, last_request: LastRequest
 ) -> None:
-    given = ("--host", host, "--pipeline", "sdk", "--param", "targets=X86,ARM")
-    done = submit(*given)
+    options = ("--host", host, "--pipeline", "sdk", "--param", "targets=X86,ARM")
+    done = submit(*options)
     assert done.returncode == 1 and "the image sdk has no digest" in done.stderr
     document = json.loads(images.read_text())
     document["sdk"] = document.pop("training") | {"reference": "r/sdk@sha256:" + "3" * 64}
     images.write_text(json.dumps(document))
-    done = submit(*given, "--param", "llvm_major=22", "--param", "llvm_source=git:llvmorg-22.1.8")
+    done = submit(*options, "--param", "llvm_major=22", "--param", "llvm_source=git:llvmorg-22.1.8")
     assert done.returncode == 0, done.stderr
     sent = last_request("runs")["body"]
     assert f"'image': '{document['sdk']['reference']}'" in str(sent["pipeline_spec"])
@@ -169,8 +169,8 @@ def test_sdk_pipeline_is_submitted_with_its_image(
 def test_smoke_test_names_the_image_of_rays_nodes_if_it_was_pushed(
     submit: Mlgo, host: str, images: Path, last_request: LastRequest
 ) -> None:
-    given = ("--host", host, "--pipeline", "smoke", "--param", "fail_once=no")
-    done = submit(*given)
+    options = ("--host", host, "--pipeline", "smoke", "--param", "fail_once=no")
+    done = submit(*options)
     assert done.returncode == 0, done.stderr
     sent = last_request("runs")["body"]
     assert "MLGO_CLUSTER_IMAGE" not in str(sent["pipeline_spec"])
@@ -178,14 +178,14 @@ def test_smoke_test_names_the_image_of_rays_nodes_if_it_was_pushed(
     document = json.loads(images.read_text())
     document["cluster"] = document["training"] | {"reference": "r/cluster@sha256:" + "3" * 64}
     images.write_text(json.dumps(document))
-    done = submit(*given)
+    done = submit(*options)
     assert done.returncode == 0, done.stderr
     variables = json.dumps(
         last_request("runs")["body"]["pipeline_spec"], sort_keys=True
     )  # a message's map has no order
     assert '{"name": "MLGO_CLUSTER_IMAGE", "value": "r/cluster@sha256:3' in variables
     assert '"name": "MLGO_RUN_ID"' in variables, "with which the RayJob is found"
-    done = submit(*given, "--param", "fail_once=perhaps")
+    done = submit(*options, "--param", "fail_once=perhaps")
     assert done.returncode == 1 and "fail_once=perhaps" in done.stderr
 
 
@@ -272,14 +272,14 @@ def run_of(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_run_has_the_chosen_settings(submit: Mlgo, host: str, last_request: LastRequest) -> None:
-    given = ("--param", "recipe=demo", "--name", "n", "--pipeline-root", "gs://bucket/kfp", "--service-account", "s")
-    run_of(submit("--host", host, *given, "--experiment", "mine", "--no-cache"))
+    options = ("--param", "recipe=demo", "--name", "n", "--pipeline-root", "gs://bucket/kfp", "--service-account", "s")
+    run_of(submit("--host", host, *options, "--experiment", "mine", "--no-cache"))
     assert last_request("experiments")["body"]["display_name"] == "mine"
     run = last_request("runs")["body"]
     assert run["display_name"] == "n" and run["service_account"] == "s" and last_request("runs")["token"] is None
     assert run["runtime_config"] == {"parameters": {"recipe": "demo"}, "pipeline_root": "gs://bucket/kfp"}
     assert "enableCache': True" not in str(run["pipeline_spec"])
-    run_of(submit("--host", host, *given))
+    run_of(submit("--host", host, *options))
     assert "enableCache': True" in str(last_request("runs")["body"]["pipeline_spec"]), "the pipeline's own settings"
 
 
@@ -287,12 +287,12 @@ def test_run_on_server_with_several_users(
     submit: Mlgo, host: str, last_request: LastRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "token").write_text("good\n")
-    given = ("--host", f"{host}/multi", "--param", "recipe=demo", "--existing-token-file", tmp_path / "token")
-    run_of(submit(*given, "--namespace", "team", "--experiment", "shared"))
+    options = ("--host", f"{host}/multi", "--param", "recipe=demo", "--existing-token-file", tmp_path / "token")
+    run_of(submit(*options, "--namespace", "team", "--experiment", "shared"))
     assert last_request("experiments")["body"] == {"display_name": "shared", "namespace": "team"}
     assert last_request("runs")["token"] == "Bearer good"
     monkeypatch.setenv("HOME", str(tmp_path))  # where kfp may know a namespace
-    done = submit(*given)
+    done = submit(*options)
     assert done.returncode == 1 and "needs the namespace of one" in done.stderr and "--namespace" in done.stderr
 
 

@@ -59,8 +59,8 @@ def look(
     run: Path, images: dict[str, Image], paths: list[Path], *arguments: object, root: Path | None = None
 ) -> list[str]:
     """Return what a step with these arguments prints for each path."""
-    given = (*map(str, arguments), *(f"look:{path}" for path in paths))
-    step = Step("look", "mlgo-toolchain", "components.corpus", ("/look",), given, "")
+    step_arguments = (*map(str, arguments), *(f"look:{path}" for path in paths))
+    step = Step("look", "mlgo-toolchain", "components.corpus", ("/look",), step_arguments, "")
     run_pipeline([step], run, DockerRunner(images, tuple(images)), RunLocations(str(root or run), str(run / ".files")))
     said = (run / "logs" / "look.log").read_text().splitlines()[-len(paths) :]
     return [line.removeprefix(f"{path}: ") for line, path in zip(said, paths, strict=True)]

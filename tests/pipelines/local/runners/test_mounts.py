@@ -42,16 +42,16 @@ def test_build_is_mounted_with_its_objects(tmp_path: Path) -> None:
     for path in (one / "CMakeFiles" / "a.o", other / "b.o", third / "c.o"):
         made(path)
     commands = ((one, "CMakeFiles/a.o"), (one, other / "b.o"), (third, "c.o"), (tmp_path / "gone", "d.o"))
-    found = database(tmp_path / "src" / "cc.json", *commands)
-    assert shown("--compile-commands", found) == {found, one, other, third}
+    compile_commands = database(tmp_path / "src" / "cc.json", *commands)
+    assert shown("--compile-commands", compile_commands) == {compile_commands, one, other, third}
     inside = database(one / "cc.json", (one, "CMakeFiles/a.o"))
     assert shown("--compile-commands", inside) == {one}
 
 
 def test_build_in_image_directory_is_mounted_by_its_objects(tmp_path: Path) -> None:
     thing = made(tmp_path / "obj" / "a.o")
-    found = database(tmp_path / "src" / "cc.json", ("/", str(thing).lstrip("/")), ("/tmp", thing))
-    assert shown("--compile-commands", found) == {found, thing.parent}
+    compile_commands = database(tmp_path / "src" / "cc.json", ("/", str(thing).lstrip("/")), ("/tmp", thing))
+    assert shown("--compile-commands", compile_commands) == {compile_commands, thing.parent}
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{}", '[{"directory": 1, "command": "cc -o a.o"}]'])
