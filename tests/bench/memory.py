@@ -46,7 +46,7 @@ def peak_growth_kib(
         tempfile.TemporaryDirectory(prefix="mlgo-bench-", dir=_MEMORY if _MEMORY.is_dir() else None) as directory,
     ):
         clangs = dict.fromkeys(clang for clang, _ in (other, *baselines.values()))
-        copies = {clang: Path(shutil.copy2(clang, Path(directory) / str(place))) for place, clang in enumerate(clangs)}
+        copies = {clang: Path(shutil.copy2(clang, Path(directory) / str(index))) for index, clang in enumerate(clangs)}
         for module in modules:
 
             def peak_kib(compiler: Compiler, module: Module = module) -> int:

@@ -77,12 +77,12 @@ def read_workload(run: Path, scratch: Path, flip_compiles: int = 0) -> Workload:
     table = read_modules(run / "trace")
     corpus = load_corpus(run / "corpus")
     modules = {module.name: module for module in corpus.split("train")}
-    known = np.isin(table["module"], list(modules)) & (table["decisions"] > 0) & (table["text_size_bytes"] > 0)
-    names = table["module"][known].tolist()
+    is_measured = np.isin(table["module"], list(modules)) & (table["decisions"] > 0) & (table["text_size_bytes"] > 0)
+    names = table["module"][is_measured].tolist()
     bitcode_bytes = np.array([modules[name].bitcode.stat().st_size for name in names])
-    weights = sampling_weights(table["decisions"][known], bitcode_bytes).tolist()
+    weights = sampling_weights(table["decisions"][is_measured], bitcode_bytes).tolist()
     dense, clang = read_dense(run / "warmstart"), load_toolchain(run / "training").clang
-    _write_answers(run / "trace", names, dense, scratch, flip_compiles)
+    _write_samples(run / "trace", names, dense, scratch, flip_compiles)
     measure = MeasureModule(
         Compiler(clang, dense.problem),
         dense.features,
@@ -96,19 +96,19 @@ def read_workload(run: Path, scratch: Path, flip_compiles: int = 0) -> Workload:
     return Workload(modules, dict(zip(names, weights, strict=True)), dense, clang, sleeping)
 
 
-def _write_answers(trace: Path, names: Sequence[str], dense: DensePolicy, directory: Path, flip_compiles: int) -> None:
+def _write_samples(trace: Path, names: Sequence[str], dense: DensePolicy, directory: Path, flip_compiles: int) -> None:
     random = np.random.default_rng(0)
     columns = read_columns(trace, ["module", *(feature.name for feature in dense.features)])
     order = np.argsort(columns["module"], kind="stable")
-    ordered, wanted = columns["module"][order], np.array(names)
-    first, last = np.searchsorted(ordered, wanted), np.searchsorted(ordered, wanted, side="right")
+    ordered, modules = columns["module"][order], np.array(names)
+    first, last = np.searchsorted(ordered, modules), np.searchsorted(ordered, modules, side="right")
     for number, name in enumerate(names):
         rows = order[first[number] : last[number]]
-        answer = _answer(name, rows, columns, dense, random, flip_compiles)
-        (directory / str(number)).write_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+        samples = _sampled(name, rows, columns, dense, random, flip_compiles)
+        (directory / str(number)).write_bytes(pickle.dumps(samples, pickle.HIGHEST_PROTOCOL))
 
 
-def _answer(
+def _sampled(
     name: str,
     rows: NDArray[np.intp],
     columns: Mapping[str, NDArray[np.generic]],

@@ -43,9 +43,9 @@ def sources() -> dict[str, str]:
 @pytest.fixture(scope="session")
 def clang() -> Path:
     """The clang that compiles the tests' sources."""
-    found = shutil.which("clang-19")
-    assert found, "install clang-19"
-    return Path(found)
+    program = shutil.which("clang-19")
+    assert program, "install clang-19"
+    return Path(program)
 
 
 @pytest.fixture(scope="session")
@@ -134,17 +134,17 @@ def marker(tmp_path: Path) -> Iterator[str]:
 
 def living(word: str) -> list[int]:
     """Return the ids of the processes with `word` in their command line, except zombies and killed ones."""
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdecimal() and word.encode() in (entry / "cmdline").read_bytes():
                 pending = re.findall(r"^(?:SigPnd|ShdPnd):\s*(\w+)", (entry / "status").read_text(), re.MULTILINE)
                 # On a busy machine a process with a pending SIGKILL lives until it is scheduled.
                 if not any(int(signals, 16) >> (signal.SIGKILL - 1) & 1 for signals in pending):
-                    found.append(int(entry.name))
+                    processes.append(int(entry.name))
         except OSError:
             continue  # the process has ended in the meantime
-    return found
+    return processes
 
 
 @pytest.fixture

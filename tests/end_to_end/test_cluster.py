@@ -89,8 +89,10 @@ class Nodes:
         assert f"{security['runAsUser']}:{security['runAsGroup']}" == USER
         (shm,) = [volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if volume["name"] == "shm"]
         variables = [f"--env={variable['name']}={variable['value']}" for variable in container["env"]]
-        given = " ".join(f"--{name}={value}" for name, value in group["rayStartParams"].items())
-        ray = f"ray start {more} --block --dashboard-agent-listen-port={AGENT_PORT} --metrics-export-port=8080 {given}"
+        settings = " ".join(f"--{name}={value}" for name, value in group["rayStartParams"].items())
+        ray = (
+            f"ray start {more} --block --dashboard-agent-listen-port={AGENT_PORT} --metrics-export-port=8080 {settings}"
+        )
         wait = "" if "--head" in more else f"until ray health-check --address {self.head}:6379; do sleep 1; done; "
         docker(
             "run",
@@ -123,8 +125,8 @@ class Nodes:
         give_up_s = time.monotonic() + START_S
         while True:
             with contextlib.suppress(OSError):
-                with urllib.request.urlopen(f"http://{address}:{AGENT_PORT}/api/healthz", timeout=5) as answer:
-                    assert answer.status == 200
+                with urllib.request.urlopen(f"http://{address}:{AGENT_PORT}/api/healthz", timeout=5) as response:
+                    assert response.status == 200
                 return
             assert time.monotonic() < give_up_s, docker("logs", name)
             time.sleep(0.5)
@@ -167,10 +169,10 @@ def storage(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def test_contents_of_the_image(image: str) -> None:
-    (found,) = json.loads(docker("image", "inspect", image))
-    assert found["Size"] <= LIMIT_BYTES, f"{found['Size'] / 1e9:.2f} GB"
-    assert found["Config"]["User"] == USER
-    assert found["Config"]["Labels"]["org.opencontainers.image.title"] == "mlgo-pipeline cluster"
+    (description,) = json.loads(docker("image", "inspect", image))
+    assert description["Size"] <= LIMIT_BYTES, f"{description['Size'] / 1e9:.2f} GB"
+    assert description["Config"]["User"] == USER
+    assert description["Config"]["Labels"]["org.opencontainers.image.title"] == "mlgo-pipeline cluster"
     script = """
 set -e
 bash -lc 'command -v ray python mlgo' && command -v ray python mlgo

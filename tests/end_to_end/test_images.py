@@ -382,9 +382,9 @@ def test_kfp_local_runner_runs_compiled_pipeline(
     monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
     monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
 
-    def artifact(place: str) -> Path:
-        (found,) = root.glob(f"*/{place}")
-        return fetch(ObjectUri(KFP_LOCAL, "minio", found.relative_to(tmp_path / "minio").as_posix()))
+    def artifact(name: str) -> Path:
+        (directory,) = root.glob(f"*/{name}")
+        return fetch(ObjectUri(KFP_LOCAL, "minio", directory.relative_to(tmp_path / "minio").as_posix()))
 
     report = artifact("release-report/release_report") / "metrics.json"
     assert json.loads(report.read_text())["policy_compiled_by"] == "release"

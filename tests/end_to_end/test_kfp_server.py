@@ -49,9 +49,9 @@ def submit(*arguments: str) -> str:
     """Start the smoke test; return the ID of the run."""
     done = mlgo("submit", "--pipeline", "smoke", *OPTIONS, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = re.search(r"/runs/details/([-0-9a-f]+)", done.stdout)
-    assert found, done.stdout
-    return found[1]
+    run = re.search(r"/runs/details/([-0-9a-f]+)", done.stdout)
+    assert run, done.stdout
+    return run[1]
 
 
 def table(output: str) -> dict[str, str]:

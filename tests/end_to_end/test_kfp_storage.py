@@ -62,18 +62,18 @@ def test_steps_exchange_artifacts_that_kfp_copies(
     spec = load_spec(COMPILED)
     values = checked_values(spec, {"compile_commands": str(build), "preset": "tiny", "workers": "local:2"})
     steps = {step.name: step for step in steps_of(spec, values)}
-    places = RunLocations(f"{scheme}://{RUN}", str(tmp_path / "files"))
+    locations = RunLocations(f"{scheme}://{RUN}", str(tmp_path / "files"))
     launcher = KfpLauncher(server, tmp_path / "pods")
 
     def run(step: Step) -> None:
         (tmp_path / "files" / step.name).mkdir(parents=True, exist_ok=True)
-        done = launcher.run(step.argv(places))
+        done = launcher.run(step.argv(locations))
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
     run(steps["corpus"])
     packs = [key for key in launcher.uploaded if "/@packs/" in key]
     assert len(launcher.uploaded) == 2 and len(packs) == 1, "KFP copies a manifest and a pack, not each module"
-    publish_toolchain(launcher, places, training_toolchain)
+    publish_toolchain(launcher, locations, training_toolchain)
     run(steps["trace"])
     run(steps["vocab"])
     recorded = json.loads((tmp_path / "files" / "trace" / "executor_output.json").read_text())
@@ -82,12 +82,12 @@ def test_steps_exchange_artifacts_that_kfp_copies(
     assert reported["metadata"]["modules"] > 0
     for name, files in (("corpus", "corpus_description.json"), ("trace", "trace.json"), ("vocab", None)):
         # With credentials, the same artifacts are ordinary ones in object storage.
-        place = parse_location(f"s3://{RUN}/{name}")
-        manifest = require_artifact(fetch(place), name, verify_content=True)  # type: ignore[arg-type]
+        uri = parse_location(f"s3://{RUN}/{name}")
+        manifest = require_artifact(fetch(uri), name, verify_content=True)  # type: ignore[arg-type]
         assert manifest.files and (files is None or files in {entry.name for entry in manifest.files})
 
 
-def publish_toolchain(launcher: KfpLauncher, places: RunLocations, toolchain: Path) -> None:
+def publish_toolchain(launcher: KfpLauncher, locations: RunLocations, toolchain: Path) -> None:
     """Publish a finished training clang as the step that builds it does."""
     code = (
         "import os, shutil, sys\n"
@@ -101,7 +101,7 @@ def publish_toolchain(launcher: KfpLauncher, places: RunLocations, toolchain: Pa
         "    ignored = shutil.ignore_patterns('manifest.json')\n"
         "    shutil.copytree(source, directory, symlinks=True, dirs_exist_ok=True, ignore=ignored)\n"
     )
-    uri = places.artifact("training")
+    uri = locations.artifact("training")
     document = json.dumps({"outputs": {"artifacts": {"training": {"artifacts": [{"name": "training", "uri": uri}]}}}})
     done = launcher.run(["python", "-c", code, "--executor-input", document, uri, str(toolchain)])
     assert done.returncode == 0, done.stderr[-3000:]

@@ -22,7 +22,7 @@ START_TITLE = "pretrained policy, from which training started"
 def test_fine_tuning_without_gain_delivers_the_start(finished: tuple[Path, str], tmp_path: Path) -> None:
     run, state = tmp_path / "run", tmp_path / "retrain.json"
     shutil.copytree(finished[0], run, symlinks=True)
-    given = {
+    parameters = {
         "recipe": "tiny",
         "preset": "tiny",
         "start_from": "pretrained",
@@ -31,7 +31,7 @@ def test_fine_tuning_without_gain_delivers_the_start(finished: tuple[Path, str],
         "retrain_state": str(state),
     }
     command = [sys.executable, "-m", "pipelines", "pipeline", "run", "--output", str(run)]
-    command += [part for name, value in given.items() for part in ("--param", f"{name}={value}")]
+    command += [part for name, value in parameters.items() for part in ("--param", f"{name}={value}")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the pipeline ended: SUCCEEDED" in done.stdout

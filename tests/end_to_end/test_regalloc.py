@@ -44,12 +44,12 @@ def smaller_inputs(directory: Path) -> Path:
     smaller = {}
     for name in ("lz4.yaml", "lua.yaml"):
         smaller[name] = yaml.safe_load((RECIPES / name).read_text())
-        for given in (benchmark["input"] for benchmark in smaller[name]["benchmarks"]):
-            if "bytes" in given:
-                given["bytes"] //= 8
-            elif "text" in given:
-                given["text"], found = _LOOPS.subn(lambda number: str(int(number[0]) // 8), given["text"])
-                assert found
+        for generated in (benchmark["input"] for benchmark in smaller[name]["benchmarks"]):
+            if "bytes" in generated:
+                generated["bytes"] //= 8
+            elif "text" in generated:
+                generated["text"], changes = _LOOPS.subn(lambda number: str(int(number[0]) // 8), generated["text"])
+                assert changes
     codecs["projects"] = [smaller.get(name, str(RECIPES / name)) for name in codecs["projects"] if name != "zstd.yaml"]
     path = directory / "codecs.yaml"
     path.write_text(yaml.safe_dump(codecs))

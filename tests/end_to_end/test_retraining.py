@@ -38,11 +38,11 @@ def runner(finished: tuple[Path, str], tmp_path: Path) -> Iterator[Runner]:
     }
     values["secrets.MLGO_NOTIFY_URL"] = ""  # GitHub's value of a secret that is not set
     with storage_server(bucket) as url:
-        given = {gcs.EMULATOR_VARIABLE: url, "GITHUB_RUN_ID": "7", "GITHUB_RUN_ATTEMPT": "1"}
+        variables = {gcs.EMULATOR_VARIABLE: url, "GITHUB_RUN_ID": "7", "GITHUB_RUN_ATTEMPT": "1"}
         command = [sys.executable, "-m", "components.corpus", "import", "--input", str(finished[0] / "corpus")]
         command += ["--output", values["vars.MLGO_CORPUS"]]
-        subprocess.run(command, cwd=ROOT, env=os.environ | given, check=True)
-        yield Runner(tmp_path, values, given)
+        subprocess.run(command, cwd=ROOT, env=os.environ | variables, check=True)
+        yield Runner(tmp_path, values, variables)
     shutil.rmtree(default_cache_dir() / "gs" / bucket)
 
 
@@ -66,10 +66,10 @@ def test_last_step_of_the_pipeline_promotes(finished: tuple[Path, str], tmp_path
     state, first, second = tmp_path / "retrain.json", tmp_path / "run", tmp_path / "run2"
     shutil.copytree(finished[0], first, symlinks=True)
     params = ("recipe=tiny", "preset=tiny", "min_reduction_percent=-100", f"retrain_state={state}", "promoted_by=me")
-    given = [part for param in params for part in ("--param", param)]
+    options = [part for param in params for part in ("--param", param)]
 
     def run(output: Path, *more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pipelines", "pipeline", "run", "--output", str(output), *given, *more]
+        command = [sys.executable, "-m", "pipelines", "pipeline", "run", "--output", str(output), *options, *more]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     def decision(output: Path, step: str = "promotion") -> str:
@@ -78,8 +78,8 @@ def test_last_step_of_the_pipeline_promotes(finished: tuple[Path, str], tmp_path
     done = run(first)
     assert done.returncode == 0, done.stdout + done.stderr
     assert decision(first) == "promoted: nothing was deployed"
-    known = json.loads(state.read_text())
-    assert known["deployed"]["policy"] == str(first / "policy") and known["deployed"]["promoted_by"] == "me"
+    document = json.loads(state.read_text())
+    assert document["deployed"]["policy"] == str(first / "policy") and document["deployed"]["promoted_by"] == "me"
     done = run(first)
     assert done.returncode == 1 and "this run would overwrite it" in done.stderr
     shutil.copytree(finished[0], second, symlinks=True)
@@ -95,4 +95,4 @@ def test_last_step_of_the_pipeline_promotes(finished: tuple[Path, str], tmp_path
     after = [entry["against"] for entry in json.loads(state.read_text())["decisions"]]
     compared = gained and "against the deployed policy" in why
     assert compared or why.startswith("not promoted: the verdict on ")
-    assert after == [known["deployed"]["policy_digest"] if compared else "", ""]
+    assert after == [document["deployed"]["policy_digest"] if compared else "", ""]

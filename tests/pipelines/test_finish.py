@@ -38,17 +38,17 @@ def server(run: Mapping[str, Any], log: str = "", token: str = "") -> Iterator[t
     class Handler(JsonHandler):
         def do_GET(self) -> None:
             if token and self.headers.get("Authorization") != f"Bearer {token}":
-                self.answer({"message": "Unauthenticated"}, 401)
+                self.send_json({"message": "Unauthenticated"}, 401)
             elif self.path == "/apis/v2beta1/runs/run-1":
-                self.answer(run)
+                self.send_json(run)
             elif self.path.startswith("/apis/v1alpha1/runs/run-1/nodes/"):
                 self.send(log.encode(), "text/plain", 200)
             else:
-                self.answer({"message": "no route"}, 404)
+                self.send_json({"message": "no route"}, 404)
 
         def do_POST(self) -> None:
             received.append(self.read_json())
-            self.answer({})
+            self.send_json({})
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
         yield url, received

@@ -25,9 +25,9 @@ MOST_FILES = 18
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def tracked(*places: str) -> list[str]:
+def tracked(*folders: str) -> list[str]:
     """Return the existing files that git tracks, in `places` or everywhere."""
-    listed = subprocess.run(["git", "ls-files", *places], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
     return [file for file in listed.stdout.split() if (ROOT / file).is_file()]
 
 
@@ -119,8 +119,8 @@ def test_locks_are_complete_with_hashes_and_name_no_host(lock: str, extras: list
         assert match, entry.splitlines()[0]
         names.add(match[1])
     project = PYPROJECT["project"]
-    wanted = [*project["dependencies"], *(r for extra in extras for r in project["optional-dependencies"][extra])]
-    assert {re.split(r"[<>=~ ;\[]", requirement)[0].lower() for requirement in wanted} <= names
+    requirements = [*project["dependencies"], *(r for extra in extras for r in project["optional-dependencies"][extra])]
+    assert {re.split(r"[<>=~ ;\[]", requirement)[0].lower() for requirement in requirements} <= names
 
 
 def test_locks_agree() -> None:

@@ -80,8 +80,8 @@ def program(directory: Path, name: str, text: str) -> None:
 
 def without_debootstrap(tree: Path) -> None:
     """Leave on the PATH what the scripts use, but not debootstrap."""
-    wanted = {"awk", "bash", "dirname", "grep", "id", "df", "env", "printf", "sed", "sort", "tail", "timeout"}
-    for name in wanted - {path.name for path in (tree.parent / "bin").iterdir()}:
+    programs = {"awk", "bash", "dirname", "grep", "id", "df", "env", "printf", "sed", "sort", "tail", "timeout"}
+    for name in programs - {path.name for path in (tree.parent / "bin").iterdir()}:
         # Not a link, through which `program` would write.
         program(tree.parent, name, f'#!/bin/sh\nexec {shutil.which(name)} "$@"\n')
     bare = tree / "docker" / "bare-debian"
@@ -102,15 +102,15 @@ def contents(tree: Path) -> dict[Path, str]:
 
 def test_every_file_uses_base_images_of_the_lock() -> None:
     lock = entries(BASES_LOCK)
-    known = {reference.partition("@")[0]: reference for reference in lock}
-    assert set(BASES.values()) <= set(known)
-    found = []
+    locked = {reference.partition("@")[0]: reference for reference in lock}
+    assert set(BASES.values()) <= set(locked)
+    paths = []
     for path in (path for pattern in NAMED for path in ROOT.glob(pattern)):
         for reference in re.findall(rf"{KEY}((?:debian|python):\S+)", path.read_text()):
-            assert reference == known[reference.partition("@")[0]], f"{path}: docker/requirements/pin-images --copy"
-            found.append(path)
+            assert reference == locked[reference.partition("@")[0]], f"{path}: docker/requirements/pin-images --copy"
+            paths.append(path)
         assert not re.findall(r"^FROM (?!\$\{)\S+", path.read_text(), re.MULTILINE), "a base image that is not locked"
-    assert len(found) == 4 + 1 + 4
+    assert len(paths) == 4 + 1 + 4
     for reference in lock:
         assert re.fullmatch(r"[a-z]+:[a-z0-9.-]+(@sha256:[0-9a-f]{64})?", reference)
 
@@ -164,15 +164,15 @@ def test_image_without_digest_is_reported(tree: Path) -> None:
 def test_local_base_image_is_used_without_registry(tree: Path) -> None:
     lock = tree / "docker" / "requirements" / "base-images.txt"
     lock.write_text(f"debian:bookworm-slim@{DIGEST}\n")
-    given = {"REGISTRY": "silent", "LOCAL": "debian:bookworm-slim"}
-    done = run(tree, "docker/base-image", "debian:bookworm-slim", LOCAL_BASE="true", **given)
+    variables = {"REGISTRY": "silent", "LOCAL": "debian:bookworm-slim"}
+    done = run(tree, "docker/base-image", "debian:bookworm-slim", LOCAL_BASE="true", **variables)
     assert done.returncode == 0 and "using the one that was made on this machine" in done.stdout
     done = run(tree, "docker/base-image", "debian:bookworm-slim", LOCAL=f"debian:bookworm-slim@{DIGEST}")
     assert done.stdout == f"[base-image] debian:bookworm-slim@{DIGEST} is on this machine\n"
     # A local image with that tag, but without that digest and not made on this machine, is another image.
     program(tree.parent, "debootstrap", "#!/bin/sh\nexit 1\n")
     program(tree.parent, "id", AS_ROOT)
-    done = run(tree, "docker/base-image", "debian:bookworm-slim", **given)
+    done = run(tree, "docker/base-image", "debian:bookworm-slim", **variables)
     assert done.returncode == 1 and "making debian:bookworm-slim with debootstrap" in done.stdout
 
 
@@ -403,14 +403,14 @@ def test_workflows_install_locked_package_versions() -> None:
 
 
 def test_package_has_same_version_in_all_locks() -> None:
-    found: dict[str, set[str]] = {}
+    lines_by_name: dict[str, set[str]] = {}
     for path in REQUIREMENTS.glob("apt-*.txt"):
         for name, line in packages(path).items():
             if "=" in line:
-                found.setdefault(name, set()).add(line)
-    assert not {name: lines for name, lines in found.items() if len(lines) > 1}, "make lock"
+                lines_by_name.setdefault(name, set()).add(line)
+    assert not {name: lines for name, lines in lines_by_name.items() if len(lines) > 1}, "make lock"
     for path in (REQUIREMENTS / "apt.txt", REQUIREMENTS / "apt-test.txt"):
-        assert set(packages(path)) <= set(found), "a workflow could not install it in a pinned version"
+        assert set(packages(path)) <= set(lines_by_name), "a workflow could not install it in a pinned version"
 
 
 def test_packages_that_loading_a_recipe_needs_are_listed() -> None:
@@ -419,7 +419,7 @@ def test_packages_that_loading_a_recipe_needs_are_listed() -> None:
     heads = [text.partition("projects:")[0] for text in texts if re.search(r"^ +sysroot:", text, re.MULTILINE)]
     needed = [re.findall(r"Needs the Debian package ([a-z0-9.+-]+[a-z0-9+])\.", head) for head in heads]
     assert needed and all(needed), "the head of a recipe with a sysroot names the sysroot's package"
-    assert {name for found in needed for name in found} <= listed, (
+    assert {name for head in needed for name in head} <= listed, (
         "tests load every recipe (docker/requirements/apt-test.txt)"
     )
 
@@ -428,9 +428,9 @@ def test_install_apt_uses_pinned_versions_if_asked(tree: Path) -> None:
     program(tree.parent, "dpkg-query", "#!/bin/sh\necho 'git installed'\n")
     for name in ("apt-get", "env", "sudo"):
         program(tree.parent, name, '#!/bin/bash\necho "$*" >>"$LOG"\n')
-    wanted = tree / "wanted.txt"
-    wanted.write_text("g++\ngit\nclang-19\n")
-    done = run(tree, ".ci/install-apt", str(wanted), APT_PINNED="true")
+    list_file = tree / "wanted.txt"
+    list_file.write_text("g++\ngit\nclang-19\n")
+    done = run(tree, ".ci/install-apt", str(list_file), APT_PINNED="true")
     assert done.returncode == 0, done.stderr
     installed = (tree.parent / "log").read_text().splitlines()[-1].split()
     pinned = {
@@ -438,10 +438,10 @@ def test_install_apt_uses_pinned_versions_if_asked(tree: Path) -> None:
         for name, lock in (("g++", "apt-ci.txt"), ("clang-19", "apt-toolchain.txt"))
     }
     assert installed[-2:] == [pinned["clang-19"], pinned["g++"]]
-    assert run(tree, ".ci/install-apt", str(wanted)).returncode == 0
+    assert run(tree, ".ci/install-apt", str(list_file)).returncode == 0
     assert (tree.parent / "log").read_text().splitlines()[-1].split()[-2:] == ["clang-19", "g++"]
-    wanted.write_text("hello\n")
-    done = run(tree, ".ci/install-apt", str(wanted), APT_PINNED="true")
+    list_file.write_text("hello\n")
+    done = run(tree, ".ci/install-apt", str(list_file), APT_PINNED="true")
     assert done.returncode == 1 and "no version of hello is pinned" in done.stderr and "remedy" in done.stderr
 
 

@@ -25,21 +25,21 @@ with simulated(1) as (pool, head):
 
 def test_plain_clang_is_built_without_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`build` looks up each problem in its policies, so it needs an empty mapping."""
-    given: list[Any] = []
+    build_arguments: list[Any] = []
 
     @contextmanager
     def build_tree(*_arguments: Any) -> Iterator[Path]:
         yield tmp_path
 
     def build(*arguments: Any) -> Path:
-        given.extend(arguments)
+        build_arguments.extend(arguments)
         return tmp_path / "plain"
 
     monkeypatch.setattr(toolchain, "build_tree", build_tree)
     monkeypatch.setattr(toolchain, "build", build)
     sdk: Any = SimpleNamespace(version="19.1.7")
     assert toolchain._plain(tmp_path, sdk, tmp_path / "source" / "llvm") == tmp_path / "plain"
-    policies = given[6]
+    policies = build_arguments[6]
     assert isinstance(policies, Mapping) and not policies
 
 

@@ -109,14 +109,14 @@ def left(directory: Path) -> list[str]:
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_command_ends_with_one_message(environment: str, command: str, tmp_path: Path) -> None:
-    given = ENVIRONMENTS[environment]
-    done = start(given, COMMANDS[command], tmp_path / "work")
+    settings = ENVIRONMENTS[environment]
+    done = start(settings, COMMANDS[command], tmp_path / "work")
     shown = done.stdout + done.stderr
     assert done.returncode in (1, 2), shown
     assert "Traceback" not in shown
     if environment != "all closed":
         assert shown.count("error: ") + shown.count("Error: ") == 1, shown
-        assert given.named in shown
+        assert settings.named in shown
     assert left(tmp_path / "work") == []
 
 
@@ -131,21 +131,21 @@ def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str,
 
 def all_commands() -> list[tuple[str, ...]]:
     """Return the module and the words of every command of `mlgo`."""
-    found = list(leaves(cli, ("pipelines",)))
+    commands = list(leaves(cli, ("pipelines",)))
     for module in (step.module for step in STEPS.values() if step.help):
-        found += leaves(import_module(f"{module}.__main__").main, (module,))
-    return found
+        commands += leaves(import_module(f"{module}.__main__").main, (module,))
+    return commands
 
 
 @pytest.mark.parametrize(("number", "command"), list(enumerate(all_commands())))
 def test_every_command_checks_its_environment(number: int, command: tuple[str, ...], tmp_path: Path) -> None:
     """Each in one of the environments. It would end at its options, but not before it looks at these."""
-    named = {name: given for name, given in ENVIRONMENTS.items() if name != "all closed"}
-    given = list(named.values())[number % len(named)]
-    done = start(given, (*command, "--no-such-option"), tmp_path / "work")
+    named = {name: settings for name, settings in ENVIRONMENTS.items() if name != "all closed"}
+    settings = list(named.values())[number % len(named)]
+    done = start(settings, (*command, "--no-such-option"), tmp_path / "work")
     shown = done.stdout + done.stderr
     assert done.returncode in (1, 2) and "Traceback" not in shown, shown
-    assert shown.count("error: ") + shown.count("Error: ") == 1 and given.named in shown, shown
+    assert shown.count("error: ") + shown.count("Error: ") == 1 and settings.named in shown, shown
     assert left(tmp_path / "work") == []
 
 
@@ -182,11 +182,11 @@ LIMITED = {
 
 @pytest.mark.parametrize("environment", LIMITED)
 def test_limits_are_reported(environment: str, trace: Path, tmp_path: Path) -> None:
-    given = LIMITED[environment]
-    done = start(given, ("components.vocab", "--trace", str(trace), "--output", "out"), tmp_path / "work")
+    settings = LIMITED[environment]
+    done = start(settings, ("components.vocab", "--trace", str(trace), "--output", "out"), tmp_path / "work")
     shown = done.stdout + done.stderr
     assert done.returncode == 1 and "Traceback" not in shown, shown
-    assert "error: " in shown and given.named in shown and "remedy: " in shown
+    assert "error: " in shown and settings.named in shown and "remedy: " in shown
     if environment != "disk full for messages":  # the vocab is complete when this is said
         assert left(tmp_path / "work") == []
 
@@ -194,8 +194,8 @@ def test_limits_are_reported(environment: str, trace: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("limit_kb", [400_000, 450_000, 500_000, 600_000, 800_000])
 def test_arrow_does_not_abort_in_a_small_address_space(limit_kb: int, trace: Path, tmp_path: Path) -> None:
     """Arrow ends the process if it cannot start one of its threads, which reserve 64 MB each."""
-    given = Environment(f'ulimit -v {limit_kb}; ulimit -c 0; exec "$@"')
-    done = start(given, ("components.vocab", "--trace", str(trace), "--output", "out"), tmp_path / "work")
+    settings = Environment(f'ulimit -v {limit_kb}; ulimit -c 0; exec "$@"')
+    done = start(settings, ("components.vocab", "--trace", str(trace), "--output", "out"), tmp_path / "work")
     assert done.returncode in (0, 1), done.stderr
     assert done.returncode == 0 or ("error: " in done.stderr and "ulimit -v" in done.stderr)
 

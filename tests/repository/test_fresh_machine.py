@@ -37,9 +37,9 @@ def test_killed_run_leaves_no_directory_mount_or_process(tmp_path: Path, number:
         f'mkdir -p "$root/proc" && mount -t proc proc "$root/proc" && touch {tmp_path}/started && exec sleep 98765\n'
     )
     debootstrap.chmod(0o755)
-    place = tmp_path / "place"
-    place.mkdir()
-    environment = {**os.environ, "PATH": f"{debootstrap.parent}:{os.environ['PATH']}", "TMPDIR": str(place)}
+    parent = tmp_path / "place"
+    parent.mkdir()
+    environment = {**os.environ, "PATH": f"{debootstrap.parent}:{os.environ['PATH']}", "TMPDIR": str(parent)}
     running = subprocess.Popen([SCRIPT], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not (tmp_path / "started").exists():
@@ -47,8 +47,8 @@ def test_killed_run_leaves_no_directory_mount_or_process(tmp_path: Path, number:
         time.sleep(0.05)
     running.send_signal(number)
     assert running.wait(timeout=60) == (130 if number == signal.SIGINT else 143)
-    assert list(place.iterdir()) == []
-    assert str(place) not in Path("/proc/mounts").read_text()
+    assert list(parent.iterdir()) == []
+    assert str(parent) not in Path("/proc/mounts").read_text()
     commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert b"sleep\x0098765\x00" not in commands
 

@@ -548,8 +548,8 @@ def test_damaged_input_is_reported_in_one_message(data: st.DataObject) -> None:
             # As in run_step: what is a traceback there is an exception here.
             status = _status_of(lambda: target.read(directory))
         if status:
-            places = [*Path(scratch).iterdir(), *directory.iterdir()]
-            left = [path.name for path in places if ".partial" in path.name or path.name == "in-out"]
+            paths = [*Path(scratch).iterdir(), *directory.iterdir()]
+            left = [path.name for path in paths if ".partial" in path.name or path.name == "in-out"]
             assert left == [], "partial output is left"
 
 

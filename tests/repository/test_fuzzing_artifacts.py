@@ -58,8 +58,8 @@ MEMBERS: dict[Kind, dict[str, bytes]] = {
 """Kind -> members of an artifact that is whole; its readers need not get beyond the comparison with the manifest."""
 
 
-def make_artifact(place: Path, kind: Kind) -> None:
-    with publish(place, kind) as directory:
+def make_artifact(output: Path, kind: Kind) -> None:
+    with publish(output, kind) as directory:
         if kind == "trace":
             write_trace(directory)
         for name, content in MEMBERS.get(kind, {"file": b"content"}).items() if kind != "trace" else ():
@@ -94,20 +94,20 @@ def write_trace(directory: Path) -> None:
 
 def content(directory: Path) -> dict[str, bytes | str]:
     """Return the content of each file below a directory, and the target of each link."""
-    found: dict[str, bytes | str] = {}
+    contents: dict[str, bytes | str] = {}
     for folder, folders, files in os.walk(directory):
         for name in (*files, *(one for one in folders if Path(folder, one).is_symlink())):
             path = Path(folder, name)
             key = path.relative_to(directory).as_posix()
-            found[key] = os.readlink(path) if path.is_symlink() else path.read_bytes()
-    return found
+            contents[key] = os.readlink(path) if path.is_symlink() else path.read_bytes()
+    return contents
 
 
 def status_of(command: click.Command, arguments: Sequence[str | Path]) -> tuple[int, str]:
     """Run a command as run_step does, where a traceback is an exception; return its status and standard error."""
-    given_arguments = [str(argument) for argument in arguments]
+    words = [str(argument) for argument in arguments]
     with no_hang(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as err:
-        status = _status_of(lambda: command.main(given_arguments, standalone_mode=False))
+        status = _status_of(lambda: command.main(words, standalone_mode=False))
     return status, err.getvalue()
 
 
@@ -182,28 +182,28 @@ OUTPUTS = (
 
 def put_output(work: Path, what: str, kind: Kind, manifest: bytes, name: str) -> Path:
     """Put something at the place of an output; return the place."""
-    place = work / name
+    output = work / name
     if what == "deep":
-        return place / "er" / "output"
+        return output / "er" / "output"
     if what == "empty":
-        place.mkdir()
+        output.mkdir()
     elif what == "file":
-        place.write_bytes(manifest)
+        output.write_bytes(manifest)
     elif what == "link":
         make_artifact(work / "target", kind)
-        place.symlink_to("target")
+        output.symlink_to("target")
     elif what == "dangling":
-        place.symlink_to("nowhere")
+        output.symlink_to("nowhere")
     elif what in ("folder", "foreign manifest"):
-        place.mkdir()
-        (place / "precious").write_text("years of work")
+        output.mkdir()
+        (output / "precious").write_text("years of work")
         if what == "foreign manifest":
-            (place / MANIFEST).write_bytes(manifest)
+            (output / MANIFEST).write_bytes(manifest)
     elif what == "around an artifact":
-        make_artifact(place / "deep", kind)
+        make_artifact(output / "deep", kind)
     elif what == "inside an artifact":
-        make_artifact(place, kind)
-        return place / "deep" / "output"
+        make_artifact(output, kind)
+        return output / "deep" / "output"
     elif what == "input":
         return work / "in" / "trace"
     elif what == "inside an input":
@@ -211,12 +211,12 @@ def put_output(work: Path, what: str, kind: Kind, manifest: bytes, name: str) ->
     elif what == "around the inputs":
         return work / "in"
     elif what != "missing":
-        make_artifact(place, kind)
+        make_artifact(output, kind)
         if what == "artifact with another file":
-            (place / "precious").write_text("years of work")
+            (output / "precious").write_text("years of work")
         elif what == "damaged artifact":
-            next(path for path in place.iterdir() if path.is_file() and path.name != MANIFEST).unlink()
-    return place
+            next(path for path in output.iterdir() if path.is_file() and path.name != MANIFEST).unlink()
+    return output
 
 
 @settings(max_examples=FEW, suppress_health_check=list(HealthCheck), deadline=None, print_blob=True)
@@ -249,8 +249,8 @@ def test_output_replaces_only_an_artifact_of_its_kind(
         verify(output)
         assert read_manifest(output).kind == made
         below = f"{output.relative_to(work).as_posix()}/"
-        kept = {key: value for key, value in before.items() if not key.startswith(below)}
-        assert {key: value for key, value in after.items() if not key.startswith(below)} == kept
+        outside = {key: value for key, value in before.items() if not key.startswith(below)}
+        assert {key: value for key, value in after.items() if not key.startswith(below)} == outside
 
 
 NOWHERE = "gs://b/x"
@@ -326,8 +326,8 @@ def test_damaged_member_is_named_before_the_step_works(data: st.DataObject) -> N
         work = Path(scratch)
         make_artifact(work / "in", kind)
         names = damage(data, work / "in")
-        given_arguments = [one.replace("IN", str(work / "in")).replace("OUT", str(work / "out")) for one in arguments]
-        status, message = status_of(command, given_arguments)
+        words = [one.replace("IN", str(work / "in")).replace("OUT", str(work / "out")) for one in arguments]
+        status, message = status_of(command, words)
         assert status == 1 and any(name in message for name in names) and "remedy: " in message
         assert sorted(os.listdir(work)) == ["in"]
 

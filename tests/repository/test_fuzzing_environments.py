@@ -37,7 +37,7 @@ OTHER_VARIABLES = (
     "CC",
     "CXX",
 )
-PLACES = (
+DIRECTORIES = (
     "",
     "relative",
     "/nonexistent/deep",
@@ -57,11 +57,11 @@ TEXTS = ("", "x", "C", "xx_YY.nonsense", "-1", "0", "999999999999", "\udcff", "Ã
 
 
 @contextlib.contextmanager
-def variables(given: Mapping[str, str | None], directory: Path) -> Iterator[None]:
+def variables(values: Mapping[str, str | None], directory: Path) -> Iterator[None]:
     """Set environment variables, None for one that is unset, and make `directory` the working directory."""
     before = os.getcwd()
     with mock.patch.dict(os.environ):
-        for name, value in given.items():
+        for name, value in values.items():
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value.replace("{}", str(directory))
@@ -111,19 +111,19 @@ def check(writer: str, work: Path, inputs: dict[str, bytes | str], status: int, 
 @settings(max_examples=FEW, suppress_health_check=list(HealthCheck), deadline=None, print_blob=True)
 @given(
     writer=st.sampled_from(sorted(WRITERS)),
-    given_variables=st.dictionaries(
-        st.sampled_from(DIRECTORY_VARIABLES), st.none() | st.sampled_from(PLACES), max_size=4
+    directories=st.dictionaries(
+        st.sampled_from(DIRECTORY_VARIABLES), st.none() | st.sampled_from(DIRECTORIES), max_size=4
     ),
     others=st.dictionaries(st.sampled_from(OTHER_VARIABLES), st.none() | st.sampled_from(TEXTS), max_size=3),
 )
-def test_any_variables(writer: str, given_variables: dict[str, str | None], others: dict[str, str | None]) -> None:
+def test_any_variables(writer: str, directories: dict[str, str | None], others: dict[str, str | None]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)
         put_inputs(work)
         (work / "file").write_text("a file")
         (work / "loop").symlink_to("loop")
         before = content(work)
-        with variables({**given_variables, **others}, work):
+        with variables({**directories, **others}, work):
             status, message = status_of(WRITERS[writer][0], [*writer_arguments(writer, work), "--output", work / "out"])
         check(writer, work, before, status, message)
 

@@ -30,14 +30,14 @@ NOT_FINITE = ("nan", "inf", "-inf", "Infinity", "NaN", "1e999", "-1e999")
 def walk_commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
     yield name, command
     if isinstance(command, click.Group):
-        for inner, found in command.commands.items():
-            yield from walk_commands(found, f"{name} {inner}")
+        for inner, subcommand in command.commands.items():
+            yield from walk_commands(subcommand, f"{name} {inner}")
 
 
 def all_commands() -> dict[str, click.Command]:
-    found = {name: importlib.import_module(f"components.{name}.__main__").main for name in COMMANDS}
-    found["mlgo"] = importlib.import_module("pipelines.cli.main").cli
-    return {name: command for top, group in found.items() for name, command in walk_commands(group, top)}
+    commands = {name: importlib.import_module(f"components.{name}.__main__").main for name in COMMANDS}
+    commands["mlgo"] = importlib.import_module("pipelines.cli.main").cli
+    return {name: command for top, group in commands.items() for name, command in walk_commands(group, top)}
 
 
 NUMBERS = {

@@ -96,7 +96,7 @@ NOT_HTTP = (
 
 
 @st.composite
-def answers(draw: st.DrawFn) -> bytes:
+def responses(draw: st.DrawFn) -> bytes:
     if draw(st.integers(0, 5)) == 0:
         return draw(st.sampled_from(NOT_HTTP) | st.binary(max_size=60))
     body = draw(st.sampled_from(BODIES) | st.binary(max_size=30))
@@ -112,8 +112,8 @@ def answers(draw: st.DrawFn) -> bytes:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RawServer]:
-    with raw_server() as found:
-        yield found
+    with raw_server() as running:
+        yield running
 
 
 @pytest.fixture
@@ -130,13 +130,13 @@ def storage(server: RawServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 URI = ObjectUri("gs", "bucket", "a/b")
 REQUESTS: tuple[Callable[[Path], object], ...] = (
-    lambda place: store_of(URI).read(URI),
-    lambda place: read_remote_manifest(URI),
-    lambda place: read_verified_manifest(URI),
-    lambda place: read_versioned(str(URI)),
-    lambda place: fetch_file(URI),
-    lambda place: list_files(place / "cache" / "gs" / "bucket" / "a" / "@" / "a"),
-    lambda place: download_folder(URI, ["c"], Path(tempfile.mkdtemp(dir=place))),
+    lambda directory: store_of(URI).read(URI),
+    lambda directory: read_remote_manifest(URI),
+    lambda directory: read_verified_manifest(URI),
+    lambda directory: read_versioned(str(URI)),
+    lambda directory: fetch_file(URI),
+    lambda directory: list_files(directory / "cache" / "gs" / "bucket" / "a" / "@" / "a"),
+    lambda directory: download_folder(URI, ["c"], Path(tempfile.mkdtemp(dir=directory))),
 )
 
 
@@ -147,12 +147,12 @@ TRUNCATED_REDIRECT = (
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
-@given(answer=answers(), storage_request=st.sampled_from(REQUESTS))
-@example(answer=TRUNCATED_REDIRECT, storage_request=REQUESTS[0])
+@given(response=responses(), storage_request=st.sampled_from(REQUESTS))
+@example(response=TRUNCATED_REDIRECT, storage_request=REQUESTS[0])
 def test_any_object_storage_response_is_handled(
-    storage: RawServer, tmp_path: Path, answer: bytes, storage_request: Callable[[Path], object]
+    storage: RawServer, tmp_path: Path, response: bytes, storage_request: Callable[[Path], object]
 ) -> None:
-    storage.answer = answer
+    storage.response = response
     try:
         storage_request(tmp_path)
     except UserError as error:
@@ -167,10 +167,10 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_pauses")
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
-@given(answer=answers())
-@example(answer=TRUNCATED_REDIRECT)
-def test_any_web_server_response_is_handled(server: RawServer, tmp_path: Path, answer: bytes) -> None:
-    server.answer = answer
+@given(response=responses())
+@example(response=TRUNCATED_REDIRECT)
+def test_any_web_server_response_is_handled(server: RawServer, tmp_path: Path, response: bytes) -> None:
+    server.response = response
     try:
         http_download.download(f"{server.url}/a.tar", tmp_path / "a.tar")
     except UserError as error:
@@ -179,7 +179,7 @@ def test_any_web_server_response_is_handled(server: RawServer, tmp_path: Path, a
 
 @pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("response", "words"),
     [
         (b"HTTP/1.1 302 Found\r\nLocation: /again\r\nConnection: close\r\n\r\n", "redirects endlessly"),
         (b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", "No connection adapters"),
@@ -189,8 +189,10 @@ def test_any_web_server_response_is_handled(server: RawServer, tmp_path: Path, a
         (b"", "cannot download"),
     ],
 )
-def test_invalid_web_server_response_is_explained(server: RawServer, tmp_path: Path, answer: bytes, words: str) -> None:
-    server.answer = answer
+def test_invalid_web_server_response_is_explained(
+    server: RawServer, tmp_path: Path, response: bytes, words: str
+) -> None:
+    server.response = response
     with pytest.raises(UserError, match=words):
         http_download.download(f"{server.url}/a.tar", tmp_path / "a.tar")
 
@@ -198,7 +200,7 @@ def test_invalid_web_server_response_is_explained(server: RawServer, tmp_path: P
 def test_waiting_for_a_silent_web_server_is_reported(
     server: RawServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.answer = None
+    server.response = None
     monkeypatch.setattr(http_download, "TIMEOUT_S", (1.0, 1.0))
     monkeypatch.setattr(retry, "PAUSES_S", ())
     monkeypatch.setattr(http_download, "say_if_slow", partial(say_if_slow, after_s=0.1))
@@ -210,7 +212,7 @@ def test_waiting_for_a_silent_web_server_is_reported(
 def test_waiting_for_silent_object_storage_is_reported(
     storage: RawServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    storage.answer = None
+    storage.response = None
     monkeypatch.setattr(gcs, "say_if_slow", partial(say_if_slow, after_s=0.1))
     with pytest.raises(UserError, match="does not answer"):
         read_remote_manifest(URI)

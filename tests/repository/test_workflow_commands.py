@@ -137,9 +137,9 @@ def test_check_decides_whether_retrain_job_runs(storage: None, tmp_path: Path) -
     runner = Runner(tmp_path / "runner", VALUES, {})
 
     def trains() -> tuple[str, bool]:
-        said, found = runner.run(step)
-        known = {f"steps.{step.content['id']}.outputs.{name}": value for name, value in found.items()}
-        outputs = {f"needs.check.outputs.{name}": filled(text, known) for name, text in check["outputs"].items()}
+        said, step_outputs = runner.run(step)
+        values = {f"steps.{step.content['id']}.outputs.{name}": value for name, value in step_outputs.items()}
+        outputs = {f"needs.check.outputs.{name}": filled(text, values) for name, text in check["outputs"].items()}
         for server in ("", "--vertex=p/r"):
             jobs = {job: holds(workflow["jobs"][job]["if"], outputs | {"vars.MLGO_SERVER": server}) for job in where}
             assert jobs == {"retrain": jobs["retrain"] and not server, "submit": jobs["submit"] and bool(server)}
@@ -158,8 +158,8 @@ def test_check_decides_whether_retrain_job_runs(storage: None, tmp_path: Path) -
         ci95=None,
         promoted_at=time.time(),
     )
-    place = VALUES["vars.MLGO_STATE"]
-    save_state(place, load_state(place).promoted(deployed))
+    state_path = VALUES["vars.MLGO_STATE"]
+    save_state(state_path, load_state(state_path).promoted(deployed))
     said, yes = trains()
     assert not yes and "no reason to retrain" in said
 
@@ -215,11 +215,11 @@ def test_version_without_a_dated_section_is_not_released(tmp_path: Path) -> None
 def test_image_has_valid_name_version_and_time_of_its_commit(tmp_path: Path) -> None:
     write_release(tmp_path, "1.2.0")
     step = step_that_says("images.yml", "GITHUB_REPOSITORY_OWNER")
-    given = {"GITHUB_REPOSITORY_OWNER": "Some-Owner", "GIT_DIR": git_directory()}
-    _said, found = Runner(tmp_path, {}, given).run(step)
-    assert found["prefix"] == "ghcr.io/some-owner/mlgo-" and found["version"] == "1.2.0"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", found["created"])
-    assert int(found["epoch"]) == datetime.fromisoformat(found["created"]).timestamp()
+    variables = {"GITHUB_REPOSITORY_OWNER": "Some-Owner", "GIT_DIR": git_directory()}
+    _said, step_outputs = Runner(tmp_path, {}, variables).run(step)
+    assert step_outputs["prefix"] == "ghcr.io/some-owner/mlgo-" and step_outputs["version"] == "1.2.0"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", step_outputs["created"])
+    assert int(step_outputs["epoch"]) == datetime.fromisoformat(step_outputs["created"]).timestamp()
 
 
 def git_directory() -> str:
@@ -256,8 +256,11 @@ def test_commands_of_cloud_build_are_valid(tmp_path: Path) -> None:
     # Cloud Build replaces every $NAME before bash runs the script.
     used = set(re.findall(r"\$\{?(\w+)", path.read_text().partition("steps:")[2]))
     assert used == {"COMMIT_SHA", "PROJECT_ID", "_REGISTRY"}
-    given = {"_REGISTRY": "europe-docker.pkg.dev/project/mlgo", "PATH": f"{tmp_path}/.venv/bin:{os.environ['PATH']}"}
-    runner = Runner(tmp_path, {}, given)
+    variables = {
+        "_REGISTRY": "europe-docker.pkg.dev/project/mlgo",
+        "PATH": f"{tmp_path}/.venv/bin:{os.environ['PATH']}",
+    }
+    runner = Runner(tmp_path, {}, variables)
     seen = set()
     for words in commands(script):
         for lock in words[words.index("-r") + 1 :] if "-r" in words else ():

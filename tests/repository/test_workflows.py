@@ -113,14 +113,14 @@ def test_example_of_retraining_is_valid(schema: str, name: str, tmp_path: Path) 
     copy.write_text(path.read_text().replace("entrypoint:", "entripoint:").replace("image: debian", "image: 7 #"))
     assert by_schema(schema, copy) != ""
     script = " ".join(line.split("#")[0] if line.startswith("#") else line for line in path.read_text().splitlines())
-    found = re.findall(r"\.venv/bin/mlgo (retrain \w+)((?: +(?:\\\\ *)?--[\w-]+ +(?:\"[^\"]*\"|[\w./=]+))+)", script)
-    assert {command for command, _options in found} >= {"retrain check"} and len(found) == 2
-    for command, given in found:
-        words = [*command.split(), *shlex.split(given.replace("\\", " ")), "--help"]
+    commands = re.findall(r"\.venv/bin/mlgo (retrain \w+)((?: +(?:\\\\ *)?--[\w-]+ +(?:\"[^\"]*\"|[\w./=]+))+)", script)
+    assert {command for command, _options in commands} >= {"retrain check"} and len(commands) == 2
+    for command, options in commands:
+        words = [*command.split(), *shlex.split(options.replace("\\", " ")), "--help"]
         done = subprocess.run([sys.executable, "-m", "pipelines", *words], capture_output=True, text=True, cwd=ROOT)
         assert done.stdout.startswith("Usage:"), done.stderr
-        known = set(re.findall(r"--[a-z][\w-]*", done.stdout))
-        assert {word for word in words if word.startswith("--")} <= known
+        documented = set(re.findall(r"--[a-z][\w-]*", done.stdout))
+        assert {word for word in words if word.startswith("--")} <= documented
 
 
 def test_cloud_build_file_is_valid(tmp_path: Path) -> None:

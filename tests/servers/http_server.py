@@ -34,7 +34,7 @@ class JsonHandler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         return json.loads(self.rfile.read(length)) if length else None
 
-    def answer(self, document: Any, status: int = 200) -> None:
+    def send_json(self, document: Any, status: int = 200) -> None:
         self.send(json.dumps(document).encode(), "application/json", status)
 
     def send(self, content: bytes, kind: str, status: int) -> None:
@@ -68,7 +68,7 @@ class RawServer(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
 
     def __init__(self) -> None:
-        self.answer: bytes | None = b""
+        self.response: bytes | None = b""
         self.ended = threading.Event()
         super().__init__(("127.0.0.1", 0), _RawHandler)
 
@@ -84,10 +84,10 @@ class _RawHandler(socketserver.BaseRequestHandler):
         self.request.settimeout(5)
         try:
             self.request.recv(65536)
-            if server.answer is None:
+            if server.response is None:
                 server.ended.wait(30)
             else:
-                self.request.sendall(server.answer)
+                self.request.sendall(server.response)
         except OSError:
             pass
 

@@ -232,7 +232,7 @@ def retried(run: dict[str, Any]) -> None:
 class Handler(JsonHandler):
     def do_GET(self) -> None:
         if self.path == "/requests":
-            self.answer(REQUESTS)
+            self.send_json(REQUESTS)
         elif match := re.fullmatch(r"/apis/v1alpha1/runs/(run-\d+)/nodes/([^/]+)/log", self.path):
             self._log(match[1], match[2])
         elif match := re.fullmatch(r"/interface/k8s/pod(/logs)?\?(.*)", self.path):
@@ -250,21 +250,21 @@ class Handler(JsonHandler):
         if route == "healthz":
             self._health()
         elif route == "experiments":
-            self.answer({"experiments": self._named(EXPERIMENTS)})
+            self.send_json({"experiments": self._named(EXPERIMENTS)})
         elif route == "pipelines":
-            self.answer({"pipelines": self._named(PIPELINES.values())})
+            self.send_json({"pipelines": self._named(PIPELINES.values())})
         elif match := re.fullmatch(r"pipelines/(p-\d+)/versions", route):
-            self.answer({"pipeline_versions": self._versions(PIPELINES[match[1]]["versions"])})
+            self.send_json({"pipeline_versions": self._versions(PIPELINES[match[1]]["versions"])})
         elif match := re.fullmatch(r"pipelines/(p-\d+)/versions/(v-.+)", route):
             document = stored(match[1], match[2])
-            self.answer({"pipeline_id": match[1], "pipeline_version_id": match[2], "pipeline_spec": document})
+            self.send_json({"pipeline_id": match[1], "pipeline_version_id": match[2], "pipeline_spec": document})
         elif route == "runs":
             of_experiment = [run for run in RUNS.values() if run["experiment_id"] == self.query["experiment_id"]]
-            self.answer({"runs": self._named(of_experiment)} if of_experiment else {})
+            self.send_json({"runs": self._named(of_experiment)} if of_experiment else {})
         elif route.startswith("runs/") and route.removeprefix("runs/") in RUNS:
             self._look_at(RUNS[route.removeprefix("runs/")])
         else:
-            self.answer({"message": f"no route {self.path}"}, 404)
+            self.send_json({"message": f"no route {self.path}"}, 404)
 
     def _route(self) -> str:
         """Return the route below the API, empty if this server has answered in another way."""
@@ -276,9 +276,9 @@ class Handler(JsonHandler):
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         kind = self.server_kind
         if kind == "expired" or (kind == "multi" and token != "good"):
-            self.answer({"message": "Unauthenticated"}, 401)
+            self.send_json({"message": "Unauthenticated"}, 401)
         elif kind == "locked":
-            self.answer({"message": "User 'x' is not authorized to list experiments"}, 403)
+            self.send_json({"message": "User 'x' is not authorized to list experiments"}, 403)
         elif kind == "login" or (kind == "session" and route != "healthz"):
             self._page(200)
         elif kind == "redirect":
@@ -289,11 +289,11 @@ class Handler(JsonHandler):
         elif kind == "other":
             self._page(404)
         elif kind == "v1" and version == "v1beta1" and route == "healthz":
-            self.answer({"commit_sha": "1", "tag_name": "1.8.5", "multi_user": False})
+            self.send_json({"commit_sha": "1", "tag_name": "1.8.5", "multi_user": False})
         elif kind == "v1" or version != "v2beta1":
-            self.answer({"message": "Not Found"}, 404)
+            self.send_json({"message": "Not Found"}, 404)
         elif kind == "multi" and self.query.get("namespace", "team") != "team":
-            self.answer({"message": "not your namespace"}, 403)
+            self.send_json({"message": "not your namespace"}, 403)
         else:
             return route
         return ""
@@ -305,7 +305,7 @@ class Handler(JsonHandler):
             health = {"frontendTagName": "2.15.0", "apiServerTagName": "2.15.0", "multi_user": False}
         if self.server_kind == "starting":
             health = {"frontendTagName": "2.17.0", "apiServerReady": False}
-        self.answer(health)
+        self.send_json(health)
 
     def _named(self, resources: Any) -> list[dict[str, Any]]:
         """Return the objects that the request's filter and namespace select."""
@@ -329,13 +329,13 @@ class Handler(JsonHandler):
         run["asked"] += 1
         kind = run["display_name"]
         if kind == "forbidden":
-            self.answer({"message": "no access to runs"}, 403)
+            self.send_json({"message": "no access to runs"}, 403)
         elif (kind == "lossy" and run["asked"] % 3 == 1) or (kind == "gone" and run["asked"] > 1):
-            self.answer({"message": "no healthy upstream"}, 503)
+            self.send_json({"message": "no healthy upstream"}, 503)
         elif kind == "lossy" and run["asked"] % 3 == 2:
             self.close_connection = True  # without an answer
         else:
-            self.answer(looked_at(run))
+            self.send_json(looked_at(run))
 
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -351,32 +351,32 @@ class Handler(JsonHandler):
             REQUESTS.append({"route": route, "body": body, "token": self.headers.get("Authorization")})
             self._post(route, body)
         except (ValueError, KeyError, json_format.ParseError) as error:
-            self.answer({"message": f"invalid run: {error}"}, 400)
+            self.send_json({"message": f"invalid run: {error}"}, 400)
 
     def _post(self, route: str, body: Any) -> None:
         if match := re.fullmatch(r"runs/(run-\d+):terminate", route):
             RUNS[match[1]]["state"] = "CANCELING"
-            self.answer({})
+            self.send_json({})
         elif match := re.fullmatch(r"runs/(run-\d+):retry", route):
             retried(RUNS[match[1]])
-            self.answer({})
+            self.send_json({})
         elif route == "experiments":
             check_model(body, "V2beta1Experiment", route)
             EXPERIMENTS.append({**body, "experiment_id": f"e-{len(EXPERIMENTS) + 1}"})
-            self.answer(EXPERIMENTS[-1])
+            self.send_json(EXPERIMENTS[-1])
         elif route == "runs":
             check_model(body, "V2beta1Run", route)
-            self.answer(created(body))
+            self.send_json(created(body))
         elif route == "recurringruns":
             check_model(body, "V2beta1RecurringRun", route)
-            self.answer(scheduled(body))
+            self.send_json(scheduled(body))
         elif route == "pipelines":
             check_model(body, "V2beta1Pipeline", route)
             pipeline = {**body, "pipeline_id": f"p-{len(REQUESTS)}", "versions": []}
             PIPELINES[pipeline["pipeline_id"]] = pipeline
-            self.answer({key: value for key, value in pipeline.items() if key != "versions"})
+            self.send_json({key: value for key, value in pipeline.items() if key != "versions"})
         else:
-            self.answer({"message": f"no route {self.path}"}, 404)
+            self.send_json({"message": f"no route {self.path}"}, 404)
 
     def _upload_version(self, content: bytes) -> None:
         """Answer as backend/src/apiserver/server/pipeline_upload_server.go."""
@@ -389,16 +389,16 @@ class Handler(JsonHandler):
         checked_pipeline(body)
         pipeline, name = PIPELINES[self.query["pipelineid"]], self.query["name"]
         if name == "broken" or name in [version["display_name"] for version in pipeline["versions"]]:
-            self.answer({"error_message": "Failed to create a pipeline version", "error_details": ""}, 409)
+            self.send_json({"error_message": "Failed to create a pipeline version", "error_details": ""}, 409)
             return
         version = {"pipeline_id": pipeline["pipeline_id"], "pipeline_version_id": f"v-{name}", "display_name": name}
         pipeline["versions"].append(version | {"document": body})
-        self.answer(version)
+        self.send_json(version)
 
     def do_DELETE(self) -> None:
         if route := self._route():
             del PIPELINES[route.removeprefix("pipelines/")]
-            self.answer({})
+            self.send_json({})
 
     def _log(self, run_id: str, pod: str) -> None:
         """Answer as run_log_server.go, which sends the status before it looks for the log."""
@@ -415,7 +415,7 @@ class Handler(JsonHandler):
             return
         message = "0/1 nodes are available: 1 Insufficient cpu."
         unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-        self.answer({"kind": "Pod", "status": {"phase": "Pending", "conditions": [unscheduled]}})
+        self.send_json({"kind": "Pod", "status": {"phase": "Pending", "conditions": [unscheduled]}})
 
     def _page(self, status: int) -> None:
         self.send(b"<!doctype html><title>Log in</title>", "text/html; charset=utf-8", status)

@@ -74,7 +74,7 @@ class Cluster:
         self.lock = threading.Lock()
         self._version = 100
 
-    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+    def respond(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         self.asked.append((method, path, query, body))
         if method in self.denied:
             return status(403, "Forbidden", f'User "mlgo-steps" cannot {method.lower()} resource')
@@ -193,7 +193,7 @@ class Handler(JsonHandler):
                 cluster.busy -= 1
                 code, document = status(503, "ServiceUnavailable", "etcd leader changed")
             else:
-                code, document = cluster.answer(self.command, parts.path, query, body)
+                code, document = cluster.respond(self.command, parts.path, query, body)
             if cluster.silent > 0 and self.command == (cluster.silent_method or self.command):
                 cluster.silent -= 1
                 self.close_connection = True

@@ -46,8 +46,8 @@ def _is_int64(value: Any) -> bool:
 
 def _unique_keys(_validator: Any, keys: list[str], value: Any, _schema: Any) -> Iterator[ValidationError]:
     if isinstance(value, list):
-        found = [tuple(item.get(key) for key in keys) for item in value if isinstance(item, dict)]
-        if len(found) != len(set(found)):
+        identities = [tuple(item.get(key) for key in keys) for item in value if isinstance(item, dict)]
+        if len(identities) != len(set(identities)):
             yield ValidationError(f"two items with the same {', '.join(keys)}")
 
 
@@ -100,14 +100,14 @@ def _strict(schema: Any) -> Any:
 
 def _with_defaults(value: Any, schema: dict[str, Any]) -> Any:
     if isinstance(value, dict):
-        known, others = schema.get("properties", {}), schema.get("additionalProperties")
+        properties, others = schema.get("properties", {}), schema.get("additionalProperties")
         filled = {
             name: copy.deepcopy(inner["default"])
-            for name, inner in known.items()
+            for name, inner in properties.items()
             if "default" in inner and name not in value
         }
         for name, item in value.items():
-            inner = known.get(name, others if isinstance(others, dict) else {})
+            inner = properties.get(name, others if isinstance(others, dict) else {})
             filled[name] = _with_defaults(item, inner)
         return filled
     if isinstance(value, list):

@@ -118,7 +118,7 @@ def by_vertex(method: str, path: str, body: Any) -> dict[str, Any]:
     """Return the request of Google's client. ValueError if the API has no such route or field."""
     route, query = urlsplit(path).path, dict(parse_qsl(urlsplit(path).query))
     matches = {pattern: re.fullmatch(pattern, f"{method} {route}") for pattern in VERTEX_METHODS}
-    pattern, match = next((found for found in matches.items() if found[1]), ("", None))
+    pattern, match = next((pair for pair in matches.items() if pair[1]), ("", None))
     if match is None:
         raise ValueError(f"no method of the API is {method} {route}")
     service, rpc, field = VERTEX_METHODS[pattern]
@@ -149,9 +149,9 @@ def by_vertex_message(method: str, path: str, body: Any) -> dict[str, Any]:
 def by_kfp(method: str, path: str, body: Any) -> dict[str, Any]:
     """Return the request of kfp_server_api. ValueError if the API has no such route or parameter."""
     route, query = urlsplit(path).path, dict(parse_qsl(urlsplit(path).query))
-    wanted = f"{method} {route.removeprefix(KFP_ROUTE)}" if route.startswith(KFP_ROUTE) else ""
-    matches = {pattern: re.fullmatch(pattern, wanted) for pattern in KFP_METHODS}
-    pattern, match = next((found for found in matches.items() if found[1]), ("", None))
+    call = f"{method} {route.removeprefix(KFP_ROUTE)}" if route.startswith(KFP_ROUTE) else ""
+    matches = {pattern: re.fullmatch(pattern, call) for pattern in KFP_METHODS}
+    pattern, match = next((pair for pair in matches.items() if pair[1]), ("", None))
     if match is None:
         raise ValueError(f"no method of the API is {method} {route}")
     service, call = KFP_METHODS[pattern]
@@ -177,9 +177,9 @@ def by_kfp(method: str, path: str, body: Any) -> dict[str, Any]:
 def by_model_registry(method: str, path: str, body: Any) -> dict[str, Any]:
     """Return the request of Kubeflow's client. ValueError if the API has no such route, parameter or field."""
     route, query = urlsplit(path).path, parse_qsl(urlsplit(path).query)
-    wanted = f"{method} {route.removeprefix(REGISTRY_ROUTE)}" if route.startswith(REGISTRY_ROUTE) else ""
-    matches = {pattern: re.fullmatch(pattern, wanted) for pattern in REGISTRY_METHODS}
-    pattern, match = next((found for found in matches.items() if found[1]), ("", None))
+    call = f"{method} {route.removeprefix(REGISTRY_ROUTE)}" if route.startswith(REGISTRY_ROUTE) else ""
+    matches = {pattern: re.fullmatch(pattern, call) for pattern in REGISTRY_METHODS}
+    pattern, match = next((pair for pair in matches.items() if pair[1]), ("", None))
     if match is None:
         raise ValueError(f"no method of the API is {method} {route}")
     name, model = REGISTRY_METHODS[pattern]
@@ -197,8 +197,8 @@ def by_model_registry(method: str, path: str, body: Any) -> dict[str, Any]:
         async with client:
             try:
                 await getattr(mr_openapi.ModelRegistryServiceApi(client), name)(*arguments, **options)
-            except _Recorded as found:
-                recorded.append(found.request)
+            except _Recorded as sent:
+                recorded.append(sent.request)
 
     asyncio.run(send())
     (request,) = recorded
@@ -214,7 +214,7 @@ if __name__ == "__main__":
     for line in sys.stdin:
         api, *request = json.loads(line)
         try:
-            answer = BY_API[api](*request)
+            result = BY_API[api](*request)
         except ValueError as error:  # of pydantic, too
-            answer = {"error": str(error)}
-        print(json.dumps(answer), flush=True)
+            result = {"error": str(error)}
+        print(json.dumps(result), flush=True)

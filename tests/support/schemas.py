@@ -21,7 +21,7 @@ class PublishedClients:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None and process.stdout is not None
-        self._requests, self._answers = process.stdin, process.stdout
+        self._requests, self._responses = process.stdin, process.stdout
 
     def check(self, api: str, method: str, path: str, body: Any = None) -> None:
         """Raise ValueError unless the published client sends the same request for this call.
@@ -32,7 +32,7 @@ class PublishedClients:
         """
         self._requests.write(json.dumps([api, method, path, body]) + "\n")
         self._requests.flush()
-        theirs = json.loads(self._answers.readline())
+        theirs = json.loads(self._responses.readline())
         if "error" in theirs:
             raise ValueError(theirs["error"])
         parts = urlsplit(path)

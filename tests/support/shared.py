@@ -52,8 +52,8 @@ def training_toolchain(make_once: MakeOnce) -> Path:
     $MLGO_TRAINING_TOOLCHAIN names an existing one. Otherwise it is built, from cached objects if there are any, so that
     it always matches the present sources.
     """
-    if given := os.environ.get("MLGO_TRAINING_TOOLCHAIN"):
-        return Path(given)
+    if path := os.environ.get("MLGO_TRAINING_TOOLCHAIN"):
+        return Path(path)
 
     def build(directory: Path) -> None:
         output = str(directory / "training")

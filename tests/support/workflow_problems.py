@@ -15,7 +15,7 @@ from tests.support.workflows import EXPRESSION, load, steps
 
 _REFERENCE = re.compile(r"(?<![\w.])[A-Za-z_][\w-]*(?:\.[\w-]+)+")
 _OF_GITHUB = {"github", "runner", "job", "strategy"}
-_GIVEN_BY_GITHUB = re.compile(r"(GITHUB|RUNNER)_\w+|CI|HOME|PATH")
+_SET_BY_GITHUB = re.compile(r"(GITHUB|RUNNER)_\w+|CI|HOME|PATH")
 
 
 def problems(path: Path) -> list[str]:
@@ -25,27 +25,27 @@ def problems(path: Path) -> list[str]:
     documented = set(
         re.findall(r"\b[A-Z][A-Z0-9_]+\b", " ".join(re.findall(r"^ *#(.*)", path.read_text(), re.MULTILINE)))
     )
-    found = [f"cron: {error}" for error in _bad_times(workflow)]
+    messages = [f"cron: {error}" for error in _bad_times(workflow)]
     jobs = workflow["jobs"]
     try:
         TopologicalSorter({name: _needs(job) for name, job in jobs.items()}).prepare()
     except CycleError as error:
-        found.append(f"needs: {error}")
+        messages.append(f"needs: {error}")
     for name, job in jobs.items():
-        found += [f"{name} needs {other}, which is not a job" for other in _needs(job) if other not in jobs]
+        messages += [f"{name} needs {other}, which is not a job" for other in _needs(job) if other not in jobs]
         before: dict[str, Mapping[str, Any]] = {}
         outside = {**job, "steps": [], "outputs": {}}
         top = {key: value for key, value in workflow.items() if key != "jobs"}
-        found += [f"{name}: {text}" for text in _missing([top, outside], workflow, job, before, documented)]
+        messages += [f"{name}: {text}" for text in _missing([top, outside], workflow, job, before, documented)]
         for step in job["steps"]:
-            found += [f"{name}: {text}" for text in _missing(step, workflow, job, before, documented)]
+            messages += [f"{name}: {text}" for text in _missing(step, workflow, job, before, documented)]
             before |= {step["id"]: step} if "id" in step else {}
-        found += [f"{name}: {text}" for text in _missing(job.get("outputs"), workflow, job, before, documented)]
+        messages += [f"{name}: {text}" for text in _missing(job.get("outputs"), workflow, job, before, documented)]
     for step in steps(workflow):
         used = re.findall(r"\$\{?([A-Z_][A-Z0-9_]*)", step.script)
-        unknown = [name for name in used if name not in step.variables and not _GIVEN_BY_GITHUB.fullmatch(name)]
-        found += [f"{step.job}: ${name} is in no env" for name in unknown]
-    return found
+        unknown = [name for name in used if name not in step.variables and not _SET_BY_GITHUB.fullmatch(name)]
+        messages += [f"{step.job}: ${name} is in no env" for name in unknown]
+    return messages
 
 
 def _bad_times(workflow: Mapping[str, Any]) -> Iterator[str]:

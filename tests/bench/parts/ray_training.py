@@ -49,9 +49,9 @@ def measure(ctx: BenchContext) -> dict[str, float]:
         samples=ctx.samples,
         workers="local:1",
     )
-    answers = ctx.scratch / "answers"
-    answers.mkdir()
-    workload = read_workload(ctx.run, answers, ctx.samples)
+    samples_directory = ctx.scratch / "answers"
+    samples_directory.mkdir()
+    workload = read_workload(ctx.run, samples_directory, ctx.samples)
     with training(config) as trainer, simulated(ctx.slots) as (cluster, head):
         pool = SleepingPool(cluster, workload.sleeping)
         _simulate(trainer, workload, pool)

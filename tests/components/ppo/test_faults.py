@@ -48,11 +48,11 @@ class Run:
     def until(self, condition):
         """Wait until `condition` is true while the process runs; return its value."""
         deadline = time.monotonic() + DEADLINE_S
-        while not (found := condition()):
+        while not (outcome := condition()):
             assert self.process.poll() is None, self.end()
             assert time.monotonic() < deadline
             time.sleep(0.002)
-        return found
+        return outcome
 
     def end(self, number=None):
         """Send the signal, if any; return the output of the process after its end."""
@@ -116,10 +116,10 @@ def whole(inputs, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(inputs, whole):
-    found = learned(train([*inputs, "--iterations", ITERATIONS], whole, fresh=True), whole / "root")
-    assert len(found[0]) == ITERATIONS and len(set(found[0])) > 1
+    result = learned(train([*inputs, "--iterations", ITERATIONS], whole, fresh=True), whole / "root")
+    assert len(result[0]) == ITERATIONS and len(set(result[0])) > 1
     assert steps(whole / "policy" / "tensorboard") == [*ALL]
-    return found
+    return result
 
 
 @pytest.fixture
@@ -224,8 +224,8 @@ def test_lost_pod_on_kfp_resumes_below_the_artifact_root(inputs, tmp_path, monke
     outputs = {name: {"artifacts": [{"name": name, "uri": uri}]} for name, uri in uris.items()}
     document = json.dumps({"outputs": {"artifacts": outputs, "outputFile": str(tmp_path / "output_metadata.json")}})
     options = ["--artifact-root", "s3://kfp-training/mlgo", "--executor-input", document, "--work", "ppo", "ppo"]
-    places = ["--iterations", 6, "--root-dir", uris["ppo"], "--output", uris["policy"]]
-    command = ["python", "-m", "components.platform.launcher", *options, *map(str, (*inputs, *places))]
+    more = ["--iterations", 6, "--root-dir", uris["ppo"], "--output", uris["policy"]]
+    command = ["python", "-m", "components.platform.launcher", *options, *map(str, (*inputs, *more))]
     root = f"s3://kfp-training/mlgo/{task}/ppo"
     with s3_server("kfp-training") as url:
         use_s3(url, monkeypatch)
@@ -252,9 +252,9 @@ def test_suspended_training_is_replaced_and_notices(inputs, undisturbed, tmp_pat
     first = Run(inputs, root, tmp_path, cache=tmp_path / "one")
     first.until(lambda: list(mirror(tmp_path / "one").glob("checkpoints/000002-*/manifest.json")))
     first.process.send_signal(signal.SIGSTOP)
-    found = read_versioned(f"{root}/latest.json")
-    far = {**found.content, "boot": "that of another machine", "renewed": 1e9}
-    write_versioned(f"{root}/latest.json", far, found)
+    lease = read_versioned(f"{root}/latest.json")
+    far = {**lease.content, "boot": "that of another machine", "renewed": 1e9}
+    write_versioned(f"{root}/latest.json", far, lease)
     (tmp_path / "second").mkdir()
     second = Run(inputs, root, tmp_path / "second", cache=tmp_path / "two")
     second.until(lambda: list(mirror(tmp_path / "two").glob("checkpoints/*/manifest.json")))

@@ -36,15 +36,15 @@ def gin_as_it_was():
 @pytest.fixture
 def begin(artifacts, tmp_path):
     """Makes a trainer of few modules that validates at the start, and then fits in each iteration."""
-    given = dict(zip(artifacts[::2], artifacts[1::2], strict=True))
+    paths = dict(zip(artifacts[::2], artifacts[1::2], strict=True))
 
     @contextmanager
     def training(name="root", **options):
         config = TrainingConfig(
-            given["--corpus"],
-            given["--toolchain"],
-            given["--trace"],
-            given["--warmstart"],
+            paths["--corpus"],
+            paths["--toolchain"],
+            paths["--trace"],
+            paths["--warmstart"],
             tmp_path / name,
             tmp_path / "policy",
             iterations=3,

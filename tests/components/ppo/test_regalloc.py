@@ -87,8 +87,8 @@ def test_all_forms_of_the_warmstart_policy_agree(regalloc):
 
 @pytest.mark.parametrize("learning", LEARNING)
 def test_equal_seeds_give_equal_rewards(arguments, tmp_path, learning):
-    given = [*arguments, "--problem", "regalloc", *LEARNING[learning]]
-    one, two = (train(given, tmp_path / name, fresh=name == "two") for name in ("one", "two"))
+    options = [*arguments, "--problem", "regalloc", *LEARNING[learning]]
+    one, two = (train(options, tmp_path / name, fresh=name == "two") for name in ("one", "two"))
     assert one["mean_rewards"] == two["mean_rewards"] and any(one["mean_rewards"])
     assert one["validation_history"] == two["validation_history"]
     assert [iteration for iteration, _ in one["validation_history"]] == [0, 2, 3]
@@ -115,11 +115,11 @@ def test_compiler_with_other_features_is_refused_with_the_difference(arguments, 
         feature["shape"] = [1, 65] if feature["name"] == "mask" else feature["shape"]
     (other / "toolchain.json").write_text(json.dumps(described))
     write_manifest(other)
-    given = dict(zip(arguments[::2], arguments[1::2], strict=True)) | {"--toolchain": other}
+    paths = dict(zip(arguments[::2], arguments[1::2], strict=True)) | {"--toolchain": other}
     with pytest.raises(subprocess.CalledProcessError) as caught:
         step(
             "ppo",
-            *itertools.chain(*given.items()),
+            *itertools.chain(*paths.items()),
             "--problem",
             "regalloc",
             "--root-dir",

@@ -53,8 +53,8 @@ def event_files(root):
 
 
 def test_repeated_iterations_appear_once(root):
-    kept = write(root, {}, [1, 2, 3, 4, 5])
-    write(root, kept[3], [4, 5, 6])
+    sizes = write(root, {}, [1, 2, 3, 4, 5])
+    write(root, sizes[3], [4, 5, 6])
     assert steps(root) == [1, 2, 3, 4, 5, 6] == steps(root, "validation/reduction_percent")
     write(root, {}, [1])
     assert steps(root) == [1]
@@ -86,44 +86,44 @@ def test_curve_continues_from_the_checkpoint_and_is_uploaded(root):
 
 
 def test_summaries_are_restored_on_another_machine(root):
-    kept = write(root, {}, [1, 2, 3])
-    kept = write(root, kept[2], [3, 4])
+    sizes = write(root, {}, [1, 2, 3])
+    sizes = write(root, sizes[2], [3, 4])
     if uri_of(root):
-        assert event_files(root) == kept[4]
+        assert event_files(root) == sizes[4]
         shutil.rmtree(root)
-    write(root, kept[3], [4, 5])
+    write(root, sizes[3], [4, 5])
     assert steps(root) == [1, 2, 3, 4, 5]
 
 
 def test_local_files_are_used_if_not_uploaded(root):
-    kept = write(root, {}, [1, 2], pushed=False)
-    kept = write(root, kept[2], [3])
+    sizes = write(root, {}, [1, 2], pushed=False)
+    sizes = write(root, sizes[2], [3])
     assert steps(root) == [1, 2, 3]
-    assert event_files(root) == kept[3]
+    assert event_files(root) == sizes[3]
 
 
 def test_large_file_is_followed_by_a_new_one(root, monkeypatch):
     monkeypatch.setattr(module, "MAX_FILE_BYTES", 4000)
-    kept = write(root, {}, range(1, 21), pushed=False)
-    assert len(kept[20]) > 2 and max(kept[20].values()) < 6000
-    write(root, kept[11], [12, 13])
+    sizes = write(root, {}, range(1, 21), pushed=False)
+    assert len(sizes[20]) > 2 and max(sizes[20].values()) < 6000
+    write(root, sizes[11], [12, 13])
     assert steps(root) == list(range(1, 14))
 
 
 def test_other_files_are_kept(root):
     """Other files are those of TensorBoard's plugins, or a user's notes."""
-    kept = write(root, {}, [1, 2])
+    sizes = write(root, {}, [1, 2])
     others = [root / "tensorboard" / "plugins" / "profile" / "trace", root / "tensorboard" / "notes.txt"]
     for path in others:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
         push_file(path)
-    kept = write(root, kept[1], [2, 3])
-    assert len(list_files(root / "tensorboard")) == len(kept[3]) + 3 and all(path.is_file() for path in others)
+    sizes = write(root, sizes[1], [2, 3])
+    assert len(list_files(root / "tensorboard")) == len(sizes[3]) + 3 and all(path.is_file() for path in others)
     write(root, {}, [])
     assert len(list_files(root / "tensorboard")) == 3 and all(path.is_file() for path in others)
 
 
 def test_command_names_the_place_that_others_see(root):
-    place = uri_of(root)
-    assert Summaries(root).command() == f"tensorboard --logdir {place or root}/tensorboard"
+    uri = uri_of(root)
+    assert Summaries(root).command() == f"tensorboard --logdir {uri or root}/tensorboard"

@@ -135,14 +135,14 @@ def test_failing_module_is_quarantined_permanently(inputs, tmp_path):
     damaged = corpus.split("train")[1]
     damaged.cmd.write_bytes(damaged.cmd.read_bytes().replace(b"-triple\0x86_64", b"-triple\0nothing"))
     write_manifest(corpus.directory)
-    given = [*inputs, "--corpus", corpus.directory, "--iterations", 2]
+    options = [*inputs, "--corpus", corpus.directory, "--iterations", 2]
     with pytest.raises(subprocess.CalledProcessError) as caught:
-        step("ppo", *given, "--root-dir", tmp_path / "refused", "--output", tmp_path / "policy")
+        step("ppo", *options, "--root-dir", tmp_path / "refused", "--output", tmp_path / "policy")
     said = caught.value.stderr
     assert "1 of 7 modules do not compile (1 failed), more than the allowed fraction of 0.05" in said
     assert damaged.name in said and "Traceback" not in said and not (tmp_path / "policy").exists()
-    given += ["--max-failed-fraction", 0.25]
-    two, four = (train([*given, "--iterations", count], tmp_path) for count in (2, 4))
+    options += ["--max-failed-fraction", 0.25]
+    two, four = (train([*options, "--iterations", count], tmp_path) for count in (2, 4))
     assert [module["module"] for module in two["quarantine"]["modules"]] == [damaged.name]
     assert four["quarantine"] == two["quarantine"] and len(four["mean_rewards"]) == 4
     assert four["mean_rewards"][:2] == two["mean_rewards"]

@@ -66,8 +66,8 @@ LABELS = OBJECTIVES["size"].labels
 
 def said(config: TrainingConfig = CONFIG, **values: Any) -> str:
     history = [(0, -0.04), (5, 1.0), (15, 3.14), (20, 2.0)]
-    known = {"iteration": 20, "trained_s": 330.0, "best_iteration": 15, "best_percent": 3.14, "history": history}
-    return forecast(TrainingState(**{**known, **values}), config, LABELS)
+    defaults = {"iteration": 20, "trained_s": 330.0, "best_iteration": 15, "best_percent": 3.14, "history": history}
+    return forecast(TrainingState(**{**defaults, **values}), config, LABELS)
 
 
 def test_gain_is_said_with_its_interval_the_start_and_the_time_that_is_left() -> None:

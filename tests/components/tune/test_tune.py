@@ -304,6 +304,6 @@ def test_refused_search_leaves_no_directory(
             pass
         options["root-dir"] = tmp_path / "trace" / "root"
     before = sorted(tmp_path.rglob("*"))
-    done = tune(*(word for name, place in options.items() for word in (f"--{name}", place)), "--minutes", 0.1)
+    done = tune(*(word for name, path in options.items() for word in (f"--{name}", path)), "--minutes", 0.1)
     assert done.returncode == 1 and done.stderr.startswith("error: ") and "remedy: " in done.stderr
     assert sorted(tmp_path.rglob("*")) == before

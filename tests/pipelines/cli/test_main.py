@@ -32,11 +32,13 @@ def mlgo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 
 def image_environment(image: str) -> dict[str, str]:
     """Return the variables by which mlgo knows its image, as the Dockerfiles set them."""
-    found = {}
+    variables = {}
     for name in filter(None, (ON_IMAGE.get(image), image)):
         text = (ROOT / "docker" / name / "Dockerfile").read_text()
-        found |= {key: quoted or plain for key, quoted, plain in re.findall(r'(MLGO_\w+)=(?:"([^"]*)"|(\w+))', text)}
-    return {"MLGO_IMAGE": found["MLGO_IMAGE"]}
+        variables |= {
+            key: quoted or plain for key, quoted, plain in re.findall(r'(MLGO_\w+)=(?:"([^"]*)"|(\w+))', text)
+        }
+    return {"MLGO_IMAGE": variables["MLGO_IMAGE"]}
 
 
 def test_help_lists_every_step() -> None:
@@ -105,7 +107,7 @@ def test_image_offers_retraining_on_a_server_only() -> None:
 
 
 def test_every_step_is_in_an_image() -> None:
-    assert {step for known in IMAGE_HELP.values() for step in known.steps} == set(COMMANDS)
+    assert {step for image in IMAGE_HELP.values() for step in image.steps} == set(COMMANDS)
 
 
 def test_example_of_image_help_runs_as_written(tmp_path: Path) -> None:

@@ -51,16 +51,16 @@ def value(step: Step, flag: str) -> str:
 
 def planned(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict[str, Step]:
     """Return the steps that `mlgo run` would run."""
-    found: dict[str, Step] = {}
+    steps: dict[str, Step] = {}
 
-    def plan(pipeline: Path, given: dict[str, str], _output: Path, _runner: Any, **more: Any) -> set[str]:
-        found.update({step.name: step for step in local_steps(pipeline, given, **more)})
+    def plan(pipeline: Path, parameters: dict[str, str], _output: Path, _runner: Any, **more: Any) -> set[str]:
+        steps.update({step.name: step for step in local_steps(pipeline, parameters, **more)})
         raise KeyboardInterrupt
 
     monkeypatch.setattr(run_locally, "run_locally", plan)
     with pytest.raises((KeyboardInterrupt, click.Abort)):
         cli.main(["run", *arguments, "--output", "o"], standalone_mode=False)
-    return found
+    return steps
 
 
 def test_defaults_are_no_paths(crowded: Path, monkeypatch: pytest.MonkeyPatch) -> None:

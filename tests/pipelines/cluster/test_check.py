@@ -97,7 +97,7 @@ class Api:
     reviews: list[dict[str, Any]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
 
-    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+    def respond(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if path in self.forbidden:
             return status(403, "Forbidden", f'User "me" cannot read {path}')
         if path == "/apis/authorization.k8s.io/v1/subjectaccessreviews" and method == "POST":
@@ -135,8 +135,8 @@ def check(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
             else:
                 parts = urlsplit(self.path)
                 selected = f"?{unquote(parts.query)}" if "labelSelector" in parts.query else ""
-                code, document = api.answer(self.command, f"{parts.path}{selected}", body)
-            self.answer(document, code)
+                code, document = api.respond(self.command, f"{parts.path}{selected}", body)
+            self.send_json(document, code)
 
         do_POST = do_DELETE = do_GET
 
@@ -439,8 +439,8 @@ class Kfp(JsonHandler):
 
     def do_GET(self) -> None:
         if self.path == "/apis/v2beta1/healthz" and self.version[0] != "1":
-            return self.answer({"tag_name": self.version, "multi_user": False})
-        self.answer({"tag_name": self.version}, 200 if self.path == "/apis/v1beta1/healthz" else 404)
+            return self.send_json({"tag_name": self.version, "multi_user": False})
+        self.send_json({"tag_name": self.version}, 200 if self.path == "/apis/v1beta1/healthz" else 404)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ EXTERNAL = {"strategy": "external", "clang": "/usr/bin/clang", "features": "llvm
 
 
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("parameters", "named"),
     [
         ({"features": "all"}, "--param features=all: 'all' is not one of 'extended', 'llvm'"),
         ({"algorithm": "sac"}, "--param algorithm=sac"),
@@ -49,9 +49,9 @@ EXTERNAL = {"strategy": "external", "clang": "/usr/bin/clang", "features": "llvm
         (EXTERNAL | {"start_from": "pretrained"}, "--param start_from=pretrained: .* /usr/bin/clang, does not have"),
     ],
 )
-def test_value_that_no_step_accepts_is_refused(given: dict[str, str], named: str) -> None:
+def test_value_that_no_step_accepts_is_refused(parameters: dict[str, str], named: str) -> None:
     with pytest.raises(UserError, match=named) as raised:
-        checked_values(SPEC, {"recipe": "demo"} | given)
+        checked_values(SPEC, {"recipe": "demo"} | parameters)
     assert raised.value.remedy
 
 
@@ -71,7 +71,7 @@ def test_pretrained_policy_for_one_problem_is_refused_for_another() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "parameters",
     [
         {},
         {"algorithm": "es"},
@@ -82,13 +82,13 @@ def test_pretrained_policy_for_one_problem_is_refused_for_another() -> None:
         EXTERNAL | {"start_from": "pretrained-llvm"},
     ],
 )
-def test_valid_values_are_returned_with_defaults(given: dict[str, str]) -> None:
-    values = checked_values(SPEC, {"recipe": "demo"} | given)
-    assert given.items() <= values.items() and values["preset"] == "demo"
+def test_valid_values_are_returned_with_defaults(parameters: dict[str, str]) -> None:
+    values = checked_values(SPEC, {"recipe": "demo"} | parameters)
+    assert parameters.items() <= values.items() and values["preset"] == "demo"
 
 
 @pytest.mark.parametrize(
-    ("name", "place"),
+    ("name", "path"),
     [
         ("compile_commands", __file__),
         ("recipe", __file__),
@@ -100,21 +100,26 @@ def test_valid_values_are_returned_with_defaults(given: dict[str, str]) -> None:
         ("corpus", "heuristic"),
     ],
 )
-def test_path_of_this_machine_is_refused_on_server(name: str, place: str) -> None:
-    with pytest.raises(UserError, match=f"--param {name}={place} is a path of this machine") as raised:
-        check_places_on_server({name: place}, ["/mnt"])
+def test_path_of_this_machine_is_refused_on_server(name: str, path: str) -> None:
+    with pytest.raises(UserError, match=f"--param {name}={path} is a path of this machine") as raised:
+        check_places_on_server({name: path}, ["/mnt"])
     assert "gs://BUCKET/PATH" in raised.value.remedy and "--overrides" in raised.value.remedy
 
 
 def test_places_that_steps_on_server_see_are_accepted() -> None:
-    given = {"recipe": "demo", "corpus": "gs://bucket/corpus", "llvm_source": "git:llvmorg-19.1.7", "sdk": "/opt/llvm"}
-    check_places_on_server(given | {"start_from": "pretrained", "extra_policy": ""}, [])
+    parameters = {
+        "recipe": "demo",
+        "corpus": "gs://bucket/corpus",
+        "llvm_source": "git:llvmorg-19.1.7",
+        "sdk": "/opt/llvm",
+    }
+    check_places_on_server(parameters | {"start_from": "pretrained", "extra_policy": ""}, [])
     check_places_on_server({"compile_commands": __file__}, [str(Path(__file__).parent)])
     check_places_on_server({"llvm_source": "deb", "ir2vec_vocab": "random", "start_from": "heuristic"}, [])
 
 
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("parameters", "named"),
     [
         ({"targets": "X86,"}, "--param targets=X86,: 'X86,' is neither native nor all nor a list"),
         ({"definitions": "LTO"}, "--param definitions=LTO: 'LTO' is not NAME=VALUE"),
@@ -128,15 +133,15 @@ def test_places_that_steps_on_server_see_are_accepted() -> None:
         ({"definitions": "LLVM_ENABLE_PROJECTS=polly"}, "LLVM_ENABLE_PROJECTS: clang and lld are needed"),
     ],
 )
-def test_invalid_parameters_of_sdk_pipeline_are_refused(given: dict[str, str], named: str) -> None:
+def test_invalid_parameters_of_sdk_pipeline_are_refused(parameters: dict[str, str], named: str) -> None:
     with pytest.raises(UserError, match=named):
-        checked_values(SDK, given)
+        checked_values(SDK, parameters)
 
 
 def test_parameters_of_sdk_pipeline_are_those_of_llvms_build() -> None:
     tree = {"llvm_source": "gs://b/llvm-project", "llvm_major": "22", "projects": "polly,clang-tools-extra"}
-    for given in ({}, {"targets": "X86,ARM", "definitions": "A=1 B='-O1 -g;x'", "jobs": "64"}, tree):
-        checked_values(SDK, given)
+    for parameters in ({}, {"targets": "X86,ARM", "definitions": "A=1 B='-O1 -g;x'", "jobs": "64"}, tree):
+        checked_values(SDK, parameters)
     with pytest.raises(UserError, match="is a path of this machine"):
         check_places_on_server(checked_values(SDK, {"llvm_source": "llvm-project"}), [])
 
@@ -156,7 +161,7 @@ def test_relative_external_clang_is_refused_on_server() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("parameters", "named"),
     [
         ({"strategy": "plugin"}, "strategy=plugin with LLVM 19: a plugin runs in an installed clang"),
         (
@@ -169,9 +174,9 @@ def test_relative_external_clang_is_refused_on_server() -> None:
         ({"llvm_major": 22, "targets": "all"}, "targets=all: the images have LLVM 19 only and the code generator of"),
     ],
 )
-def test_llvm_that_the_images_lack_is_refused(given: dict[str, Any], named: str) -> None:
+def test_llvm_that_the_images_lack_is_refused(parameters: dict[str, Any], named: str) -> None:
     with pytest.raises(UserError, match=named) as raised:
-        check_llvm_in_images(given)
+        check_llvm_in_images(parameters)
     assert "mlgo run" in raised.value.remedy
     command = raised.value.remedy.partition("--pipeline sdk ")[2].partition(",")[0].split()
     checked_values(SDK, dict(word.split("=", 1) for word in command[1::2]))  # what the remedy says is accepted
@@ -183,8 +188,8 @@ def test_llvm_of_the_images_and_sdks_in_storage_are_accepted() -> None:
         {"strategy": "external"},
         {"llvm_major": 22.0, "sdk": "gs://bucket/sdk", "targets": "all"},
     )
-    for given in accepted:
-        check_llvm_in_images(given)
+    for parameters in accepted:
+        check_llvm_in_images(parameters)
     packages = (ROOT / "docker" / "requirements" / "apt-toolchain.txt").read_text()
     assert f"\nllvm-{IMAGE_LLVM_MAJOR}-dev=" in packages
 

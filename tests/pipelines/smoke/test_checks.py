@@ -245,7 +245,7 @@ def kfp_version(url: str) -> str:
 def test_version_of_kfp_is_asked() -> None:
     class Kfp(JsonHandler):
         def do_GET(self) -> None:
-            self.answer({"tag_name": "2.16.1"} if self.path == "/apis/v2beta1/healthz" else {})
+            self.send_json({"tag_name": "2.16.1"} if self.path == "/apis/v2beta1/healthz" else {})
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Kfp)) as url:
         assert kfp_version(url) == "2.16.1"

@@ -157,7 +157,7 @@ def test_watch_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
                 asked.append(self.path)
                 self.send(f"works      x\n{TABLE_HEADING}of 1\nworks      x (a)\n".encode(), "text/plain", 200)
             else:
-                self.answer(run if self.path.endswith("runs/run-1") else {"tag_name": "2.17.0"})
+                self.send_json(run if self.path.endswith("runs/run-1") else {"tag_name": "2.17.0"})
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Kfp)) as url:
         wait(KfpPipelines(KfpServer(url)), "run-1", 0.02)

@@ -326,8 +326,8 @@ def test_page_of_run_is_no_id(mlgo: Mlgo) -> None:
 
 
 def test_schedule_has_six_fields_and_no_backlog(mlgo: Mlgo, host: str, images: Path, last_request: LastRequest) -> None:
-    given = ("--host", host, "--images", images, "--param", "recipe=demo", "--name", "weekly")
-    done = mlgo("schedule", *given, "--cron", "0 3 * * mon", "--max-concurrency", 2, "--no-cache")
+    options = ("--host", host, "--images", images, "--param", "recipe=demo", "--name", "weekly")
+    done = mlgo("schedule", *options, "--cron", "0 3 * * mon", "--max-concurrency", 2, "--no-cache")
     assert done.returncode == 0 and f"{host}/#/recurringrun/details/schedule-1" in done.stdout, done.stderr
     body = last_request("recurringruns")["body"]
     assert body["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * mon"}}
@@ -347,11 +347,11 @@ def test_upload_creates_pipeline_and_then_versions(
     mlgo: Mlgo, host: str, images: Path, last_request: LastRequest, tmp_path: Path
 ) -> None:
     (tmp_path / "overrides.yaml").write_text("ppo: {node_selector: {pool: large}}")
-    given = ("upload", "--host", host, "--images", images, "--overrides", tmp_path / "overrides.yaml", "--name", "up")
-    done = mlgo(*given, "--version-name", "broken")
+    options = ("upload", "--host", host, "--images", images, "--overrides", tmp_path / "overrides.yaml", "--name", "up")
+    done = mlgo(*options, "--version-name", "broken")
     assert done.returncode == 1 and "409 Failed to create a pipeline version" in done.stderr
     created = last_request("pipelines")
-    done = mlgo(*given, "--version-name", "1")
+    done = mlgo(*options, "--version-name", "1")
     assert done.returncode == 0 and re.search(r"/#/pipelines/details/p-\d+/version/v-1\b", done.stdout), done.stderr
     again = last_request("pipelines")
     assert again["body"] == created["body"] == {"display_name": "up"}, "the first one was deleted with its version"
@@ -359,11 +359,11 @@ def test_upload_creates_pipeline_and_then_versions(
     executors = uploads["body"]["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert executors.pop("exec-ppo") == {"nodeSelector": {"labels": {"pool": "large"}}, **UNPRIVILEGED}
     assert all(pod == UNPRIVILEGED for pod in executors.values())
-    done = mlgo(*given, "--version-name", "1")
+    done = mlgo(*options, "--version-name", "1")
     assert (
         done.returncode == 1 and "the pipeline up has a version '1'" in done.stderr and "--version-name" in done.stderr
     )
-    done = mlgo(*given, "--version-name", "2")
+    done = mlgo(*options, "--version-name", "2")
     assert done.returncode == 0 and "/version/v-2" in done.stdout, done.stderr
 
 
@@ -382,8 +382,8 @@ def test_overrides_reach_resources_and_pods(submit: Mlgo, host: str, last_reques
           volumes: [{pvc: ccache, mount_path: /cache, sub_path: mlgo}]
         """
     )
-    given = ("--host", host, "--param", "recipe=demo", "--name", "notified", "--notify-secret", "mlgo-notify")
-    run_of(submit(*given, "--overrides", tmp_path / "overrides.yaml"))
+    options = ("--host", host, "--param", "recipe=demo", "--name", "notified", "--notify-secret", "mlgo-notify")
+    run_of(submit(*options, "--overrides", tmp_path / "overrides.yaml"))
     sent = last_request("runs")["body"]["pipeline_spec"]
     resources = sent["pipeline_spec"]["deploymentSpec"]["executors"]["exec-ppo"]["container"]["resources"]
     assert resources == {
@@ -415,8 +415,8 @@ def test_labels_are_those_of_the_pods_of_all_steps(
 ) -> None:
     """kfp-kubernetes' own protocol buffer reads them, in the fake server."""
     (tmp_path / "overrides.yaml").write_text("ppo: {machine_type: n2-highmem-16}")
-    given = ("--param", "recipe=demo", "--label", "team=compilers", "--label", "example.com/cost-center=7")
-    run_of(submit("--host", host, *given, "--overrides", tmp_path / "overrides.yaml"))
+    options = ("--param", "recipe=demo", "--label", "team=compilers", "--label", "example.com/cost-center=7")
+    run_of(submit("--host", host, *options, "--overrides", tmp_path / "overrides.yaml"))
     sent = last_request("runs")["body"]["pipeline_spec"]
     pods = sent["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     labels = {"podMetadata": {"labels": {"team": "compilers", "example.com/cost-center": "7"}}}
@@ -430,13 +430,13 @@ def test_older_server_gets_only_settings_that_it_knows(
     submit: Mlgo, host: str, last_request: LastRequest, tmp_path: Path
 ) -> None:
     (tmp_path / "overrides.yaml").write_text("ppo: {volumes: [{pvc: a, mount_path: /a}]}")
-    given = ("--host", f"{host}/interface", "--param", "recipe=demo", "--overrides", tmp_path / "overrides.yaml")
-    run_of(submit(*given))
+    options = ("--host", f"{host}/interface", "--param", "recipe=demo", "--overrides", tmp_path / "overrides.yaml")
+    run_of(submit(*options))
     sent = last_request("runs")["body"]["pipeline_spec"]
     pods = sent["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert "securityContext" not in str(pods) and set(pods["exec-ppo"]) == {"pvcMount"}
     (tmp_path / "overrides.yaml").write_text("ppo: {volumes: [{pvc: a, mount_path: /a, sub_path: b}]}")
-    done = submit(*given)
+    done = submit(*options)
     assert done.returncode == 1 and "ppo: volumes: sub_path needs KFP 2.16, and the server is 2.15" in done.stderr
 
 
@@ -473,8 +473,8 @@ def test_newest_version_of_stored_pipeline_is_started_once(
     for version in ("1", "2"):
         mlgo("upload", "--host", host, "--name", "nightly", "--version-name", version, "--images", images)
     monkeypatch.setenv("KFP_TOKEN", "abc")
-    given = ("--host", host, "--pipeline-root", "gs://bucket/kfp", "--param", "recipe=demo", "--param", "seed=3")
-    done = mlgo("submit", *given, "--stored-pipeline", "nightly", "--service-account", "mlgo-steps", "--wait")
+    options = ("--host", host, "--pipeline-root", "gs://bucket/kfp", "--param", "recipe=demo", "--param", "seed=3")
+    done = mlgo("submit", *options, "--stored-pipeline", "nightly", "--service-account", "mlgo-steps", "--wait")
     assert done.returncode == 0 and f"{host}/#/runs/details/run-" in done.stdout, done.stderr
     assert "[evaluation] succeeded" in done.stdout
     run_id = run_of(done)
@@ -506,7 +506,7 @@ def test_requests_are_those_of_kfps_client(published: PublishedClients) -> None:
             name = {"tag_name": "2.17.0", "pipeline_id": "p-1", "pipeline_version_id": "v-1", "experiment_id": "e-1"}
             listed = {key: [name] for key in self.lists}
             more = {"recurring_run_id": "s-1", "run_id": "run-1", "pipeline_spec": spec, "multi_user": True}
-            self.answer({**name, **listed, **more, **state})
+            self.send_json({**name, **listed, **more, **state})
 
         do_POST = do_GET
 
@@ -541,7 +541,7 @@ def test_requests_are_those_of_kfps_client(published: PublishedClients) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "named"),
+    ("document", "named"),
     [
         ({"pipelines": 3}, "pipelines that are no list"),
         ({"pipelines": [3]}, "no pipeline_id"),
@@ -552,10 +552,10 @@ def test_requests_are_those_of_kfps_client(published: PublishedClients) -> None:
         ),
     ],
 )
-def test_unexpected_answer_about_stored_pipeline_is_refused(answer: dict[str, Any], named: str) -> None:
+def test_unexpected_answer_about_stored_pipeline_is_refused(document: dict[str, Any], named: str) -> None:
     with raw_server() as server:
-        body = json.dumps(answer).encode()
-        server.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body)
+        body = json.dumps(document).encode()
+        server.response = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body)
         with pytest.raises(UserError, match=named):
             server_of(server.url).submit(stored("nightly"))
 
@@ -590,6 +590,6 @@ def test_stored_pipeline_needs_usable_server(host: str, kind: str, named: str) -
     ],
 )
 def test_option_that_changes_stored_pipeline_is_refused(more: tuple[str, ...]) -> None:
-    given = ["pipeline", "submit", "--host", "http://127.0.0.1:1", "--stored-pipeline", "nightly", *more]
+    options = ["pipeline", "submit", "--host", "http://127.0.0.1:1", "--stored-pipeline", "nightly", *more]
     with pytest.raises(UserError, match=more[0]):
-        CliRunner().invoke(cli, given, catch_exceptions=False, standalone_mode=False)
+        CliRunner().invoke(cli, options, catch_exceptions=False, standalone_mode=False)

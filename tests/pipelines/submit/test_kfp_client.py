@@ -54,7 +54,7 @@ def test_only_usable_server_is_accepted(host: str, kind: str, monkeypatch: pytes
         return
     monkeypatch.setattr(kfp_client, "TIMEOUT_S", 2)
     with raw_server() as silent:
-        silent.answer = None
+        silent.response = None
         url = f"{silent.url if kind == 'silent' else host}/{kind}"
         with pytest.raises(UserError, match=re.escape(problem)) as error:
             create_experiment(url)
@@ -81,12 +81,12 @@ def test_namespace_on_server_without_users_is_refused(submit: Mlgo, host: str) -
 def test_token_of_environment_is_sent(
     submit: Mlgo, host: str, monkeypatch: pytest.MonkeyPatch, last_request: Callable[[str], dict[str, Any]]
 ) -> None:
-    given = ("--host", f"{host}/multi", "--param", "recipe=demo", "--namespace", "team", "--experiment", "e")
+    options = ("--host", f"{host}/multi", "--param", "recipe=demo", "--namespace", "team", "--experiment", "e")
     monkeypatch.setenv("KFP_TOKEN", "stale")
-    done = submit(*given)
+    done = submit(*options)
     assert done.returncode == 1 and "set $KFP_TOKEN to a new token" in done.stderr and "stale" not in done.stderr
     monkeypatch.setenv("KFP_TOKEN", "good")
-    done = submit(*given)
+    done = submit(*options)
     assert done.returncode == 0, done.stderr
     assert last_request("runs")["token"] == "Bearer good"
 
@@ -98,7 +98,7 @@ def test_login_of_kfps_client_is_sent(tmp_path: Path, monkeypatch: pytest.Monkey
     class Kfp(JsonHandler):
         def do_GET(self) -> None:
             requests.append((self.path.rpartition("/")[2], self.headers.get("Cookie"), self.headers.get("X-Key")))
-            self.answer(
+            self.send_json(
                 {"tag_name": "2.17.0", "multi_user": True, "experiments": [{"experiment_id": "e"}], "run_id": "r"}
             )
 
@@ -126,12 +126,12 @@ def test_login_of_kfps_client_is_sent(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_token_of_pod_is_sent(mlgo: Mlgo, host: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    given = ("watch", "run-0", "--host", f"{host}/multi", "--in-cluster-token")
+    options = ("watch", "run-0", "--host", f"{host}/multi", "--in-cluster-token")
     monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "token"))
-    done = mlgo(*given)
+    done = mlgo(*options)
     assert done.returncode == 1 and f"{tmp_path / 'token'} does not exist" in done.stderr
     (tmp_path / "token").write_text("good")
-    done = mlgo(*given)
+    done = mlgo(*options)
     assert done.returncode == 1 and "has no run run-0" in done.stderr, "the server accepts the token"
 
 
@@ -159,7 +159,7 @@ def test_variable_with_several_lines_is_refused_without_printing_it(monkeypatch:
 
 def test_host_without_a_scheme_is_asked_by_http(mlgo: Mlgo) -> None:
     with raw_server() as server:
-        server.answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+        server.response = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
         done = mlgo("cancel", "run-1", "--host", server.url.removeprefix("http://"))
     assert done.returncode == 1 and done.stderr.startswith(f"error: the server at {server.url} is not a KFP server")
     assert KfpServer("h/pipeline").page("runs") == "http://h/pipeline/#/runs"
@@ -177,7 +177,7 @@ def test_no_option_takes_a_token(mlgo: Mlgo) -> None:
 
 def test_answer_that_is_no_http_is_reported(mlgo: Mlgo) -> None:
     with raw_server() as server:
-        server.answer = b"SSH-2.0-OpenSSH_9.2\r\n"
+        server.response = b"SSH-2.0-OpenSSH_9.2\r\n"
         done = mlgo("cancel", "run-1", "--host", server.url)
     assert done.returncode == 1 and f"KFP at {server.url} does not answer" in done.stderr
     assert "Traceback" not in done.stderr

@@ -39,9 +39,9 @@ def start(host: str, monkeypatch: pytest.MonkeyPatch) -> Start:
             "runtime_config": {"parameters": parameters},
             "service_account": "mlgo-steps",
         }
-        answer = requests.post(f"{host}/apis/v2beta1/runs", json=body, timeout=30)
-        assert answer.ok, answer.text
-        return str(answer.json()["run_id"])
+        response = requests.post(f"{host}/apis/v2beta1/runs", json=body, timeout=30)
+        assert response.ok, response.text
+        return str(response.json()["run_id"])
 
     return started
 
@@ -140,7 +140,7 @@ def test_history_tells_whether_a_failed_run_was_canceled(history: tuple[str, ...
     assert run_state({"state": "FAILED", "state_history": [{"state": entry} for entry in history]}) == state
 
 
-def found(states: dict[str, Any], ended: str = "", defaults: bool = True) -> tuple[dict[str, Task], Workflow]:
+def read_states(states: dict[str, Any], ended: str = "", defaults: bool = True) -> tuple[dict[str, Task], Workflow]:
     workflow = Workflow(SPEC, states, ended, defaults)
     run = {"run_details": {"task_details": workflow.details("r")}}
     return {task.name: task for task in tasks_of(run, SPEC)}, workflow
@@ -150,7 +150,7 @@ def found(states: dict[str, Any], ended: str = "", defaults: bool = True) -> tup
 def test_attempts_and_pods_are_found_for_each_task(defaults: bool) -> None:
     """With and without the retry strategy that KFP 2.17 gives to every node."""
     states = {"corpus": ["FAILED", "SUCCEEDED"], "toolchain-training": "CACHED", "trace": ["FAILED", "RUNNING"]}
-    tasks, workflow = found(states, defaults=defaults)
+    tasks, workflow = read_states(states, defaults=defaults)
     assert {name: task.attempts for name, task in tasks.items() if task.state} == {
         "corpus": 2,
         "toolchain-training": 0,
@@ -164,7 +164,7 @@ def test_attempts_and_pods_are_found_for_each_task(defaults: bool) -> None:
 
 
 def test_failed_driver_fails_its_task() -> None:
-    tasks, workflow = found({"corpus": "DRIVER_FAILED", "finish": "SUCCEEDED"}, "FAILED")
+    tasks, workflow = read_states({"corpus": "DRIVER_FAILED", "finish": "SUCCEEDED"}, "FAILED")
     assert tasks["corpus"] == Task("corpus", "FAILED", pods=(workflow.pods["corpus"],))
     assert not tasks["trace"].state and tasks["finish"].attempts == 1
 

@@ -37,8 +37,8 @@ def overrides(tmp_path: Path) -> Any:
 
 
 def container(spec: dict[str, Any], task: str) -> dict[str, Any]:
-    found: dict[str, Any] = spec["deploymentSpec"]["executors"][f"exec-{task}"]["container"]
-    return found
+    document: dict[str, Any] = spec["deploymentSpec"]["executors"][f"exec-{task}"]["container"]
+    return document
 
 
 def test_only_named_steps_change(overrides: Any) -> None:
@@ -274,9 +274,9 @@ def test_settings_of_pods_are_those_of_kfp_kubernetes(overrides: Any) -> None:
 def test_variables_of_a_step_keep_those_of_the_pipeline(overrides: Any) -> None:
     text = "default: {env: {HTTPS_PROXY: 'http://proxy:3128'}}"
     for spec in (override_for_kfp(SPEC, overrides(text))[0], override_for_vertex(SPEC, overrides(text))):
-        given = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
-        assert container(spec, "ppo")["env"] == [*container(SPEC, "ppo")["env"], given]
-        assert container(spec, "vocab")["env"] == [given]
+        variable = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
+        assert container(spec, "ppo")["env"] == [*container(SPEC, "ppo")["env"], variable]
+        assert container(spec, "vocab")["env"] == [variable]
 
 
 def test_everything_that_is_mounted_counts_as_a_place(overrides: Any) -> None:
@@ -290,7 +290,7 @@ def test_everything_that_is_mounted_counts_as_a_place(overrides: Any) -> None:
 
 def test_steps_of_one_component_must_agree(overrides: Any) -> None:
     spec: dict[str, Any] = json.loads(json.dumps(SPEC))
-    tasks = next(found for found in dags(spec) if "vocab" in found)
+    tasks = next(dag for dag in dags(spec) if "vocab" in dag)
     tasks["vocab-2"] = tasks["vocab"]
     with pytest.raises(UserError, match="the steps vocab and vocab-2 are the same component"):
         override_for_kfp(spec, overrides("vocab: {cpu: {limit: 8}}"))

@@ -87,7 +87,7 @@ def test_pipeline_with_importer_is_accepted(images: Path, tmp_path: Path, ray: b
 def test_no_cache_reaches_steps_below_exit_handler() -> None:
     spec = load_spec(COMPILED)
     assert any(task.get("cachingOptions") == {"enableCache": True} for tasks in dags(spec) for task in tasks.values())
-    tasks = {name: task for found in dags(without_cache(spec)) for name, task in found.items()}
+    tasks = {name: task for dag in dags(without_cache(spec)) for name, task in dag.items()}
     assert {"corpus", "trace", "tune", "finish"} <= set(tasks)
     assert all(task["cachingOptions"] == {} for task in tasks.values())
     assert spec == load_spec(COMPILED), "the original is unchanged"

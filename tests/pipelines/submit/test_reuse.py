@@ -31,7 +31,7 @@ class KfpCache:
 
     def run(self, spec: dict[str, Any], values: dict[str, Any]) -> set[str]:
         """Run a pipeline's steps up to the evaluation; return those whose results are reused."""
-        tasks = {name: task for found in dags(spec) for name, task in found.items()}
+        tasks = {name: task for dag in dags(spec) for name, task in dag.items()}
         artifacts: dict[str, str] = {}
         reused = set()
         for name in ("toolchain-training", "corpus", "trace", "vocab", "warmstart", "ppo", "evaluation"):
@@ -68,21 +68,21 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[storage.
         gcs._client.cache_clear()
 
 
-def given(**values: str) -> dict[str, Any]:
+def values_of(**values: str) -> dict[str, Any]:
     return parameter_values(SPEC, values)
 
 
 def test_repeated_run_reuses_every_step_that_only_makes_artifacts() -> None:
-    cache, values = KfpCache(), given(recipe="demo")
+    cache, values = KfpCache(), values_of(recipe="demo")
     first, reasons = reuse_by_content(SPEC, values)
     assert reasons == [] and cache.run(first, values) == set()
     assert cache.run(reuse_by_content(SPEC, values)[0], values) == PREPARATION
-    other = given(recipe="demo", seed="2")
+    other = values_of(recipe="demo", seed="2")
     assert cache.run(reuse_by_content(SPEC, other)[0], other) == {"toolchain-training", "corpus", "trace", "vocab"}
 
 
 def test_changed_content_of_a_uri_is_not_reused(bucket: storage.Bucket) -> None:
-    cache, values = KfpCache(), given(corpus="gs://there/corpus", sdk="gs://there/sdk")
+    cache, values = KfpCache(), values_of(corpus="gs://there/corpus", sdk="gs://there/sdk")
     bucket.blob("corpus/a.bc").upload_from_string("a")
     bucket.blob("sdk/clang").upload_from_string("1")
     for changed, reused in (
@@ -114,20 +114,17 @@ def test_step_whose_content_is_unknown_is_not_reused(
 ) -> None:
     bucket.blob("own.yaml").upload_from_string("name: p\nsource: {path: ../p}\ncmake: {}\n")
     bucket.blob("c.json").upload_from_string("[]")
-    spec, reasons = reuse_by_content(SPEC, given(**values))
+    spec, reasons = reuse_by_content(SPEC, values_of(**values))
     assert any(reason.startswith(why) for reason in reasons), reasons
     cached = {
-        name
-        for found in dags(spec)
-        for name, task in found.items()
-        if task.get("cachingOptions", {}).get("enableCache")
+        name for dag in dags(spec) for name, task in dag.items() if task.get("cachingOptions", {}).get("enableCache")
     }
     assert not cached & fresh and cached >= {"trace", "vocab", "warmstart", "ppo"}
 
 
 def test_steps_that_change_something_are_never_reused() -> None:
-    spec, _reasons = reuse_by_content(SPEC, given(recipe="demo"))
-    tasks = {name: task for found in dags(spec) for name, task in found.items()}
+    spec, _reasons = reuse_by_content(SPEC, values_of(recipe="demo"))
+    tasks = {name: task for dag in dags(spec) for name, task in dag.items()}
     for name in ("promote", "record-refusal", "finish"):
         assert not tasks[name]["cachingOptions"].get("enableCache"), name
     sdk = load_spec(COMPILED_PIPELINES["sdk"])
@@ -137,15 +134,15 @@ def test_steps_that_change_something_are_never_reused() -> None:
 
 def test_other_pipelines_and_the_compiled_one_are_not_changed() -> None:
     before = json.dumps(SPEC)
-    reuse_by_content(SPEC, given(recipe="demo"))
+    reuse_by_content(SPEC, values_of(recipe="demo"))
     assert json.dumps(SPEC) == before
     other = {**SPEC, "pipelineInfo": {"name": "mine"}}
-    assert reuse_by_content(other, given(recipe="demo")) == (other, [])
-    assert all(task["cachingOptions"] == {} for found in dags(without_cache(SPEC)) for task in found.values())
+    assert reuse_by_content(other, values_of(recipe="demo")) == (other, [])
+    assert all(task["cachingOptions"] == {} for dag in dags(without_cache(SPEC)) for task in dag.values())
 
 
 def test_launcher_takes_the_digest_and_runs_the_same_step() -> None:
-    spec, _reasons = reuse_by_content(SPEC, given(recipe="demo"))
+    spec, _reasons = reuse_by_content(SPEC, values_of(recipe="demo"))
     executors = spec["deploymentSpec"]["executors"]
     changed = {name for name, before in SPEC["deploymentSpec"]["executors"].items() if executors[name] != before}
     assert changed == {"exec-corpus", "exec-release-report", "exec-tune"}, "the only steps that read the recipe"

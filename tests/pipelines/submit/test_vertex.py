@@ -43,18 +43,18 @@ class Vertex(JsonHandler):
         self.posts.append((self.path, body))
         try:
             if "/projects/another/" in self.path:
-                self.answer({"error": {"message": "permission denied"}}, 403)
+                self.send_json({"error": {"message": "permission denied"}}, 403)
                 return
             self.published.check("vertex", "POST", self.path, body)
             if self.path == "/v1/projects/p/locations/r/pipelineJobs":
                 self.jobs.append(body)
-                self.answer({"name": JOB})
+                self.send_json({"name": JOB})
             elif self.path == "/v1/projects/p/locations/r/schedules":
-                self.answer({"name": "projects/1/locations/r/schedules/3"})
+                self.send_json({"name": "projects/1/locations/r/schedules/3"})
             else:
-                self.answer({})
+                self.send_json({})
         except ValueError as error:
-            self.answer({"error": {"message": f"Invalid JSON payload received: {error}"}}, 400)
+            self.send_json({"error": {"message": f"Invalid JSON payload received: {error}"}}, 400)
 
     def do_GET(self) -> None:
         self.published.check("vertex", "GET", self.path)
@@ -66,7 +66,7 @@ class Vertex(JsonHandler):
                 self.close_connection = True
             return
         if self.path != f"/v1/{JOB}":
-            self.answer({"error": {"message": f"{self.path} is not found"}}, 404)
+            self.send_json({"error": {"message": f"{self.path} is not found"}}, 404)
             return
         self.jobs.append({})
         state = "RUNNING" if len(self.jobs) < 3 else self.ends
@@ -79,7 +79,7 @@ class Vertex(JsonHandler):
             "runtimeConfig": {"gcsOutputDirectory": "gs://b/r"},
         }
         self.published.check("vertex-message", "GET", "PipelineJob", job)
-        self.answer(job)
+        self.send_json(job)
 
 
 @pytest.fixture
@@ -141,8 +141,8 @@ def test_schedule_starts_the_same_job(vertex: VertexPipelines) -> None:
 
 def test_fake_service_refuses_unknown_fields(vertex: VertexPipelines) -> None:
     for route, field in (("pipelineJobs", "accelerator"), ("schedules", "pause")):
-        answer = requests.post(vertex.server.url(f"{vertex.server.parent}/{route}"), json={field: True}, timeout=10)
-        assert answer.status_code == 400 and "no field named" in answer.text and field in answer.text
+        response = requests.post(vertex.server.url(f"{vertex.server.parent}/{route}"), json={field: True}, timeout=10)
+        assert response.status_code == 400 and "no field named" in response.text and field in response.text
 
 
 @pytest.mark.parametrize(
@@ -278,6 +278,6 @@ def test_seconds_of_schedule_are_refused(mlgo: Mlgo) -> None:
 
 def test_machine_type_of_step_is_refused(submit: Mlgo, tmp_path: Path) -> None:
     (tmp_path / "o.yaml").write_text("ppo: {machine_type: n2-highmem-8}")
-    given = ("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", "--param", "recipe=demo")
-    done = submit(*given, "--overrides", tmp_path / "o.yaml")
+    options = ("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", "--param", "recipe=demo")
+    done = submit(*options, "--overrides", tmp_path / "o.yaml")
     assert done.returncode == 1 and "chooses the machine of a step itself" in done.stderr

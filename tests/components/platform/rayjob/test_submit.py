@@ -300,15 +300,15 @@ def test_driver_lines_split_only_at_newlines_and_have_no_colors(make: Make, caps
 
 def test_log_on_a_lost_node_is_not_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = make()
-    respond = setting.cluster.answer
+    respond = setting.cluster.respond
 
-    def answer_without_log(method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+    def respond_without_log(method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         if path.endswith("/log"):
             setting.cluster.asked.append((method, path, query, body))
             return status(500, "InternalError", "dial tcp 10.0.0.7:10250: connect: no route to host")
         return respond(method, path, query, body)
 
-    monkeypatch.setattr(setting.cluster, "answer", answer_without_log)
+    monkeypatch.setattr(setting.cluster, "respond", respond_without_log)
     setting.run(patience_s=1)
     assert any(path.endswith("/log") for _method, path, _query, _body in setting.cluster.asked)
 

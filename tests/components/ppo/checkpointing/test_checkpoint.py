@@ -14,11 +14,11 @@ from tests.components.ppo.points import checkpoint, earlier
 
 def test_checkpoint_is_read_back(tmp_path):
     write(tmp_path / "point", checkpoint(10))
-    found = read(tmp_path / "point")
-    assert found.iteration == 10 and found.state["training"] == {"iteration": 10}
-    assert found.variables["step"] == 10
-    assert found.average.layers[0][0][0, 0] == 1 and found.best.layers[0][0][0, 0] == 2
-    assert found.state["policy"] == checkpoint(10).policy_digest != checkpoint(11).policy_digest
+    point = read(tmp_path / "point")
+    assert point.iteration == 10 and point.state["training"] == {"iteration": 10}
+    assert point.variables["step"] == 10
+    assert point.average.layers[0][0][0, 0] == 1 and point.best.layers[0][0][0, 0] == 2
+    assert point.state["policy"] == checkpoint(10).policy_digest != checkpoint(11).policy_digest
 
 
 @pytest.mark.parametrize("name", ["variables.npz", "best/weights.npz", "state.json"])

@@ -22,9 +22,9 @@ from tests.components.ppo.points import checkpoint, earlier
 
 @pytest.fixture(params=["path", "uri"])
 def root(request, tmp_path):
-    found = tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("storage_uri"))
-    found.mkdir(parents=True)
-    return found
+    directory = tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("storage_uri"))
+    directory.mkdir(parents=True)
+    return directory
 
 
 def folders(root):
@@ -34,15 +34,15 @@ def folders(root):
 def train(root, *iterations, keep=2, **options):
     with RootLease(root, "training", **options) as fence:
         store = CheckpointManager(fence, keep)
-        found = store.newest()
+        loaded = store.newest()
         for iteration in iterations:
             store.save(checkpoint(iteration))
-        return found
+        return loaded
 
 
 def newest(root):
-    found = train(root)
-    return found and found.iteration
+    checkpoint = train(root)
+    return checkpoint and checkpoint.iteration
 
 
 def on_another_machine(root):
@@ -67,8 +67,8 @@ def change(root, folder, name, data):
 def test_newest_is_read_and_old_ones_are_removed(root):
     assert train(root, 1, 2, 3, 10) is None
     on_another_machine(root)
-    found = train(root)
-    assert found.iteration == 10 and found.variables["step"] == 10
+    checkpoint = train(root)
+    assert checkpoint.iteration == 10 and checkpoint.variables["step"] == 10
     assert [name.partition("-")[0] for name in folders(root)] == ["000003", "000010"]
 
 

@@ -26,9 +26,9 @@ BUCKET = "mlgo-ray"
 
 def with_options(inputs, **options):
     """The same arguments but for those."""
-    given = dict(zip(inputs[::2], inputs[1::2], strict=True))
-    given |= {f"--{name.replace('_', '-')}": value for name, value in options.items()}
-    return [word for pair in given.items() for word in pair]
+    options_by_name = dict(zip(inputs[::2], inputs[1::2], strict=True))
+    options_by_name |= {f"--{name.replace('_', '-')}": value for name, value in options.items()}
+    return [word for pair in options_by_name.items() for word in pair]
 
 
 def test_training_with_local_ray(inputs, first, tmp_path):
@@ -71,16 +71,16 @@ def in_bucket(directory: Path, name: str, kind: Kind) -> str:
 
 def test_training_survives_lost_node_and_failing_object_storage(inputs, first, bucket, tmp_path):
     """Everything is in the bucket; nodes share nothing with the trainer, and every third request of anybody fails."""
-    given = dict(zip(inputs[::2], inputs[1::2], strict=True))
+    paths = dict(zip(inputs[::2], inputs[1::2], strict=True))
     kinds: dict[str, Kind] = {"corpus": "corpus", "toolchain": "toolchain", "trace": "trace", "warmstart": "policy"}
-    places = {name: in_bucket(Path(given[f"--{name}"]), name, kind) for name, kind in kinds.items()}
+    uris = {name: in_bucket(Path(paths[f"--{name}"]), name, kind) for name, kind in kinds.items()}
     nodes = Nodes(tmp_path / "nodes")
     try:
         nodes.add()
         victim = nodes.add()
         bucket.every, bucket.times = 3, 150
         options = with_options(
-            inputs, **places, workers=f"ray:{nodes.address}", root_dir=f"gs://{BUCKET}/ppo", output=tmp_path / "policy"
+            inputs, **uris, workers=f"ray:{nodes.address}", root_dir=f"gs://{BUCKET}/ppo", output=tmp_path / "policy"
         )
         environment = os.environ | {"MLGO_CACHE_DIR": str(tmp_path / "trainer")}
         trainer = subprocess.Popen(

@@ -83,8 +83,8 @@ def job(cluster: Cluster) -> dict[str, Any]:
     """The one that is there; taken away, so that the next one is the only one, too."""
     ((_name, entry),) = cluster.jobs.items()
     cluster.jobs.clear()
-    found: dict[str, Any] = entry["job"]
-    return found
+    document: dict[str, Any] = entry["job"]
+    return document
 
 
 def test_trainer_command_has_all_options(
@@ -97,7 +97,7 @@ def test_trainer_command_has_all_options(
     )
     words = shlex.split(job(cluster)["spec"]["entrypoint"])
     assert words[:4] == ["mlgo", "ppo", "--workers", "ray:auto"]
-    given = words[2:]
+    command_line = words[2:]
     words.remove("--fingerprint-root-dir")
     options = dict(zip(words[2::2], words[3::2], strict=True))
     for name in (*INPUTS, "root-dir", "output"):
@@ -110,7 +110,7 @@ def test_trainer_command_has_all_options(
     assert "--iterations" not in options, "the preset's limit is replaced"
     assert not {"--preset", "--cluster-image", "--spot-node-label", "--ray-cluster-options"} & set(options)
     # The step parses this command line.
-    main.make_parser(click.Context(main)).parse_args(given)
+    main.make_parser(click.Context(main)).parse_args(command_line)
     # Only the finished policy was downloaded, to where the launcher reads its report.
     assert [path.parent for path in cache.rglob("file")] == [mirror(storage_uri / "output")]
 

@@ -64,8 +64,8 @@ def test_a_lower_score_never_has_a_lower_advantage(described):
     advantages = function_advantages([sample(functions) for functions in described])
     for name in set.intersection(*map(set, described)):
         at = [sum(n for _, n in list(f.values())[: list(f).index(name)]) for f in described]
-        found = sorted((f[name][0], -a[i]) for f, a, i in zip(described, advantages, at, strict=True))
-        assert all(left <= right + 1e-12 for (_, left), (_, right) in itertools.pairwise(found))
+        by_score = sorted((f[name][0], -a[i]) for f, a, i in zip(described, advantages, at, strict=True))
+        assert all(left <= right + 1e-12 for (_, left), (_, right) in itertools.pairwise(by_score))
 
 
 @given(samples)

@@ -91,9 +91,9 @@ def test_fit_has_at_most_max_steps() -> None:
 
 def test_margin_grows_with_repeats() -> None:
     uses = np.array([0.0, 1.0, FEW_CALLS, FEW_CALLS * np.e, FEW_CALLS * np.e**2])
-    found = compute_margins(DqnParameters(margin=0.1, repeated_margin=3.0), uses)
-    np.testing.assert_allclose(found, [0.1, 0.1, 0.1, 0.4, 0.7], rtol=1e-6)
-    assert found.dtype == np.float32
+    margins = compute_margins(DqnParameters(margin=0.1, repeated_margin=3.0), uses)
+    np.testing.assert_allclose(margins, [0.1, 0.1, 0.1, 0.4, 0.7], rtol=1e-6)
+    assert margins.dtype == np.float32
     np.testing.assert_allclose(compute_margins(DqnParameters(margin=0.1, repeated_margin=0.0), uses), np.full(5, 0.1))
 
 

@@ -35,8 +35,8 @@ def returns(learned: EsLearner) -> np.ndarray:
 
 
 def iterate(learned: EsLearner, iteration: int, perturbations: int = 8) -> dict[str, float]:
-    found = [returns(learned) for _ in learned.perturb(perturbations)]
-    return learned.update(np.stack(found, axis=1), iteration)
+    columns = [returns(learned) for _ in learned.perturb(perturbations)]
+    return learned.update(np.stack(columns, axis=1), iteration)
 
 
 def test_es_increases_returns() -> None:

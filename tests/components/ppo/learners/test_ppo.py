@@ -104,13 +104,13 @@ def test_target_kl_ends_updates():
 def test_weights_scale_the_loss():
     """Decisions of weight 0 do not change the update."""
     data = experience(make_learner(), np.random.default_rng(5), decisions=512)
-    kept = np.arange(512) < 256
-    without = replace(data, weight=kept.astype(np.float32) * 2)
-    opposed = replace(without, advantage=np.where(kept, data.advantage, -data.advantage))
+    is_first_half = np.arange(512) < 256
+    without = replace(data, weight=is_first_half.astype(np.float32) * 2)
+    opposed = replace(without, advantage=np.where(is_first_half, data.advantage, -data.advantage))
     learned = []
-    for given in (data, without, opposed):
+    for decisions in (data, without, opposed):
         learner = make_learner()
-        learner.update(given)
+        learner.update(decisions)
         learned.append(learner.state()["weights/0"])
     np.testing.assert_array_equal(learned[1], learned[2])
     assert np.abs(learned[0] - learned[1]).max() > 0

@@ -112,5 +112,5 @@ def test_buffer_equals_a_plain_list(measurements: int) -> None:
         for name, part in zip(names, parts, strict=True):
             plain[name] = [*plain.get(name, []), part][-measurements:]
         held = sum(map(len, replay.segments))
-        assert gains(replay) == sorted(gain for kept in plain.values() for part in kept for gain in part.gain)
+        assert gains(replay) == sorted(gain for newest in plain.values() for part in newest for gain in part.gain)
         assert held <= 2 * len(replay) + 100

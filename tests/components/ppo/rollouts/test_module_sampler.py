@@ -74,13 +74,13 @@ def test_other_documents_are_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_warmstart_names_modules_unless_the_option_does(tmp_path: Path) -> None:
-    def oversampling(given: Path | None = None) -> Path | None:
-        places = (tmp_path,) * 6
-        return TrainingConfig(*places, minutes=1, oversample_modules=given).oversampling
+    def oversampling(option: Path | None = None) -> Path | None:
+        paths = (tmp_path,) * 6
+        return TrainingConfig(*paths, minutes=1, oversample_modules=option).oversampling
 
     write_regressed(tmp_path, ())
     assert oversampling() is None and list(tmp_path.iterdir()) == []
     write_regressed(tmp_path, ("a", "b"))
-    found = oversampling()
-    assert found is not None and read_oversampling(found) == ("a", "b")
+    path = oversampling()
+    assert path is not None and read_oversampling(path) == ("a", "b")
     assert oversampling(tmp_path / "names.json") == tmp_path / "names.json"

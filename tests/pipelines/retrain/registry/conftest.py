@@ -50,7 +50,7 @@ def recording_server(respond: Callable[[Request], Response]) -> Iterator[Recordi
             request = Request(self.command, self.path, self.read_json(), dict(self.headers))
             record.requests.append(request)
             status, document = respond(request)
-            self.answer(document, status)
+            self.send_json(document, status)
 
         do_GET = do_POST = do_PATCH = _handle
 

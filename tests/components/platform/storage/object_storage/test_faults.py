@@ -33,30 +33,30 @@ def faults(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
     gcs._client.cache_clear()
 
 
-PLACE = ObjectUri("gs", "faulty", "run")
+URI = ObjectUri("gs", "faulty", "run")
 
 
 def test_nothing_is_lost_if_every_third_request_fails(faults: Faults, cache: Path) -> None:
     faults.every = 3
-    document = f"{PLACE}/state.json"
+    document = f"{URI}/state.json"
     version = read_versioned(document)
     for number in range(6):
-        with publish(mirror(PLACE / f"a{number}"), "trace") as directory:
+        with publish(mirror(URI / f"a{number}"), "trace") as directory:
             (directory / "text").write_text(str(number))
         version = write_versioned(document, {"n": number}, version)
     assert faults.failed >= 2 * len(FAULTS)
     cache.rename(cache.with_name("another machine's"))
-    assert [(fetch(PLACE / f"a{n}") / "text").read_text() for n in range(6)] == list("012345")
+    assert [(fetch(URI / f"a{n}") / "text").read_text() for n in range(6)] == list("012345")
     for number in range(6):
-        discard(mirror(PLACE / f"a{number}"))
+        discard(mirror(URI / f"a{number}"))
     faults.every = 0
     assert read_versioned(document).content == {"n": 5}
-    assert list_files(mirror(PLACE)).keys() == {"state.json"}, "no other object is left"
+    assert list_files(mirror(URI)).keys() == {"state.json"}, "no other object is left"
 
 
 @pytest.mark.parametrize("way", range(1, len(FAULTS) + 1))
 def test_write_whose_answer_is_lost_is_applied_once(faults: Faults, way: int) -> None:
-    document = f"{PLACE}/state.json"
+    document = f"{URI}/state.json"
     version = write_versioned(document, {"n": 0}, read_versioned(document))
     faults.every, faults.times, faults.failed = 1, way, way - 1  # only the next request fails, in the given way
     version = write_versioned(document, {"n": 1}, version)
@@ -71,15 +71,15 @@ def test_unavailable_storage_is_distinguished_from_a_missing_artifact(
 ) -> None:
     monkeypatch.setattr(gcs, "DEADLINE_S", 1.0)
     faults.every = 1
-    path = mirror(PLACE) / "file"
+    path = mirror(URI) / "file"
     path.parent.mkdir(parents=True)
     path.write_text("x")
-    for call in (lambda: fetch(PLACE), lambda: push_file(path), lambda: write_versioned(str(PLACE), {}, DOCUMENT)):
+    for call in (lambda: fetch(URI), lambda: push_file(path), lambda: write_versioned(str(URI), {}, DOCUMENT)):
         with pytest.raises(StorageError, match="does not answer"):
             call()
     faults.every = 0
     with pytest.raises(UserError, match="not a finished artifact") as caught:
-        fetch(PLACE)
+        fetch(URI)
     assert not isinstance(caught.value, StorageError)
 
 

@@ -19,7 +19,7 @@ from components.platform.storage.options import ARTIFACT, skip_fetch
 from components.platform.storage.uri import ObjectUri, mirror, parse_location
 from tests.components.platform.storage.test_uri import PATHS
 
-PLACE = ObjectUri("kfp-local", "minio", "mlpipeline/v2/corpus")
+URI = ObjectUri("kfp-local", "minio", "mlpipeline/v2/corpus")
 
 
 @pytest.fixture
@@ -63,38 +63,38 @@ def test_place_outside_is_refused(uri: str) -> None:
 
 
 def test_published_artifact_is_packed_without_links_and_fetched_unchanged(root: Path, cache: Path) -> None:
-    with publish(mirror(PLACE), "trace") as directory:
+    with publish(mirror(URI), "trace") as directory:
         for number in range(100):
             (directory / f"{number}.bc").write_text(str(number))
         (directory / "tool").write_bytes(b"\x7fELF")
         (directory / "tool").chmod(0o755)
         (directory / "link").symlink_to("tool")
-    made = read_manifest(mirror(PLACE)).files
+    made = read_manifest(mirror(URI)).files
     copied = [path for path in (root / "minio/mlpipeline/v2/corpus").rglob("*") if not path.is_dir()]
     assert sorted(path.name for path in copied) == ["0000.tar", "manifest.json"]
     assert not any(path.is_symlink() for path in copied)
     cache.rename(cache.with_name("another pod's"))
-    back = fetch(PLACE)
+    back = fetch(URI)
     assert read_manifest(back).files == made and os.access(back / "tool", os.X_OK)
     assert os.readlink(back / "link") == "tool"
 
 
 def test_damaged_copy_is_detected(root: Path, cache: Path) -> None:
-    with publish(mirror(PLACE), "trace") as directory:
+    with publish(mirror(URI), "trace") as directory:
         (directory / "a").write_text("sound")
     (copy,) = (root / "minio/mlpipeline/v2/corpus/data").rglob("a")
     cache.rename(cache.with_name("another pod's"))
     copy.write_text("sOund")
     with pytest.raises(UserError, match="damaged"):
-        fetch(PLACE)
+        fetch(URI)
     copy.unlink()
     with pytest.raises(UserError, match=r"damaged: .*/a is missing"):
-        fetch(PLACE)
+        fetch(URI)
 
 
 def test_versions_decide_who_writes_reads_and_deletes(root: Path, tmp_path: Path) -> None:
-    store, uri = KfpLocalStore(), PLACE / "state.json"
-    assert store.read(uri) == (None, NO_VERSION) and store.head(uri) is None and store.objects(PLACE) == []
+    store, uri = KfpLocalStore(), URI / "state.json"
+    assert store.read(uri) == (None, NO_VERSION) and store.head(uri) is None and store.objects(URI) == []
     first = store.write(uri, b"1", NO_VERSION)
     second = store.write(uri, b"2", first.version)
     for stale in (NO_VERSION, first.version):
@@ -104,23 +104,23 @@ def test_versions_decide_who_writes_reads_and_deletes(root: Path, tmp_path: Path
         store.download_to(uri, tmp_path / "a", first.version)
     assert fetch_file(uri).read_text() == "2"
     store.delete(uri, first.version)
-    assert [stored.version for stored in store.objects(PLACE)] == [second.version]
+    assert [stored.version for stored in store.objects(URI)] == [second.version]
     store.delete(uri)
     store.delete(uri)
-    assert store.objects(PLACE) == [] and list((root / "minio/mlpipeline/v2/corpus").iterdir()) == []
+    assert store.objects(URI) == [] and list((root / "minio/mlpipeline/v2/corpus").iterdir()) == []
 
 
 def test_unwritable_directory_is_an_error(root: Path) -> None:
     root.parent.joinpath("pod").write_text("a file")
     with pytest.raises(UserError, match=r"minio/mlpipeline.*cannot be used: Not a directory"):
-        KfpLocalStore().upload([(Path(__file__), PLACE / "a")])
+        KfpLocalStore().upload([(Path(__file__), URI / "a")])
 
 
 def test_directory_of_a_pod_is_refused_where_other_machines_read_it() -> None:
     context = click.Context(click.Command("ppo"))
     skip_fetch(context, "a RayJob reads object storage only")
     with pytest.raises(UserError, match=r"kfp-local://.* is on this machine, but a RayJob reads") as raised:
-        ARTIFACT.convert(str(PLACE), None, context)
+        ARTIFACT.convert(str(URI), None, context)
     assert "gs://BUCKET/PATH" in raised.value.remedy
     s3 = ObjectUri("s3", "bucket", "corpus")
     assert ARTIFACT.convert(str(s3), None, context) == mirror(s3)

@@ -29,7 +29,7 @@ from tests.servers.s3_server import Behaviour, s3_server
 from tests.servers.storage_server import FAULTS
 from tests.support.buckets import names, put_object, use_s3
 
-PLACE = ObjectUri("s3", "faulty", "run")
+URI = ObjectUri("s3", "faulty", "run")
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def behaviour(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behaviou
         behaviour_of_server.faults.every, behaviour_of_server.conditions = 0, "kept"
         monkeypatch.delenv("AWS_PROFILE", raising=False)
         use_s3(url, monkeypatch)
-        for one in store_of(PLACE).objects(ObjectUri("s3", "faulty", "")):
-            store_of(PLACE).delete(ObjectUri("s3", "faulty", one.name))
+        for one in store_of(URI).objects(ObjectUri("s3", "faulty", "")):
+            store_of(URI).delete(ObjectUri("s3", "faulty", one.name))
     s3._client.cache_clear()
 
 
@@ -58,15 +58,15 @@ def test_server_without_conditional_writes_is_refused_before_anything_is_written
     behaviour: Behaviour, conditions: str, verb: str
 ) -> None:
     behaviour.conditions = conditions
-    document = f"{PLACE}/state.json"
-    put_object(PLACE, "state.json", '{"n": 1}')
+    document = f"{URI}/state.json"
+    put_object(URI, "state.json", '{"n": 1}')
     before = read_versioned(document)
     with pytest.raises(StorageError, match=f"{verb} the header If-Match.*concurrent writers") as raised:
         write_versioned(document, {"n": 2}, before)
     assert "use a server with conditional writes" in raised.value.remedy
-    with pytest.raises(StorageError, match="the header If-Match"), publish(mirror(PLACE / "corpus"), "corpus"):
+    with pytest.raises(StorageError, match="the header If-Match"), publish(mirror(URI / "corpus"), "corpus"):
         pytest.fail("the block must not run")
-    assert names(PLACE) == ["state.json"] and read_versioned(document).content == {"n": 1}
+    assert names(URI) == ["state.json"] and read_versioned(document).content == {"n": 1}
 
 
 def test_server_that_ignores_only_if_none_match_is_refused(
@@ -75,19 +75,19 @@ def test_server_that_ignores_only_if_none_match_is_refused(
     monkeypatch.setattr("tests.servers.s3_server.CONDITIONS", ("HTTP_IF_NONE_MATCH",))
     behaviour.conditions = "ignored"
     with pytest.raises(StorageError, match="ignores the header If-None-Match"):
-        write_versioned(f"{PLACE}/state.json", {}, read_versioned(f"{PLACE}/state.json"))
-    assert names(PLACE) == []
+        write_versioned(f"{URI}/state.json", {}, read_versioned(f"{URI}/state.json"))
+    assert names(URI) == []
 
 
 def test_conditional_writes_are_checked_once_for_a_bucket_and_nothing_is_left(behaviour: Behaviour) -> None:
     for number in range(3):
-        write(PLACE / str(number), "x")
+        write(URI / str(number), "x")
     assert sum(".condition-" in request for request in behaviour.requests) == 4
-    assert not any(".condition-" in name for name in names(PLACE))
+    assert not any(".condition-" in name for name in names(URI))
 
 
 def test_versions_decide_who_writes_reads_and_deletes(behaviour: Behaviour, tmp_path: Path) -> None:
-    store, uri = store_of(PLACE), PLACE / "a"
+    store, uri = store_of(URI), URI / "a"
     assert store.read(uri) == (None, NO_VERSION) and store.head(uri) is None
     first = store.write(uri, b"1", NO_VERSION, writer="me")
     assert store.head(uri) is not None and store.head(uri).writer == "me"
@@ -111,7 +111,7 @@ def test_versions_decide_who_writes_reads_and_deletes(behaviour: Behaviour, tmp_
 @pytest.mark.parametrize("checked", [False, True])
 def test_deleting_what_is_gone_changes_nothing(behaviour: Behaviour, checked: bool) -> None:
     behaviour.deletes_are_checked = checked
-    store, uri = store_of(PLACE), PLACE / "a"
+    store, uri = store_of(URI), URI / "a"
     store.write(uri, b"1", NO_VERSION)
     store.delete(uri)
     assert store.head(uri) is None
@@ -127,42 +127,42 @@ def test_ranges_and_large_files_are_transferred(
     monkeypatch.setattr(s3, "SINGLE_PUT_BYTES", 1 << 20)  # a larger file is uploaded in parts of 8 MB
     content = bytes(range(256)) * (40 << 10)
     (tmp_path / "large").write_bytes(content)
-    store = store_of(PLACE)
-    (updated,) = store.upload([(tmp_path / "large", PLACE / "large")])
-    assert abs((server_time(PLACE) - updated).total_seconds()) < 60
+    store = store_of(URI)
+    (updated,) = store.upload([(tmp_path / "large", URI / "large")])
+    assert abs((server_time(URI) - updated).total_seconds()) < 60
     assert any("POST" in request for request in behaviour.requests), "a multipart upload"
-    assert store.read_range(PLACE / "large", 1000, 1005) == content[1000:1005]
-    store.download([(PLACE / "large", partial(create_file_below, tmp_path, "back"))])
+    assert store.read_range(URI / "large", 1000, 1005) == content[1000:1005]
+    store.download([(URI / "large", partial(create_file_below, tmp_path, "back"))])
     assert (tmp_path / "back").read_bytes() == content
 
 
 def test_listing_of_many_objects_is_complete(behaviour: Behaviour) -> None:
     for number in range(1001):  # a page has 1000
-        put_object(PLACE, f"{number:04} é", "x")
+        put_object(URI, f"{number:04} é", "x")
     put_object(ObjectUri("s3", "faulty", "runner"), "other")
-    assert names(PLACE) == [f"{number:04} é" for number in range(1001)]
+    assert names(URI) == [f"{number:04} é" for number in range(1001)]
 
 
 def test_nothing_is_lost_if_every_third_request_fails(behaviour: Behaviour, cache: Path) -> None:
     behaviour.faults.every = 3
-    document = f"{PLACE}/state.json"
+    document = f"{URI}/state.json"
     version = read_versioned(document)
     for number in range(4):
-        write(PLACE / f"a{number}", str(number))
+        write(URI / f"a{number}", str(number))
         version = write_versioned(document, {"n": number}, version)
     assert behaviour.faults.failed >= 2 * len(FAULTS)
     cache.rename(cache.with_name("another machine's"))
-    assert [(fetch(PLACE / f"a{n}") / "a").read_text() for n in range(4)] == list("0123")
+    assert [(fetch(URI / f"a{n}") / "a").read_text() for n in range(4)] == list("0123")
     for number in range(4):
-        discard(mirror(PLACE / f"a{number}"))
+        discard(mirror(URI / f"a{number}"))
     behaviour.faults.every = 0
     assert read_versioned(document).content == {"n": 3}
-    assert list_files(mirror(PLACE)).keys() == {"state.json"}, "no other object is left"
+    assert list_files(mirror(URI)).keys() == {"state.json"}, "no other object is left"
 
 
 @pytest.mark.parametrize("way", range(1, len(FAULTS) + 1))
 def test_write_whose_answer_is_lost_is_applied_once(behaviour: Behaviour, way: int) -> None:
-    document, faults = f"{PLACE}/state.json", behaviour.faults
+    document, faults = f"{URI}/state.json", behaviour.faults
     version = write_versioned(document, {"n": 0}, read_versioned(document))
     faults.every, faults.times, faults.failed = 1, way, way - 1  # only the next request fails, in the given way
     version = write_versioned(document, {"n": 1}, version)
@@ -225,6 +225,6 @@ def test_failure_is_explained(
 
 
 def test_error_passes_between_processes() -> None:
-    for error in (ObjectMissing(PLACE, "gone"), VersionConflict(PLACE), StorageError("a", "b")):
+    for error in (ObjectMissing(URI, "gone"), VersionConflict(URI), StorageError("a", "b")):
         back = pickle.loads(pickle.dumps(error))
         assert type(back) is type(error) and str(back) == str(error)
