@@ -99,8 +99,8 @@ def _keep_known(
         UserError: it has none of them.
     """
     unknown = [feature.name for feature in network_features(problem, features) if feature.name not in buckets]
-    kept = tuple(feature for feature in features if feature.name not in unknown)
-    if not network_features(problem, kept):
+    usable = tuple(feature for feature in features if feature.name not in unknown)
+    if not network_features(problem, usable):
         raise UserError(
             f"the vocab in {vocab_directory} has quantiles of no feature for {problem.name}",
             "pass a vocab for this problem",
@@ -110,7 +110,7 @@ def _keep_known(
             f"{display_path(vocab_directory)} has no quantiles of {len(unknown)} features, which the policy will not "
             f"read: {', '.join(unknown)}"
         )
-    return kept
+    return usable
 
 
 def require_no_remains(vocab_directory: Path, upstream: Collection[str] | None) -> None:
