@@ -51,7 +51,8 @@ _REMEDIES: dict[str, str] = {
     OutcomeKind.NEWER_LLVM: "build with the compilers that mlgo corpus compilers writes; or train with the newer LLVM: "
     "--llvm-major N (22: mlgo run --strategy plugin)",
     OutcomeKind.NO_OUTPUT: "compile to objects that stay (clang -c) and record the build again",
-    OutcomeKind.NOT_A_COMPILE: "pass a database of commands that compile C or C++ (CMake's, or that of bear -- make)",
+    OutcomeKind.NOT_A_COMPILE: "pass a database of the commands that compile C or C++ (CMake's, or that of "
+    "bear -- make)",
     OutcomeKind.OUTSIDE: "pass --obj-base-dir with a directory that has all objects, or omit it",
 }
 
