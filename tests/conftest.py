@@ -39,13 +39,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark tests without a kind as unit tests, and group tests for `--dist loadgroup`.
 
     Groups are files, or kind and folder where every worker would otherwise build the expensive fixtures of a folder.
-    Those of the whole pipeline and of containers are made once for all workers, so that their files are groups, too.
+    Those of the whole pipeline are made once for all workers, so that their files are groups, too.
     Not in pytest_collection_modifyitems, which pytest-xdist implements first.
     """
     kind = _kind(item)
     item.add_marker(kind)
     path = item.path.relative_to(TESTS)
-    group = Path(kind) / path.parent if kind in ("toolchain", "ray") else path
+    group = path if kind in ("unit", "tf", "e2e") else Path(kind) / path.parent
     if item.get_closest_marker("xdist_group") is None:
         item.add_marker(pytest.mark.xdist_group(group.as_posix()))
 
