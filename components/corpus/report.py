@@ -31,7 +31,7 @@ class Skipped:
     Attributes:
         project: its project.
         name: name of the object, source or package.
-        kind: a OutcomeKind.
+        kind: an OutcomeKind.
         detail: the reason, for the user.
     """
 

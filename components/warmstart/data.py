@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from components.core import problems
 from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import Trace, load_trace, read_columns
-from components.core.formats.vocab import is_foreign, load_vocab
+from components.core.formats.vocab import bucket_files, is_foreign, load_vocab
 from components.core.policy.tf.observation import network_features, observations, vocab_features
 from components.core.policy.trained_limits import trained_limits, trained_ranges
 from components.core.problems import Problem
@@ -121,7 +121,7 @@ def require_no_remains(vocab_directory: Path, upstream: Collection[str] | None) 
     """
     if upstream is None or not is_foreign(vocab_directory):
         return
-    if ours := sorted({*load_vocab(vocab_directory)} - {*upstream}):
+    if ours := sorted(bucket_files(vocab_directory).keys() - {*upstream}):
         raise UserError(
             f"{display_path(vocab_directory)} is not a finished vocab: without {MANIFEST}, but with quantiles of "
             f"{ours[0]}, which only compilers of this project log",
@@ -131,13 +131,13 @@ def require_no_remains(vocab_directory: Path, upstream: Collection[str] | None) 
 
 def require_vocab(trace_directory: Path, vocab_directory: Path) -> None:
     """Raise UserError unless `vocab_directory` is a vocab of ml-compiler-opt, or one with the features of the trace."""
-    trace = load_trace(trace_directory)
+    trace, buckets = load_trace(trace_directory), load_vocab(vocab_directory)
+    problem = problems.get(trace.problem)
     if is_foreign(vocab_directory):
-        problem = problems.get(trace.problem)
-        _keep_known(trace.features, load_vocab(vocab_directory), problem, vocab_directory)
-        return
-    seen = vocab_features(problems.get(trace.problem), trace.features)
-    _require_features(load_vocab(vocab_directory), seen, vocab_directory, trace_directory)
+        _keep_known(trace.features, buckets, problem, vocab_directory)
+    else:
+        seen = vocab_features(problem, trace.features)
+        _require_features(buckets, seen, vocab_directory, trace_directory)
 
 
 def _require_features(

@@ -14,7 +14,7 @@ from components.core.formats.policy import PolicyInfo, check_features, write_reg
 from components.core.formats.strategy import MIN_IR2VEC_MAJOR, FeatureSet
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.formats.trace import Trace, load_trace
-from components.core.formats.vocab import is_foreign, vocab_digest
+from components.core.formats.vocab import vocab_digest
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_policy
 from components.core.policy.tf import networks
@@ -38,9 +38,8 @@ def train(config: WarmstartConfig) -> WarmstartReport:
 
 
 def _train(config: WarmstartConfig) -> WarmstartReport:
-    for directory, kind in ((config.trace, "trace"), (config.vocab, "vocab"), (config.toolchain, "toolchain")):
-        if not (kind == "vocab" and is_foreign(directory)):
-            require_artifact(directory, kind)
+    for directory, kind in ((config.trace, "trace"), (config.toolchain, "toolchain")):
+        require_artifact(directory, kind)
     toolchain = load_toolchain(config.toolchain)
     toolchain.require_mode("training")
     problem = load_trace(config.trace).problem

@@ -47,13 +47,18 @@ class _Description(Struct):
 def is_foreign(directory: Path) -> bool:
     """Return whether ml-compiler-opt made a vocab: files of quantiles, and nothing that says where they are from."""
     ours = any((directory / name).exists() for name in (MANIFEST, DESCRIPTION))
-    return not ours and any(directory.glob(f"*{SUFFIX}"))
+    return not ours and bool(bucket_files(directory))
+
+
+def bucket_files(directory: Path) -> dict[str, Path]:
+    """Return the files of quantiles in a directory by the name of their feature, sorted."""
+    return {path.name.removesuffix(SUFFIX): path for path in sorted(directory.glob(f"*{SUFFIX}"))}
 
 
 def vocab_digest(directory: Path) -> str:
     """Return the content digest of a vocab; of one of ml-compiler-opt that of its files of quantiles."""
     if is_foreign(directory):
-        return manifest_digest(scan_directory(directory, directory.glob(f"*{SUFFIX}")))
+        return manifest_digest(scan_directory(directory, bucket_files(directory).values()))
     return digest(directory)
 
 
@@ -66,8 +71,7 @@ def load_vocab(directory: Path) -> dict[str, npt.NDArray[np.float64]]:
         UserError: `directory` is not a complete vocab artifact, or a file of it does not hold such numbers.
     """
     if is_foreign(directory):
-        paths = sorted(directory.glob(f"*{SUFFIX}"))
-        return {path.name.removesuffix(SUFFIX): quantiles(read_numbers(path)) for path in paths}
+        return {name: quantiles(read_numbers(path)) for name, path in bucket_files(directory).items()}
     require_artifact(directory, "vocab")
     path = directory / DESCRIPTION
     try:
