@@ -13,7 +13,7 @@ from components.platform.storage.directory import make_directory
 from pipelines.images import Image
 from pipelines.parameters.tables import TABLES
 from pipelines.spec import load_spec
-from pipelines.submit.prepare import ready_spec
+from pipelines.spec_changes import with_digests
 
 HEADER = "# Made by `mlgo pipeline compile`. Images are names here; what runs it puts digests in their place.\n"
 
@@ -46,7 +46,7 @@ def compile_pipeline(name: str, output: Path, images: Mapping[str, Image] | None
         compiler.Compiler().compile(pipeline, str(compiled))
         text = compiled.read_text(encoding="utf-8")
         if images is not None:
-            spec = ready_spec(load_spec(compiled), images, ray=None)
+            spec = with_digests(load_spec(compiled), images, ray=None)
             compiled.write_text(DIGESTS_HEADER + yaml.safe_dump(spec, sort_keys=True), encoding="utf-8")
             os.replace(compiled, output)
             return

@@ -36,7 +36,8 @@ from pipelines.retrain.check import Limits, RetrainInputs, retrain_reasons
 from pipelines.retrain.promote import describe_day
 from pipelines.retrain.registry import parse_registry
 from pipelines.retrain.state import State, load_state, save_state
-from pipelines.submit.server import PipelineServer, SubmitOptions
+from pipelines.submit.options import SubmitOptions
+from pipelines.submit.server import PipelineServer
 
 _WHO = ("MLGO_PROMOTED_BY", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
 

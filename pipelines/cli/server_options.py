@@ -17,8 +17,9 @@ from pipelines.cli.pipeline import PIPELINE, parameters
 from pipelines.spec import load_spec
 from pipelines.submit.kfp import KfpPipelines
 from pipelines.submit.kfp_client import TOKEN_VARIABLE, KfpServer, token_from_environment
+from pipelines.submit.options import SubmitOptions
 from pipelines.submit.overrides_document import StepOverrides, read_overrides
-from pipelines.submit.server import PipelineServer, SubmitOptions
+from pipelines.submit.server import PipelineServer
 from pipelines.submit.vertex import VertexPipelines
 from pipelines.submit.vertex_client import parse_vertex
 

@@ -13,7 +13,8 @@ from components.platform.rayjob.manifest import RUN_LABEL
 from pipelines.cli.server_options import option, takes_package, takes_run, takes_run_or_stored, takes_server
 from pipelines.submit.cron import CronSchedule, parse_cron
 from pipelines.submit.kfp import MAX_CONCURRENCY
-from pipelines.submit.server import PipelineServer, SubmitOptions, prepare_run
+from pipelines.submit.options import SubmitOptions
+from pipelines.submit.server import PipelineServer
 from pipelines.submit.server import wait as wait_for
 
 _WAIT = click.option("--wait", is_flag=True, help="Follow the run, and exit as `mlgo pipeline watch`.")
@@ -50,11 +51,10 @@ def submit_command(server: PipelineServer, options: SubmitOptions, wait: bool) -
 
 def submit_run(server: PipelineServer, options: SubmitOptions, wait: bool) -> None:
     """Submit a run, and follow it if `wait`."""
-    request = prepare_run(server, options, starts_now=True)
-    run = server.submit(request)
-    say(server.describe_run(run, request.name))
+    run = server.submit(options)
+    say(run.line)
     if wait:
-        wait_for(server, run)
+        wait_for(server, run.run_id)
 
 
 @click.command("upload", short_help="Store the pipeline, or a new version of it, on KFP or for Vertex AI.")
@@ -110,8 +110,7 @@ def schedule_command(server: PipelineServer, options: SubmitOptions, cron: CronS
       mlgo pipeline schedule --host http://localhost:8080 --cron "0 3 * * 1" --param recipe=demo \\
         --pipeline-root gs://my-bucket/kfp
     """
-    expression = server.cron_expression(cron)
-    say(server.schedule(prepare_run(server, options), expression, max_concurrency))
+    say(server.schedule(options, cron, max_concurrency))
 
 
 @click.command("watch")

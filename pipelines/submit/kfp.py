@@ -13,22 +13,16 @@ from components.platform.console import say
 from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
 from pipelines.parameters.on_server import check_cloud_root
-from pipelines.submit.artifact_root import OPTION, artifact_root_of, check_artifact_root, with_artifact_root
+from pipelines.submit.artifact_root import OPTION, artifact_root_of, check_artifact_root
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.kfp_client import KfpClient, KfpServer
+from pipelines.submit.kfp_package import known_settings, package_for_kfp
 from pipelines.submit.kfp_run import KfpRun, require_run_id, stored_spec
-from pipelines.submit.overrides import override_for_kfp, with_small_requests
+from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.polling import RUN_ENDED, describe_state
-from pipelines.submit.prepare import (
-    known_settings,
-    notify_settings,
-    platform_spec,
-    pod_labels,
-    run_id_settings,
-    security_settings,
-    with_run_pages,
-)
-from pipelines.submit.server import Package, PipelineServer, RunRequest, SubmitOptions, refuse_change, resolve_images
+from pipelines.submit.reuse import reuse_results
+from pipelines.submit.run_checks import check_run, refuse_change
+from pipelines.submit.server import PipelineServer, SubmittedRun
 
 MAX_CONCURRENCY = 10
 """Limit of the API server (recurring_run.proto)."""
@@ -48,7 +42,35 @@ class KfpPipelines(PipelineServer):
         self.server = server
         self._client = KfpClient(server)
 
-    def check(self, options: SubmitOptions) -> None:
+    def submit(self, options: SubmitOptions) -> SubmittedRun:
+        """Start a run; see PipelineServer. A stored pipeline's run of the same name is not started again."""
+        request = self.prepare(options, starts_now=True)
+        run_id = self.send(request)
+        return SubmittedRun(run_id, f"run {request.name}: {self.page(run_id)}")
+
+    def prepare(self, options: SubmitOptions, starts_now: bool = False) -> RunRequest:
+        """Check what the user asks for, and return what the server is sent.
+
+        Args:
+            starts_now: the run reads its inputs as they are now, so their content decides what is reused. The runs of
+                a schedule read them later.
+
+        Raises:
+            UserError: as `submit`.
+        """
+        self._check(options)
+        run = check_run(options)
+        if run.ray and options.pipeline_root and not options.artifact_root:
+            check_cloud_root(options.pipeline_root, vertex=False, rayjob=True)
+        package = None
+        if not options.stored_pipeline:
+            package = package_for_kfp(options, run.ray, self.page(""))
+            if starts_now and options.cache:
+                package = reuse_results(package, run.values)
+        return RunRequest(options, package, run.given_parameters(options), options.new_run_name())
+
+    def _check(self, options: SubmitOptions) -> None:
+        """Raise UserError for a root or a setting that no run on KFP can have."""
         if options.stored_pipeline and options.labels:
             refuse_change(options, "label")
         if options.artifact_root:
@@ -62,24 +84,7 @@ class KfpPipelines(PipelineServer):
                 "fails"
             )
 
-    def check_rayjob(self, options: SubmitOptions) -> None:
-        if options.pipeline_root and not options.artifact_root:
-            check_cloud_root(options.pipeline_root, vertex=False, rayjob=True)
-
-    def package(self, options: SubmitOptions, ray: bool | None) -> Package:
-        spec = resolve_images(options, ray)
-        if options.artifact_root:
-            check_artifact_root(options.artifact_root)
-            spec = with_artifact_root(spec, options.artifact_root)
-        spec, pods = override_for_kfp(with_small_requests(spec) if options.small else spec, options.overrides)
-        notified: dict[str, Any] = {}
-        if options.notify_secret:
-            spec, notified = notify_settings(spec, options.notify_secret)
-            spec = with_run_pages(spec, self.page(""))
-        labels = pod_labels(spec, options.labels)
-        return Package(spec, platform_spec(security_settings(spec), pods, notified, run_id_settings(spec), labels))
-
-    def submit(self, request: RunRequest) -> str:
+    def send(self, request: RunRequest) -> str:
         """Start a run, unless a stored pipeline has one of its name in the experiment; return its ID.
 
         The server does not look for equal runs itself: a request whose answer was lost, and that is sent again, would
@@ -96,10 +101,12 @@ class KfpPipelines(PipelineServer):
             return _id_of(runs[0], "run_id")
         return _id_of(self._client.ask("POST", "runs", _body(request, experiment, source)), "run_id")
 
-    def cron_expression(self, cron: CronSchedule) -> str:
-        return cron.for_kfp()
+    def schedule(self, options: SubmitOptions, cron: CronSchedule, max_concurrency: int) -> str:
+        expression = cron.for_kfp()
+        return self.send_schedule(self.prepare(options), expression, max_concurrency)
 
-    def schedule(self, request: RunRequest, cron: str, max_concurrency: int) -> str:
+    def send_schedule(self, request: RunRequest, cron: str, max_concurrency: int) -> str:
+        """Start the runs of a schedule; return a line that names it."""
         if request.package:
             warn_of_nodes(request.package.spec)
         source = self._source(request)
@@ -115,7 +122,7 @@ class KfpPipelines(PipelineServer):
 
     def upload(self, options: SubmitOptions, version: str, repository: str) -> str:
         """Store a pipeline; see PipelineServer. A pipeline that is created for the version does not stay without it."""
-        package = self.package(options, ray=None)
+        package = package_for_kfp(options, ray=None, pages=self.page(""))
         client, namespace = self._client, self._client.namespace_to_create_in()
         name = options.name or options.pipeline
         pipelines = self._list("pipelines", name, namespace=namespace)
@@ -155,9 +162,6 @@ class KfpPipelines(PipelineServer):
         require_run_id(run_id)
         self._client.require_usable()
         return KfpRun(self._client, run_id)
-
-    def describe_run(self, run_id: str, name: str) -> str:
-        return f"run {name}: {self.page(run_id)}"
 
     def page(self, run_id: str) -> str:
         return self.server.page(f"runs/details/{run_id}")

@@ -19,6 +19,7 @@ import msgspec
 from components.platform.console import say
 from components.platform.errors import UserError
 from pipelines.spec import containers, expect_pipeline
+from pipelines.spec_changes import dags
 from pipelines.submit.overrides_document import (
     DEFAULT,
     INSTANCE_TYPE,
@@ -34,7 +35,6 @@ from pipelines.submit.overrides_document import (
     cpus,
     gigabytes,
 )
-from pipelines.submit.prepare import dags, named_object
 
 VERTEX_KEYS = ("cpu", "memory", "accelerator", "env")
 _SMALL = (("cpu", Amount(request="500m"), cpus), ("memory", Amount(request="2G"), gigabytes))
@@ -69,7 +69,7 @@ _EXTENDED_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-
 def override_for_kfp(
     spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return a copy of the PipelineSpec with the resources of each step, and settings for prepare.platform_spec.
+    """Return a copy of the PipelineSpec with the resources of each step, and settings for kfp_package.platform_spec.
 
     Args:
         overrides: from overrides_document.read_overrides.
@@ -254,7 +254,7 @@ def _pod_settings(step: StepOverrides) -> dict[str, Any]:
     if step.volumes:
         config["pvcMount"] = [
             # kfp-kubernetes writes the name a second time, in a field that is deprecated.
-            {"constant": volume.pvc, "mountPath": volume.mount_path, **named_object("pvcName", volume.pvc)}
+            {"constant": volume.pvc, "mountPath": volume.mount_path, **_named_object("pvcName", volume.pvc)}
             | ({"subPath": volume.sub_path} if volume.sub_path else {})
             for volume in step.volumes
         ]
@@ -266,7 +266,7 @@ def _pod_settings(step: StepOverrides) -> dict[str, Any]:
         if variables := getattr(step, f"{key}_as_env"):
             config[f"{field}AsEnv"] = [
                 {
-                    **named_object(f"{field}Name", getattr(entry, key), deprecated=True),
+                    **_named_object(f"{field}Name", getattr(entry, key), deprecated=True),
                     "keyToEnv": [
                         {f"{field}Key": name, "envVar": variable} for name, variable in entry.key_to_env.items()
                     ],
@@ -277,7 +277,7 @@ def _pod_settings(step: StepOverrides) -> dict[str, Any]:
         if volumes := getattr(step, f"{key}_as_volume"):
             config[f"{field}AsVolume"] = [
                 {
-                    **named_object(f"{field}Name", getattr(volume, key), deprecated=True),
+                    **_named_object(f"{field}Name", getattr(volume, key), deprecated=True),
                     "mountPath": volume.mount_path,
                     "optional": volume.optional,
                 }
@@ -285,7 +285,7 @@ def _pod_settings(step: StepOverrides) -> dict[str, Any]:
             ]
     if step.image_pull_secrets:
         config["imagePullSecret"] = [
-            named_object("secretName", name, deprecated=True) for name in step.image_pull_secrets
+            _named_object("secretName", name, deprecated=True) for name in step.image_pull_secrets
         ]
     return config
 
@@ -295,3 +295,14 @@ def _toleration(toleration: Toleration) -> dict[str, Any]:
     seconds = fields.pop("toleration_seconds", None)
     present = {key: value for key, value in fields.items() if value}
     return present | ({"tolerationSeconds": str(seconds)} if seconds is not None else {})
+
+
+def _named_object(field: str, name: str, deprecated: bool = False) -> dict[str, Any]:
+    """Return the fields of a KubernetesExecutorConfig that name a Secret, ConfigMap or claim.
+
+    Args:
+        field: the field that is deprecated; `field` + "Parameter" has taken its place.
+        deprecated: write both, as kfp-kubernetes does.
+    """
+    named: dict[str, Any] = {f"{field}Parameter": {"runtimeValue": {"constant": name}}}
+    return {**named, **({field: name} if deprecated else {})}

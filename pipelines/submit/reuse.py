@@ -14,13 +14,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.core.projects.recipe import load_recipes, locate_recipe
+from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.digests import json_digest
 from components.platform.storage.uri import ObjectUri, in_object_storage, parse_location
 from pipelines.local.cache_inputs import identify_recipe, identify_remote
 from pipelines.parameters.tables import BY_NAME
 from pipelines.spec import expect_pipeline
-from pipelines.submit.prepare import dags
+from pipelines.spec_changes import dags
+from pipelines.submit.options import Package
 
 CONTENT_OPTION = "--content"
 """The launcher's option that has the digest; the launcher itself does not use it."""
@@ -36,6 +38,18 @@ _EFFECTS = frozenset({"state", "status"})
 
 class _UnknownContent(Exception):
     """The content that a parameter names cannot be identified; the text says why."""
+
+
+def reuse_results(package: Package, values: Mapping[str, Any]) -> Package:
+    """Return a package whose steps may be reused where the content that they read is the same, and say where not.
+
+    Args:
+        values: all parameters of the run, with defaults.
+    """
+    spec, reasons = reuse_by_content(package.spec, values)
+    for reason in reasons:
+        say(f"not reused from earlier runs: steps that depend on --param {reason}")
+    return Package(spec, package.platform)
 
 
 @expect_pipeline

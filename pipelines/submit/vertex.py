@@ -8,14 +8,18 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from components.platform.errors import UserError
+from pipelines.images import given_images
 from pipelines.parameters.on_server import check_cloud_root
 from pipelines.spec import REPORT_STEP
+from pipelines.spec_changes import retries_for_vertex, with_digests, without_cache
 from pipelines.submit.artifact_registry import check_template, upload_template
 from pipelines.submit.cron import CronSchedule
+from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.overrides import override_for_vertex
 from pipelines.submit.polling import RUN_ENDED, TRAINING, Task, describe_curve, describe_state
-from pipelines.submit.prepare import retries_for_vertex
-from pipelines.submit.server import Package, PipelineServer, RunRequest, SubmitOptions, resolve_images
+from pipelines.submit.reuse import reuse_results
+from pipelines.submit.run_checks import check_run
+from pipelines.submit.server import PipelineServer, SubmittedRun
 from pipelines.submit.vertex_client import VertexServer, authorized_session, call
 
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
@@ -118,30 +122,47 @@ class VertexPipelines(PipelineServer):
     def __init__(self, server: VertexServer) -> None:
         self.server = server
 
-    def check(self, options: SubmitOptions) -> None:
+    def submit(self, options: SubmitOptions) -> SubmittedRun:
+        """Create a PipelineJob; see PipelineServer."""
+        run_id = self.send(self.prepare(options, starts_now=True))
+        return SubmittedRun(run_id, f"job: {run_id}")
+
+    def prepare(self, options: SubmitOptions, starts_now: bool = False) -> RunRequest:
+        """Check what the user asks for, and return what the service is sent.
+
+        Args:
+            starts_now: the run reads its inputs as they are now, so their content decides what is reused. The runs of
+                a schedule read them later.
+
+        Raises:
+            UserError: as `submit`.
+        """
         if options.stored_pipeline:
             check_template(options.stored_pipeline)
         check_cloud_root(options.pipeline_root)
         check_job_settings(options, self.server)
+        run = check_run(options)
+        if run.ray:
+            raise UserError(
+                "--param workers=rayjob: a RayJob needs steps that run in a Kubernetes cluster",
+                "submit to a KFP server (--host URL), or use workers=local",
+            )
+        package = None
+        if not options.stored_pipeline:
+            package = package_for_vertex(options)
+            if starts_now and options.cache:
+                package = reuse_results(package, run.values)
+        return RunRequest(options, package, run.given_parameters(options), options.new_run_name())
 
-    def check_rayjob(self, options: SubmitOptions) -> None:
-        raise UserError(
-            "--param workers=rayjob: a RayJob needs steps that run in a Kubernetes cluster",
-            "submit to a KFP server (--host URL), or use workers=local",
-        )
-
-    def package(self, options: SubmitOptions, ray: bool | None) -> Package:
-        spec = retries_for_vertex(resolve_images(options))
-        return Package(override_for_vertex(spec, options.overrides))
-
-    def submit(self, request: RunRequest) -> str:
+    def send(self, request: RunRequest) -> str:
         """Create a PipelineJob; return its resource name."""
         return str(call(self.server, "POST", f"{self.server.parent}/pipelineJobs", _job(request))["name"])
 
-    def cron_expression(self, cron: CronSchedule) -> str:
-        return cron.for_vertex()
+    def schedule(self, options: SubmitOptions, cron: CronSchedule, max_concurrency: int) -> str:
+        expression = cron.for_vertex()
+        return self.send_schedule(self.prepare(options), expression, max_concurrency)
 
-    def schedule(self, request: RunRequest, cron: str, max_concurrency: int) -> str:
+    def send_schedule(self, request: RunRequest, cron: str, max_concurrency: int) -> str:
         """Create a Schedule of PipelineJobs; a further job than `max_concurrency` is skipped."""
         parent = self.server.parent
         document = {
@@ -161,7 +182,7 @@ class VertexPipelines(PipelineServer):
                 "--vertex without --repository: Vertex AI's pipelines are stored in Artifact Registry",
                 "pass the name of a repository of the format Kubeflow Pipelines",
             )
-        spec = self.package(options, ray=False).spec
+        spec = package_for_vertex(options).spec
         name = options.name or options.pipeline
         info = {**spec["pipelineInfo"], "name": name}
         uri = upload_template(self.server, repository, {**spec, "pipelineInfo": info}, version)
@@ -169,9 +190,6 @@ class VertexPipelines(PipelineServer):
 
     def run(self, run_id: str) -> VertexJob:
         return VertexJob(self.server, run_id)
-
-    def describe_run(self, run_id: str, name: str) -> str:
-        return f"job: {run_id}"
 
     def page(self, run_id: str) -> str:
         return _CONSOLE
@@ -188,6 +206,18 @@ class VertexPipelines(PipelineServer):
             "mlgo pipeline retry: Vertex AI does not continue a job that failed",
             "submit it again: without --no-cache, steps whose results can be reused are not repeated",
         )
+
+
+def package_for_vertex(options: SubmitOptions) -> Package:
+    """Return the pipeline with digests of images and what else the options change.
+
+    Raises:
+        UserError: an image was not pushed, or the pipeline or the service does not have what the overrides ask for.
+    """
+    spec = with_digests(options.spec, given_images(options.images))
+    if not options.cache:
+        spec = without_cache(spec)
+    return Package(override_for_vertex(retries_for_vertex(spec), options.overrides))
 
 
 def check_job_settings(options: SubmitOptions, server: VertexServer) -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from components.platform.launcher.notify import NOTIFY_VARIABLE
-from pipelines.submit.prepare import NOTIFY_KEY
+from pipelines.submit.kfp_package import NOTIFY_KEY
 from tests.support.crd import FILES, check, needs_schemas
 
 ROOT = Path(__file__).parents[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,3 +81,14 @@ def host() -> Iterator[str]:
     assert server.stdout is not None
     yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
     server.communicate("", timeout=30)
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """Return a file of pushed images, without that of Ray's nodes."""
+    document = {
+        name: {"tag": f"r/{name}:1", "reference": f"r/{name}@sha256:{digit * 64}", "bytes": 1, "local_base": False}
+        for name, digit in (("toolchain", "1"), ("training", "2"))
+    }
+    (tmp_path / "images.json").write_text(json.dumps(document))
+    return tmp_path / "images.json"

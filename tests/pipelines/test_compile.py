@@ -16,7 +16,7 @@ from components.toolchain.__main__ import main
 from pipelines.parameters.tables import SDK, TABLES, TRAINING
 from pipelines.smoke.rows import TABLE_STEP
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
-from pipelines.submit.prepare import dags
+from pipelines.spec_changes import dags
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines")

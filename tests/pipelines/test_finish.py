@@ -22,8 +22,9 @@ from components.platform.launcher.notify import (
 )
 from pipelines.finish.__main__ import main
 from pipelines.spec import COMPILED_PIPELINES, load_spec
+from pipelines.spec_changes import dags
 from pipelines.submit.kfp_client import HOST_VARIABLE, POD_TOKEN_VARIABLE
-from pipelines.submit.prepare import dags, with_run_pages
+from pipelines.submit.kfp_package import with_run_pages
 from tests.servers.argo_nodes import Workflow
 from tests.servers.http_server import JsonHandler, serving
 

@@ -24,7 +24,7 @@ from components.platform.storage.uri import ObjectUri, parse_location
 LEASE_VARIABLE = "MLGO_STEP_LEASE"
 """Environment variable by which a RayJob's trainer gets the URI of the lease."""
 RUN_VARIABLE = "MLGO_RUN_ID"
-"""Environment variable by which a step gets the ID of its run (pipelines/submit/prepare.py)."""
+"""Environment variable by which a step gets the ID of its run (pipelines/submit/kfp_package.py)."""
 RENEWAL_S = 60.0
 PATIENCE_S = 1800.0
 """How long the trainer waits for a renewal: longer than a step repeats its requests, and than a node takes to come."""

@@ -15,7 +15,7 @@ from components.platform.storage.object_storage import gcs
 from components.platform.storage.uri import ObjectUri, mirror, parse_location
 from pipelines.cli.main import cli
 from pipelines.retrain.state import load_state, save_state
-from pipelines.submit.server import SubmitOptions
+from pipelines.submit.options import SubmitOptions
 from tests.pipelines.retrain.test_promote import OLD
 from tests.servers.storage_server import storage_server
 

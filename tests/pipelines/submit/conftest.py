@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,17 +25,6 @@ def last_request(host: str) -> Callable[[str], dict[str, Any]]:
         ][-1]
 
     return last
-
-
-@pytest.fixture
-def images(tmp_path: Path) -> Path:
-    """Return a file of pushed images, without that of Ray's nodes."""
-    document = {
-        name: {"tag": f"r/{name}:1", "reference": f"r/{name}@sha256:{digit * 64}", "bytes": 1, "local_base": False}
-        for name, digit in (("toolchain", "1"), ("training", "2"))
-    }
-    (tmp_path / "images.json").write_text(json.dumps(document))
-    return tmp_path / "images.json"
 
 
 @pytest.fixture

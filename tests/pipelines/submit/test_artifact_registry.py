@@ -20,7 +20,7 @@ from components.platform.errors import UserError
 from pipelines.cli.main import cli
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.artifact_registry import check_template, upload_template
-from pipelines.submit.server import SubmitOptions, prepare_run
+from pipelines.submit.options import SubmitOptions
 from pipelines.submit.vertex import VertexPipelines
 from pipelines.submit.vertex_client import VertexServer
 from tests.servers.http_server import JsonHandler, serving
@@ -102,7 +102,7 @@ def test_stored_pipeline_is_a_uri_with_tag_or_digest() -> None:
 
 
 def test_job_of_a_stored_pipeline_has_typed_parameters_and_no_spec(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.submit.server.check_bucket_exists", lambda *_arguments: None)
+    monkeypatch.setattr("pipelines.submit.run_checks.check_bucket_exists", lambda *_arguments: None)
     options = SubmitOptions(
         load_spec(COMPILED),
         parameters={"recipe": "demo", "seed": "3"},
@@ -110,10 +110,10 @@ def test_job_of_a_stored_pipeline_has_typed_parameters_and_no_spec(monkeypatch: 
         stored_pipeline=URI,
     )
     server = VertexPipelines(VertexServer("p", "r"))
-    request = prepare_run(server, options)
+    request = server.prepare(options)
     assert request.parameters == {"recipe": "demo", "seed": 3} and request.package is None
     with pytest.raises(UserError, match="--small changes the pipeline, which is stored"):
-        prepare_run(server, replace(options, small=True))
+        server.prepare(replace(options, small=True))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.artifact_root import with_artifact_root
 from pipelines.submit.kfp import KfpPipelines
 from pipelines.submit.kfp_client import KfpServer
-from pipelines.submit.server import Package, RunRequest, SubmitOptions
+from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from tests.pipelines.submit.conftest import ROOT, Mlgo
 from tests.servers.http_server import JsonHandler, raw_server, serving
 from tests.servers.storage_server import storage_server
@@ -488,8 +488,8 @@ def test_newest_version_of_stored_pipeline_is_started_once(
         "parameters": {"recipe": "demo", "seed": 3},
         "pipeline_root": "gs://bucket/kfp",
     }
-    first, repeated = (server_of(host).submit(stored("nightly")) for _attempt in range(2))
-    assert first == repeated != server_of(host).submit(stored("nightly", experiment="other"))
+    first, repeated = (server_of(host).send(stored("nightly")) for _attempt in range(2))
+    assert first == repeated != server_of(host).send(stored("nightly", experiment="other"))
 
 
 def test_requests_are_those_of_kfps_client(published: PublishedClients) -> None:
@@ -514,10 +514,10 @@ def test_requests_are_those_of_kfps_client(published: PublishedClients) -> None:
         server = KfpPipelines(KfpServer(url, namespace="team"))
         options = {"experiment": "weekly", "service_account": "mlgo-steps", "artifact_root": "s3://bucket/own"}
         spec["deploymentSpec"] = with_artifact_root(SPEC, "s3://bucket/own")["deploymentSpec"]
-        server.submit(stored("nightly", "job 1", **options))
+        server.send(stored("nightly", "job 1", **options))
         run = replace(stored(""), package=Package(SPEC, {"platforms": {"kubernetes": {"deploymentSpec": {}}}}))
-        server.submit(run)
-        server.schedule(run, "0 0 3 * * 1", 2)
+        server.send(run)
+        server.send_schedule(run, "0 0 3 * * 1", 2)
         assert server.run("run-1").spec == spec
         server.cancel("run-1")
         state["state"] = "FAILED"
@@ -557,7 +557,7 @@ def test_unexpected_answer_about_stored_pipeline_is_refused(document: dict[str, 
         body = json.dumps(document).encode()
         server.response = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body)
         with pytest.raises(UserError, match=named):
-            server_of(server.url).submit(stored("nightly"))
+            server_of(server.url).send(stored("nightly"))
 
 
 @pytest.mark.parametrize(
@@ -575,9 +575,9 @@ def test_unexpected_answer_about_stored_pipeline_is_refused(document: dict[str, 
 )
 def test_stored_pipeline_needs_usable_server(host: str, kind: str, named: str) -> None:
     with pytest.raises(UserError, match=re.escape(named)):
-        server_of(f"{host}/{kind}").submit(stored("other"))
+        server_of(f"{host}/{kind}").send(stored("other"))
     with pytest.raises(UserError, match="does not answer"):
-        server_of("http://127.0.0.1:1").submit(stored("other"))
+        server_of("http://127.0.0.1:1").send(stored("other"))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pipelines.spec import COMPILED, load_spec
 from pipelines.submit import kfp_client
 from pipelines.submit.kfp import KfpPipelines
 from pipelines.submit.kfp_client import KfpClient, KfpServer, read_token, token_from_environment
-from pipelines.submit.server import Package, RunRequest, SubmitOptions
+from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from tests.pipelines.submit.conftest import Mlgo
 from tests.servers.http_server import JsonHandler, raw_server, serving
 
@@ -43,7 +43,7 @@ KINDS = {
 
 def create_experiment(url: str) -> None:
     spec = load_spec(COMPILED)
-    KfpPipelines(KfpServer(url)).submit(RunRequest(SubmitOptions(spec), Package(spec), {}, "n"))
+    KfpPipelines(KfpServer(url)).send(RunRequest(SubmitOptions(spec), Package(spec), {}, "n"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from components.platform.errors import UserError
 from pipelines.cluster.kubernetes_checks import step_pods
 from pipelines.spec import COMPILED, load_spec
+from pipelines.spec_changes import dags
+from pipelines.submit.kfp_package import notify_settings, platform_spec, security_settings
 from pipelines.submit.overrides import VERTEX_ACCELERATORS, override_for_kfp, override_for_vertex, with_small_requests
 from pipelines.submit.overrides_document import KEYS, cpus, gigabytes, read_overrides
-from pipelines.submit.prepare import dags, notify_settings, platform_spec, security_settings
 from tests.support.schemas import PIPELINES_PYTHON
 
 SPEC = load_spec(COMPILED)

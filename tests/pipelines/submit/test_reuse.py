@@ -13,7 +13,7 @@ from google.cloud import storage
 from components.platform.launcher.__main__ import main
 from components.platform.storage.object_storage import gcs
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec, parameter_values
-from pipelines.submit.prepare import dags, without_cache
+from pipelines.spec_changes import dags, without_cache
 from pipelines.submit.reuse import reuse_by_content
 from tests.servers.storage_server import storage_server
 

@@ -15,9 +15,10 @@ import requests
 from components.platform.errors import UserError
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.cron import parse_cron
+from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.polling import EXIT_CANCELED
-from pipelines.submit.server import Package, RunRequest, SubmitOptions, prepare_run, wait
-from pipelines.submit.vertex import VertexPipelines
+from pipelines.submit.server import wait
+from pipelines.submit.vertex import VertexPipelines, check_job_settings
 from pipelines.submit.vertex_client import VertexServer
 from tests.pipelines.submit.conftest import Mlgo
 from tests.servers.http_server import JsonHandler, serving
@@ -97,7 +98,7 @@ def request(stored: str = "", seed: int | None = None, **options: Any) -> RunReq
 
 
 def test_job_is_created_and_followed(vertex: VertexPipelines, capsys: pytest.CaptureFixture[str]) -> None:
-    name = vertex.submit(request(seed=3))
+    name = vertex.send(request(seed=3))
     job = Vertex.jobs[0]
     assert job["runtimeConfig"] == {"gcsOutputDirectory": "gs://bucket/r", "parameterValues": {"seed": 3}}
     assert job["pipelineSpec"] == load_spec(COMPILED) and job["displayName"] == "n"
@@ -109,7 +110,7 @@ def test_job_is_created_and_followed(vertex: VertexPipelines, capsys: pytest.Cap
 
 
 def test_settings_are_fields_of_the_job(vertex: VertexPipelines) -> None:
-    vertex.submit(request(service_account="a@p.iam", network=NETWORK, labels={"team": "compilers"}, encryption_key=KEY))
+    vertex.send(request(service_account="a@p.iam", network=NETWORK, labels={"team": "compilers"}, encryption_key=KEY))
     job = Vertex.jobs[0]
     assert job["serviceAccount"] == "a@p.iam" and job["network"] == NETWORK
     assert job["labels"] == {"team": "compilers"} and job["encryptionSpec"] == {"kmsKeyName": KEY}
@@ -117,7 +118,7 @@ def test_settings_are_fields_of_the_job(vertex: VertexPipelines) -> None:
 
 def test_stored_pipeline_takes_the_place_of_the_one_that_is_sent(vertex: VertexPipelines) -> None:
     template = "https://r-kfp.pkg.dev/p/pipelines/mlgo-training/2026-01"
-    vertex.submit(request(template, seed=3))
+    vertex.send(request(template, seed=3))
     job = Vertex.jobs[0]
     assert job["templateUri"] == template and "pipelineSpec" not in job
     assert job["runtimeConfig"]["parameterValues"] == {"seed": 3}
@@ -125,7 +126,7 @@ def test_stored_pipeline_takes_the_place_of_the_one_that_is_sent(vertex: VertexP
 
 def test_schedule_starts_the_same_job(vertex: VertexPipelines) -> None:
     asked = request(service_account="a@p.iam", labels={"team": "compilers"})
-    line = vertex.schedule(asked, vertex.cron_expression(parse_cron("0 3 * * mon")), 2)
+    line = vertex.send_schedule(asked, parse_cron("0 3 * * mon").for_vertex(), 2)
     assert line == "schedule: projects/1/locations/r/schedules/3"
     schedule = Vertex.posts[0][1]
     created = schedule.pop("createPipelineJobRequest")
@@ -135,7 +136,7 @@ def test_schedule_starts_the_same_job(vertex: VertexPipelines) -> None:
         "maxConcurrentRunCount": "2",
         "maxConcurrentActiveRunCount": "2",
     }
-    vertex.submit(asked)
+    vertex.send(asked)
     assert created == {"parent": "projects/p/locations/r", "pipelineJob": Vertex.jobs[0]}
 
 
@@ -151,8 +152,8 @@ def test_fake_service_refuses_unknown_fields(vertex: VertexPipelines) -> None:
 )
 def test_labels_that_google_cloud_documents_are_accepted(vertex: VertexPipelines, labels: dict[str, str]) -> None:
     options = request(labels=labels).options
-    vertex.check(options)
-    vertex.submit(request(labels=labels))
+    check_job_settings(options, vertex.server)
+    vertex.send(request(labels=labels))
     assert Vertex.jobs[0]["labels"] == labels
 
 
@@ -180,39 +181,39 @@ def test_labels_that_google_cloud_documents_are_accepted(vertex: VertexPipelines
 )
 def test_invalid_setting_is_refused_before_a_request(vertex: VertexPipelines, settings: Any, named: str) -> None:
     with pytest.raises(UserError) as error:
-        prepare_run(vertex, request(**settings).options)
+        vertex.prepare(request(**settings).options)
     assert named in error.value.problem
     assert Vertex.posts == []
 
 
 def test_name_that_is_too_long_is_refused(vertex: VertexPipelines) -> None:
     with pytest.raises(UserError, match="longer than 128 characters"):
-        prepare_run(vertex, request(name="n" * 129).options)
+        vertex.prepare(request(name="n" * 129).options)
     assert Vertex.posts == []
 
 
 def test_refusal_is_reported(vertex: VertexPipelines) -> None:
     another = VertexPipelines(replace(vertex.server, project="another"))
     with pytest.raises(UserError, match="permission denied") as error:
-        another.submit(request())
+        another.send(request())
     assert "roles/aiplatform.user" in error.value.remedy
 
 
 def test_failed_job_is_reported(vertex: VertexPipelines) -> None:
     Vertex.ends = "FAILED"
     with pytest.raises(UserError, match="no quota"):
-        wait(vertex, vertex.submit(request()), poll_s=0)
+        wait(vertex, vertex.send(request()), poll_s=0)
 
 
 def test_canceled_job_has_its_own_exit_status(vertex: VertexPipelines, capsys: pytest.CaptureFixture[str]) -> None:
     Vertex.ends = "CANCELLED"
     with pytest.raises(click.exceptions.Exit) as exit:
-        wait(vertex, vertex.submit(request()), poll_s=0)
+        wait(vertex, vertex.send(request()), poll_s=0)
     assert exit.value.exit_code == EXIT_CANCELED and "was canceled" in capsys.readouterr().err
 
 
 def test_job_is_canceled_unless_it_has_ended(vertex: VertexPipelines) -> None:
-    vertex.submit(request())
+    vertex.send(request())
     vertex.cancel("7")
     assert Vertex.posts[-1] == (f"/v1/{JOB}:cancel", {})
     Vertex.jobs += [{}, {}]
@@ -238,7 +239,7 @@ def test_name_that_is_no_job_of_the_region_is_refused(vertex: VertexPipelines, r
 
 
 def test_lost_answers_are_retried(vertex: VertexPipelines, capsys: pytest.CaptureFixture[str]) -> None:
-    name = vertex.submit(request())
+    name = vertex.send(request())
     Vertex.lost = [503, 0, 429]
     wait(vertex, name, poll_s=0)
     assert Vertex.lost == [] and "[ppo] succeeded\n" in capsys.readouterr().out
@@ -246,7 +247,7 @@ def test_lost_answers_are_retried(vertex: VertexPipelines, capsys: pytest.Captur
 
 @pytest.mark.parametrize(("status", "named"), [(503, "status 503"), (403, "status 403")])
 def test_job_continues_when_polling_fails(vertex: VertexPipelines, status: int, named: str) -> None:
-    name = vertex.submit(request())
+    name = vertex.send(request())
     Vertex.lost = [status] * 1000
     with pytest.raises(UserError, match=f"{named}; the run {name} itself continues") as raised:
         wait(vertex, name, poll_s=0, patience_s=1.5)

@@ -1,25 +1,22 @@
-"""Prepare a compiled pipeline for a server: digests of images, settings of steps, the cache."""
+"""A pipeline as a KFP server gets it: the PipelineSpec with what the options change, and settings of pods."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.platform.errors import UserError
-from components.platform.launcher.images import CLUSTER, IMAGES
 from components.platform.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, PAGES_VARIABLE
 from components.platform.rayjob.manifest import RUN_LABEL
 from components.platform.rayjob.step_lease import RUN_VARIABLE
-from pipelines.images import Image
-from pipelines.spec import (
-    containers,
-    expect_pipeline,
-    gets_ray_image,
-    used_images,
-    with_images,
-)
+from pipelines.images import given_images
+from pipelines.spec import containers, expect_pipeline, gets_ray_image
+from pipelines.spec_changes import with_digests, without_cache
+from pipelines.submit.artifact_root import check_artifact_root, with_artifact_root
+from pipelines.submit.options import Package, SubmitOptions
+from pipelines.submit.overrides import override_for_kfp, with_small_requests
 from pipelines.submit.overrides_document import LABEL_KEY, LABEL_VALUE
 
 NOTIFY_KEY = "url"
@@ -29,80 +26,33 @@ _RESERVED_LABELS = ("kubernetes.io", "k8s.io", "argoproj.io", "kubeflow.org")
 """Prefixes of labels that Kubernetes, Argo and KFP set themselves (KFP also `pipeline/runid`)."""
 _NEWEST_FIELDS = (2, 16)
 """The version of KFP in which securityContext and subPath came into kubernetes_executor_config.proto."""
-_MAX_VERTEX_RETRIES_S = 3600
-_FOLLOWING = {
-    "cpuLimit": 1.0,
-    "cpuRequest": 0.1,
-    "memoryLimit": 2.0,
-    "memoryRequest": 0.5,
-    "resourceCpuLimit": "1",
-    "resourceCpuRequest": "100m",
-    "resourceMemoryLimit": "2G",
-    "resourceMemoryRequest": "500M",
-}
-"""Resources of a step that only waits while a Ray cluster trains. KFP reads the strings, older versions the numbers
-(CPUs and GB)."""
 
 
-def ready_spec(spec: Mapping[str, Any], images: Mapping[str, Image], ray: bool | None = False) -> dict[str, Any]:
-    """Return a copy of a PipelineSpec with the digests of pushed images.
+def package_for_kfp(options: SubmitOptions, ray: bool | None, pages: str) -> Package:
+    """Return the pipeline with digests of images and what else the options change.
 
     Args:
-        images: from pipelines.images.read_images.
-        ray: whether a step starts a Ray cluster and needs the image of its nodes. None if that is unknown, as for a
-            pipeline that is uploaded: the image is named if it was pushed.
+        ray: whether a step starts a Ray cluster; None if that is unknown.
+        pages: the URL to which the ID of a run is appended for its page.
 
     Raises:
-        UserError: an image was not pushed, so a cluster could not pull it.
+        UserError: an image was not pushed, or the pipeline does not have what an option asks for.
     """
-    references = {}
-    for key in (*used_images(spec), *(() if ray is False else (CLUSTER,))):
-        if key not in images or "@sha256:" not in images[key].reference:
-            if key == CLUSTER and ray is None:
-                continue
-            raise UserError(
-                f"the image {key} has no digest in a registry, so a cluster cannot pull it",
-                f"mlgo images build{' --all' if ray or key == CLUSTER else ''} --registry HOST/PROJECT/REPOSITORY && "
-                "mlgo images push",
-            )
-        references[IMAGES[key]] = images[key].reference
-    copy = with_images(dict(spec), references)
-    for _label, container in containers(copy) if ray else ():
-        if gets_ray_image(container):
-            container["resources"] = dict(_FOLLOWING)
-    return copy
-
-
-def dags(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the tasks of each DAG of a PipelineSpec, by name: the root's, and those of components."""
-    for component in (spec["root"], *spec.get("components", {}).values()):
-        if "dag" in component:
-            yield component["dag"]["tasks"]
-
-
-@expect_pipeline
-def without_cache(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a PipelineSpec whose steps all run, even if the server has their results.
-
-    kfp's client has an option for this, but it changes the root's tasks only, and ours are below an exit handler.
-    """
-    copy: dict[str, Any] = json.loads(json.dumps(spec))
-    for tasks in dags(copy):
-        for task in tasks.values():
-            task["cachingOptions"] = {}  # enableCache: false, as protocol buffers write it
-    return copy
-
-
-@expect_pipeline
-def retries_for_vertex(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a PipelineSpec whose attempts of a step take no longer than Vertex AI's API allows."""
-    copy: dict[str, Any] = json.loads(json.dumps(spec))
-    for tasks in dags(copy):
-        for task in tasks.values():
-            retry = task.get("retryPolicy", {})
-            if (limit := retry.get("backoffMaxDuration")) and float(limit.removesuffix("s")) > _MAX_VERTEX_RETRIES_S:
-                retry["backoffMaxDuration"] = f"{_MAX_VERTEX_RETRIES_S}s"
-    return copy
+    spec = with_digests(options.spec, given_images(options.images), ray)
+    if not options.cache:
+        spec = without_cache(spec)
+    if options.artifact_root:
+        check_artifact_root(options.artifact_root)
+        spec = with_artifact_root(spec, options.artifact_root)
+    if options.small:
+        spec = with_small_requests(spec)
+    spec, pods = override_for_kfp(spec, options.overrides)
+    notified: dict[str, Any] = {}
+    if options.notify_secret:
+        spec, notified = notify_settings(spec, options.notify_secret)
+        spec = with_run_pages(spec, pages)
+    labels = pod_labels(spec, options.labels)
+    return Package(spec, platform_spec(security_settings(spec), pods, notified, run_id_settings(spec), labels))
 
 
 @expect_pipeline
@@ -131,7 +81,8 @@ def notify_settings(spec: Mapping[str, Any], secret: str) -> tuple[dict[str, Any
             {"name": NOTIFY_SECRET_VARIABLE, "value": secret}
         )
     entry = {
-        **named_object("secretName", secret, deprecated=True),
+        "secretName": secret,  # deprecated, for older servers, as kfp-kubernetes writes it
+        "secretNameParameter": {"runtimeValue": {"constant": secret}},
         "keyToEnv": [{"secretKey": NOTIFY_KEY, "envVar": NOTIFY_VARIABLE}],
         "optional": True,  # otherwise the pod waits for a Secret that does not exist, and the run has no end
     }
@@ -151,17 +102,6 @@ def security_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _runs_our_code(command: Sequence[str]) -> bool:
     return list(command[:2]) == ["python", "-m"] and command[2].startswith(("components.", "pipelines."))
-
-
-def named_object(field: str, name: str, deprecated: bool = False) -> dict[str, Any]:
-    """Return the fields of a KubernetesExecutorConfig that name a Secret, ConfigMap or claim.
-
-    Args:
-        field: the field that is deprecated; `field` + "Parameter" has taken its place.
-        deprecated: write both, as kfp-kubernetes does.
-    """
-    named: dict[str, Any] = {f"{field}Parameter": {"runtimeValue": {"constant": name}}}
-    return {**named, **({field: name} if deprecated else {})}
 
 
 @expect_pipeline

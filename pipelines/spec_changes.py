@@ -1,0 +1,87 @@
+"""Copies of a compiled pipeline with changes that every server needs: digests of images, the cache, retries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from components.platform.errors import UserError
+from components.platform.launcher.images import CLUSTER, IMAGES
+from pipelines.images import Image
+from pipelines.spec import containers, expect_pipeline, gets_ray_image, used_images, with_images
+
+_MAX_VERTEX_RETRIES_S = 3600
+_FOLLOWING = {
+    "cpuLimit": 1.0,
+    "cpuRequest": 0.1,
+    "memoryLimit": 2.0,
+    "memoryRequest": 0.5,
+    "resourceCpuLimit": "1",
+    "resourceCpuRequest": "100m",
+    "resourceMemoryLimit": "2G",
+    "resourceMemoryRequest": "500M",
+}
+"""Resources of a step that only waits while a Ray cluster trains. KFP reads the strings, older versions the numbers
+(CPUs and GB)."""
+
+
+def with_digests(spec: Mapping[str, Any], images: Mapping[str, Image], ray: bool | None = False) -> dict[str, Any]:
+    """Return a copy of a PipelineSpec with the digests of pushed images.
+
+    Args:
+        images: from pipelines.images.read_images.
+        ray: whether a step starts a Ray cluster and needs the image of its nodes. None if that is unknown, as for a
+            pipeline that is uploaded: the image is named if it was pushed.
+
+    Raises:
+        UserError: an image was not pushed, so a cluster could not pull it.
+    """
+    references = {}
+    for key in (*used_images(spec), *(() if ray is False else (CLUSTER,))):
+        if key not in images or "@sha256:" not in images[key].reference:
+            if key == CLUSTER and ray is None:
+                continue
+            raise UserError(
+                f"the image {key} has no digest in a registry, so a cluster cannot pull it",
+                f"mlgo images build{' --all' if ray or key == CLUSTER else ''} --registry HOST/PROJECT/REPOSITORY && "
+                "mlgo images push",
+            )
+        references[IMAGES[key]] = images[key].reference
+    copy = with_images(dict(spec), references)
+    for _label, container in containers(copy) if ray else ():
+        if gets_ray_image(container):
+            container["resources"] = dict(_FOLLOWING)
+    return copy
+
+
+def dags(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the tasks of each DAG of a PipelineSpec, by name: the root's, and those of components."""
+    for component in (spec["root"], *spec.get("components", {}).values()):
+        if "dag" in component:
+            yield component["dag"]["tasks"]
+
+
+@expect_pipeline
+def without_cache(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a PipelineSpec whose steps all run, even if the server has their results.
+
+    kfp's client has an option for this, but it changes the root's tasks only, and ours are below an exit handler.
+    """
+    copy: dict[str, Any] = json.loads(json.dumps(spec))
+    for tasks in dags(copy):
+        for task in tasks.values():
+            task["cachingOptions"] = {}  # enableCache: false, as protocol buffers write it
+    return copy
+
+
+@expect_pipeline
+def retries_for_vertex(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a PipelineSpec whose attempts of a step take no longer than Vertex AI's API allows."""
+    copy: dict[str, Any] = json.loads(json.dumps(spec))
+    for tasks in dags(copy):
+        for task in tasks.values():
+            retry = task.get("retryPolicy", {})
+            if (limit := retry.get("backoffMaxDuration")) and float(limit.removesuffix("s")) > _MAX_VERTEX_RETRIES_S:
+                retry["backoffMaxDuration"] = f"{_MAX_VERTEX_RETRIES_S}s"
+    return copy

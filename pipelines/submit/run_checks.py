@@ -1,0 +1,78 @@
+"""Check what the user asks a server to run: the roots, the parameters, and what a stored pipeline cannot take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from components.platform.errors import UserError
+from components.platform.storage.uri import GS
+from pipelines.parameters.check import checked_values, uses_rayjob
+from pipelines.parameters.on_server import (
+    check_bucket_exists,
+    check_llvm_in_images,
+    check_places_on_server,
+    check_recipe_in_images,
+    check_state_on_server,
+)
+from pipelines.spec import builds_sdk
+from pipelines.submit.options import SubmitOptions
+
+
+@dataclass(frozen=True)
+class CheckedRun:
+    """What the checks of a run found out.
+
+    Attributes:
+        values: all parameters of the pipeline, with their types.
+        ray: whether a step starts a Ray cluster. None: the pipeline has no parameter that decides this, as the smoke
+            test, whose step looks for KubeRay.
+    """
+
+    values: Mapping[str, Any]
+    ray: bool | None
+
+    def given_parameters(self, options: SubmitOptions) -> dict[str, Any]:
+        """Return the parameters that the options give, with their types."""
+        return {name: self.values[name] for name in options.parameters}
+
+
+def check_run(options: SubmitOptions) -> CheckedRun:
+    """Check what holds on every server: the roots and the parameters.
+
+    Raises:
+        UserError: a parameter, a root or another option is invalid, or a stored pipeline cannot have it.
+    """
+    if options.stored_pipeline:
+        _refuse_changes(options)
+    for option, root in (("--pipeline-root", options.pipeline_root), ("--artifact-root", options.artifact_root)):
+        if root.startswith(f"{GS}://"):
+            check_bucket_exists(root, option)
+    values = checked_values(options.spec, options.parameters)
+    # The volumes of a stored version are unknown.
+    mounts = [path for step in options.overrides.values() for _key, _volume, path in step.mounts()]
+    check_places_on_server(values, None if options.stored_pipeline else mounts)
+    if not builds_sdk(options.spec):
+        check_llvm_in_images(values)
+        check_recipe_in_images(values)
+    if state := values.get("retrain_state"):
+        check_state_on_server(state, options.pipeline_root, options.artifact_root)
+    return CheckedRun(values, uses_rayjob(values) if "workers" in values else None)
+
+
+def _refuse_changes(options: SubmitOptions) -> None:
+    """Raise UserError for an option that changes the pipeline, which is stored."""
+    for name in ("overrides", "small", "notify_secret"):
+        if getattr(options, name):
+            refuse_change(options, name)
+    if not options.cache:
+        raise UserError("--no-cache changes the pipeline, which is stored on the server", "pass it to upload")
+
+
+def refuse_change(options: SubmitOptions, name: str) -> None:
+    """Raise the UserError for the option `name`, which changes the pipeline, which is stored."""
+    raise UserError(
+        f"--{name.replace('_', '-')} changes the pipeline, which is stored on the server",
+        f"pass it to mlgo pipeline upload, or leave --stored-pipeline {options.stored_pipeline} out",
+    )
