@@ -17,7 +17,8 @@ set(feature_advisor ${ours}/inlining/InlineFeatureAdvisor.cpp ${features}/Callsi
     ${features}/ExtendedFeatures.cpp ${features}/TrainedRanges.cpp)
 set(training_advisor ${ours}/inlining/InlineTrainingAdvisor.cpp ${ours}/inlining/CallsiteLog.cpp
     ${ours}/decisions/PolicySampling.cpp ${ours}/decisions/ForcedDecisionsFile.cpp ${ours}/policy/NativePolicy.cpp
-    ${ours}/policy/PolicyRunner.cpp)
+    ${ours}/policy/PolicyModel.cpp ${ours}/policy/PolicyRunner.cpp ${ours}/policy/TFLitePolicy.cpp
+    ${ours}/policy/tflite/Model.cpp ${ours}/policy/tflite/Operators.cpp)
 
 separate_arguments(llvm_definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
 add_compile_options(-fno-exceptions -funwind-tables -Wno-deprecated-declarations

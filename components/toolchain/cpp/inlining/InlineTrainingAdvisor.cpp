@@ -28,7 +28,8 @@ static cl::opt<std::string> TrainingLog(
     cl::desc("Write every inlining decision and its features to this file"));
 static cl::opt<std::string> PolicyDirectory(
     "ml-inliner-model-under-training", cl::Hidden,
-    cl::desc("Directory of the policy: policy.so and output_spec.json"));
+    cl::desc("Directory of the policy: policy.so or model.tflite, and "
+             "output_spec.json"));
 
 namespace {
 /// Writes the training log and the log of callsites.
@@ -59,7 +60,7 @@ public:
     for (size_t I = 0; I < inliningFeatures().size(); ++I)
       Put(Runner.getTensorUntyped(I));
     for (size_t I = 0; Policy && I < Policy->loggedOutputs().size(); ++I)
-      Put(Policy->logits());
+      Put(Policy->loggedOutput(I));
     Put(&Default);
     Put(&Advice);
     Log.endObservation();

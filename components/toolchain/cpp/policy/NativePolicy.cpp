@@ -14,10 +14,6 @@
 using namespace llvm;
 using namespace mlgo;
 
-static Error fail(const Twine &Message) {
-  return createStringError(inconvertibleErrorCode(), "policy: " + Message);
-}
-
 /// Returns the shape of a feature in a policy's description, or nothing if it
 /// is not a list.
 static std::optional<std::vector<int64_t>> shapeOf(const json::Object *Spec) {
@@ -38,33 +34,36 @@ shapeToString(const std::optional<std::vector<int64_t>> &Shape) {
   return Text + "]";
 }
 
-Expected<std::unique_ptr<NativePolicy>>
+Expected<std::unique_ptr<PolicyModel>>
 NativePolicy::load(StringRef Directory, const std::vector<TensorSpec> &Features,
-                   const std::vector<void *> &Buffers) {
+                   const std::vector<void *> &Buffers,
+                   const std::vector<TensorSpec> &Outputs) {
   std::string Library = (Directory + "/policy.so").str();
   void *Handle = dlopen(Library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!Handle)
-    return fail(Twine("cannot load the policy: ") + dlerror());
+    return policyError(Twine("cannot load the policy: ") + dlerror());
   std::unique_ptr<NativePolicy> Policy(new NativePolicy());
   auto Describe = reinterpret_cast<const char *(*)()>(
       dlsym(Handle, "mlgo_policy_describe"));
   Policy->RunLogits =
       reinterpret_cast<LogitsFunction>(dlsym(Handle, "mlgo_policy_logits"));
   if (!Describe || !Policy->RunLogits)
-    return fail(Library + " is not a policy: mlgo_policy_describe or "
-                          "mlgo_policy_logits is missing");
+    return policyError(Library + " is not a policy: mlgo_policy_describe or "
+                                 "mlgo_policy_logits is missing");
   auto Description = json::parse(Describe());
   if (!Description)
-    return fail(Library + " describes itself in broken JSON: " +
-                toString(Description.takeError()));
+    return policyError(Library + " describes itself in broken JSON: " +
+                       toString(Description.takeError()));
   const json::Object *Object = Description->getAsObject();
   if (!Object)
-    return fail(Library + " must describe itself as a JSON object");
+    return policyError(Library + " must describe itself as a JSON object");
   if (Error E = Policy->bind(Library, *Object, Features, Buffers))
+    return std::move(E);
+  if (Error E = Policy->bindOutputs(Outputs))
     return std::move(E);
   auto Ranges = TrainedRanges::parse(*Object);
   if (!Ranges)
-    return fail(Library + ": " + toString(Ranges.takeError()));
+    return policyError(Library + ": " + toString(Ranges.takeError()));
   Policy->Ranges = std::move(*Ranges);
   return std::move(Policy);
 }
@@ -75,8 +74,8 @@ Error NativePolicy::bind(StringRef Library, const json::Object &Description,
   const json::Array *PolicyFeatures = Description.getArray("features");
   auto NumActions = Description.getInteger("num_actions");
   if (!PolicyFeatures || !NumActions || *NumActions < 2)
-    return fail(Library +
-                " does not say its features and its number of actions");
+    return policyError(Library +
+                       " does not say its features and its number of actions");
   Logits.resize(*NumActions);
   std::string Missing;
   for (const json::Value &Feature : *PolicyFeatures) {
@@ -97,10 +96,22 @@ Error NativePolicy::bind(StringRef Library, const json::Object &Description,
     Inputs.push_back(Buffers[It - Features.begin()]);
   }
   if (!Missing.empty())
-    return fail(Library +
-                " was trained on features that this compiler does not log: " +
-                Missing + "; train it again with a trace of this compiler");
+    return policyError(
+        Library + " was trained on features that this compiler does not log: " +
+        Missing + "; train it again with a trace of this compiler");
   return Error::success();
+}
+
+Error NativePolicy::bindOutputs(const std::vector<TensorSpec> &Outputs) const {
+  const bool Agrees = !Outputs.empty() && Outputs[0].isElementType<int64_t>() &&
+                      all_of(drop_begin(Outputs), [&](const TensorSpec &Spec) {
+                        return Spec.isElementType<float>() &&
+                               Spec.getElementCount() == Logits.size();
+                      });
+  if (Agrees)
+    return Error::success();
+  return policyError("output_spec.json must list an int64_t decision and then "
+                     "nothing but float logits");
 }
 
 int64_t NativePolicy::decide() {

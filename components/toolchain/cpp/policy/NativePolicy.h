@@ -4,39 +4,26 @@
 #ifndef MLGO_NATIVE_POLICY_H
 #define MLGO_NATIVE_POLICY_H
 
-#include "inlining/features/TrainedRanges.h"
-#include "llvm/Analysis/TensorSpec.h"
-#include "llvm/Support/Error.h"
+#include "policy/PolicyModel.h"
 #include "llvm/Support/JSON.h"
-
-#include <cstdint>
-#include <memory>
-#include <vector>
 
 namespace mlgo {
 
-class NativePolicy {
+class NativePolicy : public PolicyModel {
 public:
-  /// Loads \p Directory/policy.so. Feature i of \p Features is read from
-  /// \p Buffers[i], which must outlive the policy. The policy may use fewer
-  /// features than there are, in any order.
-  ///
-  /// Errors: there is no policy, it is damaged, or it wants a feature that is
-  /// not in \p Features.
-  static llvm::Expected<std::unique_ptr<NativePolicy>>
+  /// See PolicyModel::load. Outputs next to the decision must be logits.
+  static llvm::Expected<std::unique_ptr<PolicyModel>>
   load(llvm::StringRef Directory, const std::vector<llvm::TensorSpec> &Features,
-       const std::vector<void *> &Buffers);
+       const std::vector<void *> &Buffers,
+       const std::vector<llvm::TensorSpec> &Outputs);
 
   /// Computes the logits from the features' buffers and returns the decision:
   /// the action with the largest logit or, with -mlgo-seed, one sampled from
   /// the softmax of the logits.
-  int64_t decide();
-
-  /// Where the policy was trained.
-  const TrainedRanges &ranges() const { return Ranges; }
+  int64_t decide() override;
 
   /// The logits of the last decision, one for each action.
-  const std::vector<float> &logits() const { return Logits; }
+  const void *output(size_t) const override { return Logits.data(); }
 
 private:
   using LogitsFunction = void (*)(const void *const *, float *);
@@ -46,10 +33,10 @@ private:
                    const llvm::json::Object &Description,
                    const std::vector<llvm::TensorSpec> &Features,
                    const std::vector<void *> &Buffers);
+  llvm::Error bindOutputs(const std::vector<llvm::TensorSpec> &Outputs) const;
   int64_t sample() const;
 
   LogitsFunction RunLogits = nullptr;
-  TrainedRanges Ranges;
   /// Pointers to the features' values, in the policy's order.
   std::vector<const void *> Inputs;
   std::vector<float> Logits;

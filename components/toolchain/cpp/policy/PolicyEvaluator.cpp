@@ -3,8 +3,8 @@
 //
 // The runner needs a single class, TFModelEvaluator
 // (llvm/Analysis/Utils/TFUtils.h), which LLVM implements with TFLite and this
-// file with NativePolicy.
-#include "policy/NativePolicy.h"
+// file with PolicyModel.
+#include "policy/PolicyModel.h"
 #include "llvm/Analysis/Utils/TFUtils.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -29,29 +29,11 @@ class TFModelEvaluatorImpl {
 public:
   /// One buffer for each TensorSpec that the compiler feeds.
   std::vector<std::vector<char>> Inputs;
-  /// [0] is the decision, the others are the logits that output_spec.json
-  /// lists.
+  /// [0] is the decision, the others are what output_spec.json lists.
   std::vector<std::vector<char>> Outputs;
-  std::unique_ptr<NativePolicy> Policy;
+  std::unique_ptr<PolicyModel> Policy;
 };
 } // namespace llvm
-
-static Expected<std::unique_ptr<NativePolicy>>
-loadPolicy(StringRef Directory, const std::vector<TensorSpec> &Features,
-           const std::vector<void *> &Buffers,
-           const std::vector<TensorSpec> &OutputSpecs) {
-  bool DecisionIsInt64 =
-      !OutputSpecs.empty() && OutputSpecs[0].isElementType<int64_t>();
-  bool OthersAreLogits =
-      std::all_of(OutputSpecs.begin() + DecisionIsInt64, OutputSpecs.end(),
-                  [](const TensorSpec &S) { return S.isElementType<float>(); });
-  if (!DecisionIsInt64 || !OthersAreLogits)
-    return createStringError(inconvertibleErrorCode(),
-                             "policy: " + Directory +
-                                 "/output_spec.json must list an int64_t "
-                                 "decision and then nothing but float logits");
-  return NativePolicy::load(Directory, Features, Buffers);
-}
 
 TFModelEvaluator::TFModelEvaluator(StringRef SavedModelPath,
                                    const std::vector<TensorSpec> &InputSpecs,
@@ -70,7 +52,8 @@ TFModelEvaluator::TFModelEvaluator(StringRef SavedModelPath,
     Buffers.push_back(Buffer.data());
   for (const TensorSpec &Spec : OutputSpecs)
     Impl->Outputs.emplace_back(Spec.getTotalTensorBufferSize());
-  auto Policy = loadPolicy(SavedModelPath, Features, Buffers, OutputSpecs);
+  auto Policy =
+      PolicyModel::load(SavedModelPath, Features, Buffers, OutputSpecs);
   if (!Policy) {
     errs() << "error: " << toString(Policy.takeError()) << "\n";
     Impl.reset();
@@ -88,10 +71,8 @@ std::optional<TFModelEvaluator::EvaluationResult> TFModelEvaluator::evaluate() {
   int64_t Action = Impl->Policy->decide();
   std::memcpy(Outputs[0].data(), &Action,
               std::min(Outputs[0].size(), sizeof(Action)));
-  const std::vector<float> &Logits = Impl->Policy->logits();
   for (size_t I = 1; I < Outputs.size(); ++I)
-    std::memcpy(Outputs[I].data(), Logits.data(),
-                std::min(Outputs[I].size(), Logits.size() * sizeof(float)));
+    std::memcpy(Outputs[I].data(), Impl->Policy->output(I), Outputs[I].size());
   return EvaluationResult(std::make_unique<EvaluationResultImpl>(Outputs));
 }
 

@@ -14,10 +14,12 @@ PolicyRunner::PolicyRunner(LLVMContext &Context,
     setUpBufferForTensor(I, Features[I], nullptr);
 }
 
-Error PolicyRunner::readOutputs(StringRef Path, StringRef DecisionName) {
+/// Returns the tensors of the outputs, and sets those that are logged, by the
+/// names that the log has.
+Expected<std::vector<TensorSpec>>
+PolicyRunner::readOutputs(StringRef Path, StringRef DecisionName) {
   auto Fail = [&](const Twine &Problem) {
-    return createStringError(inconvertibleErrorCode(),
-                             "policy: " + Path + " " + Problem);
+    return policyError(Path + " " + Problem);
   };
   auto File = MemoryBuffer::getFile(Path);
   if (!File)
@@ -28,6 +30,7 @@ Error PolicyRunner::readOutputs(StringRef Path, StringRef DecisionName) {
   const json::Array *Entries = Parsed->getAsArray();
   if (!Entries || Entries->empty())
     return Fail("must be a list of outputs");
+  std::vector<TensorSpec> Outputs;
   for (const json::Value &Value : *Entries) {
     const json::Object *Entry = Value.getAsObject();
     const json::Value *Spec = Entry ? Entry->get("tensor_spec") : nullptr;
@@ -35,18 +38,13 @@ Error PolicyRunner::readOutputs(StringRef Path, StringRef DecisionName) {
     auto Tensor = Spec ? getTensorSpecFromJSON(Ctx, *Spec) : std::nullopt;
     if (!Name || !Tensor)
       return Fail("has an output without logging_name or tensor_spec");
-    const bool IsDecision = &Value == &Entries->front();
-    const bool Agrees =
-        IsDecision ? *Name == DecisionName && Tensor->isElementType<int64_t>()
-                   : Tensor->isElementType<float>() &&
-                         Tensor->getElementCount() == Policy->logits().size();
-    if (!Agrees)
-      return Fail("must list the int64_t decision " + DecisionName +
-                  " and then nothing but float logits");
-    if (!IsDecision)
-      Outputs.emplace_back(Name->str(), *Tensor);
+    Outputs.push_back(*Tensor);
+    if (Outputs.size() > 1)
+      Logged.emplace_back(Name->str(), *Tensor);
+    else if (*Name != DecisionName)
+      return Fail("must begin with the decision " + DecisionName);
   }
-  return Error::success();
+  return Outputs;
 }
 
 std::unique_ptr<PolicyRunner>
@@ -61,13 +59,14 @@ PolicyRunner::load(LLVMContext &Context, StringRef Directory,
     Context.emitError(toString(std::move(E)));
     return nullptr;
   };
-  auto Policy = NativePolicy::load(Directory, Features, Buffers);
+  auto Outputs = Runner->readOutputs((Directory + "/output_spec.json").str(),
+                                     DecisionName);
+  if (!Outputs)
+    return Report(Outputs.takeError());
+  auto Policy = PolicyModel::load(Directory, Features, Buffers, *Outputs);
   if (!Policy)
     return Report(Policy.takeError());
   Runner->Policy = std::move(*Policy);
-  if (Error E = Runner->readOutputs((Directory + "/output_spec.json").str(),
-                                    DecisionName))
-    return Report(std::move(E));
   return Runner;
 }
 

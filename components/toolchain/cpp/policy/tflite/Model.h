@@ -1,0 +1,51 @@
+// A TensorFlow Lite model, evaluated one operator after the other.
+//
+// It runs the models of ml-compiler-opt's and this project's policies without
+// a library: they have some thirty kinds of operators, static shapes and no
+// quantization (tensorflow/lite/schema/schema.fbs).
+#ifndef MLGO_TFLITE_MODEL_H
+#define MLGO_TFLITE_MODEL_H
+
+#include "policy/tflite/Tensor.h"
+
+#include <memory>
+
+namespace mlgo {
+namespace tflite {
+
+class Model {
+public:
+  /// Reads a model.
+  ///
+  /// Errors: there is no such file, it is damaged, or it has an operator or a
+  /// type that is not supported.
+  static llvm::Expected<std::unique_ptr<Model>> load(llvm::StringRef Path);
+
+  llvm::ArrayRef<Tensor *> inputs() { return Inputs; }
+  llvm::ArrayRef<Tensor *> outputs() { return Outputs; }
+
+  /// Computes the outputs from the inputs.
+  void run() {
+    for (const Kernel &Compute : Kernels)
+      Compute();
+  }
+
+  /// Seeds the operators that draw random numbers.
+  void seed(uint64_t Seed) { Random.seed(Seed); }
+
+private:
+  llvm::Error read(const FlatBuffer &Buffer);
+  llvm::Error readTensors(const FlatTable &Graph,
+                          llvm::ArrayRef<FlatTable> Buffers);
+  llvm::Expected<std::vector<Tensor *>> at(llvm::ArrayRef<int32_t> Indices);
+
+  std::vector<Tensor> Tensors;
+  std::vector<Tensor *> Inputs, Outputs;
+  std::vector<Kernel> Kernels;
+  std::mt19937_64 Random;
+};
+
+} // namespace tflite
+} // namespace mlgo
+
+#endif
