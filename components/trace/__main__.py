@@ -12,13 +12,15 @@ from components.core.projects.option import CORPUS
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.console.number_types import FRACTION, TIMEOUT_S
-from components.platform.storage.options import ARTIFACT, OUTPUT
+from components.platform.storage.options import ARTIFACT, FILE, OUTPUT
 from components.platform.storage.uri import display_path
 from components.platform.workers.factory import HELP as WORKERS_HELP
 from components.trace.config import TFRECORD_FILE, Part, TraceConfig
 
 
-@click.group(invoke_without_command=True, subcommand_metavar="[export ...]", context_settings={"show_default": True})
+@click.group(
+    invoke_without_command=True, subcommand_metavar="[export|import ...]", context_settings={"show_default": True}
+)
 @click.option("--corpus", type=CORPUS, help="Corpus to compile: output of the corpus step or of extract_ir.")
 @click.option("--toolchain", type=ARTIFACT, help="Training toolchain: output of the toolchain step.")
 @click.option("--output", type=OUTPUT, help="Directory of the trace; created, or replaced if it is already a trace.")
@@ -54,6 +56,7 @@ def main(context: click.Context, **options: object) -> None:
     Example:
       mlgo trace --corpus runs/demo/corpus --toolchain runs/demo/training --output runs/demo/trace
       mlgo trace export --format tfrecord --trace runs/demo/trace --output runs/demo/tfrecord
+      mlgo trace import --records default_trace.tfrecord --output runs/trace
     """
     if context.invoked_subcommand is not None:
         return
@@ -92,6 +95,33 @@ def export(trace: Path, output: Path, form: str) -> None:
     from components.trace.tfrecord import export_tfrecord  # needs pyarrow
 
     say(f"{display_path(output / TFRECORD_FILE)}: {export_tfrecord(trace, output)} sequences")
+
+
+@main.command("import")
+@click.option(
+    "--records",
+    type=FILE,
+    required=True,
+    multiple=True,
+    help="TFRecord file of ml-compiler-opt's generate_default_trace.py; repeatable.",
+)
+@click.option("--problem", default="inlining", show_default=True, help="Problem whose decisions are in the file.")
+@click.option("--output", type=OUTPUT, required=True, help="Directory of the trace; created, or replaced.")
+def import_command(records: tuple[Path, ...], problem: str, output: Path) -> None:
+    """Convert a trace of google/ml-compiler-opt's tools to a trace. Needs TensorFlow.
+
+    The records do not name modules, so the trace calls them FILE/NUMBER, and has no sizes.
+
+    \b
+    Example:
+      mlgo trace import --records default_trace.tfrecord --output runs/trace
+      mlgo vocab --trace runs/trace --output runs/vocab
+      mlgo warmstart --trace runs/trace --vocab runs/vocab --toolchain runs/demo/training --output runs/warmstart
+    """
+    from components.trace.import_tfrecord import import_tfrecord
+
+    modules, decisions = import_tfrecord(records, problem, output)
+    say(f"{display_path(output)}: {decisions} decisions in {modules} modules")
 
 
 if __name__ == "__main__":
