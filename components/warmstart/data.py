@@ -113,15 +113,19 @@ def _keep_known(
     return usable
 
 
-def require_no_remains(vocab_directory: Path, upstream: Collection[str] | None) -> None:
+def require_no_remains(trace: Trace, vocab_directory: Path, upstream: Collection[str] | None) -> None:
     """Raise UserError for an incomplete copy of a vocab of ours, which looks like one of ml-compiler-opt.
+
+    One that has all features of the trace is used: ml-compiler-opt makes such a vocab from logs of our training clang.
 
     Args:
         upstream: names of the features that LLVM has without this project; None if they are not known.
     """
     if upstream is None or not is_foreign(vocab_directory):
         return
-    if ours := sorted(bucket_files(vocab_directory).keys() - {*upstream}):
+    files = bucket_files(vocab_directory)
+    whole = all(feature.name in files for feature in vocab_features(problems.get(trace.problem), trace.features))
+    if not whole and (ours := sorted(files.keys() - {*upstream})):
         raise UserError(
             f"{display_path(vocab_directory)} is not a finished vocab: without {MANIFEST}, but with quantiles of "
             f"{ours[0]}, which only compilers of this project log",

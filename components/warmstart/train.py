@@ -42,14 +42,15 @@ def _train(config: WarmstartConfig) -> WarmstartReport:
         require_artifact(directory, kind)
     toolchain = load_toolchain(config.toolchain)
     toolchain.require_mode("training")
-    problem = load_trace(config.trace).problem
+    trace = load_trace(config.trace)
+    problem = trace.problem
     if problem not in toolchain.features:
         raise UserError(f"{config.toolchain} does not know the problem {problem}", "use the toolchain of the trace")
-    require_no_remains(config.vocab, toolchain.upstream_features.get(problem))
+    require_no_remains(trace, config.vocab, toolchain.upstream_features.get(problem))
     if config.start_from != HEURISTIC:
         require_vocab(config.trace, config.vocab)  # not used, but what a user passes by mistake is refused
         return adopt_policy(config, problem, toolchain)
-    only = feature_names(config.features, load_trace(config.trace), toolchain)
+    only = feature_names(config.features, trace, toolchain)
     decisions = load_decisions(config.trace, config.vocab, config.heldout_fraction, config.seed, only)
     check_features(decisions.features, toolchain.features[problem])
     networks.configure(problem, config.gin_bindings, config.gin_files)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from components.core import problems
 from components.core.formats.features import FeatureSpec
-from components.core.formats.trace import ModuleTrace, TraceWriter, read_columns
+from components.core.formats.trace import ModuleTrace, TraceWriter, load_trace, read_columns
 from components.core.formats.vocab import load_vocab, write_vocab
 from components.platform.errors import UserError
 from components.platform.storage import publish, write_manifest
@@ -83,10 +83,16 @@ def test_policy_has_the_features_that_a_vocab_of_ml_compiler_opt_has(inputs, tmp
 
 def test_incomplete_copy_of_a_vocab_is_no_vocab_of_ml_compiler_opt(inputs, tmp_path):
     shutil.copytree(inputs["vocab"], tmp_path / "copy", ignore=shutil.ignore_patterns("*.json", "threshold*"))
+    trace = load_trace(inputs["trace"])
     with pytest.raises(UserError, match=r"is not a finished vocab: without .*, but with quantiles of always_zero"):
-        require_no_remains(tmp_path / "copy", ["cost", "threshold"])
-    require_no_remains(tmp_path / "copy", ["cost", "threshold", "blocks", "always_zero"])
-    require_no_remains(inputs["vocab"], [])
+        require_no_remains(trace, tmp_path / "copy", ["cost", "threshold"])
+    require_no_remains(trace, tmp_path / "copy", ["cost", "threshold", "blocks", "always_zero"])
+    require_no_remains(trace, inputs["vocab"], [])
+
+
+def test_vocab_that_ml_compiler_opt_made_of_our_features_is_used(inputs, tmp_path):
+    shutil.copytree(inputs["vocab"], tmp_path / "copy", ignore=shutil.ignore_patterns("*.json"))
+    require_no_remains(load_trace(inputs["trace"]), tmp_path / "copy", ["cost", "threshold"])
 
 
 def test_vocab_of_ml_compiler_opt_for_another_problem_is_refused(inputs, tmp_path):
