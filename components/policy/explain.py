@@ -28,7 +28,7 @@ from components.core.compiler.logs.inline_remarks import name_decisions, read_in
 from components.core.compiler.objects.elf import ElfError
 from components.core.compiler.replay.command_line import replay_arguments
 from components.core.counterfactual.flip_sets import estimate_uncertainty
-from components.core.counterfactual.inlining import measure_flips, plan_flips
+from components.core.counterfactual.inlining import attribute_savings, plan_flips
 from components.core.formats.corpus import Module
 from components.core.formats.policy import POLICY_JSON, load_policy_info
 from components.core.policy.dense import DensePolicy, read_dense
@@ -136,7 +136,7 @@ def explain_with_training_clang(
             if plan.forced:
                 advisor = Advisor("policy", policy=policy, samples=len(plan.forced))
                 flipped = compiler(Request(module, advisor, want_functions=True, forced=plan.forced)).samples
-                savings = measure_flips(base, plan, flipped)
+                savings = attribute_savings(base, plan, flipped)
                 alone = savings.together == 1
                 explained.gain_bytes[savings.decision[alone]] = -savings.saved[alone]
     except CompileError as error:

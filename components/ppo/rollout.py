@@ -38,7 +38,7 @@ from components.ppo.module_rollout import ModuleRollout, OutcomeOf, SampleModule
 Q = TypeVar("Q", bound=Request)
 M = TypeVar("M", ModuleRollout, FlipResult)
 
-MIN_GAIN = 0.05
+MIN_TIME_SAVING = 0.05
 """Minimum reduction of an iteration's time for dividing a module; compile times are not known more accurately."""
 
 
@@ -269,7 +269,7 @@ def divide_modules(compile_s: Sequence[float], flip_compiles: int, slots: int) -
     """Return the number of jobs among which the flip compiles of each module are divided.
 
     Each job compiles the module's base again, so modules are divided only if that shortens the iteration by at least
-    MIN_GAIN.
+    MIN_TIME_SAVING.
 
     Args:
         compile_s: estimated time of one compile of each module.
@@ -287,7 +287,7 @@ def divide_modules(compile_s: Sequence[float], flip_compiles: int, slots: int) -
         longer = np.sum(job_s > factor * bound_s, axis=1)
         parts = np.minimum(1 + longer, flip_compiles)
         makespan_s = estimate_makespan_s(np.repeat(module_s * compiles[parts - 1], parts), slots)
-        if makespan_s < (1 - MIN_GAIN) * best_s:
+        if makespan_s < (1 - MIN_TIME_SAVING) * best_s:
             best, best_s = parts, makespan_s
     return best.tolist()
 

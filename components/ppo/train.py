@@ -8,8 +8,10 @@ PPO and ES validate a moving average of the weights (Polyak and Juditsky 1992) a
 iteration: single updates are noisy, and that hurts the greedy policy more than the sampled one. DQN compiles with the
 best policy so far, so that a fit changes no compile before it is validated. A fit starts with an iteration, on the
 measurements of all earlier ones, runs in a thread while the iteration compiles, and is validated when it is done; the
-first policy is validated before anything is compiled. At the end the mean of several fits is validated once more. It is
-published unless it is worse than the best policy so far beyond noise, or no better than the start.
+initial policy is validated before anything is compiled. At the end the mean of several fits is validated once more. It
+is published unless it is worse than the best policy so far beyond noise, or no better than the initial one.
+
+The initial policy is the warmstart with another entropy (`calibrate_entropy`): the same greedy decisions, other logits.
 
 A validation has the number of the last iteration whose measurements its policy has learned from: the fit in the
 iteration after 10 finished ones has the number 10. Fits start and end within an iteration, so a checkpoint never holds
@@ -82,8 +84,8 @@ class Trainer:
         self._linked = bool(data.definition_counts)
         self._validation_baselines = None if self._linked else data.baselines
         self.modules, self.validation = data.modules, data.validation
-        initial = calibrate_entropy(data.warmstart, data.sample, read_initial_entropy())
-        self.learner = make_learner(config, networks.InputScale.fit(problem, data.sample), initial)
+        initial = calibrate_entropy(data.warmstart, data.calibration_observations, read_initial_entropy())
+        self.learner = make_learner(config, networks.InputScale.fit(problem, data.calibration_observations), initial)
         self.best = initial
         self._best_outcomes: dict[str, Outcome] | None = None
         self.sampler = ModuleSampler(data.weights, config.seed)

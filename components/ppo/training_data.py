@@ -53,7 +53,7 @@ class TrainingData:
         weights: training module -> weight in the choice of an iteration's modules.
         compile_s: module -> seconds of its compile in the trace.
         definition_counts: project -> function -> number of objects that define it; empty if the bytes of all count.
-        sample: float32 [N, *S], observations of up to ENTROPY_DECISIONS decisions of the trace.
+        calibration_observations: float32 [N, *S], observations of up to ENTROPY_DECISIONS decisions of the trace.
     """
 
     toolchain: Toolchain
@@ -68,7 +68,7 @@ class TrainingData:
     weights: dict[str, float]
     compile_s: dict[str, float]
     definition_counts: dict[str, dict[str, int]]
-    sample: NDArray[np.float32]
+    calibration_observations: NDArray[np.float32]
 
 
 def load_training_data(config: TrainingConfig) -> TrainingData:
@@ -117,7 +117,7 @@ def load_training_data(config: TrainingConfig) -> TrainingData:
         weights=_weights(config, table, modules),
         compile_s=dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True)),
         definition_counts=read_object_counts(config.trace) if linked and objective.uses_function_sizes else {},
-        sample=_sample_observations(config, warmstart),
+        calibration_observations=_sample_observations(config, warmstart),
     )
 
 

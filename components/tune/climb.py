@@ -24,7 +24,7 @@ from components.core.compiler.forced_decisions import ForcedDecisions, Key, ordi
 from components.core.compiler.sample import Sample
 from components.core.counterfactual.flip_sets import estimate_uncertainty
 from components.core.counterfactual.flips import Flip, FlipSavings
-from components.core.counterfactual.inlining import force_flips, measure_flips, plan_flips
+from components.core.counterfactual.inlining import attribute_savings, force_flips, plan_flips
 from components.core.objectives.size import linked_bytes
 from components.core.policy.tf.observation import finite_logits
 
@@ -123,7 +123,7 @@ class Climb:
                 sets = [changed | forced.actions() for forced in force_flips(base, action, flip_sets)]
                 flipped = self._compile(request, Advisor("policy", policy=policy, samples=len(sets)), sets)
                 on_base = number_unreached_by_base(flipped, sets, keys)
-                savings = measure_flips(base, plan, on_base, counts)
+                savings = attribute_savings(base, plan, on_base, counts)
                 tried |= {keys[i] for i in {*savings.decision.tolist(), *list_unreached_flips(flip_sets, on_base)}}
                 paying = _choose_paying(plan.flips, savings)
                 trials = [changed | forced.actions() for forced in _combine(base, action, paying)]

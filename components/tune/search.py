@@ -22,7 +22,7 @@ from components.tune.climb import Climb, ClimbRequest, Round
 from components.tune.config import TuneConfig
 from components.tune.state import ModuleState, SearchDirectory
 
-MIN_GAIN = 1e-3
+MIN_SIZE_SAVING = 1e-3
 """A module is finished when a trial of all its decisions has saved less than this fraction of its size."""
 
 
@@ -154,7 +154,7 @@ def _update(state: ModuleState, done: Round) -> None:
     state.gained_bytes += done.base_linked_bytes - done.linked_bytes
     if done.exhausted:
         # Flips that saved nothing may do so after later changes, so all of them are tried again.
-        state.finished = state.gained_bytes <= MIN_GAIN * done.size_bytes
+        state.finished = state.gained_bytes <= MIN_SIZE_SAVING * done.size_bytes
         state.gained_bytes, state.tried = 0.0, frozenset()
 
 

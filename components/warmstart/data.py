@@ -30,7 +30,8 @@ class Decisions:
     Attributes:
         observed: float32 [N, *S], see observation.py.
         action: int32 [N].
-        heldout: bool [N], whether the decision is of a held-out module.
+        heldout: bool [N], whether the decision is of a module of the trace that cloning does not learn from, so that
+            its agreement is reported. These are no held-out modules of the corpus, of which the trace has none.
         limits, ranges: see trained_limits.py; of the decisions that are not held out.
     """
 

@@ -94,7 +94,7 @@ def check(
     from pipelines.cluster.storage_and_images import KfpChecks, check_bucket, check_images
     from pipelines.images import given_images
     from pipelines.submit.artifact_root import check_artifact_root
-    from pipelines.submit.kfp_client import KfpServer, token_from_environment
+    from pipelines.submit.kfp_client import KfpAddress, token_from_environment
 
     settings = parse_settings(ray_cluster_options)
     spec = None
@@ -106,7 +106,7 @@ def check(
     say(f"Kubernetes at {cluster.host}, namespace {namespace}")
     findings: list[Finding] = []
     findings += cluster.check_operators(ray=spec is not None)
-    kfp = KfpChecks(KfpServer(host, token=token_from_environment())) if host else None
+    kfp = KfpChecks(KfpAddress(host, token=token_from_environment())) if host else None
     launcher_reads = (DEFAULT_ROOT_SECRET,) if pipeline_root.partition("://")[0] in ("", MINIO) else ()
     findings += cluster.check_steps(service_account, launcher_reads, kfp.version if kfp else None)
     findings += cluster.check_secrets(secrets)

@@ -16,7 +16,7 @@ from pipelines.cli.flags import IMAGES, PARAMS
 from pipelines.cli.pipeline import PIPELINE, parameters
 from pipelines.spec import load_spec
 from pipelines.submit.kfp import KfpPipelines
-from pipelines.submit.kfp_client import TOKEN_VARIABLE, KfpServer, token_from_environment
+from pipelines.submit.kfp_client import TOKEN_VARIABLE, KfpAddress, token_from_environment
 from pipelines.submit.options import SubmitOptions
 from pipelines.submit.overrides_document import StepOverrides, read_overrides
 from pipelines.submit.server import PipelineServer
@@ -195,7 +195,7 @@ def choose_server(
     if existing_token_file and in_cluster_token:
         raise UserError("--existing-token-file and --in-cluster-token are two tokens", "leave one out")
     token = "" if existing_token_file or in_cluster_token else token_from_environment()
-    return KfpPipelines(KfpServer(host, namespace, token, existing_token_file, in_cluster_token))
+    return KfpPipelines(KfpAddress(host, namespace, token, existing_token_file, in_cluster_token))
 
 
 def takes_package(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from components.platform.storage.uri import USAGE, mirror, parse_location
 from pipelines.cluster.findings import Finding, missing, ok, unknown
 from pipelines.images import Image, docker_client
 from pipelines.parameters.on_server import MINIO, check_cloud_root
-from pipelines.submit.kfp_client import KfpClient, KfpServer
+from pipelines.submit.kfp_client import KfpAddress, KfpClient
 from pipelines.submit.polling import NoAnswer
 
 _FROM_HERE = "checked with this machine's credentials, not with those of the pods"
@@ -87,7 +87,7 @@ class KfpChecks:
         version: major and minor; None if it is unknown.
     """
 
-    def __init__(self, server: KfpServer) -> None:
+    def __init__(self, server: KfpAddress) -> None:
         self._server = server
         self._one_user = False
         self.version: tuple[int, int] | None = None

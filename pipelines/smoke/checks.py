@@ -24,7 +24,7 @@ from components.platform.storage.object_storage.object_store import NO_VERSION, 
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import REMOTE_SCHEMES, ObjectUri, display_path, parse_location
 from pipelines.smoke.rows import FailedOnPurpose, NotTried
-from pipelines.submit.kfp_client import HOST_VARIABLE, KfpClient, KfpServer, version_numbers
+from pipelines.submit.kfp_client import HOST_VARIABLE, KfpAddress, KfpClient, version_numbers
 from pipelines.submit.polling import NoAnswer
 
 NO_REPETITION_SINCE = (2, 17)
@@ -183,7 +183,7 @@ class KfpApi:
         version: of the server, after `check`; empty if it is unknown.
     """
 
-    def __init__(self, server: KfpServer) -> None:
+    def __init__(self, server: KfpAddress) -> None:
         self._server = server
         self.version = ""
 

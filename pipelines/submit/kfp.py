@@ -15,8 +15,8 @@ from components.platform.errors import UserError
 from pipelines.parameters.on_server import check_cloud_root
 from pipelines.submit.artifact_root import OPTION, artifact_root_of, check_artifact_root
 from pipelines.submit.cron import CronSchedule
-from pipelines.submit.kfp_client import KfpClient, KfpServer
-from pipelines.submit.kfp_package import known_settings, package_for_kfp
+from pipelines.submit.kfp_client import KfpAddress, KfpClient
+from pipelines.submit.kfp_package import package_for_kfp
 from pipelines.submit.kfp_run import KfpRun, require_run_id, stored_spec
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.polling import RUN_ENDED, describe_state
@@ -26,6 +26,8 @@ from pipelines.submit.server import PipelineServer, SubmittedRun
 
 MAX_CONCURRENCY = 10
 """Limit of the API server (recurring_run.proto)."""
+_NEWEST_FIELDS = (2, 16)
+"""The version of KFP in which securityContext and subPath came into kubernetes_executor_config.proto."""
 
 
 class KfpPipelines(PipelineServer):
@@ -38,7 +40,7 @@ class KfpPipelines(PipelineServer):
     }
     poll_s = environment_number("MLGO_POLL_S", 10)
 
-    def __init__(self, server: KfpServer) -> None:
+    def __init__(self, server: KfpAddress) -> None:
         self.server = server
         self._client = KfpClient(server)
 
@@ -101,6 +103,66 @@ class KfpPipelines(PipelineServer):
             return _id_of(runs[0], "run_id")
         return _id_of(self._client.ask("POST", "runs", _body(request, experiment, source)), "run_id")
 
+    def _source(self, request: RunRequest) -> dict[str, Any]:
+        """Return the fields of a request that say what is run."""
+        if request.package is None:
+            return {"pipeline_version_reference": self._newest_version(request.options)}
+        platform = self._known_platform(request.package)
+        spec = dict(request.package.spec)
+        return {"pipeline_spec": {"pipeline_spec": spec, "platform_spec": platform} if platform else spec}
+
+    def _newest_version(self, options: SubmitOptions) -> dict[str, str]:
+        """Return the reference to the newest version of the stored pipeline.
+
+        Raises:
+            UserError: there is none, or it was stored with another artifact root than the run's.
+        """
+        client, name = self._client, options.stored_pipeline
+        pipelines = self._list("pipelines", name, namespace=client.namespace_to_create_in())
+        if len(pipelines) != 1:
+            raise UserError(
+                f"KFP at {self.server.host} has {len(pipelines) or 'no'} pipelines named {name!r}",
+                "store it with mlgo pipeline upload, or pass another name",
+            )
+        pipeline = _id_of(pipelines[0], "pipeline_id")
+        newest = client.ask("GET", f"pipelines/{pipeline}/versions", page_size=1, sort_by="created_at desc")
+        if not (versions := _objects(newest, "pipeline_versions")):
+            raise UserError(f"the pipeline {name} has no version", "mlgo pipeline upload")
+        version = _id_of(versions[0], "pipeline_version_id")
+        if root := options.artifact_root:
+            stored_root = artifact_root_of(stored_spec(client, pipeline, version))
+            if stored_root.rstrip("/") != root.rstrip("/"):
+                raise UserError(
+                    f"the newest version of the pipeline {name} was stored with "
+                    f"{f'{OPTION} {stored_root}' if stored_root else f'no {OPTION}'}, not with {root}",
+                    f"mlgo pipeline upload {OPTION} {root}, or pass the stored one",
+                )
+        return {"pipeline_id": pipeline, "pipeline_version_id": version}
+
+    def _experiment(self, options: SubmitOptions) -> str:
+        """Return the ID of the experiment, which is created if it does not exist."""
+        name, namespace = options.experiment_name, self._client.namespace_to_create_in()
+        experiments = self._list("experiments", name, namespace=namespace)
+        if len(experiments) > 1:
+            raise UserError(f"KFP has {len(experiments)} experiments named {name!r}", "pass --experiment NAME")
+        if experiments:
+            return _id_of(experiments[0], "experiment_id")
+        body = {"display_name": name} | ({"namespace": namespace} if namespace else {})
+        return _id_of(self._client.ask("POST", "experiments", body), "experiment_id")
+
+    def _known_platform(self, package: Package) -> dict[str, Any] | None:
+        return _known_settings(package.platform, self._client.health.numbers) if package.platform else None
+
+    def _list(self, route: str, name: str, key: str = "", **query: str) -> list[Any]:
+        """Return the objects of a route with this display name.
+
+        Args:
+            key: of the list in the answer; empty if it is the route.
+        """
+        # A filter of the API (filter.proto).
+        only = json.dumps({"predicates": [{"operation": 1, "key": "display_name", "stringValue": name}]})
+        return _objects(self._client.ask("GET", route, filter=only, **query), key or route)
+
     def schedule(self, options: SubmitOptions, cron: CronSchedule, max_concurrency: int) -> str:
         expression = cron.for_kfp()
         return self.send_schedule(self.prepare(options), expression, max_concurrency)
@@ -122,6 +184,8 @@ class KfpPipelines(PipelineServer):
 
     def upload(self, options: SubmitOptions, version: str, repository: str) -> str:
         """Store a pipeline; see PipelineServer. A pipeline that is created for the version does not stay without it."""
+        if options.artifact_root:
+            check_artifact_root(options.artifact_root)
         package = package_for_kfp(options, ray=None, pages=self.page(""))
         client, namespace = self._client, self._client.namespace_to_create_in()
         name = options.name or options.pipeline
@@ -187,66 +251,6 @@ class KfpPipelines(PipelineServer):
             )
         self._client.ask("POST", f"runs/{run_id}:retry")
 
-    def _source(self, request: RunRequest) -> dict[str, Any]:
-        """Return the fields of a request that say what is run."""
-        if request.package is None:
-            return {"pipeline_version_reference": self._newest_version(request.options)}
-        platform = self._known_platform(request.package)
-        spec = dict(request.package.spec)
-        return {"pipeline_spec": {"pipeline_spec": spec, "platform_spec": platform} if platform else spec}
-
-    def _newest_version(self, options: SubmitOptions) -> dict[str, str]:
-        """Return the reference to the newest version of the stored pipeline.
-
-        Raises:
-            UserError: there is none, or it was stored with another artifact root than the run's.
-        """
-        client, name = self._client, options.stored_pipeline
-        pipelines = self._list("pipelines", name, namespace=client.namespace_to_create_in())
-        if len(pipelines) != 1:
-            raise UserError(
-                f"KFP at {self.server.host} has {len(pipelines) or 'no'} pipelines named {name!r}",
-                "store it with mlgo pipeline upload, or pass another name",
-            )
-        pipeline = _id_of(pipelines[0], "pipeline_id")
-        newest = client.ask("GET", f"pipelines/{pipeline}/versions", page_size=1, sort_by="created_at desc")
-        if not (versions := _objects(newest, "pipeline_versions")):
-            raise UserError(f"the pipeline {name} has no version", "mlgo pipeline upload")
-        version = _id_of(versions[0], "pipeline_version_id")
-        if root := options.artifact_root:
-            stored_root = artifact_root_of(stored_spec(client, pipeline, version))
-            if stored_root.rstrip("/") != root.rstrip("/"):
-                raise UserError(
-                    f"the newest version of the pipeline {name} was stored with "
-                    f"{f'{OPTION} {stored_root}' if stored_root else f'no {OPTION}'}, not with {root}",
-                    f"mlgo pipeline upload {OPTION} {root}, or pass the stored one",
-                )
-        return {"pipeline_id": pipeline, "pipeline_version_id": version}
-
-    def _experiment(self, options: SubmitOptions) -> str:
-        """Return the ID of the experiment, which is created if it does not exist."""
-        name, namespace = options.experiment_name, self._client.namespace_to_create_in()
-        experiments = self._list("experiments", name, namespace=namespace)
-        if len(experiments) > 1:
-            raise UserError(f"KFP has {len(experiments)} experiments named {name!r}", "pass --experiment NAME")
-        if experiments:
-            return _id_of(experiments[0], "experiment_id")
-        body = {"display_name": name} | ({"namespace": namespace} if namespace else {})
-        return _id_of(self._client.ask("POST", "experiments", body), "experiment_id")
-
-    def _known_platform(self, package: Package) -> dict[str, Any] | None:
-        return known_settings(package.platform, self._client.health.numbers) if package.platform else None
-
-    def _list(self, route: str, name: str, key: str = "", **query: str) -> list[Any]:
-        """Return the objects of a route with this display name.
-
-        Args:
-            key: of the list in the answer; empty if it is the route.
-        """
-        # A filter of the API (filter.proto).
-        only = json.dumps({"predicates": [{"operation": 1, "key": "display_name", "stringValue": name}]})
-        return _objects(self._client.ask("GET", route, filter=only, **query), key or route)
-
 
 def _body(request: RunRequest, experiment: str, source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that a V2beta1Run and a V2beta1RecurringRun share."""
@@ -288,3 +292,26 @@ def warn_of_nodes(spec: Mapping[str, Any]) -> None:
     if here and (finding := cluster.too_large_steps(spec)):
         say(f"warning: the cluster at {cluster.host}: {finding.what}")
         say(f"  {finding.remedy}")
+
+
+def _known_settings(platform: Mapping[str, Any], version: tuple[int, int] | None) -> dict[str, Any]:
+    """Return a PlatformSpec that a KFP server knows: an older one refuses fields that came later.
+
+    Args:
+        version: the server's; None if it is unknown, and taken for a new one.
+
+    Raises:
+        UserError: the server does not know a field that --overrides asks for.
+    """
+    copy: dict[str, Any] = json.loads(json.dumps(platform))
+    if version is None or version >= _NEWEST_FIELDS:
+        return copy
+    for label, config in copy["platforms"]["kubernetes"]["deploymentSpec"]["executors"].items():
+        config.pop("securityContext", None)  # no pod of such a KFP could run where that is needed
+        if any("subPath" in mount for mount in config.get("pvcMount", ())):
+            raise UserError(
+                f"--overrides: {label.removeprefix('exec-')}: volumes: sub_path needs KFP "
+                f"{'.'.join(map(str, _NEWEST_FIELDS))}, and the server is {'.'.join(map(str, version))}",
+                "mount the whole volume",
+            )
+    return copy

@@ -46,7 +46,7 @@ _AUDIENCE = "pipelines.kubeflow.org"
 
 
 @dataclass(frozen=True)
-class KfpServer:
+class KfpAddress:
     """A KFP server, and who asks it.
 
     Attributes:
@@ -84,12 +84,12 @@ class KfpServer:
         return read_token(self.token_file, in_cluster=False) if self.token_file else self.token
 
 
-def server_of_pod() -> KfpServer:
+def server_of_pod() -> KfpAddress:
     """Return the KFP server whose API a pod of a run asks."""
     # In a namespace with KFP, Kubernetes sets the variables of its service.
     address, port = (os.environ.get(f"ML_PIPELINE_SERVICE_{name}") for name in ("HOST", "PORT_HTTP"))
     host = os.environ.get(HOST_VARIABLE) or (f"http://{address}:{port}" if address and port else _IN_CLUSTER)
-    return KfpServer(host, in_cluster=Path(os.environ.get(POD_TOKEN_VARIABLE) or POD_TOKEN).is_file())
+    return KfpAddress(host, in_cluster=Path(os.environ.get(POD_TOKEN_VARIABLE) or POD_TOKEN).is_file())
 
 
 def token_from_environment() -> str:
@@ -144,7 +144,7 @@ class KfpClient:
     route or object; NoAnswer if a retry may help.
     """
 
-    def __init__(self, server: KfpServer) -> None:
+    def __init__(self, server: KfpAddress) -> None:
         self.server = server
 
     @cached_property
@@ -303,7 +303,7 @@ def version_numbers(version: str) -> tuple[int, int] | None:
 
 
 @contextmanager
-def translate_connection_errors(server: KfpServer) -> Iterator[None]:
+def translate_connection_errors(server: KfpAddress) -> Iterator[None]:
     """Raise UserError, or NoAnswer if a retry may help, where a request by urllib3 fails."""
     from urllib3.exceptions import HTTPError, LocationValueError, SSLError
 
@@ -324,7 +324,7 @@ def translate_connection_errors(server: KfpServer) -> Iterator[None]:
         ) from None
 
 
-def error_from_response(server: KfpServer, response: Any) -> UserError:
+def error_from_response(server: KfpAddress, response: Any) -> UserError:
     """Return the error for a response of urllib3 with an HTTP status other than 2xx."""
     status = response.status
     problem = f"KFP at {server.host} refuses the request: {status} {_message(response)}"
@@ -344,7 +344,7 @@ def error_from_response(server: KfpServer, response: Any) -> UserError:
     return (NoAnswer if may_recover(status) else UserError)(problem, "see its message; check the address")
 
 
-def _credentials_remedy(server: KfpServer) -> str:
+def _credentials_remedy(server: KfpAddress) -> str:
     if server.token_file:
         return f"write a new token to {server.token_file}"
     if server.in_cluster:

@@ -14,7 +14,7 @@ from components.platform.rayjob.step_lease import RUN_VARIABLE
 from pipelines.images import given_images
 from pipelines.spec import containers, expect_pipeline, gets_ray_image
 from pipelines.spec_changes import with_digests, without_cache
-from pipelines.submit.artifact_root import check_artifact_root, with_artifact_root
+from pipelines.submit.artifact_root import with_artifact_root
 from pipelines.submit.options import Package, SubmitOptions
 from pipelines.submit.overrides import override_for_kfp, with_small_requests
 from pipelines.submit.overrides_document import LABEL_KEY, LABEL_VALUE
@@ -24,8 +24,6 @@ NOTIFY_KEY = "url"
 _SECRET = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RESERVED_LABELS = ("kubernetes.io", "k8s.io", "argoproj.io", "kubeflow.org")
 """Prefixes of labels that Kubernetes, Argo and KFP set themselves (KFP also `pipeline/runid`)."""
-_NEWEST_FIELDS = (2, 16)
-"""The version of KFP in which securityContext and subPath came into kubernetes_executor_config.proto."""
 
 
 def package_for_kfp(options: SubmitOptions, ray: bool | None, pages: str) -> Package:
@@ -42,7 +40,6 @@ def package_for_kfp(options: SubmitOptions, ray: bool | None, pages: str) -> Pac
     if not options.cache:
         spec = without_cache(spec)
     if options.artifact_root:
-        check_artifact_root(options.artifact_root)
         spec = with_artifact_root(spec, options.artifact_root)
     if options.small:
         spec = with_small_requests(spec)
@@ -160,26 +157,3 @@ def platform_spec(*settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] 
             for field, value in config.items():
                 merged[field] = [*merged.get(field, ()), *value] if isinstance(value, list) else value
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}} if executors else None
-
-
-def known_settings(platform: Mapping[str, Any], version: tuple[int, int] | None) -> dict[str, Any]:
-    """Return a PlatformSpec that a KFP server knows: an older one refuses fields that came later.
-
-    Args:
-        version: the server's; None if it is unknown, and taken for a new one.
-
-    Raises:
-        UserError: the server does not know a field that --overrides asks for.
-    """
-    copy: dict[str, Any] = json.loads(json.dumps(platform))
-    if version is None or version >= _NEWEST_FIELDS:
-        return copy
-    for label, config in copy["platforms"]["kubernetes"]["deploymentSpec"]["executors"].items():
-        config.pop("securityContext", None)  # no pod of such a KFP could run where that is needed
-        if any("subPath" in mount for mount in config.get("pvcMount", ())):
-            raise UserError(
-                f"--overrides: {label.removeprefix('exec-')}: volumes: sub_path needs KFP "
-                f"{'.'.join(map(str, _NEWEST_FIELDS))}, and the server is {'.'.join(map(str, version))}",
-                "mount the whole volume",
-            )
-    return copy

@@ -1,4 +1,4 @@
-"""Check what the user asks a server to run: the roots, the parameters, and what a stored pipeline cannot take."""
+"""Check what the user asks any server to run: that buckets exist, parameters, what a stored pipeline cannot take."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from pipelines.submit.polling import RUN_ENDED, TRAINING, Task, describe_curve, 
 from pipelines.submit.reuse import reuse_results
 from pipelines.submit.run_checks import check_run
 from pipelines.submit.server import PipelineServer, SubmittedRun
-from pipelines.submit.vertex_client import VertexServer, authorized_session, call
+from pipelines.submit.vertex_client import VertexAddress, authorized_session, call
 
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
 _MAX_NAME = 128
@@ -43,7 +43,7 @@ class VertexJob:
         NotFound: there is no such job.
     """
 
-    def __init__(self, server: VertexServer, run: str) -> None:
+    def __init__(self, server: VertexAddress, run: str) -> None:
         # One session for all requests: it refreshes its credentials itself.
         self._server = server if server.session else replace(server, session=authorized_session())
         self.run_id = server.job_name(run)
@@ -119,7 +119,7 @@ class VertexPipelines(PipelineServer):
     }
     poll_s = 30.0
 
-    def __init__(self, server: VertexServer) -> None:
+    def __init__(self, server: VertexAddress) -> None:
         self.server = server
 
     def submit(self, options: SubmitOptions) -> SubmittedRun:
@@ -220,7 +220,7 @@ def package_for_vertex(options: SubmitOptions) -> Package:
     return Package(override_for_vertex(retries_for_vertex(spec), options.overrides))
 
 
-def check_job_settings(options: SubmitOptions, server: VertexServer) -> None:
+def check_job_settings(options: SubmitOptions, server: VertexAddress) -> None:
     """Raise UserError for a setting that Vertex AI refuses."""
     if options.network and not _NETWORK.fullmatch(options.network):
         raise UserError(

@@ -17,7 +17,7 @@ _PROJECT_REGION = re.compile(r"(?P<project>([a-z0-9.-]+:)?[a-z0-9][a-z0-9-]*)/(?
 
 
 @dataclass(frozen=True)
-class VertexServer:
+class VertexAddress:
     """A project and region of Vertex AI.
 
     Attributes:
@@ -50,10 +50,10 @@ class VertexServer:
         return run
 
 
-def parse_vertex(text: str) -> VertexServer | None:
+def parse_vertex(text: str) -> VertexAddress | None:
     """Return the project and region in PROJECT/REGION; None if they cannot be: both become part of URLs."""
     match = _PROJECT_REGION.fullmatch(text)
-    return VertexServer(match["project"], match["region"]) if match else None
+    return VertexAddress(match["project"], match["region"]) if match else None
 
 
 def authorized_session() -> Any:
@@ -72,7 +72,7 @@ def authorized_session() -> Any:
     return AuthorizedSession(credentials)
 
 
-def call(server: VertexServer, method: str, resource: str, body: Any) -> dict[str, Any]:
+def call(server: VertexAddress, method: str, resource: str, body: Any) -> dict[str, Any]:
     """Return the service's JSON answer to a request for a resource.
 
     Raises:

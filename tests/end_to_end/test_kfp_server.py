@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.smoke.rows import TABLE_HEADING
-from pipelines.submit.kfp_client import KfpClient, KfpServer
+from pipelines.submit.kfp_client import KfpAddress, KfpClient
 from tests.support.schemas import PIPELINES_PYTHON
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +85,7 @@ def test_canceled_run_is_told_from_a_failed_one() -> None:
     reason="needs --artifact-root in MLGO_TEST_KFP_OPTIONS",
 )
 def test_failed_run_is_finished_by_retry() -> None:
-    version = KfpClient(KfpServer(HOST)).health.numbers
+    version = KfpClient(KfpAddress(HOST)).health.numbers
     run = submit("--param", "fail_once=yes")
     watched = mlgo("watch", run)
     if watched.returncode == 0:

@@ -104,7 +104,7 @@ def _force(
     return ForcedDecisions(tuple(calls.names[i] for i in used.tolist()), rows.astype(np.int32))
 
 
-def measure_flips(
+def attribute_savings(
     base: Sample, plan: FlipPlan, flipped: Sequence[Sample], definition_counts: Mapping[str, int] | None = None
 ) -> FlipSavings:
     """Attribute the changes of the flipped compiles to their flips.

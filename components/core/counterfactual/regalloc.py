@@ -69,7 +69,7 @@ def plan_flips(module: str, log: TrainingLog, per_function: int, seed: int) -> F
     return FlipPlan(tuple(flips), np.ones(first_row, np.int64), every, forced, range(len(forced)))
 
 
-def measure_flips(module: str, base: Sample, plan: FlipPlan, scores: npt.NDArray[np.float32]) -> FlipSavings:
+def attribute_savings(module: str, base: Sample, plan: FlipPlan, scores: npt.NDArray[np.float32]) -> FlipSavings:
     """Return what the flips of a plan save.
 
     Args:

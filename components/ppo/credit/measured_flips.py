@@ -1,4 +1,5 @@
-"""Measures flips of one module on the worker that compiles it.
+"""Measures flips of one module on the worker that compiles it: compiles here, and has `core/counterfactual` attribute
+the differences to flips.
 
 A module is compiled once under the greedy policy (the base), and again with sets of its decisions flipped. The trainer
 receives a row for each measured flip: the observation, the action of the base, the alternative, and its gain.
@@ -180,6 +181,6 @@ class MeasureModule:
         if self._forks_at_flips:
             (flipped,) = self.compiler(Request(job.module, advisor, flips=plan.forced[0])).samples
             assert flipped.flip_scores is not None
-            return regalloc.measure_flips(job.module.name, base, plan, flipped.flip_scores)
+            return regalloc.attribute_savings(job.module.name, base, plan, flipped.flip_scores)
         samples = self.compiler(Request(job.module, advisor, want_functions=True, forced=plan.forced)).samples
-        return inlining.measure_flips(base, plan, samples, self.definition_counts.get(job.module.project))
+        return inlining.attribute_savings(base, plan, samples, self.definition_counts.get(job.module.project))

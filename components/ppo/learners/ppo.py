@@ -173,9 +173,9 @@ class PpoLearner(Learner):
             iteration: number of the iteration, from 0.
 
         Returns:
-            `learning_rate`; means over the updates of `policy_gradient_loss` and of `prior_kl`, the KL divergence from
-            the initial policy (nats); after the updates, on at most METRIC_DECISIONS of the decisions, `entropy`, `kl`
-            from the previous policy (nats), and `clip_fraction`.
+            `learning_rate`; means over the updates of `policy_gradient_loss` and of `prior_kl`, KL(new || initial) in
+            nats; after the updates, on at most METRIC_DECISIONS of the decisions, `entropy`, `kl`, which is KL(previous
+            || new) in nats, and `clip_fraction`.
 
         Raises:
             UserError: the weights are no longer finite.
@@ -240,7 +240,7 @@ class PpoLearner(Learner):
 
     @tf.function(autograph=False, reduce_retracing=True)  # no Python control flow on tensors
     def _policy_shift(self, observed: tf.Tensor, action: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-        """Return float32 [3]: entropy of the policy, its KL divergence from `logits`, fraction of clipped ratios."""
+        """Return float32 [3]: entropy of the policy, KL(policy of `logits` || this one), fraction of clipped ratios."""
         before = tf.nn.log_softmax(logits)
         now = tf.nn.log_softmax(networks.logits(self.actor, observed))
         entropy = -tf.reduce_mean(tf.reduce_sum(tf.exp(now) * now, -1))

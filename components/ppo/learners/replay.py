@@ -74,6 +74,7 @@ class Segment:
         # Exact float32 values: a resumed training must see the same data to the last bit.
         names = np.array([name.encode("utf-8", "surrogateescape") for name in self.modules], np.bytes_)
         lengths, serials = np.array([len(part) for part in self.rows], np.int64), np.array(self.serials, np.int64)
+        # "ages" is the name in files of earlier versions; the largest is the newest.
         return {"modules": names, "lengths": lengths, "ages": serials, **vars(ReplayRows.concatenate(self.rows))}
 
     @staticmethod

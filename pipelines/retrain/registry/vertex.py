@@ -19,7 +19,7 @@ from components.platform.errors import UserError
 from components.platform.storage.uri import parse_location
 from pipelines.retrain.registry.entry import ALIAS, RegistryEntry
 from pipelines.submit.polling import NoAnswer, NotFound, poll
-from pipelines.submit.vertex_client import VertexServer, call
+from pipelines.submit.vertex_client import VertexAddress, call
 
 POLL_S = 5.0
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/models"
@@ -40,7 +40,7 @@ class VertexRegistry:
         poll_s: seconds between polls of an upload.
     """
 
-    server: VertexServer
+    server: VertexAddress
     serving_image: str = ""
     poll_s: float = POLL_S
 

@@ -14,7 +14,7 @@ from components.core import problems
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.quarantine import Quarantine
-from components.core.counterfactual.inlining import measure_flips, pin_flips, plan_flips
+from components.core.counterfactual.inlining import attribute_savings, pin_flips, plan_flips
 from components.core.formats.corpus import Module
 from components.core.policy.tf import networks
 from components.platform.console import say
@@ -127,7 +127,7 @@ def _flips_of(
     if not plan.forced:
         return nothing, nothing
     shared = compiler(Request(module, _samples(advisor, len(plan.forced)), True, forced=plan.forced)).samples
-    savings = measure_flips(base, plan, shared)
+    savings = attribute_savings(base, plan, shared)
     measured, which = np.unique(savings.flip, return_inverse=True)
     some = random.permutation(len(measured))[:SINGLE_FLIPS_PER_MODULE]
     flips = [plan.flips[i] for i in measured[some].tolist()]

@@ -17,7 +17,7 @@ from components.core.compiler.compile import CompileError, Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.logs.training_log import Context, read_log
 from components.core.compiler.sample import Sample
-from components.core.counterfactual.regalloc import measure_flips, plan_flips
+from components.core.counterfactual.regalloc import attribute_savings, plan_flips
 from components.core.formats.corpus import Corpus, Module
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
@@ -295,7 +295,7 @@ def test_flip_scores_agree_between_forks_joint_and_single_compiles(
             assert {**sample.scores, name: 0} == {**base.scores, name: 0}  # no other score changes
             alone.append(sample.scores[name])
         assert forked.flip_scores.tolist() == alone
-        saved = measure_flips(module.name, base, plan, forked.flip_scores).saved
+        saved = attribute_savings(module.name, base, plan, forked.flip_scores).saved
         assert saved.any()
         before = log_scores([base.scores[flips.names[i]] for i in flips.rows[:, 0]])
         np.testing.assert_allclose(saved, before - log_scores(alone))

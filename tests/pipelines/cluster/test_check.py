@@ -28,7 +28,7 @@ from pipelines.cluster import kubernetes_checks
 from pipelines.cluster.storage_and_images import check_bucket
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.kfp import warn_of_nodes
-from pipelines.submit.kfp_client import KfpClient, KfpServer
+from pipelines.submit.kfp_client import KfpAddress, KfpClient
 from pipelines.submit.kfp_run import PodWaits
 from pipelines.submit.polling import Task
 from tests.servers.http_server import JsonHandler, serving
@@ -274,7 +274,7 @@ def test_submission_warns_and_waiting_says_why(api: Api, check: Check, capsys: p
 
     def run() -> str:
         warn_of_nodes(load_spec(COMPILED))
-        waits = PodWaits(KfpClient(KfpServer("http://127.0.0.1:1", "mlgo")))
+        waits = PodWaits(KfpClient(KfpAddress("http://127.0.0.1:1", "mlgo")))
         looks = [waits.explain([Task("ppo", "RUNNING", pods=("p-1", "p-2"), may_wait=True)]) for _look in range(12)]
         return "\n".join([capsys.readouterr().out, *looks[5]]) if looks[5] == looks[11] else ""
 

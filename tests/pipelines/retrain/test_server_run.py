@@ -25,9 +25,9 @@ from pipelines.retrain.state import load_state
 from pipelines.spec import COMPILED, load_spec, with_images
 from pipelines.submit.artifact_root import with_artifact_root
 from pipelines.submit.kfp import KfpPipelines
-from pipelines.submit.kfp_client import KfpClient, KfpServer
+from pipelines.submit.kfp_client import KfpAddress, KfpClient
 from pipelines.submit.vertex import VertexPipelines
-from pipelines.submit.vertex_client import VertexServer
+from pipelines.submit.vertex_client import VertexAddress
 from tests.pipelines.retrain.registry.conftest import recording_server
 from tests.pipelines.retrain.test_promote import artifacts
 from tests.servers.storage_server import storage_server
@@ -72,7 +72,7 @@ def start(host: str) -> Start:
         images = {f"mlgo-{image}": f"r/{image}@sha256:{digit * 64}" for image, digit in IMAGES.items()}
         source = {"pipeline_spec": with_images(load_spec(COMPILED), images)} | more
         body = {"display_name": name, **source, "runtime_config": {"parameters": {}, "pipeline_root": root}}
-        client = KfpClient(KfpServer(host))
+        client = KfpClient(KfpAddress(host))
         identity = str(client.ask("POST", "runs", body)["run_id"])
         for _poll in range(polls):
             client.ask("GET", f"runs/{identity}")
@@ -82,7 +82,7 @@ def start(host: str) -> Start:
 
 
 def artifacts_of(host: str, run: str, uris: dict[str, str] | None = None) -> dict[str, str]:
-    return server_run_artifacts(KfpPipelines(KfpServer(host)), run, uris)
+    return server_run_artifacts(KfpPipelines(KfpAddress(host)), run, uris)
 
 
 def publish_run(run: str, *names: str, attempt: str = FIRST) -> dict[str, str]:
@@ -235,7 +235,7 @@ class Vertex:
 
 def on_vertex(vertex: Vertex, run: str = JOB) -> dict[str, str]:
     with recording_server(vertex.respond) as server:
-        return server_run_artifacts(VertexPipelines(VertexServer("p", "r", requests.Session(), server.url)), run)
+        return server_run_artifacts(VertexPipelines(VertexAddress("p", "r", requests.Session(), server.url)), run)
 
 
 def test_artifacts_of_a_pipeline_job(published: PublishedClients) -> None:

@@ -23,7 +23,7 @@ from components.platform.storage.uri import ObjectUri, mirror
 from pipelines.smoke import checks
 from pipelines.smoke.rayjob import check_ray
 from pipelines.smoke.rows import FailedOnPurpose, NotTried, Row, perform
-from pipelines.submit.kfp_client import KfpServer
+from pipelines.submit.kfp_client import KfpAddress
 from tests.servers.http_server import JsonHandler, serving
 from tests.servers.kubernetes_server import FAILS, RAYJOBS, SUCCEEDS, Cluster, kubernetes_server, make_certificate
 from tests.servers.s3_server import Behaviour, s3_server
@@ -237,7 +237,7 @@ def test_rayjob_is_not_tried_without_what_it_needs(pod: Pod, monkeypatch: pytest
 
 
 def kfp_version(url: str) -> str:
-    api = checks.KfpApi(KfpServer(url))
+    api = checks.KfpApi(KfpAddress(url))
     api.check()
     return api.version
 

@@ -24,7 +24,7 @@ from pipelines.parameters.check import checked_values
 from pipelines.smoke.rows import TABLE_HEADING, process_start_s
 from pipelines.spec import COMPILED_PIPELINES, load_spec
 from pipelines.submit.kfp import KfpPipelines
-from pipelines.submit.kfp_client import KfpServer
+from pipelines.submit.kfp_client import KfpAddress
 from pipelines.submit.server import wait
 from tests.servers.argo_nodes import Workflow
 from tests.servers.http_server import JsonHandler, serving
@@ -160,7 +160,7 @@ def test_watch_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
                 self.send_json(run if self.path.endswith("runs/run-1") else {"tag_name": "2.17.0"})
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Kfp)) as url:
-        wait(KfpPipelines(KfpServer(url)), "run-1", 0.02)
+        wait(KfpPipelines(KfpAddress(url)), "run-1", 0.02)
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2:] == [f"{TABLE_HEADING}of 1", "works      x (a)"] and "[finish] succeeded after 60 s" in lines
     assert len(asked) == 1 and workflow.pods["smoke-report"] in asked[0], "only the log of the report"

@@ -22,7 +22,7 @@ from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.artifact_registry import check_template, upload_template
 from pipelines.submit.options import SubmitOptions
 from pipelines.submit.vertex import VertexPipelines
-from pipelines.submit.vertex_client import VertexServer
+from pipelines.submit.vertex_client import VertexAddress
 from tests.servers.http_server import JsonHandler, serving
 from tests.support.schemas import PIPELINES_PYTHON, ROOT
 
@@ -61,7 +61,7 @@ def registry(status: int = 200, response: str = f"mlgo-training/{DIGEST}") -> It
 
 
 def test_upload_is_that_of_kfps_own_client(tmp_path: Path) -> None:
-    server = VertexServer("p", "europe-west4", requests.Session())
+    server = VertexAddress("p", "europe-west4", requests.Session())
     (tmp_path / "mlgo-training.yaml").write_text(yaml.safe_dump(SPEC, sort_keys=True))
     with registry() as (url, uploads):
         uri = upload_template(server, "pipelines", SPEC, "2026-01", url)
@@ -82,7 +82,7 @@ def test_upload_is_that_of_kfps_own_client(tmp_path: Path) -> None:
     ],
 )
 def test_refusals_name_the_remedy(status: int, response: str, named: str) -> None:
-    server = VertexServer("p", "europe-west4", requests.Session())
+    server = VertexAddress("p", "europe-west4", requests.Session())
     with registry(status, response) as (url, _uploads), pytest.raises(UserError, match=named):
         upload_template(server, "pipelines", SPEC, "2026-01", url)
 
@@ -90,7 +90,7 @@ def test_refusals_name_the_remedy(status: int, response: str, named: str) -> Non
 @pytest.mark.parametrize(("repository", "tag"), [("Pipelines", "1"), ("pipelines", "A"), ("pipelines", DIGEST)])
 def test_names_that_the_registry_does_not_take_are_refused(repository: str, tag: str) -> None:
     with pytest.raises(UserError, match="Artifact Registry takes no"):
-        upload_template(VertexServer("p", "r", requests.Session()), repository, SPEC, tag, "http://127.0.0.1:1")
+        upload_template(VertexAddress("p", "r", requests.Session()), repository, SPEC, tag, "http://127.0.0.1:1")
 
 
 def test_stored_pipeline_is_a_uri_with_tag_or_digest() -> None:
@@ -109,7 +109,7 @@ def test_job_of_a_stored_pipeline_has_typed_parameters_and_no_spec(monkeypatch: 
         pipeline_root="gs://bucket/kfp",
         stored_pipeline=URI,
     )
-    server = VertexPipelines(VertexServer("p", "r"))
+    server = VertexPipelines(VertexAddress("p", "r"))
     request = server.prepare(options)
     assert request.parameters == {"recipe": "demo", "seed": 3} and request.package is None
     with pytest.raises(UserError, match="--small changes the pipeline, which is stored"):

@@ -22,7 +22,7 @@ from pipelines.cli.main import cli
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.artifact_root import with_artifact_root
 from pipelines.submit.kfp import KfpPipelines
-from pipelines.submit.kfp_client import KfpServer
+from pipelines.submit.kfp_client import KfpAddress
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from tests.pipelines.submit.conftest import ROOT, Mlgo
 from tests.servers.http_server import JsonHandler, raw_server, serving
@@ -262,7 +262,7 @@ def test_missing_kfp_is_reported_with_remedy(
 
 
 def server_of(host: str) -> KfpPipelines:
-    return KfpPipelines(KfpServer(host, token="abc"))
+    return KfpPipelines(KfpAddress(host, token="abc"))
 
 
 def run_of(done: subprocess.CompletedProcess[str]) -> str:
@@ -511,7 +511,7 @@ def test_requests_are_those_of_kfps_client(published: PublishedClients) -> None:
         do_POST = do_GET
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Recorder)) as url:
-        server = KfpPipelines(KfpServer(url, namespace="team"))
+        server = KfpPipelines(KfpAddress(url, namespace="team"))
         options = {"experiment": "weekly", "service_account": "mlgo-steps", "artifact_root": "s3://bucket/own"}
         spec["deploymentSpec"] = with_artifact_root(SPEC, "s3://bucket/own")["deploymentSpec"]
         server.send(stored("nightly", "job 1", **options))

@@ -19,7 +19,7 @@ from components.platform.errors import UserError
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit import kfp_client
 from pipelines.submit.kfp import KfpPipelines
-from pipelines.submit.kfp_client import KfpClient, KfpServer, read_token, token_from_environment
+from pipelines.submit.kfp_client import KfpAddress, KfpClient, read_token, token_from_environment
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from tests.pipelines.submit.conftest import Mlgo
 from tests.servers.http_server import JsonHandler, raw_server, serving
@@ -43,14 +43,14 @@ KINDS = {
 
 def create_experiment(url: str) -> None:
     spec = load_spec(COMPILED)
-    KfpPipelines(KfpServer(url)).send(RunRequest(SubmitOptions(spec), Package(spec), {}, "n"))
+    KfpPipelines(KfpAddress(url)).send(RunRequest(SubmitOptions(spec), Package(spec), {}, "n"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_usable_server_is_accepted(host: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem, remedy = KINDS[kind]
     if not problem:
-        KfpClient(KfpServer(f"{host}/{kind}")).require_usable()
+        KfpClient(KfpAddress(f"{host}/{kind}")).require_usable()
         return
     monkeypatch.setattr(kfp_client, "TIMEOUT_S", 2)
     with raw_server() as silent:
@@ -162,11 +162,11 @@ def test_host_without_a_scheme_is_asked_by_http(mlgo: Mlgo) -> None:
         server.response = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
         done = mlgo("cancel", "run-1", "--host", server.url.removeprefix("http://"))
     assert done.returncode == 1 and done.stderr.startswith(f"error: the server at {server.url} is not a KFP server")
-    assert KfpServer("h/pipeline").page("runs") == "http://h/pipeline/#/runs"
+    assert KfpAddress("h/pipeline").page("runs") == "http://h/pipeline/#/runs"
 
 
 def test_token_is_not_in_the_text_of_a_server() -> None:
-    assert "s3cret" not in repr(KfpServer("http://x", token="s3cret"))
+    assert "s3cret" not in repr(KfpAddress("http://x", token="s3cret"))
 
 
 def test_no_option_takes_a_token(mlgo: Mlgo) -> None:
@@ -198,7 +198,7 @@ def test_certificate_of_private_authority_is_trusted_if_named(tmp_path: Path, mo
         for trusted in ("", str(tmp_path / "cert")):
             monkeypatch.setenv("SSL_CERT_FILE", trusted)
             with pytest.raises(UserError) as error:
-                KfpClient(KfpServer(f"https://localhost:{server.server_port}/x")).require_usable()
+                KfpClient(KfpAddress(f"https://localhost:{server.server_port}/x")).require_usable()
             problems.append(str(error.value))
         server.shutdown()
     assert "has no TLS certificate that is trusted here" in problems[0] and "set $SSL_CERT_FILE" in problems[0]

@@ -13,7 +13,7 @@ from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER, IMAGES
 from pipelines.spec import COMPILED, load_spec, with_images
 from pipelines.submit.kfp import KfpPipelines
-from pipelines.submit.kfp_client import KfpServer
+from pipelines.submit.kfp_client import KfpAddress
 from pipelines.submit.kfp_run import run_state, without_launcher
 from pipelines.submit.kfp_tasks import tasks_of
 from pipelines.submit.polling import Task
@@ -50,7 +50,7 @@ def test_watch_shows_tasks_of_the_pipeline(start: Start, host: str, capsys: pyte
     """Not the nodes of the workflow, of which there are seven times as many."""
     run = start(preset="tiny")
     with pytest.raises(UserError) as failed:
-        wait(KfpPipelines(KfpServer(host)), run, POLL_S)
+        wait(KfpPipelines(KfpAddress(host)), run, POLL_S)
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if "running" not in line] == [
         "[corpus] succeeded after 60 s",
@@ -81,7 +81,7 @@ def test_errors_of_the_launcher_itself_are_shown() -> None:
 
 
 def test_retried_run_finishes(start: Start, host: str, capsys: pytest.CaptureFixture[str]) -> None:
-    server, run = KfpPipelines(KfpServer(host)), start(preset="tiny")
+    server, run = KfpPipelines(KfpAddress(host)), start(preset="tiny")
     with pytest.raises(UserError, match=f"the run {run} has not failed: it is running"):
         server.retry(run)
     with pytest.raises(UserError, match="step ppo failed"):
@@ -95,7 +95,7 @@ def test_retried_run_finishes(start: Start, host: str, capsys: pytest.CaptureFix
 
 
 def test_canceled_run_can_be_retried(start: Start, host: str) -> None:
-    server, run = KfpPipelines(KfpServer(host)), start()
+    server, run = KfpPipelines(KfpAddress(host)), start()
     server.cancel(run)
     with pytest.raises(click.exceptions.Exit) as ended:
         wait(server, run, POLL_S)
@@ -107,19 +107,19 @@ def test_canceled_run_can_be_retried(start: Start, host: str) -> None:
 
 
 def test_canceled_run_tells_whether_a_ray_cluster_may_remain(start: Start, host: str) -> None:
-    assert not KfpPipelines(KfpServer(host)).cancel(start())
+    assert not KfpPipelines(KfpAddress(host)).cancel(start())
     images = {name: f"r/{name}@sha256:{'1' * 64}" for name in IMAGES.values()}
-    assert KfpPipelines(KfpServer(host)).cancel(start(spec=with_images(SPEC, images), workers="rayjob:2"))
+    assert KfpPipelines(KfpAddress(host)).cancel(start(spec=with_images(SPEC, images), workers="rayjob:2"))
     smoke = load_spec(COMPILED.with_name("smoke.yaml"))
-    assert KfpPipelines(KfpServer(host)).cancel(start(spec=with_images(smoke, images)))
+    assert KfpPipelines(KfpAddress(host)).cancel(start(spec=with_images(smoke, images)))
     del images[IMAGES[CLUSTER]]
-    assert not KfpPipelines(KfpServer(host)).cancel(start(spec=with_images(smoke, images)))
+    assert not KfpPipelines(KfpAddress(host)).cancel(start(spec=with_images(smoke, images)))
 
 
 def test_log_and_reason_come_through_the_user_interface(
     start: Start, host: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    interface = KfpPipelines(KfpServer(f"{host}/interface"))
+    interface = KfpPipelines(KfpAddress(f"{host}/interface"))
     with pytest.raises(UserError, match="\n    ppo: line 99"):
         wait(interface, start(preset="tiny"), POLL_S)
     wait(interface, start("unscheduled"), POLL_S)

@@ -19,7 +19,7 @@ from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.polling import EXIT_CANCELED
 from pipelines.submit.server import wait
 from pipelines.submit.vertex import VertexPipelines, check_job_settings
-from pipelines.submit.vertex_client import VertexServer
+from pipelines.submit.vertex_client import VertexAddress
 from tests.pipelines.submit.conftest import Mlgo
 from tests.servers.http_server import JsonHandler, serving
 from tests.support.schemas import PublishedClients
@@ -88,7 +88,7 @@ def vertex(published: PublishedClients) -> Iterator[VertexPipelines]:
     Vertex.published = published
     Vertex.jobs, Vertex.posts, Vertex.lost, Vertex.ends = [], [], [], "SUCCEEDED"
     with serving(HTTPServer(("127.0.0.1", 0), Vertex)) as url:
-        yield VertexPipelines(VertexServer("p", "r", requests.Session(), url))
+        yield VertexPipelines(VertexAddress("p", "r", requests.Session(), url))
 
 
 def request(stored: str = "", seed: int | None = None, **options: Any) -> RunRequest:

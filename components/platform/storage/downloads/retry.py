@@ -49,7 +49,7 @@ class GaveUp(Exception):
 
 def retry(
     request: Callable[[], T],
-    may_recover: Callable[[Exception], bool],
+    is_transient: Callable[[Exception], bool],
     patience_s: float,
     on_failure: Callable[[int, Exception], None],
     first_pause_s: float = 1.0,
@@ -58,7 +58,7 @@ def retry(
     """Return what `request` returns; repeat it, with growing random pauses, while it fails with passing errors.
 
     Args:
-        may_recover: whether the same request may succeed later, by the error.
+        is_transient: whether the same request may succeed later, by the error.
         patience_s: how long to repeat it; 0 tries once.
         on_failure: called with the number of passing failures so far and the last one, for messages.
 
@@ -77,7 +77,7 @@ def retry(
         failures.append(error)
         on_failure(len(failures), error)
 
-    repeat = Retry(may_recover, first_pause_s, longest_pause_s, timeout=patience_s, on_error=record)
+    repeat = Retry(is_transient, first_pause_s, longest_pause_s, timeout=patience_s, on_error=record)
     try:
         return repeat(request)()
     except RetryError:

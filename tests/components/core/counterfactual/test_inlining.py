@@ -12,7 +12,7 @@ from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.logs.callsites import Callsites
 from components.core.compiler.objects.function_sizes import FunctionSizes
 from components.core.compiler.sample import Sample
-from components.core.counterfactual.inlining import force_flips, measure_flips, pin_flips, plan_flips
+from components.core.counterfactual.inlining import attribute_savings, force_flips, pin_flips, plan_flips
 
 NAMES = ["f", "g", "h", "once"]
 
@@ -53,7 +53,7 @@ def test_changes_are_attributed_by_influence() -> None:
         ("f", "once", 0, 1),
         ("g", "h", 0, 1),
     }
-    measured = measure_flips(base, plan, [sample([True, True], f=150, g=64, h=30)])
+    measured = attribute_savings(base, plan, [sample([True, True], f=150, g=64, h=30)])
     np.testing.assert_array_equal(measured.decision, [0, 1])
     np.testing.assert_array_equal(measured.alternative, [1, 1])
     np.testing.assert_array_equal(measured.saved, [30, -14])  # once is gone; h stays, and g grew
@@ -77,7 +77,7 @@ def test_other_decisions_are_pinned_or_left_to_the_policy() -> None:
 
 def test_disappearing_function_voids_only_its_flip() -> None:
     base = sample([False, False], f=100, g=50, h=30, once=80)
-    measured = measure_flips(base, plan_of(base, [0, 0]), [sample([True, True], f=90, h=30)])
+    measured = attribute_savings(base, plan_of(base, [0, 0]), [sample([True, True], f=90, h=30)])
     np.testing.assert_array_equal(measured.decision, [0])
     assert measured.error == 50
 
@@ -86,7 +86,7 @@ def test_part_of_a_plan_keeps_numbers_of_flip_sets() -> None:
     base = sample([False, False], f=100, g=50, h=30, once=80)
     plan = plan_flips(base, np.zeros(2, np.int64), np.array([1.0, 0.0]), 3, np.random.default_rng(0))
     second = replace(plan, flip_sets=plan.flip_sets * 5, forced=plan.forced * 5, numbers=range(5)).take_part(1, 3)
-    measured = measure_flips(base, second, [sample([True, True], f=150, g=64, h=30)] * 2)
+    measured = attribute_savings(base, second, [sample([True, True], f=150, g=64, h=30)] * 2)
     np.testing.assert_array_equal(measured.decision, [0, 1, 0, 1])
     np.testing.assert_array_equal(measured.flip_set, [1, 1, 4, 4])
 
@@ -94,7 +94,7 @@ def test_part_of_a_plan_keeps_numbers_of_flip_sets() -> None:
 def test_weak_functions_are_weighted_by_the_share_that_the_link_keeps() -> None:
     base = sample([False, False], f=100, g=50, h=30, once=80)
     flipped = [sample([True, True], f=150, g=64, h=30)]
-    measured = measure_flips(base, plan_of(base, [0, 0]), flipped, {"once": 4, "g": 2})
+    measured = attribute_savings(base, plan_of(base, [0, 0]), flipped, {"once": 4, "g": 2})
     np.testing.assert_array_equal(measured.saved, [80 / 4 - 50, -14 / 2])
 
 
@@ -123,7 +123,7 @@ def test_joint_saving_is_divided_among_calls() -> None:
         (1,): compiled(f=100, g=110, once=100),
     }
     flipped = [outcomes[tuple(plan.flips[chosen[0]].decisions.tolist())] for chosen in plan.flip_sets]
-    measured = measure_flips(base, plan, flipped)
+    measured = attribute_savings(base, plan, flipped)
     rows = (measured.together, measured.decision, measured.saved)
     saved = set(zip(*(row.tolist() for row in rows), strict=True))
     assert saved == {(2, 0, 10), (2, 1, 10), (1, 0, -60), (1, 1, -60)}
@@ -145,9 +145,9 @@ def test_joint_saving_is_divided_among_reached_calls() -> None:
     (group,) = [i for i, flip in enumerate(plan.flips) if len(flip.decisions) == 2]
     plan = replace(plan, flip_sets=(np.array([group]),), forced=plan.forced[:1], numbers=range(1))
     flipped = Sample(220, callsites=calls, function_sizes=sizes(f=120, g=100), unreached=np.array([0]))
-    measured = measure_flips(base, plan, [flipped])
+    measured = attribute_savings(base, plan, [flipped])
     assert (measured.decision.tolist(), measured.together.tolist(), measured.saved.tolist()) == ([1], [1], [30])
-    nothing = measure_flips(base, plan, [replace(flipped, unreached=np.array([0, 1]))])
+    nothing = attribute_savings(base, plan, [replace(flipped, unreached=np.array([0, 1]))])
     assert len(nothing.decision) == 0 and nothing.attributed == 30
 
 
@@ -164,7 +164,7 @@ def test_compiles_of_flip_sets_measure_the_same_as_those_of_single_flips(trainin
         plan = plan_flips(base, action, np.zeros(len(action)), 4, np.random.default_rng(1))
         assert max(map(len, plan.flip_sets)) > 1
         shared = compiler(Request(module, Advisor("log", samples=len(plan.forced)), True, forced=plan.forced))
-        measured = measure_flips(base, plan, shared.samples)
+        measured = attribute_savings(base, plan, shared.samples)
         measured_flips, first = np.unique(measured.flip, return_index=True)
         some = np.random.default_rng(2).permutation(len(measured_flips))[:8]
         flips = [plan.flips[i] for i in measured_flips[some].tolist()]

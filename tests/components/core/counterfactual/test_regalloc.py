@@ -13,7 +13,7 @@ from components.core.compiler.compile import CompileError
 from components.core.compiler.logs.training_log import Context, TrainingLog
 from components.core.compiler.sample import Sample
 from components.core.counterfactual.flips import FlipPlan
-from components.core.counterfactual.regalloc import measure_flips, plan_flips
+from components.core.counterfactual.regalloc import attribute_savings, plan_flips
 
 PROBLEM = problems.get("regalloc")
 
@@ -89,7 +89,7 @@ def test_saving_is_the_change_of_log_score() -> None:
     log = TrainingLog((), (function("a", [[0, 1]], [0]), function("b", [[2, 3, 4]], [3])))
     plan = plan_flips("m", log, 2, seed=0)
     base = Sample(log=log, scores={"a": 9.0, "b": 99.0})
-    savings = measure_flips("m", base, plan, np.array([4.0, 199.0, 49.0], np.float32))
+    savings = attribute_savings("m", base, plan, np.array([4.0, 199.0, 49.0], np.float32))
     assert savings.decision.tolist() == [0, 1, 1] and savings.alternative.tolist()[0] == 1
     assert savings.saved == pytest.approx([np.log(2), -np.log(2), np.log(2)])
 
@@ -98,7 +98,7 @@ def test_compile_of_another_base_is_refused() -> None:
     log = TrainingLog((), (function("a", [[0, 1]], [0]),))
     plan = plan_flips("m", log, 1, seed=0)
     with pytest.raises(CompileError, match="m: log: flips in a did not occur"):
-        measure_flips("m", Sample(log=log, scores={"a": 9.0}), plan, np.array([np.nan], np.float32))
+        attribute_savings("m", Sample(log=log, scores={"a": 9.0}), plan, np.array([np.nan], np.float32))
 
 
 def test_module_without_alternatives_has_no_compiles() -> None:

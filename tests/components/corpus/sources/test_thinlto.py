@@ -17,7 +17,7 @@ from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.objects.elf import Elf
 from components.core.compiler.objects.function_sizes import read_function_sizes
 from components.core.compiler.replay.command_line import replay_arguments
-from components.core.counterfactual.inlining import measure_flips, pin_flips, plan_flips
+from components.core.counterfactual.inlining import attribute_savings, pin_flips, plan_flips
 from components.core.formats.corpus import Corpus, Module, load_corpus
 from components.core.formats.trace import load_trace
 from components.platform.errors import UserError
@@ -144,7 +144,7 @@ def test_flips_of_imported_functions_are_measured(extracted: Corpus, training_to
     action = base.log.contexts[0].columns["inlining_decision"].reshape(-1)
     plan = plan_flips(base, action, np.zeros(len(action)), 8, np.random.default_rng(0))
     flipped = compiler(Request(module, Advisor("log", samples=len(plan.forced)), True, forced=plan.forced)).samples
-    measured = measure_flips(base, plan, flipped)
+    measured = attribute_savings(base, plan, flipped)
     flips, first = np.unique(measured.flip, return_index=True)
     alone = pin_flips(base, action, [[plan.flips[i]] for i in flips.tolist()])
     single = compiler(Request(module, Advisor("log", samples=len(alone)), True, forced=alone)).samples

@@ -18,7 +18,7 @@ from components.platform.errors import UserError
 from pipelines.retrain.registry.entry import registry_entry
 from pipelines.retrain.registry.vertex import VertexRegistry
 from pipelines.retrain.state import Deployed
-from pipelines.submit.vertex_client import VertexServer
+from pipelines.submit.vertex_client import VertexAddress
 from tests.pipelines.retrain.registry.conftest import RecordingServer, Request, Response, recording_server
 from tests.support.schemas import PublishedClients
 
@@ -130,7 +130,7 @@ def google(published: PublishedClients) -> None:
 
 
 def registry(server: RecordingServer, **more: Any) -> VertexRegistry:
-    return VertexRegistry(VertexServer("p", "r", requests.Session(), server.url), poll_s=0.01, **more)
+    return VertexRegistry(VertexAddress("p", "r", requests.Session(), server.url), poll_s=0.01, **more)
 
 
 def test_first_policy_is_a_model(deployed: Callable[..., Deployed]) -> None:
