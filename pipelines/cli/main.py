@@ -20,7 +20,7 @@ from pipelines.cli.pipeline import pipeline_group, print_result
 from pipelines.cli.retrain import retrain_group
 from pipelines.cli.storage import storage_group
 from pipelines.cli.submit import SERVER_COMMANDS
-from pipelines.parameters.check import run_options, run_parameters
+from pipelines.parameters.check import describe_llvm_build, run_options, run_parameters
 from pipelines.parameters.parameter import as_option
 
 COMMANDS = {name: step for name, step in STEPS.items() if step.help}
@@ -135,6 +135,8 @@ def run(output: Path, **options: Any) -> None:
     from pipelines.spec import COMPILED
 
     parameters = run_parameters(options)
+    if remark := describe_llvm_build(parameters, as_option):
+        say(remark)
     if clang := parameters["clang"]:
         from pipelines.parameters.policy_checks import check_external_clang
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from components.core.formats.deployment import read_deployment
 from components.core.projects.recipe import locate_recipe
 from components.platform.errors import UserError
+from components.platform.storage.downloads.archive import is_archive_url
 from components.platform.storage.object_storage.fetch import fetch_file
 from components.platform.storage.uri import ObjectUri, parse_location
 from pipelines.local.cache_inputs import identify_remote
@@ -113,6 +114,8 @@ def _identify(parameter: Parameter, value: str, write: FormatParameter) -> tuple
     is_recipe = parameter.name == "recipe"  # whose words name content, too
     if value in parameter.words and not is_recipe:
         return ()
+    if is_archive_url(value) and not is_recipe:
+        return (value,)  # with its checksum, without which the step refuses it
     location = locate_recipe(value) if is_recipe else parse_location(value)
     if isinstance(location, ObjectUri):
         return reference.identify(fetch_file(location)) if reference.refers_to_files else identify_remote(location)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.decorators import FC
 
+from components.core.formats.policy import HEURISTIC, PRETRAINED_LLVM, PRETRAINED_OF_OUR_FEATURES
 from components.core.formats.strategy import EXTERNAL
 from components.platform.workers.factory import rayjob_workers
 from components.toolchain.config import SdkConfig
@@ -65,6 +66,21 @@ def typed_values(values: Mapping[str, Any], table: Iterable[Parameter], write: F
         else:
             typed[parameter.name] = parameter.convert(value, write)
     return typed
+
+
+def describe_llvm_build(values: Mapping[str, Any], write: FormatParameter) -> str:
+    """Return a remark if the policy of a training could not be embedded by LLVM's own build, else "".
+
+    Said before the training: afterwards only another training helps.
+    """
+    ours, start = PRETRAINED_OF_OUR_FEATURES.get(str(values.get("problem"))), values.get("start_from") or HEURISTIC
+    if not ours or values.get("features") not in ("extended", "ir2vec") or start not in (HEURISTIC, *ours):
+        return ""
+    remedy = write("features", "llvm") if start == HEURISTIC else write("start_from", PRETRAINED_LLVM)
+    return (
+        "the policy will use features that only the clangs and the plugin of mlgo toolchain compute; for a policy that "
+        f"LLVM's own build can embed pass {remedy}"
+    )
 
 
 def uses_rayjob(values: Mapping[str, Any]) -> bool:

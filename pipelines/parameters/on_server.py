@@ -12,6 +12,7 @@ from components.core.formats.strategy import DEBIAN_SOURCE_MAJORS, Strategy, rel
 from components.core.projects.recipe import load_recipes, locate_recipe
 from components.platform.console import say
 from components.platform.errors import UserError
+from components.platform.storage.downloads.archive import is_archive_url
 from components.platform.storage.object_storage.object_store import StorageError
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import GS, KFP_LOCAL, S3, USAGE, ObjectUri, in_object_storage, parse_location
@@ -97,7 +98,7 @@ def check_places_on_server(values: Mapping[str, Any], mounts: Collection[str] | 
     """
     for name in PLACES:
         location = str(values.get(name, ""))
-        if not location or location in BY_NAME[name].words or in_object_storage(location):
+        if not location or location in BY_NAME[name].words or in_object_storage(location) or is_archive_url(location):
             continue
         seen = mounts is None or any(Path(location).is_relative_to(mount) for mount in mounts)
         if not location.startswith("/") or (os.path.exists(location) and not seen):

@@ -8,6 +8,7 @@ from pathlib import Path
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import HEURISTIC, PRETRAINED_NAMES, load_policy_info
 from components.platform.errors import UserError
+from components.platform.storage.downloads.archive import fetch_archive, is_archive_url
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.uri import ObjectUri, parse_location
 from pipelines.local.cache_inputs import identify_toolchain
@@ -117,6 +118,8 @@ def check_start_features(start_from: str, logged: Collection[FeatureSpec]) -> No
 
 
 def _local(location: str) -> Path | None:
+    if is_archive_url(location):
+        return fetch_archive(location)
     parsed = parse_location(location)
     directory = fetch(parsed) if isinstance(parsed, ObjectUri) else parsed
     return directory if directory.exists() else None

@@ -28,6 +28,7 @@ from components.platform.console.number_types import (
     REDUCTION_PERCENT,
     SEED,
 )
+from components.platform.storage.downloads.archive import USAGE as ARCHIVE_USAGE
 from components.platform.storage.uri import Words
 from components.ppo.config import Algorithm, CreditAssignment, SizeOf
 from components.toolchain.option_types import CmakeDefinitions, CodeGenerators, ProjectNames
@@ -212,7 +213,8 @@ TRAINING = (
     Parameter(
         "start_from",
         f"Policy that training starts from: `{HEURISTIC}`, one that imitates LLVM's heuristic; one that comes with "
-        f"this project (`{'`, `'.join(PRETRAINED_NAMES)}`; {PRETRAINED_HELP}); or the path or URI of one of yours.",
+        f"this project (`{'`, `'.join(PRETRAINED_NAMES)}`; {PRETRAINED_HELP}); or the path or URI of one of yours, or "
+        f"of an archive of it on a web server ({ARCHIVE_USAGE}).",
         empty="the deployed policy of `retrain_state`, or `heuristic`",
         option=Option("|".join([HEURISTIC, *PRETRAINED_NAMES, "DIR", "URI"]), default=HEURISTIC),
         reference=Reference(identify_path, words=START_WORDS),

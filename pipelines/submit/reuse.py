@@ -17,6 +17,7 @@ from components.core.projects.recipe import load_recipes, locate_recipe
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.digests import json_digest
+from components.platform.storage.downloads.archive import is_archive_url
 from components.platform.storage.uri import ObjectUri, in_object_storage, parse_location
 from pipelines.local.cache_inputs import identify_recipe, identify_remote
 from pipelines.parameters.tables import BY_NAME
@@ -95,6 +96,8 @@ def _identified(name: str, value: str) -> tuple[str, ...] | _UnknownContent:
             return _recipe(value)
         if not value or value in BY_NAME[name].words or (name == "oversample_modules" and value.startswith("[")):
             return ()
+        if is_archive_url(value):
+            return (value,)  # with its checksum, without which the step refuses it
         if not in_object_storage(value):
             raise _UnknownContent(f"is {value}, a path that only the steps see")
         if name == "compile_commands":

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.uri import GS
-from pipelines.parameters.check import checked_values, uses_rayjob
+from pipelines.parameters.check import checked_values, describe_llvm_build, uses_rayjob
 from pipelines.parameters.on_server import (
     check_bucket_exists,
     check_llvm_in_images,
@@ -16,6 +17,7 @@ from pipelines.parameters.on_server import (
     check_recipe_in_images,
     check_state_on_server,
 )
+from pipelines.parameters.parameter import as_parameter
 from pipelines.spec import builds_sdk
 from pipelines.submit.options import SubmitOptions
 
@@ -58,6 +60,8 @@ def check_run(options: SubmitOptions) -> CheckedRun:
         check_recipe_in_images(values)
     if state := values.get("retrain_state"):
         check_state_on_server(state, options.pipeline_root, options.artifact_root)
+    if remark := describe_llvm_build(values, as_parameter):
+        say(remark)
     return CheckedRun(values, uses_rayjob(values) if "workers" in values else None)
 
 

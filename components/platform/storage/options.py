@@ -1,4 +1,4 @@
-"""Click types of options that name a path, file:///PATH, gs://BUCKET/PATH or s3://BUCKET/PATH.
+"""Click types of options that name a path, file:///PATH, gs://BUCKET/PATH, s3://BUCKET/PATH or an archive on the web.
 
 Each converts to a local path. Inputs in object storage are downloaded during conversion, local ones are verified
 (components.platform.storage.inputs); `publish` uploads outputs. A command whose work runs elsewhere only computes the
@@ -15,6 +15,7 @@ from typing import Literal
 import click
 
 from components.platform.errors import UserError
+from components.platform.storage.downloads.archive import fetch_archive, is_archive_url
 from components.platform.storage.inputs import add_input
 from components.platform.storage.object_storage.fetch import (
     fetch,
@@ -56,6 +57,8 @@ class LocationType(click.ParamType):
         self._directory = directory
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
+        if self._directory and is_archive_url(str(value)):
+            return fetch_archive(str(value))
         location = value if isinstance(value, Path) else parse_location(str(value))
         why = context.meta.get(_SKIP_FETCH, "") if context else ""
         if why and not (isinstance(location, ObjectUri) and location.scheme in REMOTE_SCHEMES):

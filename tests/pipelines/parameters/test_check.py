@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.platform.errors import UserError
-from pipelines.parameters.check import checked_values
+from pipelines.parameters.check import checked_values, describe_llvm_build
 from pipelines.parameters.on_server import (
     IMAGE_LLVM_MAJOR,
     check_cloud_root,
@@ -17,6 +17,7 @@ from pipelines.parameters.on_server import (
     check_places_on_server,
     check_recipe_in_images,
 )
+from pipelines.parameters.parameter import as_option
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
 
 ROOT = Path(__file__).parents[3]
@@ -239,3 +240,21 @@ def test_rayjob_needs_cloud_storage(root: str) -> None:
         check_cloud_root(root, vertex=False, rayjob=True)
     assert "--artifact-root" in raised.value.remedy and "gs://BUCKET/PATH" in raised.value.remedy
     check_cloud_root("gs://bucket/kfp", vertex=False, rayjob=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "remedy"),
+    [
+        ({}, "--features llvm"),
+        ({"start_from": "pretrained"}, "--start-from pretrained-llvm"),
+        ({"features": "llvm"}, ""),
+        ({"start_from": "pretrained-llvm"}, ""),
+        ({"start_from": "runs/mine/policy"}, ""),
+        ({"problem": "regalloc"}, ""),
+        ({"strategy": "external", "clang": "clang", "features": "llvm"}, ""),
+    ],
+)
+def test_policy_that_llvms_build_cannot_embed_is_said_before_training(values: dict[str, str], remedy: str) -> None:
+    run = {"problem": "inlining", "start_from": "heuristic", "features": "extended", **values}
+    remark = describe_llvm_build(run, as_option)
+    assert remark.endswith(remedy) and bool(remark) == bool(remedy)
