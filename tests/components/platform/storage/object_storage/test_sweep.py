@@ -85,7 +85,8 @@ def test_folder_that_a_reader_may_be_reading_stays(storage_uri: ObjectUri, monke
         write(storage_uri, "new")
     assert any(name.startswith(old) for name in set(names(storage_uri)))
     assert list(sweep(storage_uri, older_than_s=3.0)) == []
-    time.sleep(5)
+    later = timedelta(seconds=5)
+    monkeypatch.setattr(sweep_module, "server_time", lambda storage_uri: server_time(storage_uri) + later)
     assert [folder.data for folder in sweep(storage_uri, older_than_s=3.0)] == [old]
     assert (fetch(storage_uri) / "a").read_text() == "new"
 
