@@ -11,7 +11,7 @@ from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.projects.option import CORPUS
 from components.platform.command import run_step
 from components.platform.console import say
-from components.platform.console.number_types import FRACTION, TIMEOUT_S
+from components.platform.console.number_types import FRACTION, SAMPLING_RATE, SEED, TIMEOUT_S
 from components.platform.storage.options import ARTIFACT, FILE, OUTPUT
 from components.platform.storage.uri import display_path
 from components.platform.workers.factory import HELP as WORKERS_HELP
@@ -31,6 +31,13 @@ from components.trace.config import TFRECORD_FILE, Part, TraceConfig
     default="learning",
     help="Part of the split to compile; learning: train and validation, or all modules of a corpus without a split.",
 )
+@click.option(
+    "--sampling-rate",
+    type=SAMPLING_RATE,
+    default=1.0,
+    help="Fraction of the modules of the part to compile, chosen by their names and --seed.",
+)
+@click.option("--seed", type=SEED, default=0, help="Seed of the choice with --sampling-rate.")
 @click.option("--workers", default="local", help=WORKERS_HELP)
 @click.option(
     "--timeout-s",

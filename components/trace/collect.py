@@ -6,6 +6,7 @@ one log with numpy, and now and then it writes a Parquet shard.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,7 +66,7 @@ def collect(config: TraceConfig) -> TraceStatistics:
     toolchain = load_toolchain(config.toolchain).require_mode("training")
     features = logged_features(toolchain, config.problem)
     corpus = load_corpus(config.corpus)
-    modules = traced_modules(corpus, config.part)
+    modules = sample_modules(traced_modules(corpus, config.part), config.sampling_rate, config.seed)
     require_replayable(modules, config.allowed_options)
     pool = make_pool(config.workers)
     try:
@@ -176,6 +177,15 @@ def traced_modules(corpus: Corpus, part: Part) -> tuple[Module, ...]:
     if not modules:
         raise UserError(f"the corpus in {corpus.directory} has no modules in part {part!r}", "choose another --part")
     return tuple(sorted(modules, key=lambda module: (-module.bitcode.stat().st_size, module.name)))
+
+
+def sample_modules(modules: tuple[Module, ...], rate: float, seed: int) -> tuple[Module, ...]:
+    """Return a fraction of the modules, at least one, in their order, chosen by names and seed."""
+    if rate >= 1:
+        return modules
+    order = sorted(modules, key=lambda module: hashlib.sha256(f"{seed} {module.name}".encode()).digest())
+    chosen = {module.name for module in order[: max(1, round(rate * len(modules)))]}
+    return tuple(module for module in modules if module.name in chosen)
 
 
 def _in_order(

@@ -18,6 +18,7 @@ class TraceConfig:
     Attributes:
         part: "learning" is train and validation of a corpus with a split and all modules of one without, so that later
             steps do not learn from held-out modules by default.
+        sampling_rate: fraction of these modules that is compiled, at least one, chosen by their names and the seed.
     """
 
     corpus: Path
@@ -25,6 +26,8 @@ class TraceConfig:
     output: Path
     problem: str = "inlining"
     part: Part = "learning"
+    sampling_rate: float = 1.0
+    seed: int = 0
     workers: str = "local"
     timeout_s: float = 120.0
     max_failed_fraction: float = 0.05

@@ -13,7 +13,10 @@ class VocabConfig:
     Attributes:
         trace: input artifact.
         output: the vocab artifact to write.
+        sampling_rate: fraction of the decisions that are counted, chosen at random by the seed.
     """
 
     trace: Path
     output: Path
+    sampling_rate: float = 1.0
+    seed: int = 0

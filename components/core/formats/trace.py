@@ -299,16 +299,36 @@ def read_columns(directory: Path, names: Sequence[str]) -> dict[str, Array]:
     """
     trace = load_trace(directory)
     specs = {spec.name: spec for spec in trace.features}
+    _require_columns(trace, names)
+    tables = [_read(path, list(names)) for path in trace.shards]
+    return {name: _column([table[name] for table in tables], name, specs.get(name)) for name in names}
+
+
+def iterate_columns(trace: Trace, names: Sequence[str]) -> Iterator[dict[str, Array]]:
+    """Yield the named columns of the decisions of one shard after the other, as read_columns has them of all.
+
+    A shard has _SHARD_BYTES of features, so a trace of any size can be read.
+
+    Raises:
+        UserError: as read_columns.
+    """
+    specs = {spec.name: spec for spec in trace.features}
+    _require_columns(trace, names)
+    for path in trace.shards:
+        table = _read(path, list(names))
+        yield {name: _column([table[name]], name, specs.get(name)) for name in names}
+
+
+def _require_columns(trace: Trace, names: Sequence[str]) -> None:
+    specs = {spec.name: spec for spec in trace.features}
     # A trace without decisions has no shard that would show whether there are caller and callee columns.
     columns = set(_columns(trace.shards[0])) if trace.shards else {*_STRINGS, *_DTYPES, *specs}
     missing = [name for name in names if name not in columns]
     if missing:
         raise UserError(
-            f"the trace in {directory} has no column {', '.join(missing)}; it has {', '.join(sorted(columns))}",
+            f"the trace in {trace.directory} has no column {', '.join(missing)}; it has {', '.join(sorted(columns))}",
             "make the trace with a toolchain that logs these features",
         )
-    tables = [_read(path, list(names)) for path in trace.shards]
-    return {name: _column([table[name] for table in tables], name, specs.get(name)) for name in names}
 
 
 def read_modules(directory: Path) -> dict[str, Array]:

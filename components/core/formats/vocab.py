@@ -90,10 +90,20 @@ def quantiles(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     is as good as interpolation: what is at least b is at least the next integer above b. Equal quantiles repeat, so
     that the number of quantiles that a value reaches, over 1000, estimates the distribution function.
     """
-    ordered = np.sort(values, axis=None)
+    return quantiles_of_counts(*np.unique(values, return_counts=True))
+
+
+def quantiles_of_counts(values: npt.NDArray[Any], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return the same quantiles of values that occur several times.
+
+    Args:
+        values: [D], distinct and increasing, at least one.
+        counts: int64 [D], how often each occurs.
+    """
+    ends = np.cumsum(counts)
     steps = QUANTILES - 1
-    ranks = (np.arange(QUANTILES) * (len(ordered) - 1) + steps - 1) // steps
-    boundaries: npt.NDArray[np.float64] = ordered[ranks].astype(np.float64)
+    ranks = (np.arange(QUANTILES) * (int(ends[-1]) - 1) + steps - 1) // steps
+    boundaries: npt.NDArray[np.float64] = values[np.searchsorted(ends, ranks, side="right")].astype(np.float64)
     return boundaries
 
 

@@ -40,6 +40,7 @@ class FiniteFloatRange(click.FloatRange):
 
 FINITE_FLOAT = FiniteFloat()
 FRACTION = FiniteFloatRange(0, 1)
+SAMPLING_RATE = FiniteFloatRange(0, 1, min_open=True)
 FRACTION_BELOW_1 = FiniteFloatRange(0, 1, max_open=True)
 TIMEOUT_S = FiniteFloatRange(min=0, min_open=True, max=7 * 86400)
 """Type of --timeout-s: poll(2) counts milliseconds in 32 bits, so it cannot wait for more than 24 days."""

@@ -20,7 +20,7 @@ from components.core.formats.corpus import Corpus
 from components.core.formats.toolchain import load_toolchain
 from components.core.formats.trace import load_trace, read_columns, read_modules, read_object_counts
 from components.platform.storage.manifest import digest, write_manifest
-from components.trace.collect import collect
+from components.trace.collect import collect, sample_modules
 from components.trace.config import TraceConfig
 from components.vocab.build import build
 from components.vocab.config import VocabConfig
@@ -192,3 +192,12 @@ def test_input_that_is_replaced_during_the_step_ends_it(
     assert step.returncode == 1
     assert messages.startswith(f"error: {changed} was replaced or modified while it was read\n  remedy: ")
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
+
+
+def test_sampled_modules_are_those_of_the_seed(tiny_corpus: Corpus) -> None:
+    modules = tiny_corpus.modules
+    assert sample_modules(modules, 1.0, 0) == modules
+    (chosen,) = sample_modules(modules, 0.01, 0)
+    assert sample_modules(modules[::-1], 0.01, 0) == (chosen,)
+    assert len({sample_modules(modules, 0.01, seed) for seed in range(20)}) == len(modules)
+    assert len(sample_modules(modules, 0.7, 3)) == 2
