@@ -9,7 +9,7 @@ import click
 
 from components.core.problems.problem import Problem
 from components.corpus.split import SplitConfig
-from components.platform.console.number_types import FRACTION_BELOW_1, SEED
+from components.platform.console.number_types import FRACTION, FRACTION_BELOW_1, SEED
 from components.platform.errors import UserError
 from components.platform.storage.options import OUTPUT
 
@@ -31,8 +31,9 @@ def split_options(command: Any) -> Any:
         ),
         click.option(
             "--heldout-fraction",
-            type=FRACTION_BELOW_1,
-            help=f"Fraction of other modules to hold out. Default {default.heldout_fraction}.",
+            type=FRACTION,
+            help=f"Fraction of other modules to hold out. Default {default.heldout_fraction}. 1: all, for a "
+            "corpus that is only evaluated on.",
         ),
         click.option(
             "--validation-fraction",

@@ -22,7 +22,7 @@ class SplitConfig:
     """Options of the split of a corpus.
 
     The fractions are of the sources outside the held-out projects, see source_groups.py. Each is in [0, 1), and their
-    sum is below 1.
+    sum is below 1; or heldout_fraction is 1, for a corpus that is only evaluated on.
 
     Attributes:
         validation_fraction: fraction that selects the best checkpoint.
@@ -37,11 +37,16 @@ class SplitConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.heldout_fraction == 1:
+            return
         for name in ("validation_fraction", "heldout_fraction"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}, it must be at least 0 and below 1", "correct it")
         if self.validation_fraction + self.heldout_fraction >= 1:
-            raise UserError("the validation and held-out fractions leave no module to train on", "reduce them")
+            raise UserError(
+                "the validation and held-out fractions leave no module to train on",
+                "reduce them, or pass a held-out fraction of 1 for a corpus that is only evaluated on",
+            )
 
 
 def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
@@ -53,7 +58,8 @@ def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
     least MIN_SOURCES. Modules of held-out projects, and those of a source that one of them has, are held out.
 
     Raises:
-        UserError: the corpus does not have a held-out project, or no module is left to train on.
+        UserError: the corpus does not have a held-out project, or the fractions leave no module to train on. All
+            modules are held out only if a fraction of 1 or the projects say so.
     """
     projects = sorted({module.project for module in modules})
     for project in config.heldout_projects:
@@ -62,12 +68,10 @@ def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
             raise UserError(f"the corpus has no project {project!r} to hold out", remedy)
     groups = group_by_source(modules, config.seed)
     free = [g for g in groups if not any(modules[index].project in config.heldout_projects for index in g.indices)]
-    if not free:
-        raise UserError(
-            "every module belongs to a held-out project: none is left to train on", "hold out fewer projects"
-        )
-    heldout, validation = _part_sizes([group.position for group in free], config)
-    if heldout + validation >= len(free):
+    heldout, validation = len(free), 0
+    if config.heldout_fraction < 1:
+        heldout, validation = _part_sizes([group.position for group in free], config)
+    if free and config.heldout_fraction < 1 and heldout + validation >= len(free):
         raise UserError(
             f"{len(free)} sources of modules: {heldout} held out and {validation} to validate leave none to train on",
             "reduce the validation and held-out fractions, or add modules",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from click.core import ParameterSource
 
 from components.core import problems
 from components.core.compiler.options import ALLOW_CC1_OPTION
+from components.core.formats.corpus import Part
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
 from components.core.projects.flags.options import RowNames
@@ -178,6 +179,7 @@ def run(
       mlgo evaluation compare-binaries   linked programs and libraries of whole projects
       mlgo evaluation compare-builds     two build trees of your own
       mlgo evaluation compare-programs   instructions that such programs execute
+      mlgo evaluation modules            values of modules of any corpus, without a verdict
       mlgo evaluation flags              linked programs under rows of flags: LTO, ICF and others
       mlgo evaluation select-policy      copy the policy that a release clang is to embed
       mlgo evaluation show               print the table of a finished evaluation
@@ -208,6 +210,57 @@ main.add_command(compare_binaries)
 main.add_command(compare_builds)
 main.add_command(compare_programs)
 main.add_command(flags)
+
+
+@main.command("modules", short_help="Values of modules of any corpus, as CSV, without a verdict.")
+@click.option("--corpus", type=CORPUS, required=True, help="Corpus to compile, with or without a split.")
+@click.option("--toolchain", type=ARTIFACT, required=True, help="Training clang.")
+@click.option(
+    "--policy",
+    type=ArtifactOr(*PRETRAINED_NAMES),
+    required=True,
+    help=f"Policy to evaluate, one of yours or a pretrained one ({PRETRAINED_HELP}).",
+)
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="CSV file to write.")
+@click.option(
+    "--part", type=click.Choice(get_args(Part)), default="all", show_default=True, help="Part of the split to compile."
+)
+@click.option(
+    "--release-toolchain", type=ARTIFACT, help="Release clang that embeds the policy.  [default: the training clang]"
+)
+@click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
+@click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
+@click.option("--timeout-s", type=TIMEOUT_S, default=60.0, show_default=True, help="Time limit of one compile.")
+@click.option(
+    "--max-failed-fraction", type=FRACTION, default=0.05, show_default=True, help="Maximum fraction of failed modules."
+)
+@ALLOW_CC1_OPTION
+def modules(policy: Path | str, part: Part, problem: str, **options: Any) -> None:
+    """Compile modules of a corpus under LLVM's heuristic and under a policy, and write both values of each.
+
+    The CSV file has the columns of the performance report of ml-compiler-opt's demos: module, identifier, value under
+    the heuristic (bytes of text, or the score of a function), value under the policy. There is no verdict: figures of
+    modules that the policy was trained on say little about others.
+
+    \b
+    Example:
+      mlgo evaluation modules --corpus corpus --toolchain training --policy pretrained --output sizes.csv
+      mlgo evaluation modules --corpus runs/demo/corpus --part validation --toolchain runs/demo/training \\
+          --policy runs/demo/policy --output validation.csv
+    """
+    from components.evaluation.inputs import find_pretrained
+    from components.evaluation.module_values import measure_modules
+
+    if isinstance(policy, str):
+        policy = find_pretrained(policy, problem, options["toolchain"], options["release_toolchain"], None)
+    config = EvaluationConfig(policy=policy, thresholds=(), problem=problem, **options)
+    values = measure_modules(config, part)
+    quantity, reduction = values.comparison.objective.labels.quantity, values.comparison.reduction_percent
+    change = "nothing to compare"
+    if reduction is not None:
+        change = f"{quantity} under the policy: {abs(reduction):.2f}% {'less' if reduction >= 0 else 'more'}"
+    failed = f", {values.excluded} failed" if values.excluded else ""
+    say(f"{config.output}: {values.modules} modules{failed}; {change}")
 
 
 @main.command("select-policy", short_help="Copy the policy that a release clang is to embed.")

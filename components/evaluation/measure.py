@@ -169,7 +169,7 @@ def _compile_variants(
         variant_results = results[variant.name] = {}
         compile_s[variant.name] = 0.0
         compile_and_reduce = _CompileAndReduce(compiler, objective)
-        with Progress(f"compiling held-out modules, {variant.name}", len(remaining)) as progress:
+        with Progress(f"compiling modules, {variant.name}", len(remaining)) as progress:
             for request, (result, seconds) in compile_all(pool, compile_and_reduce, requests, quarantine, progress):
                 variant_results[request.module.name] = result
                 compile_s[variant.name] += seconds

@@ -41,11 +41,10 @@ def test_any_split_is_a_partition_by_content(
     present = tuple(sorted(projects & {module.project for module in modules}))
     config = SplitConfig(validation, heldout, present, seed)
     heldout_contents = {contents[module.name] for module in modules if module.project in present}
-    if heldout_contents >= set(contents.values()):
-        with pytest.raises(UserError, match="none is left to train on"):
-            split_modules(modules, config)
-        return
     splits = split_modules(modules, config)
+    if heldout_contents >= set(contents.values()):
+        assert sorted(splits.heldout) == sorted(contents) and not splits.train and not splits.validation
+        return
     parts = [splits.train, splits.validation, splits.heldout]
     assert sorted(name for part in parts for name in part) == sorted(contents)
     train_set, validation_set, heldout_set = ({contents[name] for name in part} for part in parts)
@@ -93,10 +92,17 @@ def test_unknown_heldout_project_is_refused(tmp_path: Path) -> None:
     assert "lz4" in caught.value.remedy
 
 
-@pytest.mark.parametrize(("validation", "heldout"), [(-0.1, 0.1), (0.1, 1.0), (0.6, 0.5), (float("nan"), 0.1)])
+@pytest.mark.parametrize(("validation", "heldout"), [(-0.1, 0.1), (0.1, 1.1), (0.6, 0.5), (float("nan"), 0.1)])
 def test_invalid_fractions_are_refused(validation: float, heldout: float) -> None:
     with pytest.raises(UserError):
         SplitConfig(validation, heldout)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_corpus_to_evaluate_on_is_all_held_out(tmp_path: Path, count: int) -> None:
+    modules = write(tmp_path, {f"p/{i}.o": str(i) for i in range(count)})
+    splits = split_modules(modules, SplitConfig(heldout_fraction=1))
+    assert sorted(splits.heldout) == [module.name for module in modules] and not splits.train + splits.validation
 
 
 def test_split_without_training_modules_is_refused(tmp_path: Path) -> None:
