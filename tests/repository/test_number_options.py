@@ -102,7 +102,7 @@ def test_numbers_within_the_limits_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("option", "bound", "stated"),
     [
-        ("corpus import --heldout-fraction", 1.0, "0<=x<1"),
+        ("corpus import --validation-fraction", 1.0, "0<=x<1"),
         ("corpus split --validation-fraction", 1.0, "0<=x<1"),
         ("mlgo run --train-minutes", 0.0, "x>0"),
         ("mlgo run --tune-minutes", 0.0, "x>0"),

@@ -78,6 +78,10 @@ STEPS = {
         "Explain the decisions of a policy, export or import it.",
         needs_tensorflow=True,
     ),
+    "log": Step("components.log", _TRAINING, "Show the decisions in a compiler's training log."),
+    "interactive": Step(
+        "components.interactive", _TRAINING, "Answer a compile by a policy, through LLVM's interactive mode."
+    ),
     "evaluation": Step("components.evaluation", ("toolchain",), "Measure a policy on held-out code."),
     "tune": Step(
         "components.tune",

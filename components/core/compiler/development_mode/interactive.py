@@ -12,10 +12,11 @@ import os
 import select
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -106,20 +107,76 @@ def compile_interactively(
         OSError: ENOSPC, the compiler said that the disk is full.
         UserError: there is no such program.
     """
-    llvm = problems.get(problem).llvm
-    with TemporaryDirectory(prefix="mlgo-channel-", dir=cwd) as directory:
-        base = Path(directory, "channel")
-        for suffix in (".in", ".out"):
-            os.mkfifo(base.with_suffix(suffix))
-        # Opened for reading and writing, so that neither side waits for the other to open its end.
-        replies, requests = (os.open(base.with_suffix(suffix), os.O_RDWR) for suffix in (".in", ".out"))
-        try:
-            flags = [*Advisor("release").flags(problem, None, None), "-mllvm", f"{llvm.channel_option}={base}"]
-            compilation = _Compile([str(clang), *arguments, *flags], timeout_s, cwd)
-            return _serve(compilation, requests, replies, decide)
-        finally:
-            os.close(replies)
-            os.close(requests)
+    decisions: list[InteractiveDecision] = []
+    with TemporaryDirectory(prefix="mlgo-channel-", dir=cwd) as directory, open_channel(problem, directory) as channel:
+        compilation = _Compile([str(clang), *arguments, *channel.flags], timeout_s, cwd)
+        for decision in answer(compilation, channel, decide):
+            decisions.append(decision)
+    return decisions
+
+
+@dataclass(frozen=True)
+class Channel:
+    """The two pipes of a compile in interactive mode.
+
+    Attributes:
+        flags: of the compile.
+        requests: descriptor of what the compiler writes. replies: descriptor of what it reads.
+    """
+
+    flags: list[str]
+    requests: int
+    replies: int
+
+
+@contextmanager
+def open_channel(problem: str, directory: str | Path) -> Iterator[Channel]:
+    """Make the pipes in a directory; they end with the context."""
+    base = Path(directory, "channel")
+    for suffix in (".in", ".out"):
+        os.mkfifo(base.with_suffix(suffix))
+    # Opened for reading and writing, so that neither side waits for the other to open its end.
+    replies, requests = (os.open(base.with_suffix(suffix), os.O_RDWR) for suffix in (".in", ".out"))
+    option = problems.get(problem).llvm.channel_option
+    try:
+        yield Channel([*Advisor("release").flags(problem, None, None), "-mllvm", f"{option}={base}"], requests, replies)
+    finally:
+        os.close(replies)
+        os.close(requests)
+
+
+class Compilation(Protocol):
+    """A compile in interactive mode."""
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether it has not ended."""
+
+    def stop(self) -> None:
+        """End the compile if it runs."""
+
+    def check(self) -> None:
+        """Wait for its end; raise its error if it failed."""
+
+
+def answer(compilation: Compilation, channel: Channel, decide: Decide) -> Iterator[InteractiveDecision]:
+    """Answer a compile by `decide`, and yield each decision after its answer.
+
+    Raises:
+        InteractiveError: it sends something else than features.
+        Exception: of `decide`, which ends the compile, or of the compile.
+    """
+    reader = _Reader(channel.requests, compilation)
+    try:
+        while (question := reader.next()) is not None:
+            context, columns = question
+            action = decide(context, columns)
+            os.write(channel.replies, np.array([action], reader.reply_type).tobytes())
+            yield InteractiveDecision(context, columns, action)
+    except BaseException:
+        compilation.stop()
+        raise
+    compilation.check()
 
 
 def stack_columns(decisions: Sequence[InteractiveDecision]) -> dict[str, npt.NDArray[Any]]:
@@ -173,26 +230,10 @@ class _Compile:
             raise self._error
 
 
-def _serve(compilation: _Compile, requests: int, replies: int, decide: Decide) -> list[InteractiveDecision]:
-    reader = _Reader(requests, compilation)
-    decisions: list[InteractiveDecision] = []
-    try:
-        while (question := reader.next()) is not None:
-            context, columns = question
-            action = decide(context, columns)
-            os.write(replies, np.array([action], reader.reply_type).tobytes())
-            decisions.append(InteractiveDecision(context, columns, action))
-    except BaseException:
-        compilation.stop()
-        raise
-    compilation.check()
-    return decisions
-
-
 class _Reader:
     """Reads questions from the compiler's pipe until it ends."""
 
-    def __init__(self, pipe: int, compilation: _Compile) -> None:
+    def __init__(self, pipe: int, compilation: Compilation) -> None:
         self._pipe = pipe
         self._compilation = compilation
         self._data = bytearray()

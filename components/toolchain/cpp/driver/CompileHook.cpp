@@ -7,6 +7,7 @@
 #include "clang/Basic/DiagnosticFrontend.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/PassInstrumentation.h"
+#include "llvm/Support/FileSystem.h"
 
 using namespace clang;
 
@@ -64,6 +65,21 @@ static void skipOptionalPasses(llvm::PassBuilder &Builder) {
           });
 }
 
+/// Returns the pipe from which LLVM's interactive mode would read decisions, if
+/// LLVM's options name one that does not exist, or "". LLVM reports it and then
+/// dies of a null pointer (llvm/lib/Analysis/InteractiveModelRunner.cpp).
+static std::string missingChannel(llvm::ArrayRef<std::string> LLVMArgs) {
+  for (llvm::StringRef Argument : LLVMArgs) {
+    auto [Option, Base] = Argument.ltrim('-').split('=');
+    if (Base.empty() || (Option != "inliner-interactive-channel-base" &&
+                         Option != "regalloc-evict-interactive-channel-base"))
+      continue;
+    if (!llvm::sys::fs::exists(Base + ".in"))
+      return (Base + ".in").str();
+  }
+  return "";
+}
+
 CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
   CodeGenOptions &Options = Clang->getCodeGenOpts();
   const FrontendOptions &Frontend = Clang->getFrontendOpts();
@@ -88,6 +104,11 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
                  "-mllvm -mlgo-whole-program=0";
         skipOptionalPasses(Builder);
       });
+  if (std::string Channel = missingChannel(Frontend.LLVMArgs); !Channel.empty())
+    Clang->getDiagnostics().Report(diag::err_fe_backend_plugin)
+        << "the interactive mode has no pipe " + Channel +
+               ", which its host makes before the compile; `mlgo interactive` "
+               "is one";
   auto Variants = requestedVariants(Frontend.LLVMArgs);
   if (!Variants) {
     Clang->getDiagnostics().Report(diag::err_fe_backend_plugin)

@@ -1,0 +1,1 @@
+"""The command `mlgo interactive`: a compile whose decisions this process makes."""

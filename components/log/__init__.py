@@ -1,0 +1,1 @@
+"""The command `mlgo log`: the decisions in a training log as text and tables."""
