@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import run_command
 from tests.support.workflow_problems import problems
 from tests.support.workflows import FOLDER, ROOT, WORKFLOWS, load, steps
 
@@ -117,7 +118,7 @@ def test_example_of_retraining_is_valid(schema: str, name: str, tmp_path: Path) 
     assert {command for command, _options in commands} >= {"retrain check"} and len(commands) == 2
     for command, options in commands:
         words = [*command.split(), *shlex.split(options.replace("\\", " ")), "--help"]
-        done = subprocess.run([sys.executable, "-m", "pipelines", *words], capture_output=True, text=True, cwd=ROOT)
+        done = run_command("pipelines", *words, cwd=ROOT)
         assert done.stdout.startswith("Usage:"), done.stderr
         documented = set(re.findall(r"--[a-z][\w-]*", done.stdout))
         assert {word for word in words if word.startswith("--")} <= documented

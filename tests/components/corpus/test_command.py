@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from components.core.formats.corpus import load_corpus
 from components.platform.storage import read_manifest, verify
+from tests.support.commands import run_command
 
 NAMES = ["obj/src/one.c.o", "obj/src/two.cc.o", "obj/lib/three.c.o"]
 
 
 def corpus(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "components.corpus", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3])
+    return run_command("components.corpus", *arguments, cwd=Path(__file__).parents[3])
 
 
 def assert_refused(run: subprocess.CompletedProcess[str], *words: str) -> None:

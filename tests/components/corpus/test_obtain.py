@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import run_command
+
 
 def obtain(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "components.corpus", "obtain", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_command("components.corpus", "obtain", *arguments)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,11 @@ import pytest
 from components.core.formats.corpus import Corpus
 from components.core.formats.splits import Splits, write_splits
 from components.evaluation.__main__ import EXIT_NOT_BETTER
+from tests.support.commands import run_command
 
 
 def step(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "components.evaluation", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+    return run_command("components.evaluation", *arguments, timeout=600)
 
 
 @pytest.mark.toolchain

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,11 @@ from components.core.policy.pretrained import pretrained_problems
 from components.platform.storage import publish
 from components.toolchain.__main__ import main
 from components.toolchain.config import SdkConfig, ToolchainConfig
+from tests.support.commands import run_command
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "components.toolchain", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
+    return run_command("components.toolchain", *arguments)
 
 
 def test_help_shows_both_modes_in_examples() -> None:

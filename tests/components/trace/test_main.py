@@ -15,14 +15,14 @@ import pytest
 
 from components.core.formats.corpus import Corpus
 from components.platform.storage.manifest import write_manifest
+from tests.support.commands import run_command
 
 FEATURE = {"name": "callee_users", "type": "int64_t", "shape": [1]}
 Living = Callable[[str], list[int]]
 
 
 def run(step: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"components.{step}", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return run_command(f"components.{step}", *arguments, timeout=120)
 
 
 def make_toolchain(

@@ -23,6 +23,7 @@ from components.platform.storage import digest, publish
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.uri import ObjectUri
 from tests.support.buckets import names
+from tests.support.commands import run_command
 
 pytestmark = [pytest.mark.toolchain, pytest.mark.timeout(600)]
 
@@ -58,8 +59,7 @@ def start(*options: object, environment: Mapping[str, str]) -> subprocess.Popen[
 
 
 def tune(*options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "components.tune", *map(str, options)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_command("components.tune", *options, timeout=900)
 
 
 def test_plan_is_smaller_than_policy(

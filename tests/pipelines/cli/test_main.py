@@ -22,12 +22,11 @@ from pipelines.cli.image_help import IMAGE_HELP
 from pipelines.cli.main import COMMANDS, cli
 from pipelines.images import ON_IMAGE, ROOT
 from pipelines.spec import REPORT_STEP
+from tests.support.commands import run_command
 
 
 def mlgo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pipelines", *arguments]
-    env = os.environ | environment
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    return run_command("pipelines", *arguments, env=os.environ | environment, timeout=120)
 
 
 def image_environment(image: str) -> dict[str, str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from pipelines.local.step import Step
 from pipelines.parameters.tables import BY_NAME, PLACES
 from pipelines.retrain.retraining import training_start
 from pipelines.retrain.state import Deployed, State
+from tests.support.commands import run_command
 
 ROOT = Path(__file__).parents[3]
 WORDS = {name: BY_NAME[name].words for name in PLACES}
@@ -126,5 +125,5 @@ def test_a_deployed_policy_is_never_a_word(crowded: Path) -> None:
 
 
 def test_help_says_that_words_win() -> None:
-    shown = subprocess.run([sys.executable, "-m", "pipelines", "run", "--help"], capture_output=True, text=True)
+    shown = run_command("pipelines", "run", "--help")
     assert "./WORD" in shown.stdout

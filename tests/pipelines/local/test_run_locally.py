@@ -6,8 +6,6 @@ import importlib
 import json
 import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from pipelines.local.step import RunLocations, Step
 from pipelines.parameters.check import run_parameters
 from pipelines.retrain.state import Deployed, load_state, save_state
 from pipelines.spec import COMPILED
+from tests.support.commands import run_command
 
 ROOT = Path(__file__).parents[3]
 ROLES = ("trained", "start", "pretrained", "none")
@@ -201,8 +200,7 @@ def test_ppo_gets_budget_and_seed_of_the_run(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_run_is_refused_before_the_first_step(tmp_path: Path, arguments: tuple[str, ...], named: str) -> None:
-    command = [sys.executable, "-m", "pipelines", "pipeline", "run", *(a.format(tmp_path) for a in arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = run_command("pipelines", "pipeline", "run", *(a.format(tmp_path) for a in arguments), timeout=60, cwd=ROOT)
     assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert list(tmp_path.iterdir()) == [] and not (ROOT / "gs:").exists()
 
@@ -292,9 +290,8 @@ def test_run_that_could_not_promote_is_refused_before_the_first_step(
 ) -> None:
     deployment(tmp_path / "state.json", str(tmp_path / "run" / "policy"))
     location = state.replace("gs://b", str(gs_uri)) if "://" in state else str(tmp_path / state)
-    command = [sys.executable, "-m", "pipelines", "pipeline", "run", "--output", str(tmp_path / "run"), *arguments]
-    command += ["--param", "recipe=tiny", "--param", f"retrain_state={location}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    options = (*arguments, "--param", "recipe=tiny", "--param", f"retrain_state={location}")
+    done = run_command("pipelines", "pipeline", "run", "--output", tmp_path / "run", *options, timeout=60, cwd=ROOT)
     assert done.returncode == 1 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert not (tmp_path / "run").exists()
 

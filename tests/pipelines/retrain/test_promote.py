@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -52,6 +51,7 @@ from pipelines.retrain.retraining import REPORT_STEP, training_start
 from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of, widened
 from pipelines.retrain.state import Decision, Deployed, State, load_state, save_state
 from pipelines.spec import COMPILED
+from tests.support.commands import run_command
 
 DAY_S = 86400.0
 OLD = Deployed(
@@ -711,8 +711,7 @@ def test_invalid_state_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def mlgo(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pipelines", "retrain", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return run_command("pipelines", "retrain", *arguments, timeout=120)
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("better", 0), ("not better", 4)])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+
+from tests.support.commands import run_command
 
 ROOT = Path(__file__).parents[3]
 Mlgo = Callable[..., subprocess.CompletedProcess[str]]
@@ -34,8 +35,7 @@ def mlgo(monkeypatch: pytest.MonkeyPatch) -> Mlgo:
     monkeypatch.delenv("KFP_TOKEN", raising=False)
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pipelines", "pipeline", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+        return run_command("pipelines", "pipeline", *arguments, cwd=ROOT)
 
     return run
 

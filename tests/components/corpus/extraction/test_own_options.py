@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from components.core import problems
 from components.core.compiler.replay.command_line import replay_arguments
 from components.core.formats.corpus import load_corpus
 from components.corpus.extraction.own_options import strip_own_options
+from tests.support.commands import run_command
 
 EMBED = ["-Xclang", "-fembed-bitcode=all"]
 OWN = [
@@ -96,6 +96,6 @@ def test_imported_corpus_of_a_release_clang_can_be_replayed(tmp_path: Path) -> N
 
 
 def step(*arguments: object) -> None:
-    name, *rest = map(str, arguments)
-    done = subprocess.run([sys.executable, "-m", f"components.{name}", *rest], capture_output=True, text=True)
+    name, *rest = arguments
+    done = run_command(f"components.{name}", *rest)
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ import pytest
 
 from components.core.formats.corpus import UNSPECIFIED_OVERRIDE, load_corpus
 from components.platform.storage import verify
+from tests.support.commands import run_command
 
 OBJCOPY = "/usr/lib/llvm-19/bin/llvm-objcopy"
 ROOT = Path(__file__).parents[4]
@@ -18,9 +19,8 @@ ONLY_OURS = ("manifest.json", "report.json", "splits.json")
 
 
 def extract(output: Path, *flags: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "components.corpus", "extract", "--output", str(output), *map(str, flags)]
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
+    return run_command("components.corpus", "extract", "--output", output, *flags, cwd=cwd, env=environment)
 
 
 def extract_ir(output: Path, *flags: object, cwd: Path = ROOT) -> None:

@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from components.core.formats.corpus import load_corpus
+from tests.support.commands import run_command
 
 EMBED = ["-Oz", "-Xclang", "-fembed-bitcode=all"]
 # Records a compile as bear, intercept-build and compiledb do, and runs it.
@@ -40,8 +40,8 @@ SOURCES = ("a/util.c", "b/util.c", "lib/probe.c", "lib/x.c", "lib/y.c", "lib/z.c
 
 
 def obtain(database: Path, output: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "components.corpus", "obtain", "--compile-commands", database, "--output", output]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
+    options = ("--compile-commands", database, "--output", output)
+    return run_command("components.corpus", "obtain", *options, timeout=120)
 
 
 def write_sources(root: Path, names: tuple[str, ...]) -> None:

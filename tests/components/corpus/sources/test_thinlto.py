@@ -23,14 +23,15 @@ from components.core.formats.trace import load_trace
 from components.platform.errors import UserError
 from components.trace.collect import collect
 from components.trace.config import TraceConfig
+from tests.support.commands import run_command
 
 ROOT = Path(__file__).parents[4]
 
 
 def extract_and_move(directory: Path, *flags: object) -> Corpus:
     """Extract a corpus and move it to another directory."""
-    command = [sys.executable, "-m", "components.corpus", "extract", "--output", directory / "made", *flags]
-    subprocess.run(list(map(str, command)), check=True, capture_output=True, cwd=ROOT)
+    done = run_command("components.corpus", "extract", "--output", directory / "made", *flags, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
     os.rename(directory / "made", directory / "moved")
     return load_corpus(directory / "moved")
 

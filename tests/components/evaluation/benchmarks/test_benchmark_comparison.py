@@ -33,6 +33,7 @@ from components.evaluation.benchmarks.counters import Counter
 from components.evaluation.metrics_types import InstructionTotals, RunMetrics, encode_json
 from components.evaluation.report.terminal_report import print_programs
 from components.platform.errors import UserError
+from tests.support.commands import run_command
 
 CLANG = Path(shutil.which("clang-19") or "clang-19")
 CALLGRIND = Counter("callgrind", Path(shutil.which("valgrind") or "valgrind"), 1, parallel=True)
@@ -274,8 +275,7 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "components.evaluation", "compare-programs", *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=600)
+    return run_command("components.evaluation", "compare-programs", *arguments, timeout=600)
 
 
 @pytest.mark.toolchain

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from components.evaluation.projects.linked_binaries import (
 )
 from components.evaluation.report import linked_tables
 from components.platform.errors import UserError
+from tests.support.commands import run_command
 
 CMAKE = """
 cmake_minimum_required(VERSION 3.16)
@@ -86,8 +86,7 @@ def recipe(tmp_path: Path) -> Path:
 
 
 def evaluation(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "components.evaluation", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+    return run_command("components.evaluation", *arguments, timeout=600)
 
 
 @pytest.mark.toolchain
