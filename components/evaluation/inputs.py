@@ -21,6 +21,7 @@ from components.core.formats.policy import (
     PRETRAINED_THUMB,
     check_features,
     load_policy_info,
+    require_policy,
 )
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.objectives import OBJECTIVES, Objective
@@ -36,7 +37,7 @@ from components.evaluation.release_policy import find_role, swap_roles
 from components.evaluation.report import terminal_report
 from components.platform.console import say
 from components.platform.errors import UserError
-from components.platform.storage import digest, require_artifact
+from components.platform.storage import digest
 
 
 def heldout_modules(corpus: Corpus) -> tuple[Module, ...]:
@@ -99,7 +100,7 @@ def find_pretrained(name: str, problem: str, training: Path, release: Path | Non
 
 def check_policy(directory: Path, config: EvaluationConfig, training: Toolchain) -> None:
     """Refuse a damaged policy, one for another problem, and one with features that the compiler does not log."""
-    require_artifact(directory, "policy")
+    require_policy(directory)
     require_one_policy(directory)
     info = load_policy_info(directory)
     if info.problem != config.problem:

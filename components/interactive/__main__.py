@@ -21,13 +21,12 @@ from components.core.compiler.development_mode.interactive import (
     open_channel,
 )
 from components.core.compiler.logs.records import Record, format_record
-from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
+from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES, require_policy
 from components.core.policy.dense import DensePolicy, read_dense
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.console.interrupts import delay_interrupts
 from components.platform.errors import UserError
-from components.platform.storage import require_artifact
 from components.platform.storage.options import ArtifactOr
 
 _DEFAULT = "heuristic"
@@ -163,7 +162,7 @@ def main(policy: Path | str, problem: str, quiet: bool, command: tuple[str, ...]
     dense = None
     if policy != _DEFAULT:
         directory = pretrained_policy(problem, name=policy) if isinstance(policy, str) else policy
-        require_artifact(directory, "policy")
+        require_policy(directory)
         dense = read_dense(directory)
         if dense.problem != problem:
             raise UserError(f"{policy} is a policy for {dense.problem}", f"pass --problem {dense.problem}")

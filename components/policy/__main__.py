@@ -20,6 +20,7 @@ from components.core.formats.policy import (
     PolicyInfo,
     check_optional_features,
     load_policy_info,
+    require_policy,
 )
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.dense import read_dense
@@ -65,7 +66,7 @@ def compare_command(policy: Path, trace: Path, decisions: int, seed: int) -> Non
     """
     from components.policy.compare import compare
 
-    require_artifact(policy, "policy")
+    require_policy(policy)
     require_artifact(trace, "trace")
     agreements = compare(policy, trace, decisions, seed)
     for a in agreements:
@@ -142,7 +143,7 @@ def export_command(
         raise UserError("exactly one kind of export is needed", "pass --output DIR, or --for-llvm DIR")
     for policy in names_or_paths:
         if isinstance(policy, Path):
-            require_artifact(policy, "policy")
+            require_policy(policy)
     if problem and all(isinstance(policy, Path) for policy in names_or_paths):
         raise UserError(f"--problem {problem}: the given policies have their own", "leave it out")
     compiler = load_toolchain(toolchain)

@@ -18,13 +18,13 @@ from components.core.compiler.advisor import Advisor
 from components.core.compiler.development_mode.external_clang import inspect_clang
 from components.core.formats.features import FeatureSpec
 from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, Vocabulary, read_vocabulary, uses_embeddings
-from components.core.formats.policy import IMPORTED, PolicyInfo, check_features, load_policy_info
+from components.core.formats.policy import IMPORTED, PolicyInfo, check_features, load_policy_info, require_policy
 from components.core.formats.strategy import EXTERNAL, MIN_IR2VEC_MAJOR
 from components.core.formats.toolchain import FILE_NAME, PLUGIN, Toolchain, digest_of_clang, load_toolchain
 from components.core.policy.agreement import require_one_policy
 from components.platform.console import say
 from components.platform.errors import UserError
-from components.platform.storage import digest, publish, require_artifact
+from components.platform.storage import digest, publish
 from components.platform.storage.uri import display_path
 from components.toolchain.build import build, build_plugin, build_tree, read_allocator
 from components.toolchain.config import Embed, ToolchainConfig
@@ -192,7 +192,7 @@ def _check_policies(config: ToolchainConfig) -> dict[str, Path]:
     """
     policies: dict[str, Path] = {}
     for policy in config.policies:
-        require_artifact(policy, "policy")
+        require_policy(policy)
         require_one_policy(policy)
         info = load_policy_info(policy)
         problem = problems.get(info.problem).name

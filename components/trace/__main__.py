@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import get_args
 
@@ -12,6 +13,7 @@ from components.core.projects.option import CORPUS
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.console.number_types import FRACTION, SAMPLING_RATE, SEED, TIMEOUT_S
+from components.platform.errors import UserError
 from components.platform.storage.options import ARTIFACT, FILE, OUTPUT
 from components.platform.storage.uri import display_path
 from components.platform.workers.factory import HELP as WORKERS_HELP
@@ -125,7 +127,15 @@ def import_command(records: tuple[Path, ...], problem: str, output: Path) -> Non
       mlgo vocab --trace runs/trace --output runs/vocab
       mlgo warmstart --trace runs/trace --vocab runs/vocab --toolchain runs/demo/training --output runs/warmstart
     """
-    from components.trace.import_tfrecord import import_tfrecord
+    from components.core import problems
+
+    problems.get(problem)
+    for file in records:
+        if not file.is_file():
+            what = "is a directory" if file.is_dir() else "does not exist"
+            raise UserError(f"{display_path(file)} {what}", "pass a file that generate_default_trace.py wrote")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from components.trace.import_tfrecord import import_tfrecord  # takes seconds
 
     modules, decisions = import_tfrecord(records, problem, output)
     say(f"{display_path(output)}: {decisions} decisions in {modules} modules")

@@ -9,6 +9,7 @@ the module, so modules are called FILE/NUMBER here.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ from components.platform.storage.uri import display_path
 Array = npt.NDArray[Any]
 
 _REWARD = "reward"
+_NAME = re.compile(r"\w+", re.ASCII)
+_COLUMNS = {"module", "context", "caller", "callee", "step", "action"}
+"""Columns that a trace has besides the features."""
 _KINDS = {"int64_list": "int64", "float_list": "float32"}
 _REMEDY = "pass what ml-compiler-opt's generate_default_trace.py or `mlgo trace export` wrote"
 
@@ -58,21 +62,27 @@ def import_tfrecord(files: Sequence[Path], problem_name: str, output: Path) -> t
     for file in files:
         if not file.is_file():
             raise UserError(f"there is no file {display_path(file)}", _REMEDY)
+    stems = Counter(file.stem for file in {*files})
+    # A module's name must be that of one record.
+    names = {file: file.stem if stems[file.stem] == 1 else f"{file.stem}-{i}" for i, file in enumerate(files)}
     layout: _Layout | None = None
     modules = 0
     with publish(output, "trace") as directory, Progress("importing records", len(files)) as progress:
         writer = None
         for file in files:
             for number, record in _records(file):
-                layout = layout or _read_layout(record, problem, f"{display_path(file)}: record {number}")
+                place = f"{display_path(file)}: record {number}"
+                layout = layout or _read_layout(record, problem, place)
+                if layout is None:
+                    continue  # no decisions, so it does not tell the features
                 if writer is None:
                     writer = TraceWriter(directory, problem_name, problem.policy.decision, layout.features)
-                columns = _parse(record, layout, f"{display_path(file)}: record {number}")
-                writer.add(_module(f"{file.stem}/{number:06}", columns, layout))
+                columns = _parse(record, layout, problem, place)
+                writer.add(_module(f"{names[file]}/{number:06}", columns, layout))
                 modules += 1
             progress.advance()
         if writer is None:
-            raise UserError(f"{', '.join(display_path(file) for file in files)} has no record", _REMEDY)
+            raise UserError(f"{', '.join(display_path(file) for file in files)} has no decision", _REMEDY)
         writer.close(corpus="", toolchain="")
         (directory / REPORT).write_text('{"quarantined": []}\n', encoding="utf-8")
     return modules, writer.decisions
@@ -100,7 +110,8 @@ def _text(error: tf.errors.OpError) -> str:
     return re.sub(r"\{\{.*?\}\} *", "", error.message).partition(" [Op")[0]
 
 
-def _read_layout(record: bytes, problem: Problem, place: str) -> _Layout:
+def _read_layout(record: bytes, problem: Problem, place: str) -> _Layout | None:
+    """Return what a record has; None if it has no decisions."""
     try:
         lists = tf.train.SequenceExample.FromString(record).feature_lists.feature_list
     except Exception as error:  # google.protobuf's DecodeError, which depends on its implementation
@@ -112,6 +123,8 @@ def _read_layout(record: bytes, problem: Problem, place: str) -> _Layout:
             f"{place} has no {policy.decision}, so it is no trace of {problem.name}",
             "pass --problem of the trace, or another file",
         )
+    if not lists[decisions[0]].feature:
+        return None
     features = []
     for name in sorted({*lists} - {*decisions, _REWARD, policy.logits}):
         steps = lists[name].feature
@@ -119,13 +132,15 @@ def _read_layout(record: bytes, problem: Problem, place: str) -> _Layout:
         if kind not in _KINDS:
             raise UserError(f"{place} has {name}, which has neither integers nor floats", _REMEDY)
         size = len(getattr(steps[0], kind).value)
+        if not _NAME.fullmatch(name) or name in _COLUMNS or not size:
+            raise UserError(f"{place} has the list {name!r}, which is no feature of a compiler", _REMEDY)
         # LLVM's tensors with an element for each action have two dimensions (RegAllocEvictionAdvisor).
         shape = (1, size) if policy.mask and size > 1 else (size,)
         features.append(FeatureSpec(name, _KINDS[kind], shape))
     return _Layout(tuple(features), decisions[0])
 
 
-def _parse(record: bytes, layout: _Layout, place: str) -> dict[str, Array]:
+def _parse(record: bytes, layout: _Layout, problem: Problem, place: str) -> dict[str, Array]:
     """Return the features [N, *shape], the decisions [N] and the rewards [N] of a record."""
     wanted = {spec.name: tf.io.FixedLenSequenceFeature(spec.shape, spec.dtype) for spec in layout.features}
     wanted[layout.action] = tf.io.FixedLenSequenceFeature([], tf.int64)
@@ -138,6 +153,9 @@ def _parse(record: bytes, layout: _Layout, place: str) -> dict[str, Array]:
     rows = {name: len(column) for name, column in columns.items() if name != _REWARD or len(column)}
     if len(set(rows.values())) != 1:
         raise UserError(f"{place} has features of more or of less decisions than {layout.action}", _REMEDY)
+    action, actions = columns[layout.action], problem.policy.num_actions
+    if len(action) and not 0 <= action.min() <= action.max() < actions:
+        raise UserError(f"{place} has a {layout.action} that is not from 0 to {actions - 1}", _REMEDY)
     return columns
 
 

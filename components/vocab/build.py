@@ -1,4 +1,4 @@
-"""Computes a vocab from a trace, shard by shard: memory does not grow with the trace."""
+"""Computes a vocab from a trace, shard by shard: memory grows with the distinct values of one feature only."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _identify(parameter: Parameter, value: str, write: FormatParameter) -> tuple
     is_recipe = parameter.name == "recipe"  # whose words name content, too
     if value in parameter.words and not is_recipe:
         return ()
-    if is_archive_url(value) and not is_recipe:
+    if reference.archives and is_archive_url(value):
         return (value,)  # with its checksum, without which the step refuses it
     location = locate_recipe(value) if is_recipe else parse_location(value)
     if isinstance(location, ObjectUri):

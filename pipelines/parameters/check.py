@@ -74,7 +74,9 @@ def describe_llvm_build(values: Mapping[str, Any], write: FormatParameter) -> st
     Said before the training: afterwards only another training helps.
     """
     ours, start = PRETRAINED_OF_OUR_FEATURES.get(str(values.get("problem"))), values.get("start_from") or HEURISTIC
-    if not ours or values.get("features") not in ("extended", "ir2vec") or start not in (HEURISTIC, *ours):
+    if values.get("strategy") == EXTERNAL or not ours:  # an external clang has LLVM's features only
+        return ""
+    if values.get("features") not in ("extended", "ir2vec") or start not in (HEURISTIC, *ours):
         return ""
     remedy = write("features", "llvm") if start == HEURISTIC else write("start_from", PRETRAINED_LLVM)
     return (

@@ -98,7 +98,10 @@ def check_places_on_server(values: Mapping[str, Any], mounts: Collection[str] | 
     """
     for name in PLACES:
         location = str(values.get(name, ""))
-        if not location or location in BY_NAME[name].words or in_object_storage(location) or is_archive_url(location):
+        if not location or location in BY_NAME[name].words or in_object_storage(location):
+            continue
+        reference = BY_NAME[name].reference
+        if reference and reference.archives and is_archive_url(location):
             continue
         seen = mounts is None or any(Path(location).is_relative_to(mount) for mount in mounts)
         if not location.startswith("/") or (os.path.exists(location) and not seen):

@@ -40,6 +40,7 @@ class Reference:
         words: values that name nothing, whatever files are in the working directory; or a function that returns them.
         refers_to_files: what it names refers to further files, so a URI is downloaded to identify these.
         step_option: option of the steps that get it, where that has another name: "--existing".
+        archives: it may also be the URL of an archive on a web server, whose checksum identifies the content.
     """
 
     identify: Callable[[Path], tuple[str, ...]]
@@ -47,6 +48,7 @@ class Reference:
     words: Words | Callable[[], Words] = NO_WORDS
     refers_to_files: bool = False
     step_option: str = ""
+    archives: bool = False
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ TRAINING = (
         "extra_policy",
         "Path or URI of a policy for another problem that the release clang embeds as well.",
         option=Option("DIR", click.Path(path_type=Path, exists=True, file_okay=False)),
-        reference=Reference(identify_path),
+        reference=Reference(identify_path, archives=True),
     ),
     Parameter(
         "start_from",
@@ -217,7 +217,7 @@ TRAINING = (
         f"of an archive of it on a web server ({ARCHIVE_USAGE}).",
         empty="the deployed policy of `retrain_state`, or `heuristic`",
         option=Option("|".join([HEURISTIC, *PRETRAINED_NAMES, "DIR", "URI"]), default=HEURISTIC),
-        reference=Reference(identify_path, words=START_WORDS),
+        reference=Reference(identify_path, words=START_WORDS, archives=True),
     ),
     Parameter(
         "features",

@@ -96,7 +96,8 @@ def _identified(name: str, value: str) -> tuple[str, ...] | _UnknownContent:
             return _recipe(value)
         if not value or value in BY_NAME[name].words or (name == "oversample_modules" and value.startswith("[")):
             return ()
-        if is_archive_url(value):
+        reference = BY_NAME[name].reference
+        if reference and reference.archives and is_archive_url(value):
             return (value,)  # with its checksum, without which the step refuses it
         if not in_object_storage(value):
             raise _UnknownContent(f"is {value}, a path that only the steps see")

@@ -35,6 +35,7 @@ from msgspec.structs import asdict as fields_of
 from components.core.formats.features import FeatureSpec, TensorSpec
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, expect_shape, read_document
+from components.platform.storage.manifest import MANIFEST, require_artifact
 
 POLICY_JSON = "policy.json"
 OUTPUT_SPEC_JSON = "output_spec.json"
@@ -145,6 +146,20 @@ class _Document(Struct, kw_only=True, forbid_unknown_fields=True):
     trained_limits: dict[str, int] = {}
     trained_ranges: dict[str, tuple[int, int]] = {}
     unwind_tables: bool | None = None
+
+
+SAVED_MODEL_FILE = "saved_model.pb"
+"""File of every SavedModel, in ours in the folder saved_model/."""
+
+
+def require_policy(directory: Path) -> None:
+    """Raise UserError unless a directory is a finished policy; see require_artifact."""
+    if (directory / SAVED_MODEL_FILE).is_file() and not (directory / MANIFEST).is_file():
+        raise UserError(
+            f"{directory} is a SavedModel, such as ml-compiler-opt writes, not a policy of this project",
+            f"mlgo policy import --saved-model {directory} --toolchain DIR --output DIR",
+        )
+    require_artifact(directory, "policy")
 
 
 def load_policy_info(directory: Path) -> PolicyInfo:

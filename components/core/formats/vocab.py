@@ -8,6 +8,7 @@ The files are text, one number per line, nondecreasing: the format that google/m
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ DESCRIPTION = "vocab.json"
 SUFFIX = ".buckets"
 QUANTILES = 1000
 _VERSION = 1
+_NAME = re.compile(r"\w+")
 _REMEDY = "make it again with: mlgo vocab --trace DIR --output DIR"
 
 
@@ -32,6 +34,8 @@ def write_vocab(
 ) -> None:
     """Write each feature's quantiles, float64 [1000] nondecreasing, and vocab.json with the keys of `origin`."""
     for name, values in buckets.items():
+        if not _NAME.fullmatch(name):  # it becomes the name of a file
+            raise UserError(f"the feature {name!r} cannot be the name of a file", "trace the corpus again")
         lines = "".join(f"{_shortest_decimal(value)}\n" for value in values.tolist())
         (directory / f"{name}{SUFFIX}").write_text(lines, encoding="ascii")
     document = {"version": _VERSION, "features": list(buckets), "quantiles": QUANTILES, **(origin or {})}

@@ -57,10 +57,10 @@ class LocationType(click.ParamType):
         self._directory = directory
 
     def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
-        if self._directory and is_archive_url(str(value)):
-            return fetch_archive(str(value))
-        location = value if isinstance(value, Path) else parse_location(str(value))
         why = context.meta.get(_SKIP_FETCH, "") if context else ""
+        if self._directory and is_archive_url(str(value)) and not why:
+            value = fetch_archive(str(value))
+        location = value if isinstance(value, Path) else parse_location(str(value))
         if why and not (isinstance(location, ObjectUri) and location.scheme in REMOTE_SCHEMES):
             option = parameter.opts[0] if parameter else self.name
             raise UserError(f"{option} {value} is on this machine, but {why}", f"use {option} {USAGE}")

@@ -123,6 +123,40 @@ def test_random_evictions_repeat_with_a_seed(compile_with: Compile) -> None:
     assert first == same and len({*first}) > 1
 
 
+def test_samples_of_a_compile_differ(training_toolchain: Path, tiny_corpus: Corpus, pressed_corpus: Corpus) -> None:
+    for problem, corpus, policy, name in (
+        ("inlining", tiny_corpus, COLLECT, "strings"),
+        ("regalloc", pressed_corpus, EVICTION, "pressed"),
+    ):
+        (module,) = (module for module in corpus if name in module.name)
+        compiler = Compiler(load_toolchain(training_toolchain).clang, problem)
+        advisor = Advisor("policy", policy=policy, seed=3, samples=3, log=True)
+        samples = [sample.log for sample in compiler(Request(module, advisor)).samples if sample.log]
+        assert len({tuple(decisions(log, problem)) for log in samples}) == 3
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("position", [-1, 33, 10**9])
+def test_eviction_from_a_position_that_does_not_exist_is_an_error(
+    compile_with: Compile, tmp_path: Path, position: int
+) -> None:
+    import tensorflow as tf
+
+    class Constant(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec((1, 33), tf.int64, "mask")])
+        def action(self, mask: Any) -> dict[str, Any]:
+            return {"index": 0 * tf.reduce_sum(mask, 1) + position}
+
+    module = Constant()
+    tf.saved_model.save(module, str(tmp_path / "saved"), {"action": module.action})
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path / "saved"), signature_keys=["action"])
+    (tmp_path / "model.tflite").write_bytes(converter.convert())
+    output = {"name": "PartitionedCall", "port": 0, "type": "int64_t", "shape": [1]}
+    spec = [{"logging_name": "index_to_evict", "tensor_spec": output}]
+    (tmp_path / "output_spec.json").write_text(json.dumps(spec))
+    assert f"evicts from position {position}, which does not exist" in refusal(compile_with, tmp_path, "regalloc")
+
+
 @pytest.mark.tf
 def test_our_model_decides_as_our_shared_object(
     compile_with: Compile, training_toolchain: Path, tmp_path: Path
@@ -209,3 +243,18 @@ def test_damaged_model_is_an_error_or_a_policy(training_toolchain: Path, policy:
         if done.returncode == 1:
             assert CLEAR_ERROR in done.stderr, done.stderr[-2000:]
     assert refused, "no damage was found"
+
+
+@pytest.mark.parametrize(
+    ("option", "mode"),
+    [
+        ("-ml-inliner-model-under-training=/p", "-enable-ml-inliner=development"),
+        ("-regalloc-model=/p", "-regalloc-enable-advisor=development"),
+    ],
+)
+def test_policy_without_its_mode_is_a_warning(training_toolchain: Path, tmp_path: Path, option: str, mode: str) -> None:
+    (tmp_path / "a.c").write_text("int x;\n")
+    clang = load_toolchain(training_toolchain).clang
+    command: list[str | Path] = [clang, "-c", tmp_path / "a.c", "-o", tmp_path / "a.o", "-mllvm", option]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and f"the policy has no effect without -mllvm {mode}" in done.stderr

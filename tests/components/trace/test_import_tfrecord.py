@@ -94,15 +94,34 @@ def test_exported_trace_of_register_allocation_comes_back(tmp_path: Path) -> Non
     assert back["action"].tolist() == action.tolist()
 
 
+def test_files_of_one_name_have_modules_of_their_own(tmp_path: Path) -> None:
+    files = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        files.append(write_records(tmp_path / folder / "trace.tfrecord", record()))
+    import_records(files, tmp_path / "trace")
+    assert read_modules(tmp_path / "trace")["module"].tolist() == ["trace-0/000000", "trace-1/000000"]
+
+
 def test_empty_records_are_skipped(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    example = tf.train.SequenceExample()
+    example.feature_lists.feature_list["inlining_decision"].SetInParent()
+    without = example.SerializeToString()
+    assert import_records(write_records(tmp_path / "b", without, record()), tmp_path / "trace") == (1, 3)
     assert import_records(write_records(tmp_path / "a", b"", record(), b""), tmp_path / "trace") == (1, 3)
 
 
 @pytest.mark.parametrize(
     ("records", "named"),
     [
-        ((), "has no record"),
-        ((b"",), "has no record"),
+        ((), "has no decision"),
+        ((b"",), "has no decision"),
+        ((record(module=np.arange(3)),), "the list 'module', which is no feature"),
+        ((record() | {"../../PWN": np.arange(3)},), "which is no feature"),
+        ((record(empty=np.zeros((3, 0), int)),), "which is no feature"),
+        ((record(inlining_default=np.array([0, 7, 1])),), "inlining_default that is not from 0 to 1"),
         ((b"\xff\xff",), "record 0 is no tf.train.SequenceExample"),
         (({"callee_users": np.arange(2)},), "record 0 has no inlining_decision, so it is no trace of inlining"),
         ((record(), record(callee_users=np.zeros(3, np.float32))), "record 1 is no record of this trace"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import re
 import shutil
+import stat
 import struct
 import subprocess
 import zipfile
@@ -54,7 +55,7 @@ def fetch_archive(url: str) -> Path:
     with exclusive_lock(cache / "locks" / sha256[:32], f"waiting for another process that unpacks {address}"):
         if not content.is_dir():
             shutil.rmtree(content.with_name(content.name + ".unpacking"), ignore_errors=True)  # of a killed process
-            unpack(archive, content)
+            unpack(archive, content, confined=True)
     return content
 
 
@@ -100,31 +101,58 @@ def _download(url: str, sha256: str, archive: Path, source: str, progress: Say) 
         partial.unlink(missing_ok=True)
 
 
-def unpack(archive: Path, into: Path) -> Path:
-    """Unpack to `into`; a single top-level folder, as in most releases, becomes `into`."""
+def unpack(archive: Path, into: Path, confined: bool = False) -> Path:
+    """Unpack to `into`; a single top-level folder, as in most releases, becomes `into`.
+
+    Args:
+        confined: refuse links that lead out of the tree.
+
+    Raises:
+        UserError: it is no archive, is damaged, or has devices, pipes or such links.
+    """
     scratch = into.with_name(into.name + ".unpacking")
     scratch.mkdir(parents=True)
     try:
-        if zipfile.is_zipfile(archive):
+        with archive.open("rb") as file:
+            is_zip = file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")  # a tar may end with a zip
+        if is_zip:
             _unpack_zip(archive, scratch)
         else:
             # GNU tar knows every compression and refuses absolute names and "..".
-            command = ["tar", "--extract", "--no-same-owner", "--file", str(archive), "--directory", str(scratch)]
+            options = ["--extract", "--no-same-owner", "--no-same-permissions"]
+            command = ["tar", *options, "--file", str(archive), "--directory", str(scratch)]
             done = subprocess.run(command, capture_output=True, text=True, errors="replace")
             if done.returncode != 0:
                 raise UserError(f"cannot unpack {archive}: {done.stderr.strip()[-200:]}", "use a tar or zip archive")
+        _require_plain(archive, scratch, confined)
         entries = list(scratch.iterdir())
-        top = entries[0] if len(entries) == 1 and entries[0].is_dir() else scratch
+        top = entries[0] if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink() else scratch
         top.rename(into)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return into
 
 
+def _require_plain(archive: Path, tree: Path, confined: bool) -> None:
+    root = tree.resolve()
+    for path in tree.rglob("*"):
+        mode = path.lstat().st_mode
+        name = path.relative_to(tree)
+        if stat.S_ISLNK(mode):
+            if confined and not path.resolve().is_relative_to(root):
+                raise UserError(f"{archive} has the link {name}, which leads out of it", "pack the files themselves")
+        elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise UserError(f"{archive} has {name}, which is no file, directory or link", "pack files only")
+
+
 def _unpack_zip(archive: Path, into: Path) -> None:
     try:
         with zipfile.ZipFile(archive) as file:
-            file.extractall(into)
+            for member in file.infolist():
+                written = Path(file.extract(member, into))
+                mode = member.external_attr >> 16 & 0o777  # of Unix; zipfile itself leaves it out
+                if mode and written.is_file():
+                    written.chmod(mode | 0o600)
     # Damaged archives raise many exceptions: RuntimeError for encryption, NotImplementedError for a compression.
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, struct.error, lzma.LZMAError) as error:
         raise UserError(f"cannot unpack {archive}: {error}", "use a tar or zip archive that unzip -t accepts") from None

@@ -80,6 +80,24 @@ static std::string missingChannel(llvm::ArrayRef<std::string> LLVMArgs) {
   return "";
 }
 
+/// Returns an option of LLVM's that names a policy for development mode but has
+/// no effect, because that mode is not asked for, or "".
+static llvm::StringRef uselessPolicy(llvm::ArrayRef<std::string> LLVMArgs) {
+  constexpr llvm::StringLiteral Options[][2] = {
+      {"ml-inliner-model-under-training", "enable-ml-inliner=development"},
+      {"regalloc-model", "regalloc-enable-advisor=development"}};
+  for (const auto &[Policy, Mode] : Options) {
+    bool HasPolicy = false, HasMode = false;
+    for (llvm::StringRef Argument : LLVMArgs) {
+      HasPolicy |= Argument.ltrim('-').split('=').first == Policy;
+      HasMode |= Argument.ltrim('-') == Mode;
+    }
+    if (HasPolicy && !HasMode)
+      return Mode;
+  }
+  return "";
+}
+
 CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
   CodeGenOptions &Options = Clang->getCodeGenOpts();
   const FrontendOptions &Frontend = Clang->getFrontendOpts();
@@ -109,6 +127,9 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
         << "the interactive mode has no pipe " + Channel +
                ", which its host makes before the compile; `mlgo interactive` "
                "is one";
+  if (llvm::StringRef Mode = uselessPolicy(Frontend.LLVMArgs); !Mode.empty())
+    Clang->getDiagnostics().Report(diag::warn_fe_backend_plugin)
+        << ("the policy has no effect without -mllvm -" + Mode).str();
   auto Variants = requestedVariants(Frontend.LLVMArgs);
   if (!Variants) {
     Clang->getDiagnostics().Report(diag::err_fe_backend_plugin)

@@ -15,6 +15,14 @@ static constexpr StringLiteral FeedPrefix = "action_";
 /// What else TF-Agents' policies take; they do not use it, and it stays 0.
 static constexpr StringLiteral Unused[] = {"step_type", "reward", "discount"};
 
+/// Returns a random number in [0, 1): with -mlgo-seed as other policies draw.
+static double draw() {
+  if (isSamplingPolicy())
+    return sampleUniform();
+  static std::mt19937_64 Generator{std::random_device()()};
+  return std::uniform_real_distribution<double>()(Generator);
+}
+
 static bool hasType(const tflite::Tensor &Value, const TensorSpec &Spec) {
   switch (Value.Type) {
   case tflite::Type::Float:
@@ -66,8 +74,10 @@ Error TFLitePolicy::bindOutputs(const std::vector<TensorSpec> &Specs) {
                          " with the type and shape of output_spec.json");
     Outputs.push_back(*It);
   }
-  if (Outputs.empty() || Outputs[0]->Type != tflite::Type::Int64)
-    return policyError("output_spec.json must begin with an int64_t decision");
+  if (Outputs.empty() || Outputs[0]->Type != tflite::Type::Int64 ||
+      Outputs[0]->size() != 1)
+    return policyError(
+        "output_spec.json must begin with one int64_t, the decision");
   return Error::success();
 }
 
@@ -75,13 +85,11 @@ Expected<std::unique_ptr<PolicyModel>>
 TFLitePolicy::load(StringRef Directory, const std::vector<TensorSpec> &Features,
                    const std::vector<void *> &Buffers,
                    const std::vector<TensorSpec> &Outputs) {
-  auto Loaded = tflite::Model::load((Directory + "/model.tflite").str());
+  auto Loaded = tflite::Model::load((Directory + "/model.tflite").str(), draw);
   if (!Loaded)
     return policyError(toString(Loaded.takeError()));
   auto Policy = std::make_unique<TFLitePolicy>();
   Policy->Model = std::move(*Loaded);
-  Policy->Model->seed(isSamplingPolicy() ? policySeed()
-                                         : std::random_device()());
   if (Error E = Policy->bindInputs(Features, Buffers))
     return std::move(E);
   if (Error E = Policy->bindOutputs(Outputs))

@@ -271,6 +271,11 @@ private:
         S.hasPolicy() ? MLEvictAdvisor::tryFindEvictionCandidatePosition(
                             Range, Order, OrderLimit, CostPerUseLimit, Fixed)
                       : defaultPosition(Range, Order, CostPerUseLimit, Fixed);
+    if (Position < 0 || Position > CandidateVirtRegPos) {
+      S.context().emitError("the policy evicts from position " +
+                            Twine(Position) + ", which does not exist");
+      return defaultPosition(Range, Order, CostPerUseLimit, Fixed);
+    }
     if (S.runner()->getTensor<int64_t>(FeatureIDs::mask)[Position]) {
       Position = S.decide(Name, Position);
       S.record(Name, Position);

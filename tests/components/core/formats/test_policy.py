@@ -13,6 +13,7 @@ from components.core.formats.policy import (
     check_optional_features,
     load_policy_info,
     output_spec,
+    require_policy,
     write_output_spec,
     write_policy_info,
 )
@@ -140,3 +141,12 @@ def test_output_spec_puts_the_decision_first_and_numbers_ports_by_name(tmp_path)
     assert (decision["tensor_spec"]["type"], decision["tensor_spec"]["port"]) == ("int64_t", 1)
     assert (logits["tensor_spec"]["shape"], logits["tensor_spec"]["port"]) == ([1, 2], 0)
     assert output_spec("a", "b", 2)[0]["tensor_spec"]["port"] == 0
+
+
+def test_saved_model_of_ml_compiler_opt_is_named(tmp_path):
+    (tmp_path / "saved_model.pb").touch()
+    with pytest.raises(UserError, match="is a SavedModel, such as ml-compiler-opt writes") as error:
+        require_policy(tmp_path)
+    assert f"mlgo policy import --saved-model {tmp_path}" in error.value.remedy
+    with pytest.raises(UserError, match="no policy at"):
+        require_policy(tmp_path / "none")

@@ -9,8 +9,11 @@ using namespace llvm;
 using namespace mlgo;
 using namespace mlgo::tflite;
 
-/// More elements than any policy has, so that a damaged file takes no memory.
-static constexpr size_t MaxElements = size_t(1) << 24;
+/// More than any policy has, so that a damaged file takes neither memory nor
+/// time: elements of a tensor, bytes of all, and elements that operators touch.
+static constexpr size_t MaxElements = size_t(1) << 22;
+static constexpr size_t MaxBytes = size_t(1) << 26;
+static constexpr size_t MaxWork = size_t(1) << 24;
 
 static Error fail(const Twine &Message) {
   return createStringError(inconvertibleErrorCode(), Message);
@@ -29,6 +32,7 @@ size_t mlgo::tflite::sizeOf(Type T) {
 
 // The numbers of fields are those of schema.fbs.
 Error Model::readTensors(const FlatTable &Graph, ArrayRef<FlatTable> Buffers) {
+  size_t Bytes = 0;
   for (const FlatTable &Entry : Graph.tables(0)) {
     Tensor T;
     T.Shape = Entry.numbers<int32_t>(0);
@@ -44,16 +48,49 @@ Error Model::readTensors(const FlatTable &Graph, ArrayRef<FlatTable> Buffers) {
     if (Size > MaxElements)
       return fail("tensor " + T.Name + " has an unknown or too large shape");
     Size *= sizeOf(T.Type);
+    if ((Bytes += Size) > MaxBytes)
+      return fail("its tensors are too large");
     size_t Buffer = Entry.get<uint32_t>(2);
-    StringRef Data = Buffer < Buffers.size() ? Buffers[Buffer].string(0) : "";
+    if (Buffer >= Buffers.size())
+      return fail("tensor " + T.Name + " has no buffer");
+    if (Buffers[Buffer].get<uint64_t>(1) > 1)
+      return fail("tensor " + T.Name + " is outside of the FlatBuffer");
+    StringRef Data = Buffers[Buffer].string(0);
     T.IsConstant = !Data.empty();
     if (T.IsConstant && Data.size() != Size)
       return fail("tensor " + T.Name + " has " + Twine(Data.size()) +
                   " bytes, and its shape " + Twine(Size));
     T.Bytes.assign(Data.begin(), Data.end());
     T.Bytes.resize(Size);
+    if (T.Type == Type::Bool)
+      for (char &Value : T.Bytes)
+        Value = Value != 0;
     Tensors.push_back(std::move(T));
   }
+  for (const Tensor &T : Tensors)
+    if (T.IsConstant || T.Bytes.empty())
+      Known.insert(&T);
+  return Error::success();
+}
+
+Error Model::addKernel(const Operator &Op) {
+  for (const Tensor *Input : Op.Inputs) {
+    if (Input && !Known.contains(Input))
+      return fail("tensor " + Input->Name + " is used before it is computed");
+    Work += Input ? Input->size() : 0;
+  }
+  for (const Tensor *Output : Op.Outputs) {
+    if (!Output || Output->IsConstant)
+      return fail("it is damaged");
+    Known.insert(Output);
+    Work += Output->size();
+  }
+  if (Work > MaxWork)
+    return fail("its operators compute too much");
+  auto Compute = makeKernel(Op, Random);
+  if (!Compute)
+    return Compute.takeError();
+  Kernels.push_back(std::move(*Compute));
   return Error::success();
 }
 
@@ -84,6 +121,7 @@ Error Model::read(const FlatBuffer &Buffer) {
       return fail("it is damaged");
     *Ends = std::move(*Found);
   }
+  Known.insert(Inputs.begin(), Inputs.end());
   for (const FlatTable &Entry : Graph.tables(3)) {
     uint32_t Code = Entry.get<uint32_t>(0);
     auto OpInputs = at(Entry.numbers<int32_t>(1));
@@ -98,17 +136,17 @@ Error Model::read(const FlatBuffer &Buffer) {
     // Codes below 128 are in the older of the two fields.
     int32_t Builtin = std::max<int32_t>(Codes[Code].get<int8_t>(0),
                                         Codes[Code].get<int32_t>(3));
-    auto Compute = makeKernel(
-        {Builtin, std::move(*OpInputs), std::move(*OpOutputs), Entry.table(4)},
-        Random);
-    if (!Compute)
-      return Compute.takeError();
-    Kernels.push_back(std::move(*Compute));
+    if (Error E = addKernel({Builtin, std::move(*OpInputs),
+                             std::move(*OpOutputs), Entry.table(4)}))
+      return E;
   }
+  for (const Tensor *Output : Outputs)
+    if (!Known.contains(Output))
+      return fail("nothing computes the output " + Output->Name);
   return Buffer.isDamaged() ? fail("it is damaged") : Error::success();
 }
 
-Expected<std::unique_ptr<Model>> Model::load(StringRef Path) {
+Expected<std::unique_ptr<Model>> Model::load(StringRef Path, Draw Random) {
   auto File = MemoryBuffer::getFile(Path);
   if (!File)
     return fail("cannot read " + Path + ": " + File.getError().message());
@@ -116,7 +154,7 @@ Expected<std::unique_ptr<Model>> Model::load(StringRef Path) {
   if (Bytes.size() < 8 || Bytes.substr(4, 4) != "TFL3")
     return fail(Path + " is not a TensorFlow Lite model");
   FlatBuffer Buffer(Bytes);
-  auto Loaded = std::make_unique<Model>();
+  std::unique_ptr<Model> Loaded(new Model(std::move(Random)));
   if (Error E = Loaded->read(Buffer))
     return fail(Path + " cannot be used: " + toString(std::move(E)));
   return std::move(Loaded);

@@ -7,6 +7,7 @@
 #define MLGO_TFLITE_MODEL_H
 
 #include "policy/tflite/Tensor.h"
+#include "llvm/ADT/DenseSet.h"
 
 #include <memory>
 
@@ -19,7 +20,10 @@ public:
   ///
   /// Errors: there is no such file, it is damaged, or it has an operator or a
   /// type that is not supported.
-  static llvm::Expected<std::unique_ptr<Model>> load(llvm::StringRef Path);
+  ///
+  /// \p Random is for the operators that draw.
+  static llvm::Expected<std::unique_ptr<Model>> load(llvm::StringRef Path,
+                                                     Draw Random);
 
   llvm::ArrayRef<Tensor *> inputs() { return Inputs; }
   llvm::ArrayRef<Tensor *> outputs() { return Outputs; }
@@ -30,19 +34,22 @@ public:
       Compute();
   }
 
-  /// Seeds the operators that draw random numbers.
-  void seed(uint64_t Seed) { Random.seed(Seed); }
-
 private:
+  explicit Model(Draw Random) : Random(std::move(Random)) {}
   llvm::Error read(const FlatBuffer &Buffer);
   llvm::Error readTensors(const FlatTable &Graph,
                           llvm::ArrayRef<FlatTable> Buffers);
+  llvm::Error addKernel(const Operator &Op);
   llvm::Expected<std::vector<Tensor *>> at(llvm::ArrayRef<int32_t> Indices);
 
   std::vector<Tensor> Tensors;
   std::vector<Tensor *> Inputs, Outputs;
   std::vector<Kernel> Kernels;
-  std::mt19937_64 Random;
+  /// The tensors with a value: inputs, constants, and what was computed.
+  llvm::DenseSet<const Tensor *> Known;
+  /// Elements that the operators read and write.
+  size_t Work = 0;
+  const Draw Random;
 };
 
 } // namespace tflite

@@ -79,7 +79,7 @@ using Indices = std::vector<uint32_t>;
 /// and nothing of the file.
 class KernelBuilder {
 public:
-  KernelBuilder(const Operator &Op, std::mt19937_64 &Random)
+  KernelBuilder(const Operator &Op, const Draw &Random)
       : Op(Op), Random(Random) {}
 
   Expected<Kernel> build();
@@ -152,8 +152,18 @@ private:
   Expected<Kernel> tile() const;
 
   const Operator &Op;
-  std::mt19937_64 &Random;
+  const Draw &Random;
 };
+
+/// Calls \p Function; integers are unsigned meanwhile, because they wrap.
+template <class T, class F> T wrapping(F Function, T A, T B) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(Function(static_cast<U>(A), static_cast<U>(B)));
+  } else {
+    return Function(A, B);
+  }
+}
 
 size_t product(ArrayRef<int32_t> Extents) {
   return std::accumulate(Extents.begin(), Extents.end(), size_t(1),
@@ -350,6 +360,8 @@ Expected<Kernel> KernelBuilder::bucketize() const {
   if (!hasInputs(1) || !holds<int32_t>(out()) || in(0).size() != out().size())
     return unfit();
   std::vector<float> Boundaries = Op.Options.numbers<float>(0);
+  if (!std::is_sorted(Boundaries.begin(), Boundaries.end()))
+    return fail("has boundaries that are not sorted");
   return dispatch<float, int32_t, int64_t>(in(0), [&](auto *Null) {
     using T = std::remove_pointer_t<decltype(Null)>;
     return Expected<Kernel>([Boundaries, In = &in(0), Out = &out()] {
@@ -504,8 +516,15 @@ Expected<Kernel> KernelBuilder::multinomial() const {
         const float Best = *std::max_element(Logits, Logits + Actions);
         for (size_t J = 0; J < Actions; ++J)
           Weights[J] = std::exp(double(Logits[J]) - Best);
-        std::discrete_distribution<T> Draw(Weights.begin(), Weights.end());
-        Out->data<T>()[I] = Draw(*Random);
+        double Left =
+            (*Random)() * std::accumulate(Weights.begin(), Weights.end(), 0.0);
+        // Rounding must not select an action without a weight.
+        size_t Last = Actions - 1, Action = 0;
+        while (Last > 0 && !(Weights[Last] > 0))
+          --Last;
+        while (Action < Last && Left >= Weights[Action])
+          Left -= Weights[Action++];
+        Out->data<T>()[I] = static_cast<T>(Action);
       }
     });
   });
@@ -515,9 +534,8 @@ Expected<Kernel> KernelBuilder::randomUniform() const {
   if (!hasInputs(1) || !holds<float>(out()))
     return unfit();
   return Kernel([Random = &Random, Out = &out()] {
-    std::uniform_real_distribution<float> Draw;
     for (float &X : MutableArrayRef<float>(Out->data<float>(), Out->size()))
-      X = Draw(*Random);
+      X = static_cast<float>((*Random)());
   });
 }
 
@@ -565,14 +583,17 @@ Expected<Kernel> KernelBuilder::softmax(bool Log) const {
 }
 
 Expected<Kernel> KernelBuilder::tile() const {
-  if (!hasInputs(2) || in(0).Type != out().Type ||
-      in(0).Shape.size() != out().Shape.size())
+  auto Multiples = hasInputs(2) ? constants(in(1)) : std::nullopt;
+  if (!Multiples || in(0).Type != out().Type ||
+      in(0).Shape.size() != out().Shape.size() ||
+      in(0).Shape.size() != Multiples->size())
     return unfit();
   // The element of the input for each element of the output.
   Indices From = {0};
   size_t Stride = in(0).size();
-  for (auto [Extent, Outer] : zip(in(0).Shape, out().Shape)) {
-    if (Extent < 1 || Outer % Extent)
+  for (auto [Extent, Outer, Multiple] :
+       zip(in(0).Shape, out().Shape, *Multiples)) {
+    if (Extent < 1 || Multiple < 1 || int64_t(Extent) * Multiple != Outer)
       return unfit();
     Stride /= Extent;
     Indices Next;
@@ -592,23 +613,34 @@ Expected<Kernel> KernelBuilder::tile() const {
 Expected<Kernel> KernelBuilder::build() {
   switch (Op.Code) {
   case ADD:
-    return arithmetic([](auto A, auto B) { return A + B; });
+    return arithmetic([](auto A, auto B) {
+      return wrapping([](auto X, auto Y) { return X + Y; }, A, B);
+    });
   case SUB:
-    return arithmetic([](auto A, auto B) { return A - B; });
+    return arithmetic([](auto A, auto B) {
+      return wrapping([](auto X, auto Y) { return X - Y; }, A, B);
+    });
   case MUL:
-    return arithmetic([](auto A, auto B) { return A * B; });
+    return arithmetic([](auto A, auto B) {
+      return wrapping([](auto X, auto Y) { return X * Y; }, A, B);
+    });
   case DIV:
     return hasInputs(2) && holds<float>(in(0))
                ? arithmetic([](auto A, auto B) { return A / B; })
                : unfit();
+  // As TensorFlow Lite compares, which matters for NaN.
   case MINIMUM:
-    return arithmetic([](auto A, auto B) { return std::min(A, B); });
+    return arithmetic([](auto A, auto B) { return A < B ? A : B; });
   case MAXIMUM:
-    return arithmetic([](auto A, auto B) { return std::max(A, B); });
+    return arithmetic([](auto A, auto B) { return A > B ? A : B; });
   case POW:
-    return arithmetic([](auto A, auto B) { return std::pow(A, B); });
+    return hasInputs(2) && holds<float>(in(0))
+               ? arithmetic([](auto A, auto B) { return std::pow(A, B); })
+               : unfit();
   case SQUARED_DIFFERENCE:
-    return arithmetic([](auto A, auto B) { return (A - B) * (A - B); });
+    return arithmetic([](auto A, auto B) {
+      return wrapping([](auto X, auto Y) { return (X - Y) * (X - Y); }, A, B);
+    });
   case EQUAL:
     return compare([](auto A, auto B) { return A == B; });
   case NOT_EQUAL:
@@ -652,13 +684,17 @@ Expected<Kernel> KernelBuilder::build() {
   case RELU:
     return unary<float>([](float X) { return std::max(X, 0.0f); });
   case SUM:
-    return hasInputs(2) ? dispatch<float, int32_t, int64_t>(
-                              in(0),
-                              [&](auto *Null) {
-                                using T = std::remove_pointer_t<decltype(Null)>;
-                                return reduce<T>(0, std::plus<T>());
-                              })
-                        : unfit();
+    return hasInputs(2)
+               ? dispatch<float, int32_t, int64_t>(
+                     in(0),
+                     [&](auto *Null) {
+                       using T = std::remove_pointer_t<decltype(Null)>;
+                       return reduce<T>(0, [](T A, T B) {
+                         return wrapping([](auto X, auto Y) { return X + Y; },
+                                         A, B);
+                       });
+                     })
+               : unfit();
   case MEAN:
     return reduce<float>(0, std::plus<float>(), /*Mean=*/true);
   case REDUCE_MAX:
@@ -713,6 +749,6 @@ Expected<Kernel> KernelBuilder::build() {
 }
 
 Expected<Kernel> mlgo::tflite::makeKernel(const Operator &Op,
-                                          std::mt19937_64 &Random) {
+                                          const Draw &Random) {
   return KernelBuilder(Op, Random).build();
 }

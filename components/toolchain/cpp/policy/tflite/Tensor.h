@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -39,6 +38,9 @@ struct Tensor {
 /// Computes the outputs of an operator from its inputs.
 using Kernel = std::function<void()>;
 
+/// Returns a random number in [0, 1).
+using Draw = std::function<double()>;
+
 /// An operator of a model, before it is known whether it can run.
 struct Operator {
   int32_t Code;
@@ -51,7 +53,7 @@ struct Operator {
 /// Returns what computes an operator.
 ///
 /// Errors: the operator is not supported, or its tensors do not fit.
-llvm::Expected<Kernel> makeKernel(const Operator &Op, std::mt19937_64 &Random);
+llvm::Expected<Kernel> makeKernel(const Operator &Op, const Draw &Random);
 
 } // namespace tflite
 } // namespace mlgo
