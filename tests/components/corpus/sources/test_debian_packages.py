@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from filelock import FileLock
 
 from components.core.formats.corpus import load_corpus
-from components.core.projects.debian_build.package import DebianBuild, build_shipped_binaries
+from components.core.projects.debian_build.package import DebianBuild, base_root, build_shipped_binaries
 from components.core.projects.recipe import Recipe, Source
 from components.corpus.sources import debian_packages
 from components.corpus.sources.debian_packages import DebianConfig
+from components.platform.storage.cache import default_cache_dir
 
+CLANG_MAJOR = DebianBuild().clang_major
 CONTROL = """Source: {name}
 Maintainer: Nobody <nobody@example.org>
 Build-Depends: debhelper-compat (= 13)
@@ -88,9 +93,22 @@ def left_out(corpus: Path, kind: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def debian_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a cache directory in which the root is made once for all tests."""
-    return tmp_path_factory.mktemp("cache")
+def debian_cache() -> Iterator[Path]:
+    """Yield a cache directory without packages and logs, for one test run at a time.
+
+    It stays, because the root that packages are built in takes a minute of processor time. Its name has a digest of the
+    scripts that make it, so that a change to them is tested.
+    """
+    cache = default_cache_dir() / "tests"
+    cache.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache / "lock"):
+        for former in (cache / "logs", cache / "debian" / "packages"):
+            shutil.rmtree(former, ignore_errors=True)
+        yield cache
+        root = base_root(cache, CLANG_MAJOR)
+        for other in cache.glob(f"debian/*-clang-{CLANG_MAJOR}-*"):
+            if other.is_dir() and not other.name.startswith(root.name):
+                shutil.rmtree(other, ignore_errors=True)
 
 
 @pytest.mark.toolchain
