@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from components.core.compiler.objects.eh_frame import read_frame_descriptions
 from components.core.compiler.objects.elf import STB_WEAK, STT_FUNC, Elf, ElfError, Relocations
 
-_EM_ARM, _EM_X86_64, _EM_AARCH64, _EM_RISCV = 40, 62, 183, 243
+_EM_386, _EM_ARM, _EM_X86_64, _EM_AARCH64, _EM_RISCV = 3, 40, 62, 183, 243
 _ARM_PREL31 = 42
 _EXIDX_ENTRY_BYTES = 8
 
@@ -56,6 +56,8 @@ class _RelocationTypes:
 
 
 _RELOCATION_TYPES = {
+    # absolute: 32, and GOTOFF, a distance from an address of the linked file; relative: PC32; code: 32, GOTOFF
+    _EM_386: _RelocationTypes({1: 4, 9: 4}, {2: 4}, {1: 0, 9: 0}),
     # absolute: 64, 32, 32S; relative: PC32, PC64; code: PC32, 64, 32, 32S
     _EM_X86_64: _RelocationTypes({1: 8, 10: 4, 11: 4}, {2: 4, 24: 8}, {2: 4, 1: 0, 10: 0, 11: 0}),
     # absolute: ABS64, ABS32; relative: PREL64, PREL32; code: ADR_PREL_LO21, ADR_PREL_PG_HI21

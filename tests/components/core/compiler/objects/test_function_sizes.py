@@ -50,6 +50,8 @@ FLAGS = {
     "nopic": ["-O2", "-fno-pic"],
     "plain": ["-O1", "-fno-asynchronous-unwind-tables", "-fno-exceptions", "-DPLAIN"],
     "debug": ["-O0", "-g"],
+    "i386": ["-O2", "-m32", "-fPIC"],
+    "i386_nopic": ["-O2", "-m32", "-fno-pic"],
     "aarch64": ["-O2", "--target=aarch64-linux-gnu"],
     "aarch64_be": ["-O2", "--target=aarch64_be-linux-gnu"],
     "riscv64": ["-O2", "--target=riscv64-linux-gnu"],
@@ -146,7 +148,9 @@ def test_function_sizes_of_corpora_are_complete(tiny_corpus: Corpus, pressed_cor
         assert is_complete(sample.function_sizes)
 
 
-@pytest.mark.parametrize("name", ["oz", "o2", "sections", "nopic", "debug", "aarch64", "aarch64_be", "riscv64"])
+@pytest.mark.parametrize(
+    "name", ["oz", "o2", "sections", "nopic", "debug", "i386", "i386_nopic", "aarch64", "aarch64_be", "riscv64"]
+)
 def test_every_fde_and_lsda_belongs_to_a_function(sizes: dict[str, FunctionSizes], name: str) -> None:
     functions = sizes[name]
     empty = functions.instructions == 0
@@ -186,7 +190,7 @@ def test_aliases_share_an_entry(sizes: dict[str, FunctionSizes]) -> None:
     assert len(functions.names) > len(functions.whole)
 
 
-@pytest.mark.parametrize("name", ["o2", "sections", "nopic", "riscv64"])
+@pytest.mark.parametrize("name", ["o2", "sections", "nopic", "i386", "i386_nopic", "riscv64"])
 def test_jump_tables_are_attributed_to_their_functions(sizes: dict[str, FunctionSizes], name: str) -> None:
     entry_bytes = 8 if name == "nopic" else 4
     tables = {n: size_parts(sizes[name], n)[3] for n in ("jumps", "jumps_too", "leaf", "looks_up", "table_of_two")}
