@@ -75,9 +75,14 @@ def kill_session(directory: str) -> None:
             os.kill(process_id, signal.SIGKILL)
 
 
-@pytest.fixture
-def autoscaling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> Iterator[str]:
-    """The address of a head with an autoscaler, and no node yet."""
+@pytest.fixture(scope="module")
+def autoscaling(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a head with an autoscaler of a version, and no node before the first test that takes it."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        yield from autoscaling_head(tmp_path_factory.mktemp("head"), monkeypatch, request.param)
+
+
+def autoscaling_head(directory: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> Iterator[str]:
     from ray._private import services
     from ray.cluster_utils import Cluster
 
@@ -91,7 +96,7 @@ def autoscaling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
-    (tmp_path / "autoscaler.json").write_text(json.dumps(configuration(f"{ip}:{port}")))
+    (directory / "autoscaler.json").write_text(json.dumps(configuration(f"{ip}:{port}")))
     cluster = Cluster()
     head = None
     try:
@@ -99,7 +104,7 @@ def autoscaling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -
             num_cpus=0,
             include_dashboard=False,
             object_store_memory=100 << 20,
-            autoscaling_config=str(tmp_path / "autoscaler.json"),
+            autoscaling_config=str(directory / "autoscaler.json"),
             gcs_server_port=port,
             node_ip_address=ip,
         )
@@ -119,8 +124,8 @@ def square(number: int) -> int:
     return number * number
 
 
-@pytest.mark.parametrize("version", [2, 1])
-def test_more_items_than_the_cluster_may_have_processors_are_processed_by_all(autoscaling: str, version: int) -> None:
+@pytest.mark.parametrize("autoscaling", [2, 1], indirect=True)
+def test_more_items_than_the_cluster_may_have_processors_are_processed_by_all(autoscaling: str) -> None:
     with RayPool(autoscaling) as pool:
         started_s = time.monotonic()
         while True:  # a first node processes all items before the others are there
@@ -131,8 +136,9 @@ def test_more_items_than_the_cluster_may_have_processors_are_processed_by_all(au
             time.sleep(1)
 
 
-@pytest.mark.parametrize("version", [2])
-def test_largest_request_that_can_be_met_is_found(autoscaling: str, version: int) -> None:
+@pytest.mark.parametrize("autoscaling", [2], indirect=True)
+def test_largest_request_that_can_be_met_is_found(autoscaling: str) -> None:
+    """Also where nodes have been started before."""
     import ray
 
     ray.init(address=autoscaling, log_to_driver=False)
