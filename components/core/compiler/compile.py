@@ -15,8 +15,9 @@ from components.core.compiler.forced_decisions import ForcedDecisions, read_unre
 from components.core.compiler.logs.callsites import callsites_path, read_callsites
 from components.core.compiler.logs.function_scores import read_flip_scores, read_function_scores
 from components.core.compiler.logs.training_log import LogError, TrainingLog, read_log
-from components.core.compiler.objects.elf import Elf, ElfError
-from components.core.compiler.objects.function_sizes import FunctionSizes, read_function_sizes
+from components.core.compiler.objects.elf import ElfError
+from components.core.compiler.objects.function_sizes import FunctionSizes
+from components.core.compiler.objects.object_file import measure_object
 from components.core.compiler.replay.command_line import replay_arguments
 from components.core.compiler.sample import NO_ROWS, Sample
 from components.core.formats.corpus import Module
@@ -241,5 +242,4 @@ def read_object(path: Path, want_functions: bool) -> tuple[int, FunctionSizes | 
             raise ElfError(f"{path} is empty")
         # Memory-mapped, because the sizes are in a few pages of headers and the rest need not be read. It is unmapped
         # when its last view is gone: closing it here would fail while an error's traceback holds a view.
-        elf = Elf(memoryview(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ)))
-        return elf.text_size(), read_function_sizes(elf) if want_functions else None
+        return measure_object(memoryview(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ)), want_functions)

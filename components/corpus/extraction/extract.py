@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components.core.compiler.objects.elf import Elf, ElfError
+from components.core.compiler.objects.object_file import EMBEDDED, ForeignObject, open_foreign
 from components.core.formats.bitcode import BitcodeError, producer_major, read_layout
 from components.corpus.extraction.compiler_used import CompilerUsed, RestoreError
 from components.corpus.extraction.file_io import read, write
@@ -178,6 +179,8 @@ class _Extraction:
     def _object(self, view: memoryview) -> list[Outcome]:
         item = self.item
         try:
+            if (foreign := open_foreign(view)) is not None:
+                return self._foreign(foreign)
             elf = Elf(view)
             command = self._section(elf, self.config.cmd_section)
             bitcode = self._section(elf, self.config.bitcode_section)
@@ -209,6 +212,21 @@ class _Extraction:
             for part, arguments, content, module in zip(parts, commands, contents, modules, strict=True)
         ]
 
+    def _foreign(self, foreign: ForeignObject) -> list[Outcome]:
+        """Extract the module of a Mach-O or COFF object. What it declares used, its object does not tell."""
+        names = EMBEDDED[type(foreign).__name__]
+        bitcode, command = map(foreign.contents, names)
+        if not bitcode or not command:
+            absent = names[0] if not bitcode else names[1]
+            return [Outcome(self.item, OutcomeKind.NO_BITCODE, f"no section {absent}")]
+        content = bitcode
+        modules = read_layout(lambda offset, length: bytes(content[offset : offset + length]), len(content))
+        if len(modules) != 1:
+            problem = f"it has {len(modules)} modules; compile its sources one at a time"
+            return [Outcome(self.item, OutcomeKind.FAILED, problem)]
+        major = producer_major(lambda offset, length: bytes(content[offset : offset + length]), modules[0])
+        return [self._module(self.item, command, bitcode, major, None)]
+
     def _without_bitcode(self, elf: Elf, missing: str) -> Outcome:
         """Return why an object has no bitcode."""
         if self.item.assembly:
@@ -232,13 +250,14 @@ class _Extraction:
         return f"{' and '.join(absent + empty)}{f'; compile it with {_EMBED}' if empty else ''}"
 
     def _module(
-        self, item: ObjectFile, command: memoryview, bitcode: memoryview, llvm_major: int, used: CompilerUsed
+        self, item: ObjectFile, command: memoryview, bitcode: memoryview, llvm_major: int, used: CompilerUsed | None
     ) -> Outcome:
         """Write the files of a module.
 
         Args:
             llvm_major: version of the LLVM that compiled it, 0 if unknown.
-            used: restores what the module declares used, from its object or a file that was linked from it.
+            used: restores what the module declares used, from its object or a file that was linked from it; None if
+                that is unknown.
         """
         config = self.config
         if config.max_llvm_major is not None and llvm_major > config.max_llvm_major:
@@ -258,7 +277,7 @@ class _Extraction:
             )
         restored: bytes | memoryview = bitcode
         try:
-            restored = used.restore(bitcode)
+            restored = used.restore(bitcode) if used else bitcode
         except RestoreError as error:
             return Outcome(item, OutcomeKind.NOT_RESTORED, str(error))
         except ElfError:  # without a symbol table, as strip leaves it, nothing is known

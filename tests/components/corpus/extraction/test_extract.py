@@ -118,3 +118,20 @@ def test_unwritable_output_stops_the_extraction(build: Path, tmp_path: Path) -> 
     (tmp_path / "one.o.cmd").mkdir()
     with pytest.raises(OSError, match=r"one\.o\.cmd"):
         extract_objects(objects, tmp_path, ExtractConfig())
+
+
+@pytest.mark.parametrize("triple", ["x86_64-apple-macosx11", "x86_64-pc-windows-msvc", "i686-w64-windows-gnu"])
+def test_mach_o_and_coff_are_extracted(build: Path, tmp_path: Path, triple: str) -> None:
+    source = build.parent / "src/one.c"
+    for name, flags in (("one.o", ["-Xclang", "-fembed-bitcode=all"]), ("plain.o", [])):
+        command: list[str | Path] = ["clang-19", f"--target={triple}", "-Oz", *flags, "-c", source]
+        subprocess.run([*command, "-o", tmp_path / name], check=True)
+    objects = [ObjectFile(str(tmp_path / name), name) for name in ("one.o", "plain.o")]
+    extracted, plain = extract_objects(objects, tmp_path / "corpus", ExtractConfig())
+    assert extracted.kind == "extracted" and plain.kind == "no_bitcode"
+    # Mach-O has the wrapper of bitcode files for Darwin before it (llvm/docs/BitCodeFormat.rst).
+    magic = b"\xde\xc0\x17\x0b" if "apple" in triple else b"BC\xc0\xde"
+    assert (tmp_path / "corpus/one.o.bc").read_bytes()[:4] == magic
+    arguments = (tmp_path / "corpus/one.o.cmd").read_bytes().split(b"\0")
+    assert b"-cc1" in arguments
+    assert arguments[arguments.index(b"-triple") + 1].startswith(triple.partition("-")[0].encode())
