@@ -288,9 +288,11 @@ def _imply_output(options: _Arguments, directory: str, source: str) -> str:
         raise NoObjectError("it names no source file")
     if len(inputs) > 1 and inputs is options.inputs:
         raise NoObjectError(f"it compiles {len(inputs)} files, none of which is the entry's file {source}".rstrip())
-    if _is_header(inputs[0]):
+    # The same file can be named twice, once as a header and once, after -x c, as a source.
+    compiled = [item for item in inputs if not _is_header(item)]
+    if not compiled:
         raise NoObjectError("it precompiles a header")
-    base = os.path.basename(inputs[0][0])
+    base = os.path.basename(compiled[0][0])
     return f"{base[: base.rfind('.')] if '.' in base else base}.o"
 
 

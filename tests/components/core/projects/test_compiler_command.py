@@ -105,6 +105,12 @@ def test_objects_are_those_of_the_real_driver(
     assert ours([CLANG, *arguments[:split], "@a.rsp"], directory, source) == named
 
 
+def test_header_that_is_also_compiled_as_a_source(directory: Path) -> None:
+    for words in (["n.h", "-x", "c", "n.h"], ["-x", "c", "n.h", "-x", "none", "n.h"]):
+        assert ours([CLANG, "-c", *words], directory, "n.h") == "n.o"
+    assert ours([CLANG, "-c", "n.h"], directory, "n.h") is None
+
+
 RUNNERS = [
     "time -o log {}",
     "/usr/bin/time -v -o cc {}",
