@@ -109,4 +109,6 @@ def _part_sizes(positions: Sequence[float], config: SplitConfig) -> tuple[int, i
 
     heldout = bounded(sum(position < config.heldout_fraction for position in positions), config.heldout_fraction)
     below = sum(position < both for position in positions)
-    return heldout, bounded(below - heldout, config.validation_fraction)
+    validation = bounded(below - heldout, config.validation_fraction)
+    # Of three sources, one of each kind: not two to validate, which leaves none to train on.
+    return heldout, min(validation, max(1, count - heldout - 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.core.formats.corpus import Module
@@ -29,6 +29,7 @@ CORPORA = st.dictionaries(
 
 
 @given(CORPORA, st.integers(0, 3), st.floats(0, 0.5), st.floats(0, 0.4), st.sets(st.sampled_from("pqr"), max_size=2))
+@example({"p/0.o": "2", "p/1.o": "0", "p/2.o": "1"}, 2, 0.5, 0.0625, set())
 def test_any_split_is_a_partition_by_content(
     tmp_path_factory: pytest.TempPathFactory,
     contents: dict[str, str],
