@@ -147,7 +147,7 @@ def _run(
             raise supervision.ProcessKilled(str(program))
         # The environment also influences what a program executes.
         command = ["/usr/bin/env", "-i", "LC_ALL=C", "PATH=/usr/bin:/bin", *counter.command(figures), *arguments]
-        _execute(subject, command, run_dir, run_dir / INPUT if benchmark.stdin else None)
+        _execute(subject, command, run_dir, run_dir / INPUT if benchmark.stdin else None, counter.log(figures))
         counts.append(counter.read(figures))
     output = run_dir / OUTPUT
     if benchmark.writes_output and not output.is_file():
@@ -161,7 +161,7 @@ def _run(
     )
 
 
-def _execute(subject: str, command: list[str], run_dir: Path, stdin: Path | None) -> None:
+def _execute(subject: str, command: list[str], run_dir: Path, stdin: Path | None, log: Path | None) -> None:
     try:
         with open(run_dir / STDOUT, "wb") as stdout:
             done = supervision.run(command, TIMEOUT_S, stdout.fileno(), run_dir, stdin, daemons=True)
@@ -172,6 +172,9 @@ def _execute(subject: str, command: list[str], run_dir: Path, stdin: Path | None
     if done.returncode != 0:
         outcome = f"has status {done.returncode}" if done.returncode > 0 else f"ended by signal {-done.returncode}"
         stderr = f"; stderr:\n{done.stderr[-1000:]}" if done.stderr else ""
+        # What stopped valgrind itself, such as debug information that it cannot read, is only in its log.
+        if log and log.is_file() and (written := log.read_text(encoding="utf-8", errors="replace").strip()):
+            stderr += f"; {log.name}:\n{written[-1000:]}"
         raise UserError(
             f"{subject} {outcome}{stderr}", "run it by hand and correct the recipe; else this is a miscompile"
         )

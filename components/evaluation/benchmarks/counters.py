@@ -53,8 +53,12 @@ class Counter:
             "-q",
             "--vgdb=no",
             f"--callgrind-out-file={figures}",
-            f"--log-file={figures}.log",
+            f"--log-file={self.log(figures)}",
         ]
+
+    def log(self, figures: Path) -> Path | None:
+        """Return the file with the counter's own messages about a command; None if they are on its standard error."""
+        return None if self.name == "perf" else figures.with_name(f"{figures.name}.log")
 
     def read(self, figures: Path) -> Count:
         """Read the count in `figures`. UserError if there is none."""

@@ -162,3 +162,8 @@ def test_the_performance_recipe_has_all_projects_of_the_demo_and_holds_out_what_
     assert set(demo.projects) < set(performance.projects)
     runs = {project.name for project in performance.projects if project.benchmarks}
     assert runs == set(performance.split["heldout_projects"])
+
+
+def test_all_projects_of_the_cpp_performance_recipe_have_benchmarks() -> None:
+    recipes = load_recipes(PACKAGED / "performance-cpp.yaml")
+    assert recipes.split["heldout_fraction"] == 1 and all(project.benchmarks for project in recipes.projects)

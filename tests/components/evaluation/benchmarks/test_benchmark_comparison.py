@@ -58,6 +58,7 @@ int main(int count, char **words) {
   if (length == 3) return 7;
   if (length == 4) abort();
   if (length == 5) for (;;) fflush(to);
+  if (length == 6) *(volatile int *)8 = 0;
   return 0;
 }
 """
@@ -145,6 +146,10 @@ def test_daemon_of_a_benchmark_is_stopped_and_named(
     [
         (text("abc"), "benchmark text, built by clang, has status 7"),
         (text("abcd"), "benchmark text, built by clang, ended by signal 6"),
+        (
+            text("abcdef"),
+            r"ended by signal 11; figures.log:\n(?s:.*)Access not within",
+        ),
         ({**TURN, "program": "other"}, "benchmark turn needs one program, but other matches nothing"),
         ({**TURN, "program": "reverse*"}, "matches reverse, reverse-too, reverse.c, reverse.o"),
         ({**TURN, "program": "*.c"}, "reverse.c: this is not an ELF file"),
