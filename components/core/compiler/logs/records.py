@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compiler.logs.training_log import LogError, read_spec, record_dtype
+from components.core.compiler.logs.training_log import LogError, read_header, record_dtype
 from components.core.formats.features import FeatureSpec
 from components.platform.console.escape import escape_lines
 from components.platform.errors import UserError
@@ -53,16 +53,7 @@ class LogReader:
         self._path = path
         self._stream = stream
         self._at = 0
-        header = self._json_line()
-        try:
-            if header is None:
-                raise ValueError("the file is empty")
-            self.features = [read_spec(tensor) for tensor in header["features"]]
-            self.score: FeatureSpec | None = read_spec(header["score"]) if "score" in header else None
-            if len({spec.name for spec in self.features}) != len(self.features):
-                raise ValueError("two features have the same name")
-        except (KeyError, TypeError, ValueError) as error:
-            raise LogError(path, 0, f"the header is not that of a training log: {error!r}") from None
+        self.features, self.score = read_header(path, self._json_line())
 
     def records(self) -> Iterator[Record]:
         """Yield the decisions. LogError if the log is truncated or corrupt."""

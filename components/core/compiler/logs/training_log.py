@@ -8,7 +8,7 @@ numpy array, without a Python loop over decisions.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,14 +91,7 @@ class _Parser:
 
     def parse(self) -> TrainingLog:
         """Return the whole log."""
-        header = self.json_line("the header")
-        try:
-            specs = [read_spec(tensor) for tensor in header["features"]]
-            score = read_spec(header["score"]) if "score" in header else None
-            if len({spec.name for spec in specs}) != len(specs):
-                raise ValueError("two features have the same name")
-        except (KeyError, TypeError, ValueError) as error:
-            raise self.error(f"the header is not that of a training log: {error!r}", 0) from None
+        specs, score = read_header(self.path, self.json_line("the header"))
         record_bytes = record_dtype(specs).itemsize
         score_bytes = record_dtype([score]).itemsize if score else None
         # If a context is left and entered again, its numbering continues, so its blocks belong together.
@@ -150,6 +143,27 @@ class _Parser:
             self.at += valid * layout.itemsize
             number += valid
             block *= 2
+
+
+def read_header(path: Path, header: Mapping[str, Any] | None) -> tuple[list[FeatureSpec], FeatureSpec | None]:
+    """Return the tensors of each decision and that of the outcomes, None if the log has none.
+
+    Args:
+        header: the first line of the log; None if it is empty.
+
+    Raises:
+        LogError: it is not the header of a training log.
+    """
+    try:
+        if header is None:
+            raise ValueError("the file is empty")
+        specs = [read_spec(tensor) for tensor in header["features"]]
+        score = read_spec(header["score"]) if "score" in header else None
+        if len({spec.name for spec in specs}) != len(specs):
+            raise ValueError("two features have the same name")
+    except (KeyError, TypeError, ValueError) as error:
+        raise LogError(path, 0, f"the header is not that of a training log: {error!r}") from None
+    return specs, score
 
 
 def read_spec(tensor: dict[str, Any]) -> FeatureSpec:
