@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components.core.compiler.objects.elf import Elf, ElfError
-from components.core.compiler.objects.object_file import EMBEDDED, ForeignObject, open_foreign
-from components.core.formats.bitcode import BitcodeError, producer_major, read_layout
+from components.core.compiler.objects.object_file import ForeignObject, open_foreign
+from components.core.formats.bitcode import BitcodeError, Read, producer_major, read_layout
 from components.corpus.extraction.compiler_used import CompilerUsed, RestoreError
 from components.corpus.extraction.file_io import read, write
 from components.corpus.extraction.outcome import Outcome, describe_newer_llvm
@@ -186,11 +186,7 @@ class _Extraction:
             bitcode = self._section(elf, self.config.bitcode_section)
             if not command or not bitcode:
                 return [self._without_bitcode(elf, self._missing(command, bitcode))]
-            content = bitcode
-
-            def read_at(offset: int, length: int) -> bytes:
-                return bytes(content[offset : offset + length])
-
+            read_at = _reader(bitcode)
             modules = read_layout(read_at, len(bitcode))
         except ElfError as error:
             lto = "; compile it without -flto" if "bitcode" in error.problem else ""
@@ -214,18 +210,16 @@ class _Extraction:
 
     def _foreign(self, foreign: ForeignObject) -> list[Outcome]:
         """Extract the module of a Mach-O or COFF object. What it declares used, its object does not tell."""
-        names = EMBEDDED[type(foreign).__name__]
-        bitcode, command = map(foreign.contents, names)
+        bitcode, command = map(foreign.contents, foreign.EMBEDDED)
         if not bitcode or not command:
-            absent = names[0] if not bitcode else names[1]
+            absent = foreign.EMBEDDED[0] if not bitcode else foreign.EMBEDDED[1]
             return [Outcome(self.item, OutcomeKind.NO_BITCODE, f"no section {absent}")]
-        content = bitcode
-        modules = read_layout(lambda offset, length: bytes(content[offset : offset + length]), len(content))
+        read_at = _reader(bitcode)
+        modules = read_layout(read_at, len(bitcode))
         if len(modules) != 1:
             problem = f"it has {len(modules)} modules; compile its sources one at a time"
             return [Outcome(self.item, OutcomeKind.FAILED, problem)]
-        major = producer_major(lambda offset, length: bytes(content[offset : offset + length]), modules[0])
-        return [self._module(self.item, command, bitcode, major, None)]
+        return [self._module(self.item, command, bitcode, producer_major(read_at, modules[0]), None)]
 
     def _without_bitcode(self, elf: Elf, missing: str) -> Outcome:
         """Return why an object has no bitcode."""
@@ -297,6 +291,10 @@ class _Extraction:
         write(f"{base}.bc", restored)
         warning = MISSING_INDEX_WARNING if config.thinlto is None and index_of(arguments, "") else ""
         return Outcome(item, OutcomeKind.EXTRACTED, warning, llvm_major)
+
+
+def _reader(content: memoryview) -> Read:
+    return lambda offset, length: bytes(content[offset : offset + length])
 
 
 def _split_commands(section: memoryview) -> list[memoryview]:

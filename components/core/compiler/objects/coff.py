@@ -10,6 +10,7 @@ import struct
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 from components.core.compiler.objects.code_bytes import READ_ONLY, TEXT, UNWIND, Attribution, ObjectError, take, text_at
 from components.core.compiler.objects.function_sizes import FunctionSizes
@@ -56,6 +57,8 @@ class Coff:
     Raises:
         ObjectError: it is damaged.
     """
+
+    EMBEDDED: ClassVar = (".llvmbc", ".llvmcmd")
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = memoryview(data)

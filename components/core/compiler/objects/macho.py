@@ -11,6 +11,7 @@ import struct
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 from components.core.compiler.objects.code_bytes import (
     EXCEPTIONS,
@@ -55,6 +56,8 @@ class MachO:
     Raises:
         ObjectError: it is damaged, or is no object.
     """
+
+    EMBEDDED: ClassVar = ("__LLVM,__bitcode", "__LLVM,__cmdline")
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = memoryview(data)
@@ -105,11 +108,11 @@ class MachO:
         counted = []
         for section in self._sections:
             if section.name == "__compact_unwind":
-                counted.append((section, UNWIND, section.size // (2 * word + 16) * _UNWIND_BYTES))
+                counted.append((section, UNWIND, len(self._content(section)) // (2 * word + 16) * _UNWIND_BYTES))
             elif section.segment == "__TEXT" and section.name != "__eh_frame":
                 is_table = section.name == "__gcc_except_tab"
                 kind = TEXT if section.flags & _CODE else EXCEPTIONS if is_table else READ_ONLY
-                counted.append((section, kind, section.size))
+                counted.append((section, kind, len(self._content(section))))
         return counted
 
     def function_sizes(self) -> FunctionSizes:
@@ -121,7 +124,7 @@ class MachO:
         for index, section in enumerate(self._sections, 1):
             if not section.flags & _CODE:
                 continue
-            end = section.address + section.size
+            end = section.address + len(self._content(section))
             here: dict[int, list[tuple[str, bool]]] = defaultdict(list)
             for name, place, value, weak in symbols:
                 if place == index and section.address <= value < end:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from components.core.compiler.objects.coff import MACHINES, Coff
 from components.core.compiler.objects.elf import Elf
@@ -13,6 +13,9 @@ from components.core.compiler.objects.macho import MAGIC, MachO
 class ForeignObject(Protocol):
     """A Mach-O or COFF object."""
 
+    EMBEDDED: ClassVar[tuple[str, str]]
+    """Sections with the bitcode and with the arguments that -fembed-bitcode=all writes."""
+
     def contents(self, name: str) -> memoryview | None:
         """Return the content of a section, None if there is none."""
 
@@ -21,10 +24,6 @@ class ForeignObject(Protocol):
 
     def function_sizes(self) -> FunctionSizes:
         """Attribute the bytes of text to functions."""
-
-
-EMBEDDED = {"MachO": ("__LLVM,__bitcode", "__LLVM,__cmdline"), "Coff": (".llvmbc", ".llvmcmd")}
-"""Name of a class -> sections with the bitcode and with the arguments that -fembed-bitcode=all writes."""
 
 
 def open_foreign(data: memoryview) -> ForeignObject | None:

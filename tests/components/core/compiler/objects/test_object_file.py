@@ -114,6 +114,14 @@ def test_damaged_object_is_an_error_or_complete(objects: dict[str, Path], name: 
     assert refused > 20
 
 
+def test_section_beyond_the_end_of_the_file_is_refused(objects: dict[str, Path]) -> None:
+    data = bytearray(objects["macos"].read_bytes())
+    name = data.index(b"__text\0")
+    data[name + 40 : name + 48] = (2**63 + 5).to_bytes(8, "little")  # its size
+    with pytest.raises(ElfError, match="the object ends inside the section __text"):
+        measure_object(memoryview(bytes(data)), want_functions=True)
+
+
 def test_other_files_are_no_foreign_objects(tmp_path: Path) -> None:
     for content in (b"", b"\x7fELF", b"!<arch>\n", b"BC\xc0\xde"):
         assert open_foreign(memoryview(content)) is None
