@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,6 @@ from components.log.show import (
     choose_features,
     select,
     write_csv,
-    write_file,
     write_parquet,
     write_text,
 )
@@ -26,6 +26,7 @@ from components.platform.console import say
 from components.platform.console.number_types import COUNT
 from components.platform.errors import UserError
 from components.platform.storage.options import FILE
+from components.platform.storage.output_files import replace_file
 
 
 @click.group()
@@ -71,15 +72,12 @@ def show_command(log: Path, form: Format, output: Path | None, context: str | No
         if output is None:
             _write(form, records, chosen, reader, sys.stdout.write)
             return
-        if form == "parquet":
-            count = write_file(output, lambda stream: write_parquet(records, chosen, reader.score, stream))
-        else:
-            count = write_file(
-                output,
-                lambda stream: _write(
-                    form, records, chosen, reader, lambda text: stream.write(text.encode("utf-8", "surrogateescape"))
-                ),
-            )
+        with replace_file(output) as stream:
+            if form == "parquet":
+                count = write_parquet(records, chosen, reader.score, stream)
+            else:
+                text = codecs.getwriter("utf-8")(stream, "surrogateescape")
+                count = _write(form, records, chosen, reader, text.write)
     say(f"{output}: {count} decisions")
 
 

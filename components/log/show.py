@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import IO, Any, Literal
 
 import numpy as np
@@ -121,18 +118,4 @@ def write_parquet(
                 columns[_OUTCOME] = [None if r.outcome is None else cell(r.outcome) for r in block]
             writer.write_table(pa.table(columns, schema))
             count += len(block)
-    return count
-
-
-def write_file(path: Path, write: Callable[[IO[bytes]], int]) -> int:
-    """Write a file atomically, and return what `write` returns."""
-    if path.is_dir():
-        raise UserError(f"{path} is a directory, but a file is written there", "pass the path of a file")
-    partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
-    try:
-        with partial.open("wb") as stream:
-            count = write(stream)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
     return count

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from components.platform.console.progress import STANDARD_OUTPUT
 from components.platform.errors import UserError
@@ -25,12 +26,19 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def replace_bytes(path: Path, content: bytes, flush: bool = False) -> None:
-    """Replace `path` atomically by a file with this content.
+    """Replace `path` atomically by a file with this content. Arguments and errors as `replace_file`."""
+    with replace_file(path, flush) as stream:
+        stream.write(content)
+
+
+@contextmanager
+def replace_file(path: Path, flush: bool = False) -> Iterator[IO[bytes]]:
+    """Replace `path` atomically by what is written to the stream.
 
     Args:
         flush: whether it must survive a crash of the machine.
 
-    Devices such as /dev/stdout are not replaced: the content is written to them. Of a link, the target is replaced.
+    Devices such as /dev/stdout are not replaced, but written to. Of a link, the target is replaced.
 
     Raises:
         UserError: `path` is a directory.
@@ -39,14 +47,15 @@ def replace_bytes(path: Path, content: bytes, flush: bool = False) -> None:
     if path.is_dir():
         raise UserError(f"{path} is a directory, but a file is written there", "remove it")
     if path.is_char_device() or any(map(path.is_relative_to, _STREAMS)):
-        path.write_bytes(content)
+        with path.open("wb") as stream:
+            yield stream
         return
     if path.is_symlink() and path.is_file():
         path = path.resolve()
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
         with name_full_disk(path), open(partial, "wb") as stream:
-            stream.write(content)
+            yield stream
             if flush:
                 stream.flush()
                 os.fsync(stream.fileno())

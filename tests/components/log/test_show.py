@@ -155,3 +155,10 @@ def test_closed_pipe_ends_quietly(log: Path) -> None:
     command = f"{sys.executable} -m components.log show {log} --format csv | head -n 2"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 2 and done.stderr == ""
+
+
+def test_link_stays_and_its_target_is_written(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("before")
+    (tmp_path / "link").symlink_to("target")
+    assert show(log, "--output", tmp_path / "link").exit_code == 0
+    assert (tmp_path / "link").is_symlink() and "observation: 0" in (tmp_path / "target").read_text()
