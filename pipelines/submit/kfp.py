@@ -20,7 +20,6 @@ from pipelines.submit.kfp_package import package_for_kfp
 from pipelines.submit.kfp_run import KfpRun, require_run_id, stored_spec
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.polling import RUN_ENDED, describe_state
-from pipelines.submit.reuse import reuse_results
 from pipelines.submit.run_checks import check_run, refuse_change
 from pipelines.submit.server import PipelineServer, SubmittedRun
 
@@ -54,8 +53,7 @@ class KfpPipelines(PipelineServer):
         """Check what the user asks for, and return what the server is sent.
 
         Args:
-            starts_now: the run reads its inputs as they are now, so their content decides what is reused. The runs of
-                a schedule read them later.
+            starts_now: see CheckedRun.request.
 
         Raises:
             UserError: as `submit`.
@@ -64,12 +62,8 @@ class KfpPipelines(PipelineServer):
         run = check_run(options)
         if run.ray and options.pipeline_root and not options.artifact_root:
             check_cloud_root(options.pipeline_root, vertex=False, rayjob=True)
-        package = None
-        if not options.stored_pipeline:
-            package = package_for_kfp(options, run.ray, self.page(""))
-            if starts_now and options.cache:
-                package = reuse_results(package, run.values)
-        return RunRequest(options, package, run.given_parameters(options), options.new_run_name())
+        package = None if options.stored_pipeline else package_for_kfp(options, run.ray, self.page(""))
+        return run.request(options, package, starts_now)
 
     def _check(self, options: SubmitOptions) -> None:
         """Raise UserError for a root or a setting that no run on KFP can have."""

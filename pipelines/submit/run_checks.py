@@ -19,7 +19,8 @@ from pipelines.parameters.on_server import (
 )
 from pipelines.parameters.parameter import as_parameter
 from pipelines.spec import builds_sdk
-from pipelines.submit.options import SubmitOptions
+from pipelines.submit.options import Package, RunRequest, SubmitOptions
+from pipelines.submit.reuse import reuse_results
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,18 @@ class CheckedRun:
     values: Mapping[str, Any]
     ray: bool | None
 
-    def given_parameters(self, options: SubmitOptions) -> dict[str, Any]:
-        """Return the parameters that the options give, with their types."""
-        return {name: self.values[name] for name in options.parameters}
+    def request(self, options: SubmitOptions, package: Package | None, starts_now: bool) -> RunRequest:
+        """Return what the server is sent.
+
+        Args:
+            package: the pipeline for this server; None for a stored one.
+            starts_now: the run reads its inputs as they are now, so their content decides what is reused. The runs of
+                a schedule read them later.
+        """
+        if package and starts_now and options.cache:
+            package = reuse_results(package, self.values)
+        given = {name: self.values[name] for name in options.parameters}
+        return RunRequest(options, package, given, options.new_run_name())
 
 
 def check_run(options: SubmitOptions) -> CheckedRun:

@@ -17,7 +17,6 @@ from pipelines.submit.cron import CronSchedule
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.overrides import override_for_vertex
 from pipelines.submit.polling import RUN_ENDED, TRAINING, Task, describe_curve, describe_state
-from pipelines.submit.reuse import reuse_results
 from pipelines.submit.run_checks import check_run
 from pipelines.submit.server import PipelineServer, SubmittedRun
 from pipelines.submit.vertex_client import VertexAddress, authorized_session, call
@@ -131,8 +130,7 @@ class VertexPipelines(PipelineServer):
         """Check what the user asks for, and return what the service is sent.
 
         Args:
-            starts_now: the run reads its inputs as they are now, so their content decides what is reused. The runs of
-                a schedule read them later.
+            starts_now: see CheckedRun.request.
 
         Raises:
             UserError: as `submit`.
@@ -147,12 +145,8 @@ class VertexPipelines(PipelineServer):
                 "--param workers=rayjob: a RayJob needs steps that run in a Kubernetes cluster",
                 "submit to a KFP server (--host URL), or use workers=local",
             )
-        package = None
-        if not options.stored_pipeline:
-            package = package_for_vertex(options)
-            if starts_now and options.cache:
-                package = reuse_results(package, run.values)
-        return RunRequest(options, package, run.given_parameters(options), options.new_run_name())
+        package = None if options.stored_pipeline else package_for_vertex(options)
+        return run.request(options, package, starts_now)
 
     def send(self, request: RunRequest) -> str:
         """Create a PipelineJob; return its resource name."""
