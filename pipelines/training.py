@@ -85,6 +85,7 @@ def release_and_promote(
     sdk: str,
     min_reduction_percent: str,
     max_slowdown_percent: str,
+    time_repeats: int,
     flag_rows: str,
     tune_minutes: str,
     retrain_state: str,
@@ -120,6 +121,7 @@ def release_and_promote(
             workers=workers,
             min_reduction_percent=min_reduction_percent,
             max_slowdown_percent=max_slowdown_percent,
+            time_repeats=time_repeats,
             flag_rows=flag_rows,
         )
         with dsl.If(release_policy == "trained", name="trained"), dsl.If(retrain_state != "", name="promotion-wanted"):
@@ -185,6 +187,7 @@ def training_pipeline(
     seed: int = 1,
     min_reduction_percent: str = "",
     max_slowdown_percent: str = "",
+    time_repeats: int = 0,
     flag_rows: str = "",
     release_if: str = "better",
     oversample_modules: str = "",
@@ -290,6 +293,7 @@ def training_pipeline(
             sdk=sdk,
             min_reduction_percent=min_reduction_percent,
             max_slowdown_percent=max_slowdown_percent,
+            time_repeats=time_repeats,
             flag_rows=flag_rows,
             tune_minutes=tune_minutes,
             retrain_state=retrain_state,

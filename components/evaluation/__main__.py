@@ -20,6 +20,7 @@ from components.evaluation.projects.commands import (
     EXIT_NOT_BETTER,
     LINK_VARIANT,
     PROCESSORS,
+    TIME_REPEATS,
     compare_binaries,
     compare_builds,
     compare_programs,
@@ -117,6 +118,7 @@ def main() -> None:
     type=FINITE_FLOAT,
     help="Not `better` if the recipe's benchmarks execute this much more instructions.  [default: no limit]",
 )
+@TIME_REPEATS
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
 @click.option("--timeout-s", type=TIMEOUT_S, default=60.0, show_default=True, help="Time limit of one compile.")

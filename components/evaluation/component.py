@@ -128,6 +128,7 @@ def release_report(  # type: ignore[no-untyped-def]
     workers: str,
     min_reduction_percent: str,
     max_slowdown_percent: str,
+    time_repeats: int,
     flag_rows: str,
     release_report: dsl.Output[dsl.Artifact],
     release_metrics: dsl.Output[dsl.Metrics],
@@ -149,6 +150,7 @@ def release_report(  # type: ignore[no-untyped-def]
             problem's default.
         max_slowdown_percent: Maximum increase, in percent, of the instructions that the recipe's benchmarks execute.
             Empty: no limit.
+        time_repeats: Runs of each benchmark of the recipe with each build, to compare their processor time. 0: none.
         flag_rows: Rows of flags under which the programs are also built, separated by commas; `all`. Empty: none.
         release_report: Measurements, metrics, report and verdict.
         release_metrics: Headline metrics.
@@ -168,6 +170,7 @@ def release_report(  # type: ignore[no-untyped-def]
             "--workers": workers,
             "--min-reduction-percent": min_reduction_percent,
             "--max-slowdown-percent": max_slowdown_percent,
+            "--time-repeats": time_repeats,
             "--flag-rows": flag_rows,
             "--quiet": True,
             "--output": release_report.uri,

@@ -35,6 +35,7 @@ class EvaluationConfig:
             release clang compiles. None compiles everything.
         release_if: one of RELEASE_IF.
         stock_clang: None takes the installed clang of the release clang's version.
+        time_repeats: runs of each benchmark with each build for their processor time; 0 takes none.
         flag_rows: names of rows; "all" for every row that needs no permission; () for none.
     """
 
@@ -52,6 +53,7 @@ class EvaluationConfig:
     stock_clang: Path | None = None
     min_reduction_percent: float | None = None
     max_slowdown_percent: float | None = None
+    time_repeats: int = 0
     problem: str = "inlining"
     workers: str = "local"
     timeout_s: float = 60.0
@@ -96,6 +98,11 @@ class EvaluationConfig:
             raise UserError(
                 "--max-slowdown-percent requires --recipe: it limits the slowdown of the recipe's benchmarks",
                 "pass --recipe, or leave --max-slowdown-percent out",
+            )
+        if self.time_repeats and self.recipe is None:
+            raise UserError(
+                "--time-repeats requires --recipe: it takes the time of the recipe's benchmarks",
+                "pass --recipe, or leave --time-repeats out",
             )
         if self.max_slowdown_percent is not None and OBJECTIVES[problems.get(self.problem).objective].programs_decide:
             raise UserError(

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from components.core.compiler.source_language import LANGUAGES
 from components.core.objectives.size import reduction_percent
 from components.core.projects.flags.compare import why_not_delivered
-from components.evaluation.benchmarks.program_rows import execute_more, headline_total
+from components.evaluation.benchmarks.program_rows import headline_total, why_slower
 from components.evaluation.measurements import (
     BASELINE,
     POLICY,
@@ -81,7 +81,7 @@ def summarize(
     metrics.compile_s = UNSET if measured.compile_s is None else measured.compile_s
     metrics.refused_because = _refusal_reason(measured, seed)
     metrics.binaries, metrics.programs = whole.binaries.binaries, whole.programs
-    slower = measured.objective.programs_decide and whole.programs is not None and execute_more(whole.programs)
+    slower = measured.objective.programs_decide and whole.programs is not None and why_slower(whole.programs)
     reduction = metrics.reduction_percent
     enough = reduction is not None and reduction >= min_reduction_percent
     metrics.verdict = "better" if enough and metrics.refused_because is None and not slower else "not better"

@@ -233,6 +233,23 @@ class RunMetrics:
     text_bytes: int
 
 
+class TimeChange(Struct, kw_only=True, frozen=True):
+    """Processor times of programs, built with stock clang and with the release clang; negative changes are better.
+
+    Attributes:
+        stock_s, policy_s: medians in seconds.
+        repeats: runs of each build.
+        change_percent: change under the policy, from the medians of the ratios of runs next to each other.
+        interval_percent: its 95% interval over runs.
+    """
+
+    stock_s: float
+    policy_s: float
+    repeats: int
+    change_percent: float
+    interval_percent: tuple[float, float]
+
+
 class BenchmarkEntry(Struct, kw_only=True):
     """One benchmark, run with both builds of its program.
 
@@ -242,6 +259,7 @@ class BenchmarkEntry(Struct, kw_only=True):
         program: path relative to the build directory.
         stock, policy: counts of the program built with stock clang and with the release clang.
         change_percent: change of the executed instructions; negative is better.
+        time: its processor time; UNSET if it was not taken.
     """
 
     project: str
@@ -250,6 +268,7 @@ class BenchmarkEntry(Struct, kw_only=True):
     stock: RunMetrics
     policy: RunMetrics
     change_percent: float
+    time: TimeChange | UnsetType = UNSET
 
 
 class InstructionTotals(Struct):
@@ -268,6 +287,7 @@ class BenchmarkSummary(Struct, kw_only=True):
         geometric_mean_reduction_percent: reduction of the geometric mean of the ratios: all runs weigh the same.
         counter: "perf" or "callgrind".
         programs: the benchmarks.
+        time: processor time, as the geometric mean of the changes; UNSET if it was not taken.
     """
 
     instructions: InstructionTotals
@@ -275,6 +295,7 @@ class BenchmarkSummary(Struct, kw_only=True):
     geometric_mean_reduction_percent: float
     counter: str
     programs: list[BenchmarkEntry]
+    time: TimeChange | UnsetType = UNSET
 
 
 @dataclass(frozen=True)

@@ -213,6 +213,15 @@ def slowdown_is_measured(write: FormatParameter, max_slowdown_percent: float | N
 
 
 @rule
+def time_is_of_benchmarks(write: FormatParameter, time_repeats: int, recipe: str) -> None:
+    if time_repeats and not recipe:
+        raise UserError(
+            f"{write('time_repeats', str(time_repeats))}: there are no benchmarks without a recipe",
+            f"leave {write('time_repeats', '')} out, or name a recipe",
+        )
+
+
+@rule
 def rows_link_programs(write: FormatParameter, flag_rows: tuple[str, ...] | None, problem: str, recipe: str) -> None:
     links = OBJECTIVES[problems.get(problem).objective].recipe_field == "binaries"
     if flag_rows and not (links and recipe):

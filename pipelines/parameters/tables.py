@@ -26,6 +26,7 @@ from components.platform.console.number_types import (
     LLVM_MAJOR,
     POSITIVE_MINUTES,
     REDUCTION_PERCENT,
+    REPEATS,
     SEED,
 )
 from components.platform.storage.downloads.archive import USAGE as ARCHIVE_USAGE
@@ -178,6 +179,15 @@ TRAINING = (
         empty="no limit",
         example="5",
         option=Option("X"),
+    ),
+    Parameter(
+        "time_repeats",
+        "With {recipe}: runs of each of its benchmarks with each build, to compare processor time; register allocation "
+        "is not `better` if programs take more. 0: none.",
+        type=REPEATS,
+        default=0,
+        example="20",
+        option=Option("N"),
     ),
     Parameter(
         "flag_rows",

@@ -1,26 +1,47 @@
-"""Compares the instructions that benchmarks of held-out projects execute, built without and with the policy."""
+"""Compares the instructions that benchmarks of held-out projects execute, and the time that they take, built without
+and with the policy."""
 
 from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from msgspec import UNSET, UnsetType
+
 from components.core.formats.toolchain import Toolchain
+from components.core.projects.build import BuiltProject
 from components.core.projects.flags.build_variants import BuildVariant, build_variants, whole_build
 from components.core.projects.recipe import Recipe
-from components.evaluation.benchmarks.benchmark_runner import BenchmarkRun, make_inputs, run_benchmarks
+from components.evaluation.benchmarks.benchmark_runner import (
+    BenchmarkRun,
+    make_inputs,
+    run_benchmarks,
+    time_benchmarks,
+)
 from components.evaluation.benchmarks.counters import Counter, find_counter
-from components.evaluation.metrics_types import BenchmarkEntry, BenchmarkSummary, InstructionTotals, RunMetrics
-from components.platform.console import say
+from components.evaluation.benchmarks.stopwatch import Times, compare_times, mean_time_change
+from components.evaluation.metrics_types import (
+    BenchmarkEntry,
+    BenchmarkSummary,
+    InstructionTotals,
+    RunMetrics,
+    TimeChange,
+)
+from components.platform.console import Progress, say
 from components.platform.errors import UserError
 
 
 @dataclass(frozen=True)
 class BenchmarkComparison:
-    """One benchmark of a project, run with both builds of its program. counter: "perf" or "callgrind"."""
+    """One benchmark of a project, run with both builds of its program.
+
+    counter: "perf" or "callgrind". stock_s, policy_s: processor time of each timed run in seconds, in pairs.
+    """
 
     project: str
     name: str
@@ -28,6 +49,8 @@ class BenchmarkComparison:
     stock: RunMetrics
     policy: RunMetrics
     counter: str
+    stock_s: tuple[float, ...] = ()
+    policy_s: tuple[float, ...] = ()
 
     @property
     def change_percent(self) -> float:
@@ -43,16 +66,30 @@ class BenchmarkComparison:
             stock=self.stock,
             policy=self.policy,
             change_percent=self.change_percent,
+            time=self.time,
         )
+
+    @property
+    def time(self) -> TimeChange | UnsetType:
+        """The change of its processor time; UNSET if it was not taken."""
+        return compare_times(*_times([self]))[0] if self.stock_s else UNSET
 
 
 def compare_programs(
-    recipes: Sequence[Recipe], stock_clang: Path, release: Toolchain, problem: str, work: Path, cache: Path, jobs: int
+    recipes: Sequence[Recipe],
+    stock_clang: Path,
+    release: Toolchain,
+    problem: str,
+    work: Path,
+    cache: Path,
+    jobs: int,
+    time_repeats: int = 0,
 ) -> list[BenchmarkComparison]:
     """Build every project that has benchmarks twice, and run each benchmark with both builds.
 
     As in linked_binaries.py, the builds differ only in the compiler and its advisor's flags. `work` is their directory,
-    empty afterwards. At most `jobs` runs are parallel, if that does not disturb the counts.
+    empty afterwards. At most `jobs` runs are parallel, if that does not disturb the counts. With `time_repeats`, each
+    benchmark then runs that many times with each build alternately, and alone, for its processor time.
 
     Raises:
         UserError: this machine has no counter; a project cannot be fetched or built; a program fails, takes too long,
@@ -66,11 +103,12 @@ def compare_programs(
     programs: list[BenchmarkComparison] = []
     for recipe in with_benchmarks:
         folder = work / f"{recipe.name}.benchmarks"
+        kept = work / f"{recipe.name}.stock"
         try:
-            stock, policy = (_run(recipe, variant, folder, counter, work, cache, jobs) for variant in variants)
+            programs += _compare(recipe, variants, folder, kept, counter, work, cache, jobs, time_repeats)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        programs += _pair(recipe, stock, policy, counter)
+            for directory in (folder, kept):
+                shutil.rmtree(directory, ignore_errors=True)
     return programs
 
 
@@ -87,23 +125,81 @@ def summarize_programs(programs: Sequence[BenchmarkComparison]) -> BenchmarkSumm
         geometric_mean_reduction_percent=100.0 * -math.expm1(math.fsum(logarithms) / len(logarithms)),
         counter=programs[0].counter,
         programs=[program.entry() for program in programs],
+        time=mean_time_change(*_times(programs)) if programs[0].stock_s else UNSET,
     )
 
 
-def _run(
-    recipe: Recipe, variant: BuildVariant, folder: Path, counter: Counter, work: Path, cache: Path, jobs: int
-) -> list[BenchmarkRun]:
+def _compare(
+    recipe: Recipe,
+    variants: tuple[BuildVariant, BuildVariant],
+    folder: Path,
+    kept: Path,
+    counter: Counter,
+    work: Path,
+    cache: Path,
+    jobs: int,
+    time_repeats: int,
+) -> list[BenchmarkComparison]:
     def prepare(source: Path) -> None:
         make_inputs(recipe, source, folder)
 
-    with whole_build(recipe, variant, work, cache, jobs, prepare) as (source, built):
-        return run_benchmarks(recipe, built, source, folder, variant.title, counter, jobs)
+    stock, policy = variants
+    root = work / recipe.name  # of both builds, see whole_build
+    with whole_build(recipe, stock, work, cache, jobs, prepare) as (source, built):
+        before = run_benchmarks(recipe, built, source, folder, stock.title, counter, jobs)
+        if time_repeats:
+            root.rename(kept)
+    with whole_build(recipe, policy, work, cache, jobs, prepare) as (source, built):
+        after = run_benchmarks(recipe, built, source, folder, policy.title, counter, jobs)
+        _require_same_output(recipe, before, after)
+        times = _time(recipe, built, source, folder, root, kept, (stock.title, policy.title), time_repeats)
+    return _pair(recipe, before, after, times, counter)
 
 
-def _pair(
-    recipe: Recipe, stock: Sequence[BenchmarkRun], policy: Sequence[BenchmarkRun], counter: Counter
-) -> list[BenchmarkComparison]:
-    programs = []
+def _time(
+    recipe: Recipe,
+    built: BuiltProject,
+    source: Path,
+    folder: Path,
+    root: Path,
+    kept: Path,
+    titles: tuple[str, str],
+    repeats: int,
+) -> Times:
+    """Return the processor times of both builds, float64 [2, repeats, benchmarks], stock clang's first.
+
+    `root` is the whole directory of the release clang's build, `kept` that of stock clang's, which then was in the same
+    place. Both run there, because the length of a path moves
+    a program's stack, and so changes its speed (Mytkowicz et al. 2009, doi:10.1145/1508244.1508275).
+    """
+    times = np.zeros((2, repeats, len(recipe.benchmarks)))
+    if not repeats:
+        return times
+    with Progress(f"timing {recipe.name}", 2 * repeats) as progress:
+        for repeat in range(repeats):
+            for build in (0, 1) if repeat % 2 else (1, 0):
+                if build == 0:
+                    with _exchanged(kept, root):
+                        times[0, repeat] = time_benchmarks(recipe, built, source, folder, titles[0])
+                else:
+                    times[1, repeat] = time_benchmarks(recipe, built, source, folder, titles[1])
+                progress.advance()
+    return times
+
+
+@contextmanager
+def _exchanged(first: Path, second: Path) -> Iterator[None]:
+    aside = second.with_name(f"{second.name}.aside")
+    second.rename(aside)
+    first.rename(second)
+    try:
+        yield
+    finally:
+        second.rename(first)
+        aside.rename(second)
+
+
+def _require_same_output(recipe: Recipe, stock: Sequence[BenchmarkRun], policy: Sequence[BenchmarkRun]) -> None:
     for benchmark, before, after in zip(recipe.benchmarks, stock, policy, strict=True):
         if (before.stdout, before.output) != (after.stdout, after.output):
             action = "prints" if before.stdout != after.stdout else "writes to {output}"
@@ -111,14 +207,34 @@ def _pair(
                 f"{recipe.name}: benchmark {benchmark.name} {action} something else when built by the release clang",
                 "run it twice with the stock build: if both runs agree, this is a miscompile; keep program and input",
             )
+
+
+def _pair(
+    recipe: Recipe, stock: Sequence[BenchmarkRun], policy: Sequence[BenchmarkRun], times: Times, counter: Counter
+) -> list[BenchmarkComparison]:
+    programs = []
+    for number, benchmark in enumerate(recipe.benchmarks):
+        before, after = stock[number], policy[number]
         program = BenchmarkComparison(
-            recipe.name, benchmark.name, before.program, _figures(before), _figures(after), counter.name
+            recipe.name,
+            benchmark.name,
+            before.program,
+            _figures(before),
+            _figures(after),
+            counter.name,
+            *(tuple(map(float, times[build, :, number])) for build in (0, 1)),
         )
         executed = f"{program.stock.instructions:,} instructions, {program.change_percent:+.2f}% with the policy"
-        say(f"{recipe.name}, {benchmark.name}: {executed}")
+        time = "" if program.time is UNSET else f"; time {program.time.change_percent:+.2f}%"
+        say(f"{recipe.name}, {benchmark.name}: {executed}{time}")
         programs.append(program)
     return programs
 
 
 def _figures(run: BenchmarkRun) -> RunMetrics:
     return RunMetrics(run.count.instructions, run.count.cycles, run.text_bytes)
+
+
+def _times(programs: Sequence[BenchmarkComparison]) -> tuple[Times, Times]:
+    """Return the times with stock clang and with the policy, float64 [repeats, programs]."""
+    return np.array([program.stock_s for program in programs]).T, np.array([program.policy_s for program in programs]).T

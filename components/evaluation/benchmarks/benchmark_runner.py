@@ -1,4 +1,5 @@
-"""Runs the benchmarks of a built project, each in its own folder, and counts the executed instructions."""
+"""Runs the benchmarks of a built project, each in its own folder, and counts the executed instructions or takes the
+time."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from components.core.projects.build import BuiltProject
 from components.core.projects.flags.section_sizes import measure
 from components.core.projects.recipe import Recipe
 from components.evaluation.benchmarks.counters import Count, Counter
+from components.evaluation.benchmarks.stopwatch import read_stopwatch, stopwatch_command
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
 from components.platform.processes import supervision
@@ -41,6 +43,28 @@ class BenchmarkRun:
     count: Count
     stdout: str
     output: str
+
+
+@dataclass(frozen=True)
+class _Command:
+    """A benchmark's command: `arguments`, executed in `run_dir`; `subject` begins messages about it."""
+
+    subject: str
+    arguments: tuple[str, ...]
+    run_dir: Path
+    stdin: Path | None
+
+    @property
+    def figures(self) -> Path:
+        return self.run_dir / "figures"
+
+    def execute(self, prefix: list[str], log: Path | None = None) -> None:
+        """Execute it as the arguments of `prefix`, which writes `figures`, and its own messages to `log`."""
+        for path in (self.run_dir / OUTPUT, self.figures):
+            path.unlink(missing_ok=True)
+        # The environment also influences what a program executes.
+        command = ["/usr/bin/env", "-i", "LC_ALL=C", "PATH=/usr/bin:/bin", *prefix, *self.arguments]
+        _execute(self.subject, command, self.run_dir, self.stdin, log)
 
 
 def run_benchmarks(
@@ -115,6 +139,24 @@ def _program(recipe: Recipe, benchmark: Benchmark, built: BuiltProject) -> Path:
     return matches[0]
 
 
+def time_benchmarks(recipe: Recipe, built: BuiltProject, source: Path, folder: Path, title: str) -> list[float]:
+    """Run each benchmark once, one after the other, and return the processor time of each in seconds.
+
+    Args:
+        folder: where `run_benchmarks` ran them.
+        title: name of the compiler, for errors.
+
+    Raises:
+        UserError: a program fails, or takes longer than TIMEOUT_S.
+    """
+    times = []
+    for benchmark in recipe.benchmarks:
+        command = _command(recipe, benchmark, _program(recipe, benchmark, built), source, folder, title)
+        command.execute(stopwatch_command(command.figures))
+        times.append(read_stopwatch(command.figures))
+    return times
+
+
 def _run(
     recipe: Recipe,
     benchmark: Benchmark,
@@ -126,8 +168,27 @@ def _run(
     counter: Counter,
     stopped: threading.Event,
 ) -> BenchmarkRun:
-    subject = f"{recipe.name}: benchmark {benchmark.name}, built by {title},"
-    text_bytes = measure(program).sizes.text
+    command = _command(recipe, benchmark, program, source, folder, title)
+    text_bytes = measure(program).sizes.text  # first, because it says what is wrong with a file that is no program
+    counts = []
+    for _ in range(counter.repeats):
+        if stopped.is_set():
+            raise supervision.ProcessKilled(str(program))
+        command.execute(counter.command(command.figures), counter.log(command.figures))
+        counts.append(counter.read(command.figures))
+    output = command.run_dir / OUTPUT
+    if benchmark.writes_output and not output.is_file():
+        raise UserError(f"{command.subject} wrote nothing to its output", "correct its arguments in the recipe")
+    return BenchmarkRun(
+        str(program.relative_to(built.directory.resolve())),
+        text_bytes,
+        _minimum(counts),
+        file_digest(command.run_dir / STDOUT),
+        file_digest(output) if benchmark.writes_output else "",
+    )
+
+
+def _command(recipe: Recipe, benchmark: Benchmark, program: Path, source: Path, folder: Path, title: str) -> _Command:
     run_dir = (folder / benchmark.name).absolute()
     if benchmark.input is not None and benchmark.input.output_of and not (run_dir / INPUT).exists():
         shutil.copyfile(run_dir.parent / benchmark.input.output_of / OUTPUT, run_dir / INPUT)
@@ -138,27 +199,8 @@ def _run(
         for placeholder, name in names.items():
             argument = argument.replace(placeholder, name)
         arguments.append(argument)
-    figures = run_dir / "figures"
-    counts = []
-    for _ in range(counter.repeats):
-        for name in (OUTPUT, figures.name):
-            (run_dir / name).unlink(missing_ok=True)
-        if stopped.is_set():
-            raise supervision.ProcessKilled(str(program))
-        # The environment also influences what a program executes.
-        command = ["/usr/bin/env", "-i", "LC_ALL=C", "PATH=/usr/bin:/bin", *counter.command(figures), *arguments]
-        _execute(subject, command, run_dir, run_dir / INPUT if benchmark.stdin else None, counter.log(figures))
-        counts.append(counter.read(figures))
-    output = run_dir / OUTPUT
-    if benchmark.writes_output and not output.is_file():
-        raise UserError(f"{subject} wrote nothing to its output", "correct its arguments in the recipe")
-    return BenchmarkRun(
-        str(program.relative_to(built.directory.resolve())),
-        text_bytes,
-        _minimum(counts),
-        file_digest(run_dir / STDOUT),
-        file_digest(output) if benchmark.writes_output else "",
-    )
+    subject = f"{recipe.name}: benchmark {benchmark.name}, built by {title},"
+    return _Command(subject, tuple(arguments), run_dir, run_dir / INPUT if benchmark.stdin else None)
 
 
 def _execute(subject: str, command: list[str], run_dir: Path, stdin: Path | None, log: Path | None) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from components.evaluation.metrics_types import BenchmarkSummary, LinkedTotal, LinkedTotals, Verdict
-from components.evaluation.report.formatting import change
+from msgspec import UNSET, UnsetType
+
+from components.evaluation.metrics_types import BenchmarkSummary, LinkedTotal, LinkedTotals, TimeChange, Verdict
+from components.evaluation.report.formatting import change, interval
 
 COMPARATIVE = ("fewer instructions", "more instructions")
 
@@ -27,15 +29,24 @@ def headline_total(linked: LinkedTotals) -> LinkedTotal | None:
 
 def verdict(figures: Judged, programs: BenchmarkSummary | None) -> str:
     """Return the verdict of `figures` (metrics.json, or a model card's gate) with its reason: `refused_because`, or the
-    executed instructions if these alone decided it."""
+    executed instructions or the time of programs if these alone decided it."""
     text = str(figures.verdict)
     if figures.refused_because:
         return f"{text}, because {figures.refused_because}"
-    if figures.verdict == "better" or programs is None or not execute_more(programs):
+    if figures.verdict == "better" or programs is None or (reason := why_slower(programs)) is None:
         return text
     reduction = figures.reduction_percent
     enough = reduction is not None and reduction >= figures.min_reduction_percent
-    return f"{text}, because programs execute more instructions" if enough else text
+    return f"{text}, because {reason}" if enough else text
+
+
+def why_slower(programs: BenchmarkSummary) -> str | None:
+    """Return why the policy makes all programs together slower; None if it does not."""
+    if execute_more(programs):
+        return "programs execute more instructions"
+    if programs.time is not UNSET and programs.time.interval_percent[0] > 0:
+        return "programs take more time"
+    return None
 
 
 def execute_more(programs: BenchmarkSummary) -> bool:
@@ -52,6 +63,7 @@ def summary(programs: BenchmarkSummary) -> str:
     return (
         f"{count} run{'s' if count > 1 else ''} of programs of whole projects: {total} "
         f"({counts.stock:,} → {counts.policy:,} in sum; geometric mean {mean}), counted by {programs.counter}"
+        f"{_time_in_words(programs.time)}"
     )
 
 
@@ -65,9 +77,10 @@ def template_values(programs: BenchmarkSummary | None) -> dict[str, Any]:
 
 
 def columns(programs: BenchmarkSummary) -> tuple[str, ...]:
-    """Return the titles of `rows`; with cycles if the machine counts them."""
+    """Return the titles of `rows`; with cycles if the machine counts them, and with time if it was taken."""
     cycles = ("cycles",) if _cycles(programs) else ()
-    return ("program", "instructions, stock", "instructions, policy", "change", *cycles, "machine code")
+    time = () if programs.time is UNSET else ("time", "95% interval")
+    return ("program", "instructions, stock", "instructions, policy", "change", *cycles, *time, "machine code")
 
 
 def rows(programs: BenchmarkSummary) -> list[tuple[str, ...]]:
@@ -80,10 +93,22 @@ def rows(programs: BenchmarkSummary) -> list[tuple[str, ...]]:
             f"{entry.policy.instructions:,}",
             f"{entry.change_percent:+.2f}%",
             *((_change(entry.stock.cycles, entry.policy.cycles),) if cycles else ()),
+            *(() if programs.time is UNSET else _time_cells(entry.time)),
             _change(entry.stock.text_bytes, entry.policy.text_bytes),
         )
         for entry in programs.programs
     ]
+
+
+def _time_cells(time: TimeChange | UnsetType) -> tuple[str, str]:
+    return ("–", "–") if time is UNSET else (f"{time.change_percent:+.2f}%", interval(time.interval_percent))
+
+
+def _time_in_words(time: TimeChange | UnsetType) -> str:
+    if time is UNSET:
+        return ""
+    bounds = interval(time.interval_percent)
+    return f"; processor time {time.change_percent:+.2f}%, 95% interval {bounds}, {time.repeats} runs of each build"
 
 
 def _cycles(programs: BenchmarkSummary) -> bool:

@@ -18,7 +18,7 @@ from components.core.projects.flags.options import PROCESSORS, program_options, 
 from components.core.projects.option import RECIPE
 from components.evaluation.metrics_types import encode_json
 from components.platform.console import say
-from components.platform.console.number_types import JOBS, REDUCTION_PERCENT
+from components.platform.console.number_types import JOBS, REDUCTION_PERCENT, REPEATS
 from components.platform.errors import UserError
 from components.platform.storage.kinds import Kind
 from components.platform.storage.options import ARTIFACT, OUTPUT, PROGRAM
@@ -41,6 +41,15 @@ LINK_VARIANT = click.option(
     show_default=True,
     help="How whole projects are compiled and linked (repeatable): by their own build, or programs with "
     f"{' '.join(_HIDDEN.compile_flags + _HIDDEN.link_flags)}.",
+)
+
+TIME_REPEATS = click.option(
+    "--time-repeats",
+    type=REPEATS,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Also run each benchmark N times with each build, alternately and alone, and compare processor time.",
 )
 
 
@@ -171,16 +180,18 @@ def compare_builds(
     default=PROCESSORS,
     help="Parallel compiles, and parallel programs under valgrind.  [default: processors]",
 )
-def compare_programs(recipe: Path, projects: tuple[str, ...], **options: Any) -> None:
+@TIME_REPEATS
+def compare_programs(recipe: Path, projects: tuple[str, ...], time_repeats: int, **options: Any) -> None:
     """Build whole projects with stock clang and with the release clang, run the benchmarks of their recipes, and
-    compare the executed instructions, counted by perf if this machine supports it, otherwise by valgrind.
+    compare the executed instructions, counted by perf if this machine supports it, otherwise by valgrind; with
+    --time-repeats also the processor time, with its 95% interval.
 
     Without --project: the projects that the recipes hold out, or all if they hold out none.
 
     \b
     Example:
       mlgo evaluation compare-programs --recipe codecs \\
-          --release-toolchain runs/regalloc/release --output runs/regalloc/programs
+          --release-toolchain runs/regalloc/release --time-repeats 20 --output runs/regalloc/programs
     """
     from components.evaluation.benchmarks import benchmark_comparison
     from components.evaluation.report.terminal_report import print_programs
@@ -191,7 +202,8 @@ def compare_programs(recipe: Path, projects: tuple[str, ...], **options: Any) ->
             f"none of {', '.join(project.name for project in recipes)} has a benchmark to run",
             "add `benchmarks` to the recipe, or choose other projects with --project",
         )
-    compare, summarize = benchmark_comparison.compare_programs, benchmark_comparison.summarize_programs
+    compare = partial(benchmark_comparison.compare_programs, time_repeats=time_repeats)
+    summarize = benchmark_comparison.summarize_programs
     kind: Kind = "comparison of programs"
     print_programs(_compare_and_publish(compare, summarize, recipes, "programs.json", kind, **options))
 

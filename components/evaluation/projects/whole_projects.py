@@ -34,6 +34,11 @@ def require_tools(
             "no held-out project has benchmarks, so the slowdown of its programs cannot be measured",
             "add `benchmarks` to the recipe of one, or leave --max-slowdown-percent out",
         )
+    if config.time_repeats and not any(recipe.benchmarks for recipe in recipes):
+        raise UserError(
+            "no held-out project has benchmarks, so the time of its programs cannot be taken",
+            "add `benchmarks` to the recipe of one, or leave --time-repeats out",
+        )
     if _needs_programs(objective, config):
         find_counter()
 
@@ -56,7 +61,9 @@ def compare_whole_projects(
             compare_projects(recipes, stock, release, config.problem, work, cache, config.jobs, config.link_variants)
         )
     try:
-        programs = compare_programs(recipes, stock, release, config.problem, work, cache, config.jobs)
+        programs = compare_programs(
+            recipes, stock, release, config.problem, work, cache, config.jobs, config.time_repeats
+        )
     except UserError as error:
         if _needs_programs(objective, config):
             raise

@@ -54,6 +54,8 @@ JOBS = click.IntRange(min=1, max=4096)
 """Number of concurrent threads or processes: each costs memory, so an absurd number would exhaust the machine."""
 COUNT = click.IntRange(min=1, max=2**31 - 1)
 """A count within the integer range of NumPy and TensorFlow."""
+REPEATS = click.IntRange(0, 10_000)
+"""Runs of a program for its time, each of a fraction of a second or more."""
 SEED = click.IntRange(0, 2**31 - 1)
 """Type of --seed: NumPy refuses negative seeds, and PPO shifts the seed by 32 bits for the 64-bit seeds of compiles."""
 LLVM_MAJOR = click.IntRange(min=1, max=999)

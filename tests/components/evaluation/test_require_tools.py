@@ -64,6 +64,16 @@ def test_slowdown_limit_requires_benchmarks_and_a_counter(tmp_path: Path, monkey
         require_tools(SIZE, limited, valid, [lz4])
 
 
+def test_time_requires_benchmarks(tmp_path: Path) -> None:
+    timed = replace(config(tmp_path, "inlining", CLANG), time_repeats=20)
+    valid, (lz4,) = release(tmp_path, "inlining"), load_recipes(PACKAGED / "lz4.yaml").projects
+    require_tools(SIZE, timed, valid, [lz4])
+    with pytest.raises(UserError, match="so the time of its programs cannot be taken"):
+        require_tools(SIZE, timed, valid, [replace(lz4, benchmarks=())])
+    with pytest.raises(UserError, match="--time-repeats requires --recipe"):
+        replace(timed, recipe=None)
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [({"recipe": None}, "requires --recipe"), ({"problem": "regalloc"}, "only for size problems")],

@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from components.core import problems
 from components.core.objectives import OBJECTIVES, SCORE
 from components.core.objectives.bootstrap import mean_reduction_interval
 from components.core.objectives.geometric_mean import FLOOR
 from components.core.objectives.score import Score
+from components.evaluation.benchmarks import program_rows
 from components.evaluation.measurements import (
     FILE,
     Comparison,
@@ -38,6 +40,7 @@ from components.evaluation.metrics_types import (
     RunMetrics,
     ScoreComparison,
     ScoreMetrics,
+    TimeChange,
     WholeProjects,
     decode_metrics,
     encode_json,
@@ -50,8 +53,8 @@ MakeScores = Callable[..., Measurements]
 score = st.floats(0, 1e9)
 
 
-def programs(stock: int, policy: int) -> BenchmarkSummary:
-    """Return a result of summarize_programs for one program."""
+def programs(stock: int, policy: int, time: tuple[float, float] | None = None) -> BenchmarkSummary:
+    """Return a result of summarize_programs for one program; `time`: the interval of its change."""
     entry = BenchmarkEntry(
         project="snappy",
         name="bench",
@@ -67,6 +70,9 @@ def programs(stock: int, policy: int) -> BenchmarkSummary:
         geometric_mean_reduction_percent=reduction,
         counter="perf",
         programs=[entry],
+        time=UNSET
+        if time is None
+        else TimeChange(stock_s=1, policy_s=1, repeats=20, change_percent=sum(time) / 2, interval_percent=time),
     )
 
 
@@ -110,12 +116,23 @@ def test_known_and_unknown_projects_are_separate(scored: Measurements) -> None:
         (1, programs(100, 100), "better"),
         (1, programs(100, 101), "not better"),
         (24.3, programs(100, 50), "not better"),
+        (1, programs(100, 99, (-0.1, 0.5)), "better"),
+        (1, programs(100, 99, (0.1, 0.5)), "not better"),
     ],
 )
-def test_more_executed_instructions_prevent_better(
+def test_slower_programs_prevent_better(
     scored: Measurements, required: float, run: BenchmarkSummary | None, verdict: str
 ) -> None:
     assert summarize_scores(scored, required, 1, run).verdict == verdict
+
+
+def test_time_is_reported(scored: Measurements) -> None:
+    slower = programs(100, 99, (0.1, 0.5))
+    metrics = summarize_scores(scored, 1, 1, slower)
+    assert program_rows.verdict(metrics, slower) == "not better, because programs take more time"
+    assert "processor time +0.30%, 95% interval +0.10% … +0.50%, 20 runs" in program_rows.summary(slower)
+    assert "time" in program_rows.columns(slower) and program_rows.rows(slower)[0][-3:-1] == ("–", "–")
+    assert decode_metrics(encode_json(metrics).encode()) == metrics
 
 
 def test_no_functions_are_not_better(make_scores: MakeScores) -> None:

@@ -48,6 +48,7 @@ def test_features_are_passed(tmp_path: Path) -> None:
             {"max_slowdown_percent": 2.0, "recipe": None, "corpus": Path("/")},
             "there are no benchmarks without a recipe",
         ),
+        ({"time_repeats": 20, "recipe": None, "corpus": Path("/")}, "--time-repeats 20: there are no benchmarks"),
         ({"flag_rows": ("lto",), "problem": "regalloc"}, "--flag-rows lto: programs of a recipe"),
         ({"flag_rows": ("lto",), "recipe": None, "corpus": Path("/")}, "--flag-rows lto: programs of a recipe"),
         ({"workers": "local:many"}, "--workers 'local:many'"),

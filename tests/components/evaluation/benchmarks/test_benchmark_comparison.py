@@ -15,8 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis.extra.numpy import arrays
+from hypothesis.strategies import floats
 
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.build import build_project
@@ -30,6 +34,13 @@ from components.evaluation.benchmarks.benchmark_comparison import (
 )
 from components.evaluation.benchmarks.benchmark_runner import BenchmarkRun, make_inputs, run_benchmarks
 from components.evaluation.benchmarks.counters import Counter
+from components.evaluation.benchmarks.stopwatch import (
+    Times,
+    compare_times,
+    mean_time_change,
+    read_stopwatch,
+    stopwatch_command,
+)
 from components.evaluation.metrics_types import InstructionTotals, RunMetrics, encode_json
 from components.evaluation.report.terminal_report import print_programs
 from components.platform.errors import UserError
@@ -242,6 +253,63 @@ def processes_in(directory: Path) -> list[str]:
             if path.joinpath("cwd").readlink().is_relative_to(directory):
                 processes.append(path.name)
     return processes
+
+
+@pytest.mark.toolchain
+def test_times_of_both_builds(make_recipe: Callable[..., Path], release: Path, tmp_path: Path) -> None:
+    output = tmp_path / "programs"
+    arguments = ("--release-toolchain", release, "--problem", "inlining", "--time-repeats", "5", "--output", output)
+    # A loop over 512 KiB, twice: without inlining it has a million calls.
+    long = {**TURN, "input": {"files": ["reverse.*"], "bytes": 1 << 19}}
+    done = command("--recipe", make_recipe(long, BACK), *arguments)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((output / "programs.json").read_text())
+    for change in (summary["time"], *(entry["time"] for entry in summary["programs"])):
+        assert change["repeats"] == 5 and 0 < change["stock_s"] < 10 and 0 < change["policy_s"] < 10
+        low, high = change["interval_percent"]
+        assert low <= change["change_percent"] <= high
+    medians = [entry["time"]["stock_s"] for entry in summary["programs"]]
+    assert summary["time"]["stock_s"] == pytest.approx(sum(medians))
+    assert "5 runs of each build" in done.stdout and "95% interval" in done.stdout
+    assert sorted(path.name for path in output.iterdir()) == ["manifest.json", "programs.json"]
+
+
+def test_stopwatch_takes_the_time_of_the_program_alone(tmp_path: Path) -> None:
+    figures = tmp_path / "figures"
+    spin = "import time\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([*stopwatch_command(figures), sys.executable, "-c", spin], check=True)
+    assert 0.3 <= read_stopwatch(figures) < 1
+    subprocess.run([*stopwatch_command(figures), "/bin/sleep", "0.3"], check=True)
+    assert read_stopwatch(figures) < 0.1
+    assert subprocess.run([*stopwatch_command(figures), "/bin/sh", "-c", "exit 7"]).returncode == 7
+    assert subprocess.run([*stopwatch_command(figures), "/bin/sh", "-c", "kill -6 $$"]).returncode == -6
+    figures.write_text("")
+    with pytest.raises(UserError, match="was not taken"):
+        read_stopwatch(figures)
+
+
+def test_a_disturbed_run_does_not_change_the_time() -> None:
+    generator = np.random.default_rng(1)
+    stock = generator.normal(1.0, 0.002, (20, 3)) * [0.2, 1.0, 5.0]
+    policy = stock * generator.normal(1.01, 0.002, (20, 3))
+    policy[3] *= 4
+    mean = mean_time_change(stock, policy)
+    assert mean.change_percent == pytest.approx(1.0, abs=0.2)
+    assert 0.5 < mean.interval_percent[0] < mean.change_percent < mean.interval_percent[1] < 1.5
+    assert mean == mean_time_change(stock, policy) and mean.repeats == 20
+    changes = compare_times(stock, policy)
+    assert [round(change.stock_s, 1) for change in changes] == [0.2, 1.0, 5.0]
+    assert all(abs(change.change_percent - 1) < 0.4 for change in changes)
+    same = mean_time_change(stock, stock)
+    assert (same.change_percent, same.interval_percent) == (0, (0, 0))
+
+
+@given(arrays(np.float64, (7, 2), elements=floats(1e-3, 1e3)), arrays(np.float64, (7, 2), elements=floats(1e-3, 1e3)))
+def test_exchanged_builds_have_the_opposite_change(stock: Times, policy: Times) -> None:
+    one, other = mean_time_change(stock, policy), mean_time_change(policy, stock)
+    assert (1 + one.change_percent / 100) * (1 + other.change_percent / 100) == pytest.approx(1)
+    low, high = one.interval_percent
+    assert low <= one.change_percent + 1e-6 and one.change_percent <= high + 1e-6
 
 
 def program(name: str, stock: int, policy: int, cycles: int | None = None) -> BenchmarkComparison:
