@@ -6,14 +6,22 @@ a target. These scripts append theirs last.
 
 from __future__ import annotations
 
+import os
+import platform
+import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from components.core.compiler.clang_programs import clangxx
 
 C_NAMES, CXX_NAMES = ("clang", "cc", "gcc"), ("clang++", "c++", "g++")
 """Names of the scripts, because Makefiles call compilers by their names."""
+_INSTALLED = re.compile(
+    rf"(?:{re.escape(platform.machine())}-(?:pc-|redhat-|suse-)?linux(?:-gnu)?-)?"
+    r"(?:(?P<c>cc|gcc|clang|c89|c99)|c\+\+|g\+\+|clang\+\+)(?:-[0-9.]+)?"
+)
 _SCRIPT_WITHOUT_FLAGS = """\
 #!/bin/sh
 exec PROGRAM "$@"
@@ -47,23 +55,37 @@ SCRIPT_DIRECTORY = "SCRIPT_DIRECTORY"
 """In a program's path and in flags, the directory that the script is in."""
 
 
+def installed_names(path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of native C and of C++ compilers in the directories of a PATH, such as g++-12, for builds that
+    look for a version or call the triple's."""
+    names: dict[bool, set[str]] = {True: set(C_NAMES), False: set(CXX_NAMES)}
+    for directory in path.split(os.pathsep):
+        with suppress(OSError):
+            for name in os.listdir(directory):
+                if match := _INSTALLED.fullmatch(name):
+                    names[match["c"] is not None].add(name)
+    return tuple(sorted(names[True])), tuple(sorted(names[False]))
+
+
 def write_compilers(
     directory: Path,
     clang: Path,
     flags: Sequence[str],
     link_flags: Sequence[str] = (),
     assembly_flags: Sequence[str] = (),
+    names: tuple[Sequence[str], Sequence[str]] = (C_NAMES, CXX_NAMES),
 ) -> None:
     """Write scripts that run a clang and its clang++ with flags behind the other options, so that they win.
 
     Args:
         directory: directory of the scripts, which exists.
+        names: names of the scripts of C and of C++.
         flags: flags of every call; with -Qunused-arguments those of a compile are accepted at a link and vice versa.
         link_flags: further flags of every call but links to an object.
         assembly_flags: flags that replace the others with -S.
     """
-    for names, program in ((C_NAMES, clang), (CXX_NAMES, clangxx(clang))):
-        for name in names:
+    for own, program in zip(names, (clang, clangxx(clang)), strict=True):
+        for name in own:
             write_script(directory / name, program, flags, link_flags, assembly_flags)
 
 

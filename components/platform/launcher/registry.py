@@ -88,6 +88,9 @@ STEPS = {
         ("toolchain",),
         "Search for the inlining decisions that make one program smallest: a plan for the release clang.",
     ),
+    "shrink": Step(
+        "components.shrink", ("toolchain",), "Build your code smaller: by the smallest of several compilers and flags."
+    ),
     "retrain": Step("pipelines.retrain", ("toolchain",)),
     "smoke": Step("pipelines.smoke", ("toolchain", "training")),
     "finish": Step("pipelines.finish", ("toolchain",)),

@@ -23,6 +23,7 @@ Kind = Literal[
     "checkpoint",
     "state of a search",
     "promotion decision",
+    "smaller build",
     "set of compilers",
     "test of a bucket",
     "smoke test",

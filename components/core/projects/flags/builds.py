@@ -14,7 +14,7 @@ from typing import Protocol
 
 from components.core.compiler.clang_programs import require_binutils
 from components.core.compiler.source_language import Language
-from components.core.projects.compiler_scripts import write_binutils, write_compilers
+from components.core.projects.compiler_scripts import installed_names, write_binutils, write_compilers
 from components.core.projects.flags.build_variants import BuildVariant, whole_build
 from components.core.projects.flags.link_variants import LINK_VARIANTS
 from components.core.projects.flags.section_sizes import measure
@@ -166,7 +166,7 @@ class OwnBuild:
         log.unlink(missing_ok=True)
         try:
             self._copy(root / "source", setup.work.parent.resolve())
-            environment = _write_tools(compilers, variant, setup)
+            environment = write_tools(compilers, variant, setup)
             status = run_logged(["sh", "-e", "-c", self.command], root / "source", log, environment)
             if status != 0:
                 raise UserError(f"{self.command} ends with status {status}:\n{log_tail(log)}", f"see {log}")
@@ -211,15 +211,17 @@ def find_binutils(stock_clang: Path) -> dict[str, Path]:
     return require_binutils(stock_clang, "builds with LTO and the measurement need")
 
 
-def _write_tools(directory: Path, variant: BuildVariant, setup: BuildSetup) -> dict[str, str]:
+def write_tools(directory: Path, variant: BuildVariant, setup: BuildSetup) -> dict[str, str]:
     """Write compilers with the variant's flags, and LLVM's binutils, and return the environment that names them."""
-    write_compilers(directory, variant.clang, [*variant.flags, "-Qunused-arguments"], variant.link_flags)
+    path = os.environ.get("PATH", os.defpath)
+    flags = [*variant.flags, "-Qunused-arguments"]
+    write_compilers(directory, variant.clang, flags, variant.link_flags, names=installed_names(path))
     write_binutils(directory, setup.binutils)
     return {
         "CC": str(directory / "clang"),
         "CXX": str(directory / "clang++"),
         **{name.upper(): str(directory / name) for name in setup.binutils},
-        "PATH": f"{directory}:{os.environ.get('PATH', os.defpath)}",
+        "PATH": f"{directory}:{path}",
         "JOBS": str(setup.jobs),
         "CMAKE_BUILD_PARALLEL_LEVEL": str(setup.jobs),
     }
@@ -240,7 +242,7 @@ def _measure_all(paths: dict[str, Path], strip: Path, expected: Sequence[str] = 
             sizes = binary.sizes
             measured[name] = MeasuredProgram(
                 RowSizes(
-                    stripped=_stripped_bytes(path, strip),
+                    stripped=stripped_bytes(path, strip),
                     llvm_size_text=sizes.llvm_size_text,
                     text=sizes.text,
                     unwind=sizes.eh_frame + sizes.gcc_except_table,
@@ -252,7 +254,7 @@ def _measure_all(paths: dict[str, Path], strip: Path, expected: Sequence[str] = 
     return measured
 
 
-def _stripped_bytes(path: Path, strip: Path) -> int:
+def stripped_bytes(path: Path, strip: Path) -> int:
     """Return the bytes of a program as users ship it: a copy without symbols and debug data."""
     with tempfile.TemporaryDirectory(prefix="mlgo-strip-") as directory:
         copy = Path(directory) / "stripped"

@@ -1,0 +1,71 @@
+"""Finds the linked files and static libraries of a build tree."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+from components.core.compiler.objects.elf import ET_REL
+from components.core.projects.flags import archive
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.storage.input_files import open_regular
+
+_TRIAL_DIRECTORIES = ("CMakeFiles", "conftest.dir", "meson-private")
+"""Directories in which build systems compile trial programs."""
+_LIBTOOL_DIRECTORY = ".libs"
+_DEBUG_SUFFIX = ".debug"
+"""Output of `objcopy --only-keep-debug`: it has the sections of its program without their bytes."""
+_ELF_MAGIC = b"\x7fELF"
+
+
+def find_binaries(tree: Path, globs: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
+    """Yield the path relative to the tree, and the path, of each program, shared library and static library.
+
+    Symbolic links are skipped, directories in which build systems compile trial programs, and hidden directories but
+    libtool's, which has the programs and libraries.
+
+    Args:
+        globs: only paths, relative to the tree, that match one of these; all if empty.
+
+    Raises:
+        UserError: a directory cannot be read.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise UserError(f"{error.filename} cannot be read: {error.strerror}", "pass a directory that you may read")
+
+    for directory, names, files in os.walk(tree, onerror=refuse):
+        names[:] = sorted(name for name in names if not _is_skipped(name))
+        for file in files:
+            path = Path(directory, file)
+            name = path.relative_to(tree).as_posix()
+            if path.is_symlink() or not path.is_file() or (globs and not any(fnmatch(name, glob) for glob in globs)):
+                continue
+            try:
+                is_binary = _is_linked_or_archive(path)
+            except OSError as error:
+                say(f"left out: {path} cannot be read: {error.strerror}")
+                continue
+            if is_binary and path.suffix != _DEBUG_SUFFIX:
+                yield name, path
+
+
+def _is_skipped(directory: str) -> bool:
+    return (directory.startswith(".") and directory != _LIBTOOL_DIRECTORY) or directory in _TRIAL_DIRECTORIES
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file is a static library."""
+    with os.fdopen(open_regular(path), "rb") as stream:
+        return stream.read(8) in (archive.MAGIC, archive.THIN_MAGIC)
+
+
+def _is_linked_or_archive(path: Path) -> bool:
+    """Return whether a file is linked or an archive; reads only its first bytes, because a tree has many files."""
+    with os.fdopen(open_regular(path), "rb") as stream:
+        head = stream.read(18)
+    is_archive = head[:8] in (archive.MAGIC, archive.THIN_MAGIC)
+    return is_archive or (head[:4] == _ELF_MAGIC and int.from_bytes(head[16:18], "little") != ET_REL)

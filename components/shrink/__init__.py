@@ -1,0 +1,1 @@
+"""Builds a user's code by the smallest of several builds: `mlgo shrink -- COMMAND`."""

@@ -1,0 +1,120 @@
+"""Command line of `mlgo shrink`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from components.core.projects.flags.options import PROCESSORS
+from components.platform.command import run_step
+from components.platform.console import say
+from components.platform.console.number_types import JOBS
+from components.platform.errors import UserError
+from components.platform.storage import publish
+from components.platform.storage.options import ARTIFACT, OUTPUT
+from components.shrink.detect import detect_build
+from components.shrink.source_copy import SourceTree
+
+_CLONE_CLANG = Path(__file__).resolve().parents[2] / "build" / "clang"
+"""What `make clang` builds."""
+
+
+@click.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False})
+@click.option(
+    "--source",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    help="Directory that the build runs in; it is only read.  [default: the current one]",
+)
+@click.option(
+    "--release-toolchain", type=ARTIFACT, help="Release clang with a policy.  [default: build/clang of `make clang`]"
+)
+@click.option(
+    "--check",
+    default="",
+    metavar="COMMAND",
+    help="Shell command that tests what was built, in its directory: a build for which it fails is not delivered.",
+)
+@click.option(
+    "--exclude",
+    "excluded",
+    multiple=True,
+    metavar="GLOB",
+    help="Files and directories that are not copied (repeatable).",
+)
+@click.option(
+    "--output", type=OUTPUT, default=Path("mlgo-shrink"), show_default=True, help="Directory of the result; replaced."
+)
+@click.option("--jobs", type=JOBS, default=PROCESSORS, help="Value of $JOBS for the build.  [default: processors]")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def main(
+    source: Path,
+    release_toolchain: Path | None,
+    check: str,
+    excluded: tuple[str, ...],
+    output: Path,
+    jobs: int,
+    command: tuple[str, ...],
+) -> None:
+    """Build your code by COMMAND with several compilers and flags, and keep the smallest result.
+
+    COMMAND is your build, with its configure step: `make`, `./configure && make`, CMake, Meson, debian/rules. Without
+    COMMAND it is found out. It runs in fresh copies of the source: by your own compilers, and by a release clang, which
+    comes first in PATH and as CC and CXX, and compiles for size behind the build's own flags: files by themselves, and
+    each program as one module. Symbols stay visible and nothing is assumed of the programs, except that -Oz is fast
+    enough. A build that fails, fails --check or exports fewer symbols is not used. If nothing is smaller, your own
+    build is the result; the exit status is 0.
+
+    The output has the linked files, compilers for your build, shrink.json and summary.md.
+
+    \b
+    Examples:
+      mlgo shrink
+      mlgo shrink -- make -j8
+      mlgo shrink --check 'make check' -- sh -c './configure && make -j8'
+      mlgo shrink -- sh -c 'cmake -S . -B build && cmake --build build -j8'
+      mlgo shrink -- sh -c 'meson setup build && ninja -C build'
+      mlgo shrink -- debian/rules build
+    """
+    # Imported here so that --help does not wait for NumPy.
+    from components.core.formats.toolchain import load_toolchain
+    from components.shrink.build import UserBuild
+    from components.shrink.report import print_shrunk, summary_markdown
+    from components.shrink.step import SHRUNK, shrink
+
+    toolchain = release_toolchain or _CLONE_CLANG
+    if release_toolchain is None and not toolchain.is_dir():
+        raise UserError(
+            "there is no release clang yet",
+            f"build one, in 3 minutes: mlgo toolchain --mode release --policy pretrained --output {_CLONE_CLANG}",
+        )
+    release = load_toolchain(toolchain).require_mode("release")
+    tree = SourceTree(source, excluded)
+    tree.check()
+    if not command:
+        command = ("sh", "-c", detect_build(source))
+        say(f"the build: {command[-1]}")
+    _leave_virtual_environment()
+    with publish(output, "smaller build") as directory:
+        shrunk = shrink(UserBuild(tree, command, check), release, jobs, Path(output).absolute(), directory)
+        (directory / SHRUNK).write_bytes(msgspec.json.format(msgspec.json.encode(shrunk), indent=1))
+        (directory / "summary.md").write_text(summary_markdown(shrunk, Path(output).absolute()), encoding="utf-8")
+    print_shrunk(shrunk, output)
+
+
+def _leave_virtual_environment() -> None:
+    """Remove our virtual environment from PATH: the Python programs of the build need the system's modules."""
+    own = str(Path(sys.prefix) / "bin")
+    if sys.prefix != sys.base_prefix:
+        os.environ["PATH"] = os.pathsep.join(
+            part for part in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.abspath(part) != own
+        )
+        os.environ.pop("VIRTUAL_ENV", None)
+
+
+if __name__ == "__main__":
+    run_step(main)

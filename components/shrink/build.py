@@ -1,0 +1,205 @@
+"""Builds a copy of the user's code by one set of compilers, and measures what the build linked."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from components.core.projects.flags.build_variants import BuildVariant
+from components.core.projects.flags.builds import BuildSetup, stripped_bytes, write_tools
+from components.core.projects.flags.linked_files import find_binaries, is_archive
+from components.core.projects.flags.section_sizes import MeasuredBinary, measure
+from components.core.projects.flags.types import Kind
+from components.platform.console import say
+from components.platform.errors import UserError
+from components.platform.processes.build_tools import log_tail, run_logged
+from components.shrink.source_copy import SourceTree
+
+_NM_TIMEOUT_S = 300.0
+_OF_LINKERS = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})
+"""Symbols that GNU ld exports and lld does not, or that are the start of a program."""
+_VARIANT = re.compile(r"(C[1-5]|D[0-5])(?=E|I)")
+"""Constructors and destructors of the Itanium C++ ABI: gcc also exports those that no other module can need."""
+
+
+@dataclass(frozen=True)
+class LinkedFile:
+    """A program or library that a build made.
+
+    Attributes:
+        kind: what it is.
+        stripped: bytes of the file without symbols and debug data; for a static library, of its sections.
+        text: bytes of machine code.
+        exports: symbols that other modules can find in it, functions alone for a program.
+        kept: the file itself, unstripped, copied out of the build.
+    """
+
+    kind: Kind
+    stripped: int
+    text: int
+    exports: frozenset[str]
+    kept: Path
+
+
+@dataclass(frozen=True)
+class BuiltFiles:
+    """What a build linked, by paths relative to the source tree. log: its output."""
+
+    files: Mapping[str, LinkedFile]
+    log: Path
+
+    @property
+    def stripped(self) -> int:
+        """Bytes of all files."""
+        return sum(file.stripped for file in self.files.values())
+
+    @property
+    def text(self) -> int:
+        """Machine code of all files, in bytes."""
+        return sum(file.text for file in self.files.values())
+
+
+@dataclass(frozen=True)
+class UserBuild:
+    """The user's build.
+
+    Attributes:
+        source: the tree that it runs in.
+        command: the program and its arguments.
+        check: shell command that tells by its exit status whether what was built works; "" for none.
+        environment: variables of both.
+    """
+
+    source: SourceTree
+    command: tuple[str, ...]
+    check: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """The command as users type it into a shell."""
+        shell = self.command[:2] == ("sh", "-c") and len(self.command) == 3
+        return self.command[2] if shell else shlex.join(self.command)
+
+    def build(
+        self, title: str, variant: BuildVariant | None, setup: BuildSetup, kept: Path, without: Iterable[Path] = ()
+    ) -> BuiltFiles:
+        """Build in a fresh copy of the source, check the result, and keep the linked files.
+
+        Args:
+            title: name of the build, for messages and the name of the log.
+            variant: compilers and flags; None for the user's own.
+            kept: new directory for the linked files.
+            without: directories that are not copied.
+
+        Raises:
+            UserError: the build fails, links nothing, or the check fails.
+        """
+        root, tools = setup.work / self.source.name, setup.work / ".compilers"
+        log = setup.cache / "logs" / "shrink" / f"{self.source.name}-{title}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.unlink(missing_ok=True)
+        environment = {"JOBS": str(setup.jobs), "CMAKE_BUILD_PARALLEL_LEVEL": str(setup.jobs), **self.environment}
+        try:
+            self.source.copy(root, tuple(without))
+            if variant is not None:
+                tools.mkdir()
+                environment |= write_tools(tools, variant, setup)
+            self._run(["/usr/bin/env", *self.command], self.shown, root, log, environment, "the build")
+            built = BuiltFiles(_keep(root, kept, setup.binutils), log)
+            if not built.files:
+                raise UserError(
+                    f"{self.shown} makes no program and no library",
+                    f"name the command that links them, configure step included ({log} has its output)",
+                )
+            if self.check:
+                self._run(["sh", "-e", "-c", self.check], self.check, root, log, environment, "the check")
+            return built
+        except UserError:
+            shutil.rmtree(kept, ignore_errors=True)
+            raise
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+            shutil.rmtree(tools, ignore_errors=True)
+
+    def _run(
+        self, command: list[str], shown: str, cwd: Path, log: Path, environment: dict[str, str], what: str
+    ) -> None:
+        status = run_logged(command, cwd, log, environment)
+        if status != 0:
+            raise UserError(f"{what}, {shown}, ends with status {status}:\n{log_tail(log)}", f"see {log}")
+
+
+def lost_exports(before: BuiltFiles, after: BuiltFiles) -> str:
+    """Return what the first file that `after` lacks, or that exports less there, has lost; "" if there is none."""
+    for name, file in before.files.items():
+        other = after.files.get(name)
+        if other is None or other.kind != file.kind:
+            return f"{name} is not made"
+        if lost := sorted(file.exports - other.exports):
+            more = f" and {len(lost) - 1} more symbols" if len(lost) > 1 else ""
+            return f"{name} no longer exports {lost[0]}{more}"
+    return ""
+
+
+def are_identical(before: BuiltFiles, after: BuiltFiles) -> bool:
+    """Return whether both builds made the same files, byte for byte."""
+    return before.files.keys() == after.files.keys() and all(
+        file.stripped == after.files[name].stripped and file.kept.read_bytes() == after.files[name].kept.read_bytes()
+        for name, file in before.files.items()
+    )
+
+
+def _keep(root: Path, kept: Path, binutils: Mapping[str, Path]) -> dict[str, LinkedFile]:
+    """Copy the linked files, or the static libraries if there are only these, and measure them."""
+    binaries = dict(find_binaries(root))
+    linked_files = {name: path for name, path in binaries.items() if not is_archive(path)}
+    measured: dict[str, tuple[Path, MeasuredBinary]] = {}
+    for name, path in (linked_files or binaries).items():
+        try:
+            measured[name] = (path, measure(path))
+        except UserError as error:
+            say(f"left out: {error.problem}")
+    files = {}
+    for name, (path, binary) in measured.items():
+        copy = kept / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, copy)
+        linked = binary.kind != "static library"
+        files[name] = LinkedFile(
+            kind=binary.kind,
+            stripped=stripped_bytes(copy, binutils["strip"]) if linked else binary.sizes.total,
+            text=binary.sizes.text,
+            exports=_exports(copy, binary.kind, binutils["nm"]) if linked else frozenset(),
+            kept=copy,
+        )
+    return files
+
+
+def _exports(path: Path, kind: Kind, nm: Path) -> frozenset[str]:
+    """Return the symbols of a linked file that others may look up by name: global, not weak ones, because compilers
+    differ in which copies of inline functions they emit."""
+    done = subprocess.run(
+        [nm, "-D", "-P", "--defined-only", path],
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        timeout=_NM_TIMEOUT_S,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    # Variables that a program exports are mostly copies of a library's (R_X86_64_COPY).
+    kinds = "Ti" if kind == "program" else "TiDBRGSA"
+    exports = set()
+    for line in done.stdout.splitlines():
+        fields = line.split()
+        if len(fields) < 2 or fields[1] not in kinds or fields[0].partition("@")[0] in _OF_LINKERS:
+            continue
+        name = fields[0]
+        exports.add(_VARIANT.sub("", name) if name.startswith("_Z") else name)
+    return frozenset(exports)

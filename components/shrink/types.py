@@ -1,0 +1,56 @@
+"""The content of shrink.json."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from components.core.projects.flags.types import Kind
+
+
+class FileSizes(Struct, kw_only=True):
+    """One file of a build, in bytes. Attributes as of `build.LinkedFile`."""
+
+    stripped: int
+    text: int
+
+
+class TriedBuild(Struct, kw_only=True):
+    """One of the builds.
+
+    Attributes:
+        name: "own" for the user's, otherwise the name of a row.
+        gives: short description.
+        build: environment for the user's build, as a shell reads it; "" for the user's own.
+        files: sizes by path; empty if it failed.
+        stripped, text: sums over the files.
+        failure: why it is not used although it may be small; "" if it may be.
+    """
+
+    name: str
+    gives: str
+    build: str = ""
+    files: dict[str, FileSizes] = {}
+    stripped: int = 0
+    text: int = 0
+    failure: str = ""
+
+
+class Shrunk(Struct, kw_only=True):
+    """All builds, and the one that was delivered.
+
+    Attributes:
+        command: the user's build. check: the user's check, "" if there is none.
+        chosen: name of the delivered build.
+        reduction_percent: reduction of the stripped files against the user's own build; 0 if that is delivered.
+        kinds: kind of each file.
+        builds: the user's own first.
+        why: why nothing is smaller; "" if something is.
+    """
+
+    command: str
+    check: str
+    chosen: str
+    reduction_percent: float
+    kinds: dict[str, Kind]
+    builds: list[TriedBuild]
+    why: str = ""

@@ -1,0 +1,37 @@
+"""The usual build of a source tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.platform.errors import UserError
+from components.shrink.detect import detect_build
+
+
+@pytest.mark.parametrize(
+    ("names", "start"),
+    [
+        (("CMakeLists.txt", "Makefile"), "cmake -S . -B mlgo-build"),
+        (("meson.build",), "meson setup mlgo-build"),
+        (("Makefile", "configure"), "make "),
+        (("configure", "configure.ac"), "./configure && make"),
+        (("autogen.sh", "configure.ac"), "NOCONFIGURE=1 ./autogen.sh && ./configure && make"),
+        (("configure.ac",), "autoreconf -fi && ./configure && make"),
+        (("MODULE.bazel",), "bazel build"),
+        (("debian/rules",), "debian/rules build"),
+    ],
+)
+def test_the_build_system_decides(tmp_path: Path, names: tuple[str, ...], start: str) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert detect_build(tmp_path).startswith(start)
+
+
+def test_unknown_build_system_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "build.rs").touch()
+    with pytest.raises(UserError, match="no file of a known build system") as error:
+        detect_build(tmp_path)
+    assert "name the build" in error.value.remedy

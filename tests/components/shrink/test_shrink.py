@@ -1,0 +1,213 @@
+"""`mlgo shrink`: real builds by the user's compilers and by a release clang with the pretrained policy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import run_command
+
+SOURCES = {
+    "main.cc": """
+#include "table.h"
+#include <cstdio>
+int main() {
+  Table table;
+  for (int i = 0; i < 20; ++i) table.add("row" + std::to_string(i % 7), i * i);
+  std::printf("%d\\n", table.sum("row1"));
+}
+""",
+    "table.cc": """
+#include "table.h"
+void Table::add(const std::string &name, int value) { rows[name].push_back(value); }
+int Table::sum(const std::string &name) const { int all = 0; for (int x : rows.at(name)) all += x; return all; }
+extern "C" int table_version() { return 7; }
+static int helper(int x) { return x * 3; }
+extern "C" int table_unused(int x) { return helper(x) + helper(x + 1); }
+""",
+    "table.h": """
+#include <map>
+#include <string>
+#include <vector>
+struct Table {
+  void add(const std::string &name, int value);
+  int sum(const std::string &name) const;
+  std::map<std::string, std::vector<int>> rows;
+};
+""",
+    "Makefile": """
+CXX ?= g++
+all: app libtable.so
+app: main.o table.o
+\t$(CXX) -O2 $^ -o $@
+libtable.so: table.cc
+\t$(CXX) -O2 -shared -fPIC $< -o $@
+%.o: %.cc table.h
+\t$(CXX) -O2 -c $< -o $@
+""",
+}
+CMAKE = """
+cmake_minimum_required(VERSION 3.16)
+project(table CXX)
+add_library(rows STATIC table.cc)
+add_executable(app main.cc)
+target_link_libraries(app rows)
+"""
+Shrink = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    for name, text in SOURCES.items():
+        (directory / name).write_text(text)
+    return directory
+
+
+@pytest.fixture
+def shrink(source: Path, tmp_path: Path) -> Shrink:
+    def run(release: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        options = ["--source", source, "--release-toolchain", release, "--output", tmp_path / "out"]
+        return run_command("components.shrink", *options, *arguments, timeout=600)
+
+    return run
+
+
+def result(tmp_path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((tmp_path / "out/shrink.json").read_text())
+    return document
+
+
+@pytest.mark.toolchain
+def test_the_smallest_build_is_delivered_and_its_compilers_build_it_again(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    (source / "main.o").write_text("of an earlier build")
+    before = {path.name: path.read_bytes() for path in source.iterdir()}
+    done = shrink(pretrained_release, "--check", "./app")
+    assert done.returncode == 0, done.stderr
+    shrunk = result(tmp_path)
+    assert [build["name"] for build in shrunk["builds"]] == ["own", "program", "objects"]
+    own, program, _ = shrunk["builds"]
+    assert not any(build["failure"] for build in shrunk["builds"])
+    assert program["files"].keys() == own["files"].keys() == {"app", "libtable.so"}
+    assert program["files"]["app"]["stripped"] < own["files"]["app"]["stripped"]
+    assert shrunk["chosen"] == min(shrunk["builds"], key=lambda build: build["stripped"])["name"] != "own"
+    assert shrunk["reduction_percent"] > 5 and shrunk["command"] == "make -j$JOBS"
+    assert {path.name: path.read_bytes() for path in source.iterdir()} == before
+    # What was delivered works and exports what it did; the shell lines of the summary make it again.
+    files = tmp_path / "out/files"
+    assert subprocess.check_output([files / "app"], text=True) == "290\n"  # 1 + 64 + 225
+    exported = subprocess.check_output(["nm", "-D", "--defined-only", files / "libtable.so"], text=True)
+    assert "table_version" in exported and "table_unused" in exported
+    shell = (tmp_path / "out/summary.md").read_text().partition("```shell\n")[2].partition("```")[0]
+    copy = shutil.copytree(source, tmp_path / "again", ignore=shutil.ignore_patterns("*.o"))
+    subprocess.run(["sh", "-ec", shell], cwd=copy, check=True, env={**os.environ, "JOBS": "2"})
+    assert (copy / "app").read_bytes() == (files / "app").read_bytes()
+    assert "delivered" in done.stdout and "% smaller: " in done.stdout
+    assert not list(Path(tmp_path / "out").glob(".*"))
+
+
+@pytest.mark.toolchain
+def test_cmake_takes_compilers_and_archiver(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    (source / "Makefile").unlink()
+    (source / "CMakeLists.txt").write_text(CMAKE)
+    done = shrink(pretrained_release)
+    assert done.returncode == 0, done.stderr
+    assert [build["failure"] for build in result(tmp_path)["builds"]] == ["", "", ""]
+    assert result(tmp_path)["chosen"] != "own" and "the build: cmake -S . -B mlgo-build" in done.stdout
+
+
+@pytest.mark.toolchain
+def test_the_build_has_the_systems_python(pretrained_release: Path, shrink: Shrink, tmp_path: Path) -> None:
+    outside = f'case "$(command -v python3)" in {sys.prefix}/*) exit 1 ;; esac'
+    done = shrink(pretrained_release, "--", "sh", "-ec", f'{outside}; test -z "$VIRTUAL_ENV"; make')
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.toolchain
+def test_a_failing_check_falls_back_to_the_next_best(pretrained_release: Path, shrink: Shrink, tmp_path: Path) -> None:
+    """The check accepts no program that was linked by full LTO."""
+    check = "case $CXX$(cat .. 2>/dev/null) in *compilers*) ! grep -q flto $CXX ;; esac"
+    done = shrink(pretrained_release, "--check", check, "--", "make")
+    assert done.returncode == 0, done.stderr
+    _, program, objects = result(tmp_path)["builds"]
+    assert program["failure"].startswith("the check") and not objects["failure"]
+    assert result(tmp_path)["chosen"] == "objects"
+
+
+@pytest.mark.toolchain
+def test_build_that_exports_less_is_not_delivered(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    hiding = "-O2 $(if $(findstring compilers,$(CXX)),-fvisibility=hidden)"
+    (source / "Makefile").write_text(SOURCES["Makefile"].replace("-O2", hiding))
+    done = shrink(pretrained_release, "--", "make")
+    assert done.returncode == 0, done.stderr
+    shrunk = result(tmp_path)
+    assert shrunk["chosen"] == "own" and shrunk["reduction_percent"] == 0
+    for build in shrunk["builds"][1:]:
+        assert build["failure"].startswith("libtable.so no longer exports _ZN5Table3add")
+    assert "Nothing is smaller than your own build" in done.stdout and "no other build can be used" in done.stdout
+    assert (tmp_path / "out/files/app").is_file() and not (tmp_path / "out/compilers").exists()
+
+
+@pytest.mark.toolchain
+def test_build_that_calls_a_compiler_by_its_path_is_named(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    path = shutil.which("g++")
+    (source / "Makefile").write_text(SOURCES["Makefile"].replace("CXX ?= g++", f"override CXX = {path}"))
+    done = shrink(pretrained_release)
+    assert done.returncode == 0, done.stderr
+    assert result(tmp_path)["chosen"] == "own" and "makes the same files whatever CC, CXX" in result(tmp_path)["why"]
+    assert (tmp_path / "out/files/app").is_file()
+
+
+@pytest.mark.toolchain
+def test_nothing_smaller_delivers_the_own_build(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    """The build of the release clang adds a table that the own one does not have."""
+    more = "$(if $(findstring compilers,$(CXX)),-DMORE)"
+    (source / "Makefile").write_text(SOURCES["Makefile"].replace("-O2", f"-Oz {more}"))
+    table = '#ifdef MORE\nextern "C" const char table_more[100000] = "more";\n#endif\n'
+    (source / "table.cc").write_text(SOURCES["table.cc"] + table)
+    done = shrink(pretrained_release)
+    assert done.returncode == 0, done.stderr
+    assert result(tmp_path)["chosen"] == "own" and "your build is the smallest" in result(tmp_path)["why"]
+    assert "Nothing is smaller than your own build" in done.stdout
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--", "false"), "the build, false, ends with status 1"),
+        (("--", "no-such-program"), "ends with status 127"),
+        (("--", "true"), "true makes no program and no library"),
+        (("--check", "exit 9"), "the check, exit 9, ends with status 9"),
+    ],
+)
+def test_own_build_that_fails_is_an_error(
+    pretrained_release: Path, shrink: Shrink, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = shrink(pretrained_release, *arguments)
+    assert done.returncode == 1 and message in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr and not list(tmp_path.glob("*out*"))
+
+
+def test_missing_release_clang_is_named(source: Path, tmp_path: Path) -> None:
+    done = run_command("components.shrink", "--source", source, "--release-toolchain", tmp_path / "none")
+    assert done.returncode != 0 and "none" in done.stderr
