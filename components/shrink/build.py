@@ -24,6 +24,12 @@ from components.shrink.source_copy import SourceTree
 _NM_TIMEOUT_S = 300.0
 _OF_LINKERS = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})
 """Symbols that GNU ld exports and lld does not, or that are the start of a program."""
+_UNKNOWN = re.compile(
+    r"error: (?:(?:unknown argument: '|unsupported option ')(?P<option>-[^']+)'"
+    r"|unsupported argument '(?P<value>[^']*)' to option '(?P<name>-[^']+=)')"
+)
+"""What clang says of an option, or of an option's value, that only gcc has."""
+_MAX_ATTEMPTS = 4
 _VARIANT = re.compile(r"(C[1-5]|D[0-5])(?=E|I)")
 """Constructors and destructors of the Itanium C++ ABI: gcc also exports those that no other module can need."""
 
@@ -49,10 +55,15 @@ class LinkedFile:
 
 @dataclass(frozen=True)
 class BuiltFiles:
-    """What a build linked, by paths relative to the source tree. log: its output."""
+    """What a build linked.
+
+    Attributes:
+        files: by paths relative to the source tree.
+        dropped: options of the build that the compiler does not have, left out.
+    """
 
     files: Mapping[str, LinkedFile]
-    log: Path
+    dropped: tuple[str, ...] = ()
 
     @property
     def stripped(self) -> int:
@@ -92,6 +103,8 @@ class UserBuild:
     ) -> BuiltFiles:
         """Build in a fresh copy of the source, check the result, and keep the linked files.
 
+        A build that fails because clang lacks options of gcc is repeated without them.
+
         Args:
             title: name of the build, for messages and the name of the log.
             variant: compilers and flags; None for the user's own.
@@ -101,18 +114,41 @@ class UserBuild:
         Raises:
             UserError: the build fails, links nothing, or the check fails.
         """
-        root, tools = setup.work / self.source.name, setup.work / ".compilers"
         log = setup.cache / "logs" / "shrink" / f"{self.source.name}-{title}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
+        dropped: list[str] = []
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            try:
+                return self._build_once(variant, setup, kept, tuple(without), log, tuple(dropped))
+            except UserError:
+                text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+                words = [match["option"] or match["name"] + match["value"] for match in _UNKNOWN.finditer(text)]
+                lacking = [word for word in dict.fromkeys(words) if word not in dropped]
+                if variant is None or not lacking or attempt == _MAX_ATTEMPTS:
+                    raise
+                say(f"{title}: again without options that clang does not have: {' '.join(lacking)}")
+                dropped += lacking
+        raise AssertionError("not reached")
+
+    def _build_once(
+        self,
+        variant: BuildVariant | None,
+        setup: BuildSetup,
+        kept: Path,
+        without: tuple[Path, ...],
+        log: Path,
+        dropped: tuple[str, ...],
+    ) -> BuiltFiles:
+        root, tools = setup.work / self.source.name, setup.work / ".compilers"
         log.unlink(missing_ok=True)
         environment = {"JOBS": str(setup.jobs), "CMAKE_BUILD_PARALLEL_LEVEL": str(setup.jobs), **self.environment}
         try:
-            self.source.copy(root, tuple(without))
+            self.source.copy(root, without)
             if variant is not None:
                 tools.mkdir()
-                environment |= write_tools(tools, variant, setup)
+                environment |= write_tools(tools, variant, setup, dropped)
             self._run(["/usr/bin/env", *self.command], self.shown, root, log, environment, "the build")
-            built = BuiltFiles(_keep(root, kept, setup.binutils), log)
+            built = BuiltFiles(_keep(root, kept, setup.binutils), dropped)
             if not built.files:
                 raise UserError(
                     f"{self.shown} makes no program and no library",

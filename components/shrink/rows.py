@@ -1,10 +1,8 @@
 """The builds that `mlgo shrink` tries: a release clang with flags that no program notices.
 
 They are rows like those of `mlgo evaluation flags` (components/core/projects/flags/rows.py), without what assumes
-something of the program: only functions whose addresses are not compared are folded, and symbols keep their visibility,
-except inline functions, of which each module has its own copy anyway. Otherwise a program that is linked by LTO exports
-all of those that the compile of a file would have dropped: bamtools, linked with -rdynamic, is 4.6% smaller than by gcc
--O3 in place of 46%. lld keeps sections that are only reached through __start_NAME and __stop_NAME, as GNU ld does.
+something of the program: symbols keep their visibility, and only functions whose addresses are not compared are folded.
+lld keeps sections that are only reached through __start_NAME and __stop_NAME, as GNU ld does.
 """
 
 from __future__ import annotations
@@ -14,18 +12,44 @@ from components.core.formats.toolchain import Toolchain
 from components.core.projects.flags.rows import PROBLEM, FlagRow
 from components.platform.errors import UserError
 
-_SECTIONS = ("-ffunction-sections", "-fdata-sections", "-fvisibility-inlines-hidden")
+_LENIENT = (
+    "-Wno-error",
+    *(
+        f"-Wno-error={warning}"
+        for warning in (
+            "address-of-temporary",
+            "c++11-narrowing",
+            "dynamic-exception-spec",
+            "enum-constexpr-conversion",
+            "implicit-function-declaration",
+            "implicit-int",
+            "incompatible-function-pointer-types",
+            "int-conversion",
+            "missing-template-arg-list-after-template-kw",
+            "non-pod-varargs",
+            "register",
+            "reserved-user-defined-literal",
+            "return-mismatch",
+        )
+    ),
+)
+"""Code that gcc 12 accepts, with a warning or without one: the user's own compiler decides what is an error."""
+_SECTIONS = ("-ffunction-sections", "-fdata-sections")
 _LINK = ("-fuse-ld=lld", "-Wl,--gc-sections", "-Wl,-z,nostart-stop-gc", "-Wl,--icf=safe", "-Wl,-O2")
 _KEEP_SMALLER = "-mlgo-keep-smaller"
 _LTO = "-flto"
 
 OBJECTS = FlagRow(
-    "objects", "each file by the smaller of heuristic and policy", _SECTIONS, _LINK, compilers=("policy",)
+    "objects",
+    "each file by the smaller of heuristic and policy",
+    (*_LENIENT, *_SECTIONS, "-fno-lto"),
+    (*_LINK, "-fno-lto"),
+    compilers=("policy",),
 )
 PROGRAM = FlagRow(
     "program",
     "each program as one module, by the smaller of heuristic and policy",
-    (*_SECTIONS, _LTO),
+    (*_LENIENT, *_SECTIONS, _LTO),
     (*_LINK, _LTO),
     lto=True,
     compilers=("policy",),

@@ -75,7 +75,9 @@ def shrink(build: UserBuild, release: Toolchain, jobs: int, output: Path, direct
         shutil.copytree(work / chosen.entry.name, directory / FILES)
         if chosen.row is not None:
             (directory / COMPILERS).mkdir()
-            write_tools(directory / COMPILERS, chosen.row.variant("policy", stock, release), setup)
+            write_tools(
+                directory / COMPILERS, chosen.row.variant("policy", stock, release), setup, chosen.built.dropped
+            )
         saved = reduction_percent(own.stripped, chosen.entry.stripped) or 0.0
         return Shrunk(
             command=build.shown,

@@ -51,7 +51,7 @@ Examples:
   mlgo toolchain --mode release --policy pretrained --output build/clang
   # a clang that logs decisions and loads policies (takes about a minute)
   mlgo toolchain --mode training --output runs/mine/training
-  # a clang with a trained policy; use it with: clang -Oz -mllvm -enable-ml-inliner=release
+  # a clang with a trained policy, which decides at -Os and -Oz
   mlgo toolchain --mode release --policy runs/mine/policy --output runs/mine/release
   # a clang with two: for inlining and, with -mllvm -regalloc-enable-advisor=release, for register allocation
   mlgo toolchain --mode release --policy runs/mine/policy --policy runs/regalloc/policy \\

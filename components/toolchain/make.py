@@ -15,6 +15,7 @@ from typing import Any
 from components.core import problems
 from components.core.compiler import probe
 from components.core.compiler.advisor import Advisor
+from components.core.compiler.clang_programs import llvm_binutils
 from components.core.compiler.development_mode.external_clang import inspect_clang
 from components.core.formats.features import FeatureSpec
 from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, Vocabulary, read_vocabulary, uses_embeddings
@@ -34,6 +35,8 @@ from components.toolchain.source import fetch_source_files, find_bundled_source
 
 LINKS = ("clang++", "clang-cpp", "clang-cl")
 """Names that select another mode of clang's driver. `install` adds clang-<major>, the name that distributions use."""
+CMAKE_FILE = "toolchain.cmake"
+_DRIVERS = (("C", "clang"), ("CXX", "clang++"), ("ASM", "clang"))
 LINKER = "ld.lld"
 """Linker in bin/ of a release toolchain, with the same policies as its clang."""
 
@@ -56,12 +59,17 @@ def make_toolchain(config: ToolchainConfig) -> Toolchain:
         (partial / FILE_NAME).write_text(json.dumps(toolchain.to_json(), indent=1) + "\n")
     say(f"{config.mode} clang {sdk.version}: {display_path(config.output / 'bin' / 'clang')}")
     for problem in policies:
-        flags = [problems.get(problem).optimization, *Advisor("release").flags(problem, None, None)]
-        say(f"{problem}: {' '.join(flags)}")
+        say(f"{problem}: {_how_to_use(problem, config.strategy)}")
     if config.mode == "release" and config.strategy == "plugin":
         plugin = display_path(config.output / "lib" / PLUGIN)
         say(f"the installed {sdk.clang.name} does the same with these flags and -fpass-plugin={plugin}")
     return load_toolchain(config.output)
+
+
+def _how_to_use(problem: str, strategy: str) -> str:
+    if problem == "inlining" and strategy == "sdk":
+        return "on at -Os and -Oz, off with --no-default-config"
+    return " ".join([problems.get(problem).optimization, *Advisor("release").flags(problem, None, None)])
 
 
 def _wrap_external(config: ToolchainConfig) -> Toolchain:
@@ -98,6 +106,7 @@ def _make_clang(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path],
     ):
         executable = build(tree, config.mode, sdk, source, config.targets, config.jobs, copies, config.embed)
         install(executable, sdk, output)
+        install_binutils(sdk, output)
         malloc = read_allocator(tree)
     if malloc != "jemalloc":
         say(f"the clang is 5% slower without jemalloc; install it with: {apt_line({'libjemalloc-dev'})}")
@@ -268,6 +277,25 @@ def install_wrapper(clang: Path, into: Path) -> None:
     script = into / "bin" / "clang"
     script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(clang))} "$@"\n')
     script.chmod(0o755)
+
+
+def install_binutils(sdk: Sdk, into: Path) -> None:
+    """Create llvm-ar, llvm-nm, llvm-ranlib and llvm-strip in bin/ of `into`, and toolchain.cmake.
+
+    They run those of the SDK, where it is installed. CMake takes the ones next to the compiler; without them it takes
+    those of whatever LLVM it finds, which may not read objects of LTO.
+    """
+    tools = llvm_binutils(sdk.clang)
+    for name, program in tools.items():
+        script = into / "bin" / f"llvm-{name}"
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(program))} "$@"\n')
+        script.chmod(0o755)
+    lines = ["# For cmake --toolchain: this clang, and LLVM's binutils."]
+    lines += [
+        f'set(CMAKE_{language}_COMPILER "${{CMAKE_CURRENT_LIST_DIR}}/bin/{clang}")' for language, clang in _DRIVERS
+    ]
+    lines += [f'set(CMAKE_{name.upper()} "${{CMAKE_CURRENT_LIST_DIR}}/bin/llvm-{name}")' for name in tools]
+    (into / CMAKE_FILE).write_text("\n".join(lines) + "\n")
 
 
 def _link_names(sdk: Sdk, into: Path) -> None:

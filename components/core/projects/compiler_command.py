@@ -148,6 +148,8 @@ def output_of_words(words: Sequence[str], directory: str, source: str, named: st
     """
     program, arguments = _compiler_of(words)
     name = os.path.basename(program)
+    if name in _SHELLS and not arguments:
+        raise NotACompileError(f"it runs no compiler of C or C++ but {name}")
     if name in _SHELLS:
         return output_of_shell(arguments[0], directory, source, named)
     options = _parse(arguments, directory)

@@ -51,6 +51,13 @@ _ASSEMBLY = """\
 #!/bin/sh
 case " $* " in *' -S '*) exec PROGRAM "$@" FLAGS ;; esac
 """
+_DROPPED = """\
+#!/bin/sh
+for word; do
+  shift
+  case $word in DROPPED) ;; *) set -- "$@" "$word" ;; esac
+done
+"""
 SCRIPT_DIRECTORY = "SCRIPT_DIRECTORY"
 """In a program's path and in flags, the directory that the script is in."""
 
@@ -74,19 +81,21 @@ def write_compilers(
     link_flags: Sequence[str] = (),
     assembly_flags: Sequence[str] = (),
     names: tuple[Sequence[str], Sequence[str]] = (C_NAMES, CXX_NAMES),
+    dropped: Sequence[str] = (),
 ) -> None:
     """Write scripts that run a clang and its clang++ with flags behind the other options, so that they win.
 
     Args:
         directory: directory of the scripts, which exists.
         names: names of the scripts of C and of C++.
+        dropped: words that are left out of every command line.
         flags: flags of every call; with -Qunused-arguments those of a compile are accepted at a link and vice versa.
         link_flags: further flags of every call but links to an object.
         assembly_flags: flags that replace the others with -S.
     """
     for own, program in zip(names, (clang, clangxx(clang)), strict=True):
         for name in own:
-            write_script(directory / name, program, flags, link_flags, assembly_flags)
+            write_script(directory / name, program, flags, link_flags, assembly_flags, dropped)
 
 
 def write_binutils(directory: Path, binutils: Mapping[str, Path]) -> None:
@@ -102,8 +111,9 @@ def write_script(
     flags: Sequence[str] = (),
     link_flags: Sequence[str] = (),
     assembly_flags: Sequence[str] = (),
+    dropped: Sequence[str] = (),
 ) -> None:
-    """Write a script that runs `program` with the command's own options and behind them the flags."""
+    """Write a script that runs `program` with the command's options but `dropped`, and behind them the flags."""
     everything = [*flags, *link_flags]
     text = _SCRIPT if everything else _SCRIPT_WITHOUT_FLAGS
     text = text.replace("FLAGS", shlex.join(everything))
@@ -111,6 +121,9 @@ def write_script(
         text = _RELOCATABLE.replace("FLAGS", shlex.join(flags)) + text.removeprefix("#!/bin/sh\n")
     if assembly_flags:
         text = _ASSEMBLY.replace("FLAGS", shlex.join(assembly_flags)) + text.removeprefix("#!/bin/sh\n")
+    if dropped:
+        words = "|".join(shlex.quote(word) for word in dropped)
+        text = _DROPPED.replace("DROPPED", words) + text.removeprefix("#!/bin/sh\n")
     text = text.replace("PROGRAM", shlex.quote(str(program)))
     path.write_text(text.replace(SCRIPT_DIRECTORY, '"${0%/*}"'))
     path.chmod(0o755)

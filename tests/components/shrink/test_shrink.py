@@ -137,6 +137,20 @@ def test_the_build_has_the_systems_python(pretrained_release: Path, shrink: Shri
 
 
 @pytest.mark.toolchain
+def test_options_that_clang_lacks_are_dropped(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    gcc = "-O2 -ftree-loop-vectorize -fno-tree-slsr -flto=2"
+    (source / "Makefile").write_text(SOURCES["Makefile"].replace("-O2", gcc))
+    done = shrink(pretrained_release)
+    assert done.returncode == 0, done.stderr
+    assert not any(build["failure"] for build in result(tmp_path)["builds"])
+    assert "again without options that clang does not have: -ftree-loop-vectorize" in done.stdout
+    script = (tmp_path / "out/compilers/clang++").read_text()
+    assert "-ftree-loop-vectorize|-fno-tree-slsr)" in script
+
+
+@pytest.mark.toolchain
 def test_a_failing_check_falls_back_to_the_next_best(pretrained_release: Path, shrink: Shrink, tmp_path: Path) -> None:
     """The check accepts no program that was linked by full LTO."""
     check = "case $CXX$(cat .. 2>/dev/null) in *compilers*) ! grep -q flto $CXX ;; esac"

@@ -88,7 +88,7 @@ def test_release_clang_decides_by_its_policy(
         ("training", training_toolchain, Advisor("policy", policy=policy)),
     ):
         # Off by default in the training clang.
-        outline = ["-mllvm", "-mlgo-outline=1"]
+        outline = ["-mllvm", "-mlgo-outline=1", "--no-default-config"]
         output = tmp_path / f"{name}.o"
         command = [
             toolchain / "bin" / "clang",

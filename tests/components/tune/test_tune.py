@@ -106,7 +106,7 @@ def test_plan_is_published_only_if_the_linked_program_is_smaller_than_stock_clan
         pretrained_release,
     )
     program = ("--source", tree, "--program", "app", "--row", "layout", "--minutes", 0.3, "--output", tmp_path / "plan")
-    refused = tune(*inputs, *program, "--build", "clang++-19 -Oz *.cpp -o app; $CXX -c main.cpp -o unused.o")
+    refused = tune(*inputs, *program, "--build", "/usr/bin/clang++-19 -Oz *.cpp -o app; $CXX -c main.cpp -o unused.o")
     assert refused.returncode == 1, refused.stdout
     assert "the plan is not published: linked, tree/app has" in refused.stderr and "(layout)" in refused.stderr
     assert not (tmp_path / "plan").exists() and (tmp_path / "plan-search").is_dir()

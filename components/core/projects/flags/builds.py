@@ -211,11 +211,18 @@ def find_binutils(stock_clang: Path) -> dict[str, Path]:
     return require_binutils(stock_clang, "builds with LTO and the measurement need")
 
 
-def write_tools(directory: Path, variant: BuildVariant, setup: BuildSetup) -> dict[str, str]:
-    """Write compilers with the variant's flags, and LLVM's binutils, and return the environment that names them."""
+def write_tools(
+    directory: Path, variant: BuildVariant, setup: BuildSetup, dropped: Sequence[str] = ()
+) -> dict[str, str]:
+    """Write compilers with the variant's flags, and LLVM's binutils, and return the environment that names them.
+
+    Args:
+        directory: directory of the tools, which exists.
+        dropped: words that are left out of every command line of a compiler.
+    """
     path = os.environ.get("PATH", os.defpath)
     flags = [*variant.flags, "-Qunused-arguments"]
-    write_compilers(directory, variant.clang, flags, variant.link_flags, names=installed_names(path))
+    write_compilers(directory, variant.clang, flags, variant.link_flags, names=installed_names(path), dropped=dropped)
     write_binutils(directory, setup.binutils)
     return {
         "CC": str(directory / "clang"),

@@ -107,6 +107,8 @@ class FlagRow:
         options = [*self.options, *(self.own_options if compiler != "stock" else ())]
         if compiler in ("policy", "plan"):
             options += definition.llvm.release_options
+        elif compiler == "heuristic":
+            options += ["-enable-ml-inliner=default"]  # the release clang's default is its policy
         flags = [definition.optimization, *self.compile_flags]
         flags += [word for option in options for word in ("-mllvm", option)]
         if compiler == "plan":

@@ -1,12 +1,15 @@
 // The entry point that LLVM's build generates for clang; clang_main is defined
 // in clang/tools/driver/driver.cpp.
+#include "program/KeepSmaller.h"
 #include "support/LLVMOptions.h"
 #include "support/ReleaseDefaults.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/LLVMDriver.h"
+#include "llvm/Support/Path.h"
 #include "llvm/TargetParser/Triple.h"
 
 #include <cstdio>
@@ -19,18 +22,48 @@ int clang_main(int Argc, char **Argv, const llvm::ToolContext &Context);
 /// none.
 extern "C" __attribute__((weak)) const char mlgoDescription[];
 
+static char StartUnused[] = "--start-no-unused-arguments",
+            EndUnused[] = "--end-no-unused-arguments";
+
+/// Adds the policy to \p Result, the driver's arguments, where they compile for
+/// size and neither choose an advisor nor refuse defaults. LLVM takes the
+/// option only once.
+static void addPolicy(llvm::ArrayRef<std::string> Expanded,
+                      std::vector<char *> &Result) {
+  static char LLVM[] = "-mllvm", Policy[] = "-enable-ml-inliner=release";
+  const llvm::StringRef Name = llvm::sys::path::filename(Expanded.front());
+  llvm::StringRef Level;
+  bool HasLTO = false;
+  for (llvm::StringRef Argument : llvm::drop_begin(Expanded)) {
+    if (Argument == "--no-default-config" || Argument == "--driver-mode=cl" ||
+        (Argument.contains("enable-ml-inliner") &&
+         !Argument.starts_with("-Wl,")))
+      return;
+    if (Argument.consume_front("-O"))
+      Level = Argument;
+    else if (Argument == "-flto" || Argument == "-flto=full")
+      HasLTO = true;
+    else if (Argument == "-flto=thin" || Argument == "-fno-lto")
+      HasLTO = false;
+  }
+  // The compile of a file leaves its passes to the link of full LTO.
+  if ((Level == "s" || Level == "z") && !HasLTO && !Name.contains("clang-cl"))
+    Result.insert(Result.begin() + 1, {StartUnused, LLVM, Policy, EndUnused});
+}
+
 /// Returns the arguments of the driver with a linker that knows LLVM's bitcode
-/// where LTO for ELF needs one. Without a choice clang runs GNU's, which asks
-/// for LLVMgold.so.
-static std::vector<char *> withLTOLinker(llvm::ArrayRef<char *> Arguments) {
-  static char Start[] = "--start-no-unused-arguments",
-              Linker[] = "-fuse-ld=lld", End[] = "--end-no-unused-arguments";
+/// where LTO for ELF needs one, and with the policy. Without a choice clang
+/// runs GNU's linker, which asks for LLVMgold.so.
+static std::vector<char *> withDefaults(llvm::ArrayRef<char *> Arguments) {
+  static char Linker[] = "-fuse-ld=lld";
   std::vector<char *> Result = Arguments.vec();
-  // Compiles, which the driver starts, have no linker.
+  // Compiles, which the driver starts, have what it gives them.
   if (Arguments.size() > 1 && llvm::StringRef(Arguments[1]).starts_with("-cc1"))
     return Result;
   const std::vector<std::string> Expanded =
       mlgo::expandResponseFiles(Arguments);
+  if (mlgo::registerVariantAdvisor)
+    addPolicy(Expanded, Result);
   bool HasLTO = false;
   std::string Target = LLVM_DEFAULT_TARGET_TRIPLE;
   for (size_t I = 1; I < Expanded.size(); ++I) {
@@ -48,7 +81,7 @@ static std::vector<char *> withLTOLinker(llvm::ArrayRef<char *> Arguments) {
       Target = Expanded[I + 1];
   }
   if (HasLTO && llvm::Triple(Target).isOSBinFormatELF())
-    Result.insert(Result.begin() + 1, {Start, Linker, End});
+    Result.insert(Result.begin() + 1, {StartUnused, Linker, EndUnused});
   return Result;
 }
 
@@ -57,7 +90,7 @@ int main(int Argc, char **Argv) {
   const bool ShowsVersion = Argc == 2 && std::strcmp(Argv[1], "--version") == 0;
   const llvm::ArrayRef<char *> CommandLine(Argv, Argc);
   std::vector<char *> Arguments = mlgo::hasReleaseDefaults()
-                                      ? withLTOLinker(CommandLine)
+                                      ? withDefaults(CommandLine)
                                       : CommandLine.vec();
   Argc = static_cast<int>(Arguments.size());
   Arguments.push_back(nullptr);

@@ -1,6 +1,7 @@
 #include "inlining/InlineRegistration.h"
 
 #include "inlining/InlineAdvisors.h"
+#include "program/SizePipeline.h"
 #include "support/LLVMOptions.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/ErrorHandling.h"
@@ -30,6 +31,10 @@ static ModuleAnalysisManager &analysesOf(Module &M,
   return *PipelineAnalyses;
 }
 
+static bool IsDefault = false;
+
+void mlgo::usePolicyByDefault() { IsDefault = true; }
+
 static InlineAdvisor *createAdvisor(Module &M, FunctionAnalysisManager &FAM,
                                     InlineParams Params,
                                     InlineContext Context) {
@@ -37,7 +42,8 @@ static InlineAdvisor *createAdvisor(Module &M, FunctionAnalysisManager &FAM,
       std::make_unique<DefaultInlineAdvisor>(M, FAM, Params, Context);
   const InliningAdvisorMode Mode =
       llvmOption<InliningAdvisorMode>("enable-ml-inliner");
-  if (Mode == InliningAdvisorMode::Default)
+  if (Mode == InliningAdvisorMode::Default ||
+      (IsDefault && M.getModuleIdentifier() == LinkedModuleName))
     return Heuristic.release();
   // The heuristic's advice about a call, which is only looked at.
   auto GetDefaultAdvice = [Heuristic = std::shared_ptr<InlineAdvisor>(

@@ -13,6 +13,11 @@ namespace mlgo {
 /// selects one; without the option LLVM's heuristic decides.
 void registerInlineAdvisor(llvm::PassBuilder &Builder);
 
+/// Makes -enable-ml-inliner=release, which the user did not give, a default:
+/// in whole programs, which the policy makes larger as often as smaller, LLVM's
+/// heuristic decides. Only our linker has it.
+void usePolicyByDefault() __attribute__((weak));
+
 } // namespace mlgo
 
 #endif

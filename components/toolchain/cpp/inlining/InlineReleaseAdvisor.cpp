@@ -1,6 +1,9 @@
 // The inline advisor of the release clang, which decides by the embedded
 // policy.
 //
+// In a module without functions that are compiled for size LLVM's heuristic
+// decides, and nothing is tracked.
+//
 // -enable-ml-inliner=release requests it. With
 // -inliner-interactive-channel-base another process decides, from the features
 // that a policy sees. LLVM's own advisor is used only for
@@ -33,8 +36,41 @@ static TrainedRanges embeddedRanges() {
 #ifdef MLGO_INLINING_UNWIND_TABLES
   Ranges.requireUnwindTables();
 #endif
+  Ranges.requireSizeLevel();
   return Ranges;
 }
+
+namespace {
+/// Decides as LLVM's DefaultInlineAdvisor, which needs parameters that are not
+/// known here.
+class HeuristicAdvisor : public InlineAdvisor {
+public:
+  HeuristicAdvisor(Module &M, FunctionAnalysisManager &FAM,
+                   DefaultAdvice GetDefaultAdvice)
+      : InlineAdvisor(M, FAM), GetDefaultAdvice(std::move(GetDefaultAdvice)) {}
+
+private:
+  class Advice : public InlineAdvice {
+  public:
+    using InlineAdvice::InlineAdvice;
+
+  private:
+    void remark() {
+      emitInlinedInto(ORE, DLoc, Block, *Callee, *Caller,
+                      /*IsMandatory=*/false);
+    }
+    void recordInliningImpl() override { remark(); }
+    void recordInliningWithCalleeDeletedImpl() override { remark(); }
+  };
+
+  std::unique_ptr<InlineAdvice> getAdviceImpl(CallBase &Call) override {
+    return std::make_unique<Advice>(this, Call, getCallerORE(Call),
+                                    GetDefaultAdvice(Call));
+  }
+
+  const DefaultAdvice GetDefaultAdvice;
+};
+} // namespace
 
 static constexpr char ChannelOption[] = "inliner-interactive-channel-base";
 
@@ -50,9 +86,18 @@ mlgo::createInlineReleaseAdvisor(Module &M, ModuleAnalysisManager &MAM,
       M.getContext().emitError(
           "-" + Option +
           " is not supported by the inline advisor of this clang");
+  // Another process, and a plan, decide wherever they are asked to.
+  const bool HasChannel = isGiven(ChannelOption);
+  if (!HasChannel && !isPlanGiven() && useTrainedRanges(/*Default=*/true) &&
+      none_of(M, [](const Function &F) {
+        return !F.isDeclaration() && F.hasOptSize();
+      }))
+    return std::make_unique<HeuristicAdvisor>(
+        M, MAM.getResult<FunctionAnalysisManagerModuleProxy>(M).getManager(),
+        std::move(GetDefaultAdvice));
   std::unique_ptr<MLModelRunner> Model;
   const auto &Features = inliningFeatures();
-  if (isGiven(ChannelOption)) {
+  if (HasChannel) {
     const std::string &Base = llvmOption<std::string>(ChannelOption);
     Model = std::make_unique<InteractiveModelRunner>(
         M.getContext(), Features, InlineDecisionSpec, Base + ".out",
@@ -73,7 +118,7 @@ mlgo::createInlineReleaseAdvisor(Module &M, ModuleAnalysisManager &MAM,
         M, MAM, std::move(Model), std::move(GetDefaultAdvice));
   // A plan lists what differs from the policy's own decisions, and another
   // process knows best what it was trained on.
-  if (useTrainedRanges(/*Default=*/!IsPlanned) && !isGiven(ChannelOption))
+  if (useTrainedRanges(/*Default=*/!IsPlanned) && !HasChannel)
     Advisor->setTrainedRanges(embeddedRanges());
   return Advisor;
 }

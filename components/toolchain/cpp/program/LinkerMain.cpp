@@ -2,6 +2,7 @@
 // policies as the release clang, for ThinLTO and full LTO.
 #include "lld/Common/Driver.h"
 #include "lld/Common/ErrorHandler.h"
+#include "inlining/InlineRegistration.h"
 #include "outlining/Outlining.h"
 #include "program/KeepSmaller.h"
 #include "program/SizePipeline.h"
@@ -97,9 +98,25 @@ static void digestLinker(llvm::SmallVectorImpl<const char *> &Arguments) {
   Arguments.append({"-mllvm", Option.c_str()});
 }
 
+/// Adds the policy for code that is compiled for size, unless \p Arguments
+/// choose an advisor or variants.
+static void addPolicy(llvm::SmallVectorImpl<const char *> &Arguments) {
+  if (!mlgo::usePolicyByDefault ||
+      llvm::any_of(mlgo::expandResponseFiles(Arguments),
+                   [](llvm::StringRef Argument) {
+                     return Argument.contains("enable-ml-inliner") ||
+                            Argument.contains("mlgo-keep-smaller") ||
+                            Argument.contains("mlgo-variants");
+                   }))
+    return;
+  mlgo::usePolicyByDefault();
+  Arguments.append({"-mllvm", "-enable-ml-inliner=release"});
+}
+
 int main(int Argc, char **Argv) {
   llvm::InitLLVM Init(Argc, Argv);
   llvm::SmallVector<const char *, 256> Arguments(Argv, Argv + Argc);
+  addPolicy(Arguments);
   prepareVariants(Arguments);
   digestLinker(Arguments);
   lld::Result Result = lld::lldMain(Arguments, llvm::outs(), llvm::errs(),

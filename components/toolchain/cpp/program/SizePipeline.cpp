@@ -113,6 +113,21 @@ private:
   bool Folds;
 };
 
+/// Marks functions that every module has its own copy of and that this module
+/// only calls: no one can tell their addresses apart. Virtual functions are not
+/// among them, because their addresses are in vtables.
+struct ExportPass : PassInfoMixin<ExportPass> {
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
+    for (Function &F : M)
+      if (F.hasLinkOnceODRLinkage() && !F.isDeclaration() &&
+          !F.hasAddressTaken())
+        F.setUnnamedAddr(GlobalValue::UnnamedAddr::Global);
+    return PreservedAnalyses::all();
+  }
+
+  static bool isRequired() { return true; } // runs where no other passes do
+};
+
 /// LLVM's outliner of IR, in the variants that have it.
 struct VariantIROutlinerPass : PassInfoMixin<VariantIROutlinerPass> {
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
@@ -130,6 +145,13 @@ struct VariantIROutlinerPass : PassInfoMixin<VariantIROutlinerPass> {
   }
 };
 } // namespace
+
+void mlgo::registerExportPass(PassBuilder &Builder) {
+  Builder.registerPipelineStartEPCallback(
+      [](ModulePassManager &Passes, OptimizationLevel) {
+        Passes.addPass(ExportPass());
+      });
+}
 
 /// Set while extensions register with the builder of a program's pipeline.
 static thread_local bool BuildsProgram = false;

@@ -32,6 +32,12 @@ std::optional<llvm::OptimizationLevel> sizeLevel(const llvm::Module &M);
 /// LTO leaves its passes to the link.
 bool compilesWholePrograms();
 
+/// Adds a pass to the compile of a file whose passes are left to the link. An
+/// inline function that is only called, in every file, is not exported then,
+/// as if the compile had inlined and dropped it: lld exports the linkonce_odr
+/// functions whose addresses are significant.
+void registerExportPass(llvm::PassBuilder &Builder);
+
 /// Returns the level by whose pipeline our lld compiles the linked module \p M;
 /// none if LLVM's pipeline of LTO compiles it: it was not compiled for size, or
 /// needs what ours lacks, a profile or type tests (-fwhole-program-vtables,

@@ -102,9 +102,9 @@ def test_policy_of_the_linker_makes_lto_programs_smaller(toolchain: Path, source
 
 
 @pytest.mark.parametrize("mode", ["thin", "full"])
-def test_heuristic_decides_without_the_option(toolchain: Path, sources: Path, mode: str) -> None:
-    """With LLVM's own pipeline of full LTO and its outliner."""
-    off = ["-mlgo-whole-program=0", "-mlgo-outline=0"]
+def test_without_our_defaults_programs_are_those_of_stock_tools(toolchain: Path, sources: Path, mode: str) -> None:
+    """With LLVM's heuristic, its pipeline of full LTO and its outliner."""
+    off = ["-mlgo-whole-program=0", "-mlgo-outline=0", "-enable-ml-inliner=default"]
     flags = [flag for option in off for flag in ("-mllvm", option, f"-Wl,-mllvm,{option}")]
     assert link(toolchain / "bin" / "clang++", sources, "ours", mode, *flags) == link(STOCK, sources, "stock", mode)
 

@@ -73,8 +73,9 @@ def test_programs_of_os_keep_the_passes_that_make_loops_fast(
 
 def test_backends_of_thinlto_fold_equal_functions(toolchain: Path, sources: Path) -> None:
     clang = toolchain / "bin" / "clang++"
+    heuristic = ["-flto=thin", "--no-default-config", "-Wl,-mllvm,-enable-ml-inliner=default"]
     default, folded, not_folded, llvms = (
-        link(clang, sources, f"program{number}", "-flto=thin", *flags)
+        link(clang, sources, f"program{number}", *heuristic, *flags)
         for number, flags in enumerate(
             ([], ["-Wl,-mllvm,-mlgo-fold=1"], ["-Wl,-mllvm,-mlgo-fold=0"], ["-Wl,-mllvm,-mlgo-whole-program=0"])
         )

@@ -40,11 +40,14 @@ Expected<TrainedRanges> TrainedRanges::parse(const json::Object &Description) {
     }
   if (Description.getBoolean("unwind_tables").value_or(false))
     Result.requireUnwindTables();
+  Result.requireSizeLevel(); // inlining policies are trained at -Oz and -Os
   return Result;
 }
 
 StringRef TrainedRanges::outside(const CallBase &Call,
                                  MLModelRunner &Features) const {
+  if (NeedSizeLevel && !Call.getCaller()->hasOptSize())
+    return "optimization level";
   for (const Range &R : Ranges) {
     const int64_t Value = *Features.getTensor<int64_t>(R.Feature);
     if (Value < R.Smallest || Value > R.Largest)

@@ -29,12 +29,16 @@ public:
   /// Says that every function of the training modules had an unwind table.
   void requireUnwindTables() { NeedUnwindTables = true; }
 
+  /// Says that every function of the training modules was compiled for size.
+  void requireSizeLevel() { NeedSizeLevel = true; }
+
   /// Reads "trained_ranges" and "unwind_tables" of a policy's description.
   static llvm::Expected<TrainedRanges>
   parse(const llvm::json::Object &Description);
 
   /// Returns why \p Call, whose features \p Features holds, is outside: the
-  /// name of a feature, or "unwind tables". Empty if it is inside.
+  /// name of a feature, "unwind tables", or "optimization level" for a caller
+  /// that is not compiled for size. Empty if it is inside.
   llvm::StringRef outside(const llvm::CallBase &Call,
                           llvm::MLModelRunner &Features) const;
 
@@ -44,7 +48,7 @@ private:
     int64_t Smallest, Largest;
   };
   std::vector<Range> Ranges;
-  bool NeedUnwindTables = false;
+  bool NeedUnwindTables = false, NeedSizeLevel = false;
 };
 
 /// Returns the value of -mlgo-ranges, or \p Default without the option.
