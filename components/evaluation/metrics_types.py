@@ -217,6 +217,21 @@ LinkedTotals = dict[str, dict[str, LinkedTotal]]
 """Link variant -> "all", "c" or "c++" -> sum."""
 
 
+class FunctionChange(Struct, kw_only=True):
+    """A function whose size differs between two builds.
+
+    Attributes:
+        binary: the program or library.
+        function: its name, demangled; "outlined pieces" for all functions of LLVM's outliner.
+        old, new: bytes of code; 0 where the build does not have it.
+    """
+
+    binary: str
+    function: str
+    old: int
+    new: int
+
+
 class BinariesComparison(Struct):
     """Linked binaries of whole projects, and their sums: the content of binaries.json."""
 

@@ -215,7 +215,15 @@ def _keep(root: Path, kept: Path, binutils: Mapping[str, Path]) -> dict[str, Lin
             exports=_exports(copy, binary.kind, binutils["nm"]) if linked else frozenset(),
             kept=copy,
         )
+        _keep_links(path, copy)
     return files
+
+
+def _keep_links(path: Path, copy: Path) -> None:
+    """Make the symbolic links to `path` that are next to it next to its copy, too: names of versions of a library."""
+    for other in path.parent.iterdir():
+        if other.is_symlink() and other.resolve() == path.resolve():
+            (copy.parent / other.name).symlink_to(copy.name)
 
 
 def _exports(path: Path, kind: Kind, nm: Path) -> frozenset[str]:

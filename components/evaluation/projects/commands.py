@@ -119,12 +119,26 @@ def compare_binaries(
 )
 @click.option("--output", type=OUTPUT, help="Directory for binaries.json.  [default: nothing is written]")
 @click.option(
+    "--functions",
+    "functions",
+    type=REPEATS,
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Show the N functions that grew most, and the N that shrank most, from binaries that are not stripped.",
+)
+@click.option(
     "--min-reduction-percent",
     type=REDUCTION_PERCENT,
     help=f"Exit status {EXIT_NOT_BETTER} if the linked programs and libraries of NEW are not this much smaller.",
 )
 def compare_builds(
-    old: Path, new: Path, binaries: tuple[str, ...], output: Path | None, min_reduction_percent: float | None
+    old: Path,
+    new: Path,
+    binaries: tuple[str, ...],
+    output: Path | None,
+    functions: int,
+    min_reduction_percent: float | None,
 ) -> int:
     """Compare two build trees of the same code, such as one by your compiler and one by a release clang: the programs
     and libraries with the same paths, section by section.
@@ -143,8 +157,9 @@ def compare_builds(
       mlgo evaluation compare-builds build build-mlgo
     """
     from components.evaluation.projects.build_trees import VARIANT, compare_trees
+    from components.evaluation.projects.function_changes import function_changes
     from components.evaluation.projects.linked_binaries import summarize_binaries
-    from components.evaluation.report.terminal_report import print_binaries
+    from components.evaluation.report.terminal_report import print_binaries, print_functions
     from components.platform.storage import publish
 
     compared = compare_trees(old, new, binaries)
@@ -153,10 +168,14 @@ def compare_builds(
         if names:
             say(f"left out, {title}: {', '.join(names)}")
     print_binaries(content, f"bytes of {new}, change against {old}")
+    pairs = ((binary.name, old / binary.name, new / binary.name) for binary in compared.binaries)
+    changes = function_changes(pairs, functions) if functions else []
+    if changes:
+        print_functions(changes)
     if output is not None:
         left_out = {"only_old": compared.only_old, "only_new": compared.only_new, "different": compared.different}
         with publish(output, "comparison of binaries") as directory:
-            document = {**msgspec.structs.asdict(content), **left_out}
+            document = {**msgspec.structs.asdict(content), **left_out, "functions": changes}
             (directory / "binaries.json").write_text(encode_json(document), encoding="utf-8")
     if min_reduction_percent is None:
         return 0

@@ -20,6 +20,7 @@ from components.evaluation.metrics_types import (
     BenchmarkSummary,
     BinariesComparison,
     BinaryEntry,
+    FunctionChange,
     Metrics,
     ScoreComparison,
     ScoreMetrics,
@@ -288,6 +289,19 @@ def print_flags(compared: FlagsComparison) -> None:
     lines = [*flags_tables.assumption_lines(compared), *flags_tables.total_lines(compared)]
     for line in [*lines, "put into the build:", *flags_tables.build_lines(compared)]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_functions(changes: Sequence[FunctionChange]) -> None:
+    """Print the functions that differ most between two builds, those that grew first."""
+    console = table_console(_WIDTH)
+    for title, grew in (("Functions that grew most", True), ("Functions that shrank most, or are gone", False)):
+        rows = [
+            (change.function, change.binary, f"{change.old:,}", f"{change.new:,}", f"{change.new - change.old:+,}")
+            for change in changes
+            if (change.new > change.old) == grew
+        ]
+        if rows:
+            console.print(make_table(title, ("function", "binary", "old", "new", "bytes"), rows, left=2))
 
 
 def print_programs(programs: BenchmarkSummary) -> None:

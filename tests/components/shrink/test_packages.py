@@ -1,0 +1,51 @@
+"""Debian's source packages, one of each build system, go through `mlgo shrink` without a flag."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.platform.storage.cache import default_cache_dir
+from components.platform.storage.downloads.debsource import fetch_deb_source
+from tests.support.commands import run_command
+
+pytestmark = pytest.mark.toolchain
+
+
+@pytest.mark.parametrize(
+    ("package", "build", "program", "arguments", "prints"),
+    [
+        ("yajl", "cmake -S . -B mlgo-build", "mlgo-build/reformatter/json_reformat", ["-m"], '{"a":[1,2]}'),
+        ("exiftags", "make", "exiftags", ["-h"], ""),
+        ("ed", "./configure", "ed", ["--version"], "GNU ed"),
+    ],
+)
+def test_package_gets_smaller_and_works(
+    pretrained_release: Path,
+    tmp_path: Path,
+    package: str,
+    build: str,
+    program: str,
+    arguments: list[str],
+    prints: str,
+) -> None:
+    source = fetch_deb_source(package, default_cache_dir(), tmp_path / package)
+    options = ("--source", source, "--release-toolchain", pretrained_release, "--output", tmp_path / "out")
+    done = run_command("components.shrink", *options, timeout=900)
+    assert done.returncode == 0, done.stderr
+    assert f"the build: {build}" in done.stdout
+    shrunk = json.loads((tmp_path / "out/shrink.json").read_text())
+    assert [build["failure"] for build in shrunk["builds"]] == ["", "", ""]
+    assert shrunk["chosen"] != "own" and shrunk["reduction_percent"] > 10
+    delivered = tmp_path / "out/files" / program
+    # Its own libraries are where the build was.
+    libraries = ":".join({str(path.parent) for path in (tmp_path / "out/files").rglob("*.so*")})
+    environment = {**os.environ, "LD_LIBRARY_PATH": libraries}
+    ran = subprocess.run(
+        [delivered, *arguments], input='{ "a" : [1, 2] }', capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert prints in ran.stdout, ran.stderr
