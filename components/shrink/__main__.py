@@ -13,14 +13,10 @@ from components.core.projects.flags.options import PROCESSORS
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.console.number_types import JOBS
-from components.platform.errors import UserError
 from components.platform.storage import publish
 from components.platform.storage.options import ARTIFACT, OUTPUT
 from components.shrink.detect import detect_build
 from components.shrink.source_copy import SourceTree
-
-_CLONE_CLANG = Path(__file__).resolve().parents[2] / "build" / "clang"
-"""What `make clang` builds."""
 
 
 @click.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False})
@@ -31,7 +27,9 @@ _CLONE_CLANG = Path(__file__).resolve().parents[2] / "build" / "clang"
     help="Directory that the build runs in; it is only read.  [default: the current one]",
 )
 @click.option(
-    "--release-toolchain", type=ARTIFACT, help="Release clang with a policy.  [default: build/clang of `make clang`]"
+    "--release-toolchain",
+    type=ARTIFACT,
+    help="Release clang with a policy.  [default: that of `make clang`, or one that is built once, in the cache]",
 )
 @click.option(
     "--check",
@@ -63,11 +61,10 @@ def main(
     """Build your code by COMMAND with several compilers and flags, and keep the smallest result.
 
     COMMAND is your build, with its configure step: `make`, `./configure && make`, CMake, Meson, debian/rules. Without
-    COMMAND it is found out. It runs in fresh copies of the source: by your own compilers, and by a release clang, which
+    COMMAND it is detected. It runs in fresh copies of the source: by your own compilers, and by a release clang, which
     comes first in PATH and as CC and CXX, and compiles for size behind the build's own flags: files by themselves, and
-    each program as one module. Symbols stay visible and nothing is assumed of the programs, except that -Oz is fast
-    enough. A build that fails, fails --check or exports fewer symbols is not used. If nothing is smaller, your own
-    build is the result; the exit status is 0.
+    each program as one module. Symbols stay visible; -Oz has to be fast enough. A build that fails, fails --check or
+    exports fewer symbols is not used. If nothing is smaller, your own build is the result; the exit status is 0.
 
     The output has the linked files, compilers for your build, shrink.json and summary.md.
 
@@ -83,21 +80,16 @@ def main(
     # Imported here so that --help does not wait for NumPy.
     from components.core.formats.toolchain import load_toolchain
     from components.shrink.build import UserBuild
+    from components.shrink.release import release_clang
     from components.shrink.report import print_shrunk, summary_markdown
     from components.shrink.step import SHRUNK, shrink
 
-    toolchain = release_toolchain or _CLONE_CLANG
-    if release_toolchain is None and not toolchain.is_dir():
-        raise UserError(
-            "there is no release clang yet",
-            f"build one, in 3 minutes: mlgo toolchain --mode release --policy pretrained --output {_CLONE_CLANG}",
-        )
-    release = load_toolchain(toolchain).require_mode("release")
     tree = SourceTree(source, excluded)
-    tree.check()
-    if not command:
+    if not command and source.is_dir():
         command = ("sh", "-c", detect_build(source))
         say(f"the build: {command[-1]}")
+    tree.check(" ".join(command))
+    release = load_toolchain(release_toolchain or release_clang()).require_mode("release")
     _leave_virtual_environment()
     with publish(output, "smaller build") as directory:
         shrunk = shrink(UserBuild(tree, command, check), release, jobs, Path(output).absolute(), directory)

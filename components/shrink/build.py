@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,14 +21,17 @@ from components.core.projects.flags.types import Kind
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail, run_logged
-from components.shrink.source_copy import SourceTree
+from components.shrink.runpath import relocate_runpath
+from components.shrink.source_copy import SourceTree, remove_tree
 
 _NM_TIMEOUT_S = 300.0
-_OF_LINKERS = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})
+_LINKER_DEFINED = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})
 """Symbols that GNU ld exports and lld does not, or that are the start of a program."""
+_COLORS = re.compile(r"\x1b\[[0-9;]*[mK]")
 _UNKNOWN = re.compile(
-    r"error: (?:(?:unknown argument: '|unsupported option ')(?P<option>-[^']+)'"
-    r"|unsupported argument '(?P<value>[^']*)' to option '(?P<name>-[^']+=)')"
+    r"error: (?:(?:unknown argument:? '|unsupported option ')(?P<option>-[^']+)'"
+    r"|unsupported argument '(?P<value>[^']*)' to option '(?P<name>-[^']+=)'"
+    r"|invalid value '[^']*' in '(?P<pair>-[^']+)')"
 )
 """What clang says of an option, or of an option's value, that only gcc has."""
 _MAX_ATTEMPTS = 4
@@ -43,6 +48,8 @@ class LinkedFile:
         stripped: bytes of the file without symbols and debug data; for a static library, of its sections.
         text: bytes of machine code.
         exports: symbols that other modules can find in it, functions alone for a program.
+        weak: the weak ones of a shared library, copies of inline functions mostly, which do not count as exports.
+        unique: its symbols of which a process has one copy, whoever opens the library (STB_GNU_UNIQUE).
         kept: the file itself, unstripped, copied out of the build.
     """
 
@@ -51,6 +58,8 @@ class LinkedFile:
     text: int
     exports: frozenset[str]
     kept: Path
+    weak: frozenset[str] = frozenset()
+    unique: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -60,10 +69,12 @@ class BuiltFiles:
     Attributes:
         files: by paths relative to the source tree.
         dropped: options of the build that the compiler does not have, left out.
+        unmoved: files that search for libraries in the directory of the build, which is gone.
     """
 
     files: Mapping[str, LinkedFile]
     dropped: tuple[str, ...] = ()
+    unmoved: tuple[str, ...] = ()
 
     @property
     def stripped(self) -> int:
@@ -99,7 +110,7 @@ class UserBuild:
         return self.command[2] if shell else shlex.join(self.command)
 
     def build(
-        self, title: str, variant: BuildVariant | None, setup: BuildSetup, kept: Path, without: Iterable[Path] = ()
+        self, title: str, variant: BuildVariant | None, setup: BuildSetup, kept: Path, omitted: Iterable[Path] = ()
     ) -> BuiltFiles:
         """Build in a fresh copy of the source, check the result, and keep the linked files.
 
@@ -109,20 +120,24 @@ class UserBuild:
             title: name of the build, for messages and the name of the log.
             variant: compilers and flags; None for the user's own.
             kept: new directory for the linked files.
-            without: directories that are not copied.
+            omitted: directories that are not copied.
 
         Raises:
             UserError: the build fails, links nothing, or the check fails.
         """
-        log = setup.cache / "logs" / "shrink" / f"{self.source.name}-{title}.log"
+        place = hashlib.sha256(os.fsencode(self.source.directory.resolve())).hexdigest()[:8]
+        log = setup.cache / "logs" / "shrink" / f"{self.source.name}-{place}-{title}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         dropped: list[str] = []
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                return self._build_once(variant, setup, kept, tuple(without), log, tuple(dropped))
+                return self._build_once(variant, setup, kept, tuple(omitted), log, tuple(dropped))
             except UserError:
-                text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-                words = [match["option"] or match["name"] + match["value"] for match in _UNKNOWN.finditer(text)]
+                text = _COLORS.sub("", log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ""
+                words = [
+                    match["option"] or match["pair"] or match["name"] + match["value"]
+                    for match in _UNKNOWN.finditer(text)
+                ]
                 lacking = [word for word in dict.fromkeys(words) if word not in dropped]
                 if variant is None or not lacking or attempt == _MAX_ATTEMPTS:
                     raise
@@ -135,7 +150,7 @@ class UserBuild:
         variant: BuildVariant | None,
         setup: BuildSetup,
         kept: Path,
-        without: tuple[Path, ...],
+        omitted: tuple[Path, ...],
         log: Path,
         dropped: tuple[str, ...],
     ) -> BuiltFiles:
@@ -143,13 +158,21 @@ class UserBuild:
         log.unlink(missing_ok=True)
         environment = {"JOBS": str(setup.jobs), "CMAKE_BUILD_PARALLEL_LEVEL": str(setup.jobs), **self.environment}
         try:
-            self.source.copy(root, without)
+            self.source.copy(root, omitted)
             if variant is not None:
                 tools.mkdir()
                 environment |= write_tools(tools, variant, setup, dropped)
+            before = {path: _identity(path) for _, path in find_binaries(root)}
             self._run(["/usr/bin/env", *self.command], self.shown, root, log, environment, "the build")
-            built = BuiltFiles(_keep(root, kept, setup.binutils), dropped)
-            if not built.files:
+            files, unmoved = _keep(root, kept, setup.binutils, before)
+            built = BuiltFiles(files, dropped, unmoved)
+            if not files and before:
+                raise UserError(
+                    f"{self.shown} builds nothing: the tree has programs or libraries of an earlier build, such as "
+                    f"{next(iter(before)).relative_to(root)}",
+                    "clean the tree (make clean), or leave them out with --exclude",
+                )
+            if not files:
                 raise UserError(
                     f"{self.shown} makes no program and no library",
                     f"name the command that links them, configure step included ({log} has its output)",
@@ -158,11 +181,11 @@ class UserBuild:
                 self._run(["sh", "-e", "-c", self.check], self.check, root, log, environment, "the check")
             return built
         except UserError:
-            shutil.rmtree(kept, ignore_errors=True)
+            remove_tree(kept)
             raise
         finally:
-            shutil.rmtree(root, ignore_errors=True)
-            shutil.rmtree(tools, ignore_errors=True)
+            for directory in (root, tools):
+                remove_tree(directory)
 
     def _run(
         self, command: list[str], shown: str, cwd: Path, log: Path, environment: dict[str, str], what: str
@@ -184,17 +207,39 @@ def lost_exports(before: BuiltFiles, after: BuiltFiles) -> str:
     return ""
 
 
-def are_identical(before: BuiltFiles, after: BuiltFiles) -> bool:
-    """Return whether both builds made the same files, byte for byte."""
+def are_alike(before: BuiltFiles, after: BuiltFiles) -> bool:
+    """Return whether both builds made files of the same sizes, as one compiler does; their contents may have times."""
     return before.files.keys() == after.files.keys() and all(
-        file.stripped == after.files[name].stripped and file.kept.read_bytes() == after.files[name].kept.read_bytes()
+        (file.stripped, file.text) == (after.files[name].stripped, after.files[name].text)
         for name, file in before.files.items()
     )
 
 
-def _keep(root: Path, kept: Path, binutils: Mapping[str, Path]) -> dict[str, LinkedFile]:
-    """Copy the linked files, or the static libraries if there are only these, and measure them."""
-    binaries = dict(find_binaries(root))
+def weaker_exports(before: BuiltFiles, after: BuiltFiles) -> tuple[int, int]:
+    """Return how many symbols of shared libraries `after` no longer exports because they are weak, and how many no
+    longer have one copy in a process."""
+    pairs = [(file, after.files[name]) for name, file in before.files.items()]
+    lost = sum(len(file.weak - other.weak - other.exports) for file, other in pairs)
+    return lost, sum(len(file.unique - other.unique) for file, other in pairs)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _keep(
+    root: Path, kept: Path, binutils: Mapping[str, Path], before: Mapping[Path, tuple[int, int]]
+) -> tuple[dict[str, LinkedFile], tuple[str, ...]]:
+    """Copy the linked files that the build made, or the static libraries if there are only these, and measure them.
+
+    Args:
+        before: the binaries that the tree had before the build.
+
+    Returns:
+        The files, and the names of those that still search for libraries in the build's directory.
+    """
+    binaries = {name: path for name, path in find_binaries(root) if before.get(path) != _identity(path)}
     linked_files = {name: path for name, path in binaries.items() if not is_archive(path)}
     measured: dict[str, tuple[Path, MeasuredBinary]] = {}
     for name, path in (linked_files or binaries).items():
@@ -202,21 +247,28 @@ def _keep(root: Path, kept: Path, binutils: Mapping[str, Path]) -> dict[str, Lin
             measured[name] = (path, measure(path))
         except UserError as error:
             say(f"left out: {error.problem}")
-    files = {}
+    files, unmoved = {}, []
     for name, (path, binary) in measured.items():
         copy = kept / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, copy)
+        copy.chmod(copy.stat().st_mode | stat.S_IWUSR)
         linked = binary.kind != "static library"
+        if linked and not relocate_runpath(copy, path, root):
+            unmoved.append(name)
+        symbols = _symbols(copy, binutils["nm"]) if linked else {}
         files[name] = LinkedFile(
             kind=binary.kind,
             stripped=stripped_bytes(copy, binutils["strip"]) if linked else binary.sizes.total,
             text=binary.sizes.text,
-            exports=_exports(copy, binary.kind, binutils["nm"]) if linked else frozenset(),
+            # Variables that a program exports are mostly copies of a library's (R_X86_64_COPY).
+            exports=_of_kinds(symbols, "Ti" if binary.kind == "program" else "TiDBRGSA"),
             kept=copy,
+            weak=_of_kinds(symbols, "WV") if binary.kind == "shared library" else frozenset(),
+            unique=_of_kinds(symbols, "u") if binary.kind == "shared library" else frozenset(),
         )
         _keep_links(path, copy)
-    return files
+    return files, tuple(unmoved)
 
 
 def _keep_links(path: Path, copy: Path) -> None:
@@ -226,9 +278,8 @@ def _keep_links(path: Path, copy: Path) -> None:
             (copy.parent / other.name).symlink_to(copy.name)
 
 
-def _exports(path: Path, kind: Kind, nm: Path) -> frozenset[str]:
-    """Return the symbols of a linked file that others may look up by name: global, not weak ones, because compilers
-    differ in which copies of inline functions they emit."""
+def _symbols(path: Path, nm: Path) -> dict[str, str]:
+    """Return the symbols that a linked file exports, with the letters of nm."""
     done = subprocess.run(
         [nm, "-D", "-P", "--defined-only", path],
         capture_output=True,
@@ -237,13 +288,12 @@ def _exports(path: Path, kind: Kind, nm: Path) -> frozenset[str]:
         timeout=_NM_TIMEOUT_S,
         env={**os.environ, "LC_ALL": "C"},
     )
-    # Variables that a program exports are mostly copies of a library's (R_X86_64_COPY).
-    kinds = "Ti" if kind == "program" else "TiDBRGSA"
-    exports = set()
-    for line in done.stdout.splitlines():
-        fields = line.split()
-        if len(fields) < 2 or fields[1] not in kinds or fields[0].partition("@")[0] in _OF_LINKERS:
-            continue
-        name = fields[0]
-        exports.add(_VARIANT.sub("", name) if name.startswith("_Z") else name)
-    return frozenset(exports)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return {fields[0]: fields[1] for fields in lines if len(fields) >= 2}
+
+
+def _of_kinds(symbols: Mapping[str, str], kinds: str) -> frozenset[str]:
+    """Return the symbols with one of these letters, without those that linkers define, and without the variants of
+    constructors and destructors, of which gcc exports more."""
+    names = (name for name, kind in symbols.items() if kind in kinds and name.partition("@")[0] not in _LINKER_DEFINED)
+    return frozenset(_VARIANT.sub("", name) if name.startswith("_Z") else name for name in names)

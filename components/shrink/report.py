@@ -8,7 +8,7 @@ from components.platform.console.escape import markdown_text
 from components.platform.console.tables import make_table, table_console
 from components.shrink.rows import OWN
 from components.shrink.step import COMPILERS, FILES
-from components.shrink.types import FileSizes, Shrunk, TriedBuild
+from components.shrink.types import FileSizes, ShrinkReport, TriedBuild
 
 _Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """Titles of the columns, and rows."""
@@ -16,7 +16,7 @@ _MAX_FILES = 20
 """Rows of the table on a terminal; shrink.json has all files."""
 
 
-def print_shrunk(shrunk: Shrunk, output: Path) -> None:
+def print_shrunk(shrunk: ShrinkReport, output: Path) -> None:
     """Print the builds, the files, and what to put into the build."""
     console = table_console(160)
     console.print(make_table("Builds: bytes after strip, change against yours", *_builds(shrunk), left=2))
@@ -29,7 +29,7 @@ def print_shrunk(shrunk: Shrunk, output: Path) -> None:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
-def summary_markdown(shrunk: Shrunk, output: Path) -> str:
+def summary_markdown(shrunk: ShrinkReport, output: Path) -> str:
     """Return the text of summary.md."""
     text = ["# Smaller builds", "", f"Build: `{shrunk.command}`", ""]
     for columns, rows in (_builds(shrunk), _files(shrunk)):
@@ -40,7 +40,7 @@ def summary_markdown(shrunk: Shrunk, output: Path) -> str:
     return "\n".join([*text, *(["```shell", *rest, "```"] if rest else [])]) + "\n"
 
 
-def _builds(shrunk: Shrunk) -> _Table:
+def _builds(shrunk: ShrinkReport) -> _Table:
     own = shrunk.builds[0]
     rows: list[tuple[str, ...]] = []
     for build in shrunk.builds:
@@ -50,7 +50,7 @@ def _builds(shrunk: Shrunk) -> _Table:
     return ("build", "is", "bytes", "machine code", "change", ""), rows
 
 
-def _files(shrunk: Shrunk) -> _Table:
+def _files(shrunk: ShrinkReport) -> _Table:
     own = shrunk.builds[0]
     chosen = next(build for build in shrunk.builds if build.name == shrunk.chosen)
     rows: list[tuple[str, ...]] = []
@@ -73,16 +73,18 @@ def _change(before: FileSizes | TriedBuild, after: FileSizes | TriedBuild) -> st
     return f"{100.0 * (after.stripped / before.stripped - 1.0):+.1f}%" if before.stripped else "–"
 
 
-def _conclusion(shrunk: Shrunk, output: Path) -> list[str]:
+def _conclusion(shrunk: ShrinkReport, output: Path) -> list[str]:
     """Return the sentence of the result, and the lines for a shell."""
     own = shrunk.builds[0]
     if shrunk.chosen == OWN:
         return [f"Nothing is smaller than your own build, which is in {output / FILES}: {shrunk.why}."]
     chosen = next(build for build in shrunk.builds if build.name == shrunk.chosen)
+    notes = "".join(f"Note: {note}. " for note in shrunk.notes)
     checked = f", {shrunk.check} passes" if shrunk.check else "; run its tests, no --check was given"
     return [
         f"{shrunk.reduction_percent:.1f}% smaller: {own.stripped:,} → {chosen.stripped:,} bytes after strip; the files "
-        f"are in {output / FILES}{checked}. To build it yourself, with the compilers in {output / COMPILERS}:",
+        f"are in {output / FILES}{checked}. {notes}To build it yourself in a clean tree (make clean, a new build "
+        f"directory), with the compilers in {output / COMPILERS}:",
         chosen.build,
         shrunk.command,
     ]

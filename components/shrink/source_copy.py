@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+import stat
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from components.core.compiler.objects.elf import ET_REL
 from components.platform.errors import UserError
+from components.platform.storage.manifest import MANIFEST
 
-_OBJECTS = ("*.o", "*.lo", "*.obj", ".ninja_log", ".ninja_deps")
-"""Files from which a build tool would take what it has to compile."""
-_CMAKE_CACHE = "CMakeCache.txt"
-_MESON_DIRECTORY = "meson-private"
+_OBJECT_SUFFIXES = (".o", ".lo", ".obj")
+_BITCODE_STARTS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+"""LLVM bitcode without and with a wrapper."""
+_NINJA_LOGS = (".ninja_log", ".ninja_deps")
+_CMAKE_CACHE, _MESON_DIRECTORY, _CONFIG_STATUS = "CMakeCache.txt", "meson-private", "config.status"
+SHRINK_FILE = "shrink.json"
+"""File that every output of `mlgo shrink` has."""
+_GIT = ".git"
+_GIT_OMITTED = ("objects", "modules", "lfs", "annex", "worktrees")
+"""Parts of a repository that are large: the copy refers to the objects; submodules have no history there."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +43,9 @@ class SourceTree:
         """Name of the directory."""
         return self.directory.resolve().name
 
-    def check(self) -> None:
-        """Raise UserError if the tree does not exist, or a build configured it for other compilers in place."""
+    def check(self, command: str) -> None:
+        """Raise UserError if the tree does not exist, or was configured in place and `command` does not do that again:
+        the copy would build in the tree itself, by the compilers that it was configured for."""
         if not self.directory.is_dir():
             raise UserError(f"{self.directory} is no directory", "run mlgo shrink where your build runs")
         if (self.directory / _CMAKE_CACHE).is_file():
@@ -42,6 +53,11 @@ class SourceTree:
                 f"{self.directory} is a build directory of CMake, which names the compilers that it was configured for",
                 "run mlgo shrink in the source directory, and let its command configure: "
                 "mlgo shrink -- sh -c 'cmake -B build && cmake --build build'",
+            )
+        if (self.directory / _CONFIG_STATUS).is_file() and "configure" not in command and "autogen" not in command:
+            raise UserError(
+                f"{self.directory} was configured in place, for its own compilers and its own path",
+                f"let the command configure again: mlgo shrink -- sh -c './configure && {command}'",
             )
 
     def build_directories(self) -> list[str]:
@@ -53,54 +69,117 @@ class SourceTree:
                 path = Path(directory, name)
                 if _is_configured(path):
                     found.append(path.relative_to(self.directory).as_posix())
-            names[:] = [name for name in names if name != ".git" and not _is_configured(Path(directory, name))]
+            names[:] = [name for name in names if name != _GIT and not _is_configured(Path(directory, name))]
         return found
 
-    def copy(self, into: Path, without: Sequence[Path] = ()) -> None:
+    def copy(self, into: Path, omitted: Sequence[Path] = ()) -> None:
         """Copy the tree to `into`, which does not exist.
 
-        Objects and build directories are left out, so that everything is compiled. Times are kept: generated files
-        stay newer than their sources. In place of a repository's objects the copy refers to them, because version
-        scripts ask git.
+        Objects, build directories and outputs of `mlgo shrink` are left out, so that everything is compiled. Times are
+        kept: generated files stay newer than their sources. Links to places in the tree are links in the copy. In place
+        of a repository's objects the copy refers to them, because version scripts ask git; a worktree and a submodule,
+        whose state is elsewhere, become a tree without git.
 
         Args:
-            without: directories that are not copied.
+            omitted: directories that are not copied.
 
         Raises:
             UserError: a file cannot be read, or the disk is full.
         """
-        left_out = {path.resolve() for path in without}
+        omitted_places = {path.resolve() for path in omitted}
 
         def ignore(directory: str, names: list[str]) -> set[str]:
             within = Path(directory).relative_to(self.directory)
-            return {name for name in names if self._is_left_out(within / name, left_out)}
+            return {name for name in names if self._is_omitted(within / name, omitted_places)}
 
         try:
             shutil.copytree(self.directory, into, symlinks=True, ignore=ignore)
-            self._refer_to_objects(into / ".git")
+            self._redirect_links(into)
+            self._refer_to_objects(into / _GIT)
         except (shutil.Error, OSError) as error:
             raise UserError(
                 f"{self.directory} cannot be copied: {str(error)[:300]}",
                 "make it readable and the disk roomy (TMPDIR names the place), or --exclude a part",
             ) from None
 
-    def _is_left_out(self, within: Path, left_out: set[Path]) -> bool:
-        if within.parts == (".git", "objects") or any(within.match(glob.rstrip("/")) for glob in self.excluded):
-            return True
-        if within.parts[0] == ".git":
-            return False
+    def _is_omitted(self, within: Path, omitted_places: set[Path]) -> bool:
         path = self.directory / within
-        if path.is_dir():
-            return path.resolve() in left_out or (not path.is_symlink() and _is_configured(path))
-        return any(within.match(glob) for glob in _OBJECTS)
+        if any(within.match(glob.rstrip("/")) for glob in self.excluded):
+            return True
+        if within.name == _GIT and not path.is_dir():
+            return True
+        if _GIT in within.parts:
+            return within.parts[0] == _GIT and len(within.parts) == 2 and within.name in _GIT_OMITTED
+        kind = path.lstat().st_mode
+        if stat.S_ISLNK(kind):
+            return False
+        if stat.S_ISDIR(kind):
+            return path.resolve() in omitted_places or _is_configured(path) or _is_output(path)
+        return not stat.S_ISREG(kind) or within.name in _NINJA_LOGS or _is_object(path)
+
+    def _redirect_links(self, copy: Path) -> None:
+        """Let the links of the copy to absolute places in the tree name the copy's."""
+        tree = self.directory.resolve()
+        for directory, names, files in os.walk(copy):
+            for name in (*names, *files):
+                path = Path(directory, name)
+                if path.is_symlink() and os.path.isabs(target := os.readlink(path)):
+                    place = Path(os.path.normpath(target))
+                    for root in (tree, Path(os.path.abspath(self.directory))):
+                        if place.is_relative_to(root):
+                            path.unlink()
+                            path.symlink_to(copy / place.relative_to(root))
+                            break
 
     def _refer_to_objects(self, repository: Path) -> None:
-        objects = self.directory / ".git" / "objects"
+        objects = self.directory / _GIT / "objects"
         if repository.is_dir() and objects.is_dir():
             info = repository / "objects" / "info"
             info.mkdir(parents=True)
             (info / "alternates").write_text(f"{objects.resolve()}\n", encoding="utf-8")
 
 
+def remove_tree(directory: Path) -> None:
+    """Remove a directory, if it exists, also if parts of it are not writable.
+
+    Raises:
+        UserError: something remains.
+    """
+
+    def retry(function: Callable[..., Any], path: str, _error: Any) -> None:
+        for place in (os.path.dirname(path), path):
+            if not os.path.islink(place) and os.path.isdir(place):
+                os.chmod(place, 0o700)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+    if not directory.is_dir():
+        return
+    try:
+        shutil.rmtree(directory, onerror=retry)
+    except OSError as error:
+        raise UserError(f"{directory} cannot be removed: {error.strerror}", "remove it by hand") from None
+
+
 def _is_configured(directory: Path) -> bool:
     return (directory / _CMAKE_CACHE).is_file() or (directory / _MESON_DIRECTORY).is_dir()
+
+
+def _is_output(directory: Path) -> bool:
+    return (directory / SHRINK_FILE).is_file() and (directory / MANIFEST).is_file()
+
+
+def _is_object(path: Path) -> bool:
+    """Return whether a file is an object, by its name and its content: teapot.obj may be a drawing."""
+    if path.suffix not in _OBJECT_SUFFIXES:
+        return False
+    try:
+        with open(path, "rb") as stream:
+            start = stream.read(18)
+    except OSError:
+        return False  # copying it says what is wrong
+    is_elf = start[:4] == b"\x7fELF" and int.from_bytes(start[16:18], "little") == ET_REL
+    libtool = start[:2] == b"# " and path.suffix == ".lo"  # text that begins with a comment
+    return is_elf or libtool or start[:4] in _BITCODE_STARTS

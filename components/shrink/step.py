@@ -15,13 +15,14 @@ from components.core.projects.flags.rows import FlagRow
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
-from components.shrink.build import BuiltFiles, UserBuild, are_identical, lost_exports
+from components.shrink.build import BuiltFiles, UserBuild, are_alike, lost_exports, weaker_exports
 from components.shrink.rows import OWN, shrink_rows
-from components.shrink.types import FileSizes, Shrunk, TriedBuild
+from components.shrink.source_copy import SHRINK_FILE, remove_tree
+from components.shrink.types import FileSizes, ShrinkReport, TriedBuild
 
 COMPILERS, FILES = "compilers", "files"
 """Directories of the output: compilers with the flags of the delivered build, and what it linked."""
-SHRUNK = "shrink.json"
+SHRUNK = SHRINK_FILE
 _TITLE = "the release clang, "
 _SAME_COMPILERS = (
     "the build makes the same files whatever CC, CXX and the compilers first in PATH are, so it calls others by their "
@@ -30,7 +31,7 @@ _SAME_COMPILERS = (
 
 
 @dataclass(frozen=True)
-class _Try:
+class _Attempt:
     """A build that was tried: its row, None for the user's own, and what it linked, None if it may not be used."""
 
     entry: TriedBuild
@@ -38,7 +39,7 @@ class _Try:
     built: BuiltFiles | None = None
 
 
-def shrink(build: UserBuild, release: Toolchain, jobs: int, output: Path, directory: Path) -> Shrunk:
+def shrink(build: UserBuild, release: Toolchain, jobs: int, output: Path, directory: Path) -> ShrinkReport:
     """Build the user's code by the user's compilers and by those of each row, and keep the smallest result.
 
     A row that does not build, whose check fails, or whose files export less than those of the user's own build is not
@@ -51,7 +52,7 @@ def shrink(build: UserBuild, release: Toolchain, jobs: int, output: Path, direct
     Raises:
         UserError: the user's own build or check fails, the compilers are missing, or the disk is full.
     """
-    build.source.check()
+    build.source.check(build.shown)
     rows = shrink_rows(release)
     stock = find_stock_clang(release, None)
     binutils = find_binutils(stock)
@@ -60,26 +61,29 @@ def shrink(build: UserBuild, release: Toolchain, jobs: int, output: Path, direct
     work = Path(tempfile.mkdtemp(prefix="mlgo-shrink-"))
     setup = BuildSetup(work / "build", default_cache_dir(), jobs, binutils)
     setup.work.mkdir()
-    without = (output, directory)
+    omitted = (output, directory)
     total = 1 + len(rows)
     try:
         say(f"build 1 of {total}: {build.source.name} by your own compilers: {build.shown}")
-        own = build.build(OWN, None, setup, work / OWN, without)
-        tries = [_Try(_entry(OWN, "your build as it is", own), None, own)]
+        own = build.build(OWN, None, setup, work / OWN, omitted)
+        tries = [_Attempt(_entry(OWN, "your build as it is", own), None, own)]
+        if all(file.kind == "static library" for file in own.files.values()):
+            say("the build makes static libraries only: they are compiled file by file")
+            rows = [row for row in rows if not row.lto]
         for number, row in enumerate(rows, 2):
             variant = row.variant("policy", stock, release)
             say(f"build {number} of {total}: {build.source.name} by {_TITLE}{row.name}: {row.gives}")
-            tries.append(_try(build, row, variant, setup, work / row.name, without, own, directory, output))
+            tries.append(_try(build, row, variant, setup, work / row.name, omitted, own, output))
         chosen = min((one for one in tries if one.built is not None), key=lambda one: one.entry.stripped)
         assert chosen.built is not None
-        shutil.copytree(work / chosen.entry.name, directory / FILES)
+        shutil.copytree(work / chosen.entry.name, directory / FILES, symlinks=True)
         if chosen.row is not None:
             (directory / COMPILERS).mkdir()
             write_tools(
                 directory / COMPILERS, chosen.row.variant("policy", stock, release), setup, chosen.built.dropped
             )
         saved = reduction_percent(own.stripped, chosen.entry.stripped) or 0.0
-        return Shrunk(
+        return ShrinkReport(
             command=build.shown,
             check=build.check,
             chosen=chosen.entry.name,
@@ -87,9 +91,10 @@ def shrink(build: UserBuild, release: Toolchain, jobs: int, output: Path, direct
             kinds={name: file.kind for name, file in chosen.built.files.items()},
             builds=[one.entry for one in tries],
             why="" if chosen.row is not None else _why_nothing(tries),
+            notes=_notes(own, chosen.built),
         )
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        remove_tree(work)
 
 
 def _try(
@@ -98,23 +103,22 @@ def _try(
     variant: BuildVariant,
     setup: BuildSetup,
     kept: Path,
-    without: tuple[Path, ...],
+    omitted: tuple[Path, ...],
     own: BuiltFiles,
-    directory: Path,
     output: Path,
-) -> _Try:
+) -> _Attempt:
     try:
-        built = build.build(row.name, variant, setup, kept, without)
+        built = build.build(row.name, variant, setup, kept, omitted)
     except UserError as error:
         say(f"{row.name} is not used: {error.problem}")
-        return _Try(_entry(row.name, row.gives, None, failure=describe_failure(error)), row)
+        return _Attempt(_entry(row.name, row.gives, None, failure=describe_failure(error)), row)
     entry = _entry(row.name, row.gives, built, _build_line(output / COMPILERS, row))
-    if failure := _SAME_COMPILERS if are_identical(own, built) else lost_exports(own, built):
+    if failure := _SAME_COMPILERS if are_alike(own, built) else lost_exports(own, built):
         entry.failure = failure
         say(f"{row.name} is not used: {failure}")
-        return _Try(entry, row)
+        return _Attempt(entry, row)
     say(f"{row.name}: {built.stripped:,} bytes, {100 * (built.stripped / own.stripped - 1):+.1f}%")
-    return _Try(entry, row, built)
+    return _Attempt(entry, row, built)
 
 
 def _entry(name: str, gives: str, built: BuiltFiles | None, line: str = "", failure: str = "") -> TriedBuild:
@@ -122,19 +126,48 @@ def _entry(name: str, gives: str, built: BuiltFiles | None, line: str = "", fail
         return TriedBuild(name=name, gives=gives, failure=failure)
     files = {path: FileSizes(stripped=file.stripped, text=file.text) for path, file in built.files.items()}
     return TriedBuild(
-        name=name, gives=gives, build=line, files=files, stripped=built.stripped, text=built.text, failure=failure
+        name=name,
+        gives=gives,
+        build=line,
+        files=files,
+        stripped=built.stripped,
+        text=built.text,
+        failure=failure,
+        dropped=list(built.dropped),
     )
 
 
 def _build_line(compilers: Path, row: FlagRow) -> str:
-    """Return what makes a shell's build use the compilers."""
-    words = {"PATH": f"{compilers}:$PATH", "CC": f"{compilers}/clang", "CXX": f"{compilers}/clang++"}
+    """Return what makes a shell's build use the compilers. They have names without a path, which may have spaces."""
+    words = {"PATH": f"{compilers}:$PATH", "CC": "clang", "CXX": "clang++"}
     if row.lto:  # GNU's need a plugin for the objects
-        words |= {name.upper(): f"{compilers}/{name}" for name in ("ar", "nm", "ranlib")}
+        words |= {name.upper(): name for name in ("ar", "nm", "ranlib")}
+    words["JOBS"] = "$(nproc)"
     return "export " + " ".join(f'{name}="{value}"' for name, value in words.items())
 
 
-def _why_nothing(tries: list[_Try]) -> str:
+def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
+    """Return what differs although the build is delivered."""
+    notes = []
+    lost, unique = weaker_exports(own, delivered)
+    if lost:
+        notes.append(
+            f"shared libraries export {lost} weak symbols less, copies of inline functions and templates: build what "
+            "links with them again"
+        )
+    if unique:
+        notes.append(
+            f"{unique} variables of inline functions are unique in a process by gcc only: plugins that are opened with "
+            "RTLD_LOCAL get their own"
+        )
+    if delivered.dropped:
+        notes.append(f"built without {' '.join(delivered.dropped)}, which clang does not have")
+    if delivered.unmoved:
+        notes.append(f"{', '.join(delivered.unmoved)} search for libraries where the build ran: build them again")
+    return notes
+
+
+def _why_nothing(tries: list[_Attempt]) -> str:
     own, *others = tries
     if failed := [one.entry for one in others if one.built is None]:
         reasons = "; ".join(f"{entry.name}: {entry.failure}" for entry in failed)

@@ -24,6 +24,7 @@ class TriedBuild(Struct, kw_only=True):
         files: sizes by path; empty if it failed.
         stripped, text: sums over the files.
         failure: why it is not used although it may be small; "" if it may be.
+        dropped: options of the user's build that its compiler does not have, left out.
     """
 
     name: str
@@ -33,9 +34,10 @@ class TriedBuild(Struct, kw_only=True):
     stripped: int = 0
     text: int = 0
     failure: str = ""
+    dropped: list[str] = []
 
 
-class Shrunk(Struct, kw_only=True):
+class ShrinkReport(Struct, kw_only=True):
     """All builds, and the one that was delivered.
 
     Attributes:
@@ -45,6 +47,7 @@ class Shrunk(Struct, kw_only=True):
         kinds: kind of each file.
         builds: the user's own first.
         why: why nothing is smaller; "" if something is.
+        notes: what the user should know of the delivered build.
     """
 
     command: str
@@ -54,3 +57,4 @@ class Shrunk(Struct, kw_only=True):
     kinds: dict[str, Kind]
     builds: list[TriedBuild]
     why: str = ""
+    notes: list[str] = []

@@ -107,7 +107,7 @@ def compare_programs(
         try:
             programs += _compare(recipe, variants, folder, kept, counter, work, cache, jobs, time_repeats)
         finally:
-            for directory in (folder, kept):
+            for directory in (folder, kept, work / f"{recipe.name}.aside"):
                 shutil.rmtree(directory, ignore_errors=True)
     return programs
 
@@ -191,11 +191,13 @@ def _time(
 def _exchanged(first: Path, second: Path) -> Iterator[None]:
     aside = second.with_name(f"{second.name}.aside")
     second.rename(aside)
-    first.rename(second)
     try:
-        yield
+        first.rename(second)
+        try:
+            yield
+        finally:
+            second.rename(first)
     finally:
-        second.rename(first)
         aside.rename(second)
 
 

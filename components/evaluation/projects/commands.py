@@ -121,7 +121,7 @@ def compare_binaries(
 @click.option(
     "--functions",
     "functions",
-    type=REPEATS,
+    type=click.IntRange(0, 10_000),
     default=10,
     show_default=True,
     metavar="N",

@@ -54,8 +54,24 @@ JOBS = click.IntRange(min=1, max=4096)
 """Number of concurrent threads or processes: each costs memory, so an absurd number would exhaust the machine."""
 COUNT = click.IntRange(min=1, max=2**31 - 1)
 """A count within the integer range of NumPy and TensorFlow."""
-REPEATS = click.IntRange(0, 10_000)
-"""Runs of a program for its time, each of a fraction of a second or more."""
+
+
+class Repeats(click.IntRange):
+    """Runs of a program for its time: 0 for none, or enough for a 95% interval of their median (0.5 ** 5 < 0.05)."""
+
+    MIN = 6
+
+    def __init__(self) -> None:
+        super().__init__(0, 10_000)
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> int:
+        repeats = int(super().convert(value, parameter, context))
+        if 0 < repeats < self.MIN:
+            self.fail(f"{repeats} runs have no 95% interval: give 0 or at least {self.MIN}.", parameter, context)
+        return repeats
+
+
+REPEATS = Repeats()
 SEED = click.IntRange(0, 2**31 - 1)
 """Type of --seed: NumPy refuses negative seeds, and PPO shifts the seed by 32 bits for the 64-bit seeds of compiles."""
 LLVM_MAJOR = click.IntRange(min=1, max=999)

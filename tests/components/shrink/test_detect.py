@@ -15,11 +15,11 @@ from components.shrink.detect import detect_build
     [
         (("CMakeLists.txt", "Makefile"), "cmake -S . -B mlgo-build"),
         (("meson.build",), "meson setup mlgo-build"),
-        (("Makefile", "configure"), "make "),
+        (("Makefile", "configure"), "./configure && make"),
+        (("Makefile",), "make "),
         (("configure", "configure.ac"), "./configure && make"),
         (("autogen.sh", "configure.ac"), "NOCONFIGURE=1 ./autogen.sh && ./configure && make"),
         (("configure.ac",), "autoreconf -fi && ./configure && make"),
-        (("MODULE.bazel",), "bazel build"),
         (("debian/rules",), "debian/rules build"),
     ],
 )

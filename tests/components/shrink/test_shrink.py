@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from components.core.formats.toolchain import load_toolchain
+from components.platform.errors import UserError
+from components.shrink.release import release_clang
 from tests.support.commands import run_command
 
 SOURCES = {
@@ -91,7 +94,7 @@ def result(tmp_path: Path) -> dict[str, Any]:
 def test_the_smallest_build_is_delivered_and_its_compilers_build_it_again(
     pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
 ) -> None:
-    (source / "main.o").write_text("of an earlier build")
+    subprocess.run(["clang-19", "-x", "c", "-c", "/dev/null", "-o", source / "main.o"], check=True)
     before = {path.name: path.read_bytes() for path in source.iterdir()}
     done = shrink(pretrained_release, "--check", "./app")
     assert done.returncode == 0, done.stderr
@@ -111,7 +114,7 @@ def test_the_smallest_build_is_delivered_and_its_compilers_build_it_again(
     assert "table_version" in exported and "table_unused" in exported
     shell = (tmp_path / "out/summary.md").read_text().partition("```shell\n")[2].partition("```")[0]
     copy = shutil.copytree(source, tmp_path / "again", ignore=shutil.ignore_patterns("*.o"))
-    subprocess.run(["sh", "-ec", shell], cwd=copy, check=True, env={**os.environ, "JOBS": "2"})
+    subprocess.run(["sh", "-ec", shell], cwd=copy, check=True)
     assert (copy / "app").read_bytes() == (files / "app").read_bytes()
     assert "delivered" in done.stdout and "% smaller: " in done.stdout
     assert not list(Path(tmp_path / "out").glob(".*"))
@@ -140,14 +143,70 @@ def test_the_build_has_the_systems_python(pretrained_release: Path, shrink: Shri
 def test_options_that_clang_lacks_are_dropped(
     pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
 ) -> None:
-    gcc = "-O2 -ftree-loop-vectorize -fno-tree-slsr -flto=2"
+    gcc = "-O2 -ftree-loop-vectorize -fno-tree-slsr -fanalyzer -fdiagnostics-color=always -flto=2"
     (source / "Makefile").write_text(SOURCES["Makefile"].replace("-O2", gcc))
     done = shrink(pretrained_release)
     assert done.returncode == 0, done.stderr
     assert not any(build["failure"] for build in result(tmp_path)["builds"])
     assert "again without options that clang does not have: -ftree-loop-vectorize" in done.stdout
     script = (tmp_path / "out/compilers/clang++").read_text()
-    assert "-ftree-loop-vectorize|-fno-tree-slsr)" in script
+    assert "-ftree-loop-vectorize|-fno-tree-slsr|-fanalyzer)" in script
+    assert result(tmp_path)["builds"][1]["dropped"] == ["-ftree-loop-vectorize", "-fno-tree-slsr", "-fanalyzer"]
+    assert any("-fanalyzer, which clang does not have" in note for note in result(tmp_path)["notes"])
+
+
+@pytest.mark.toolchain
+def test_delivered_programs_find_their_libraries_and_nothing_in_the_builds_directory(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    (source / "Makefile").unlink()
+    shared = CMAKE.replace("STATIC", "SHARED").replace("table.cc)", "table.cc)\nset(CMAKE_BUILD_RPATH /usr/lib/other)")
+    (source / "CMakeLists.txt").write_text(shared)
+    done = shrink(pretrained_release, "--", "sh", "-c", "cmake -B 'a b' && cmake --build 'a b'")
+    assert done.returncode == 0, done.stderr
+    assert result(tmp_path)["chosen"] != "own"
+    program = tmp_path / "out/files/a b/app"
+    assert subprocess.check_output([program], text=True) == "290\n"
+    dynamic = subprocess.check_output(["readelf", "-d", program], text=True)
+    assert "mlgo-shrink-" not in dynamic and "$ORIGIN" in dynamic
+    assert not any("search for libraries" in note for note in result(tmp_path)["notes"])
+
+
+@pytest.mark.toolchain
+def test_tree_that_is_built_already_is_named(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    (source / "Makefile").write_text("app: main.cc\n\t$(CXX) main.cc table.cc -o app\n")
+    subprocess.run(["make", "-C", source], check=True, capture_output=True)
+    done = shrink(pretrained_release)
+    assert done.returncode == 1 and "make -j$JOBS builds nothing: the tree has programs" in done.stderr
+    assert "such as app" in done.stderr and "make clean" in done.stderr
+
+
+@pytest.mark.toolchain
+def test_static_libraries_alone_are_compiled_file_by_file(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    (source / "Makefile").write_text("all:\n\t$(CXX) -O2 -c table.cc\n\tar rc libtable.a table.o\n")
+    done = shrink(pretrained_release)
+    assert done.returncode == 0, done.stderr
+    shrunk = result(tmp_path)
+    assert [build["name"] for build in shrunk["builds"]] == ["own", "objects"] and shrunk["chosen"] == "objects"
+    assert shrunk["kinds"] == {"libtable.a": "static library"}
+
+
+@pytest.mark.toolchain
+def test_unique_symbols_of_gcc_are_noted(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    (source / "table.cc").write_text(
+        SOURCES["table.cc"] + "inline int &unique() { static int n; return n; }\n"
+        'extern "C" int use() { return ++unique(); }\n'
+    )
+    done = shrink(pretrained_release, "--", "make", "CXX=g++")
+    assert done.returncode == 0, done.stderr
+    assert any("unique in a process by gcc only" in note for note in result(tmp_path)["notes"])
+    assert "Note: " in done.stdout
 
 
 @pytest.mark.toolchain
@@ -225,3 +284,24 @@ def test_own_build_that_fails_is_an_error(
 def test_missing_release_clang_is_named(source: Path, tmp_path: Path) -> None:
     done = run_command("components.shrink", "--source", source, "--release-toolchain", tmp_path / "none")
     assert done.returncode != 0 and "none" in done.stderr
+
+
+@pytest.mark.toolchain
+def test_release_clang_is_built_once(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("components.shrink.release._CLONE_CLANG", tmp_path / "no-clone")
+    monkeypatch.setattr("components.shrink.release.default_cache_dir", lambda: tmp_path / "cache")
+    first = release_clang()
+    assert load_toolchain(first).mode == "release" and "once (1 to 3 minutes)" in capfd.readouterr().out
+    assert release_clang() == first and "once" not in capfd.readouterr().out
+    assert sorted(path.name for path in first.parent.iterdir()) == [first.name, f"{first.name}.lock"]
+
+
+def test_release_clang_that_cannot_be_built_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.shrink.release._CLONE_CLANG", tmp_path / "no-clone")
+    monkeypatch.setattr("components.shrink.release.default_cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setenv("PATH", os.devnull)  # without CMake
+    with pytest.raises(UserError, match="there is no release clang, and it cannot be built"):
+        release_clang()
+    assert not list((tmp_path / "cache/release").glob("*/toolchain.json"))

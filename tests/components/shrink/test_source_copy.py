@@ -9,24 +9,19 @@ from pathlib import Path
 import pytest
 
 from components.platform.errors import UserError
-from components.shrink.source_copy import SourceTree
+from components.shrink.source_copy import SourceTree, remove_tree
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     directory = tmp_path / "project"
-    for name in (
-        "src/a.c",
-        "src/a.o",
-        "src/.libs/b.lo",
-        "Makefile",
-        "build/CMakeCache.txt",
-        "build/x/app",
-        "data/x.png",
-    ):
+    for name in ("src/a.c", "Makefile", "build/CMakeCache.txt", "build/x/app", "data/x.png", "data/teapot.obj"):
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name)
+        path.write_text("int a;\n")
+    (directory / "src/b.lo").write_text("# b.lo - a libtool object file\n")
+    for name, flags in (("a.o", []), ("lto.o", ["-flto"])):
+        subprocess.run(["clang-19", *flags, "-c", "a.c", "-o", name], cwd=directory / "src", check=True)
     (directory / "out" / "meson-private").mkdir(parents=True)
     (directory / "link").symlink_to("src/a.c")
     return directory
@@ -37,14 +32,57 @@ def names(directory: Path) -> set[str]:
 
 
 def test_objects_and_build_directories_are_left_out(tree: Path, tmp_path: Path) -> None:
-    source = SourceTree(tree, ("data/",))
-    source.check()
+    source = SourceTree(tree, ("x.png",))
+    source.check("make")
     assert source.build_directories() == ["build", "out"]
     (tree / "mlgo-shrink").mkdir()
     (tree / "mlgo-shrink" / "shrink.json").touch()
     source.copy(tmp_path / "copy", [tree / "mlgo-shrink"])
-    assert names(tmp_path / "copy") == {"src/a.c", "Makefile", "link"}
+    assert names(tmp_path / "copy") == {"src/a.c", "Makefile", "link", "data/teapot.obj"}
     assert (tmp_path / "copy" / "link").is_symlink()
+
+
+def test_pipes_and_earlier_outputs_are_left_out(tree: Path, tmp_path: Path) -> None:
+    os.mkfifo(tree / "pipe")
+    for name in ("manifest.json", "shrink.json", "files/app"):
+        (tree / "out1" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / "out1" / name).touch()
+    SourceTree(tree).copy(tmp_path / "copy")
+    assert not (tmp_path / "copy/pipe").exists() and not (tmp_path / "copy/out1").exists()
+
+
+def test_links_into_the_tree_are_links_into_the_copy(tree: Path, tmp_path: Path) -> None:
+    (tree / "absolute").symlink_to(tree / "src")
+    (tree / "outside").symlink_to("/usr/include")
+    SourceTree(tree).copy(tmp_path / "copy")
+    (tmp_path / "copy/absolute/new").touch()
+    assert not (tree / "src/new").exists() and (tmp_path / "copy/src/new").exists()
+    assert os.readlink(tmp_path / "copy/outside") == "/usr/include"
+
+
+def test_worktree_is_copied_without_its_repository(tree: Path, tmp_path: Path) -> None:
+    """Git in the copy would change the index and the branch of the worktree."""
+    (tree / ".git").write_text(f"gitdir: {tmp_path}/elsewhere\n")
+    SourceTree(tree).copy(tmp_path / "copy")
+    assert not (tmp_path / "copy/.git").exists() and (tmp_path / "copy/src/a.c").exists()
+
+
+def test_tree_that_was_configured_in_place_needs_its_configure_step(tree: Path) -> None:
+    (tree / "config.status").touch()
+    with pytest.raises(UserError, match="was configured in place") as error:
+        SourceTree(tree).check("make -j8")
+    assert "./configure && make -j8" in error.value.remedy
+    SourceTree(tree).check("./configure && make")
+
+
+def test_read_only_parts_are_removed(tmp_path: Path) -> None:
+    directory = tmp_path / "tree" / "locked"
+    directory.mkdir(parents=True)
+    (directory / "file").touch()
+    directory.chmod(0o500)
+    remove_tree(tmp_path / "tree")
+    assert not (tmp_path / "tree").exists()
+    remove_tree(tmp_path / "tree")
 
 
 def test_times_are_kept(tree: Path, tmp_path: Path) -> None:
@@ -74,6 +112,6 @@ def test_version_from_git_is_that_of_the_source(tree: Path, tmp_path: Path) -> N
 
 def test_build_directory_as_source_is_refused(tree: Path) -> None:
     with pytest.raises(UserError, match="is a build directory of CMake"):
-        SourceTree(tree / "build").check()
+        SourceTree(tree / "build").check("make")
     with pytest.raises(UserError, match="nowhere is no directory"):
-        SourceTree(tree / "nowhere").check()
+        SourceTree(tree / "nowhere").check("make")

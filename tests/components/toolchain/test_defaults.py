@@ -36,6 +36,11 @@ def compiled(clang: Path, source: Path, *flags: str) -> bytes:
     return source.with_suffix(".o").read_bytes()
 
 
+def driver_commands(clang: Path, *flags: str) -> str:
+    done = subprocess.run([clang, "-###", *flags, "-c", "-x", "c++", "/dev/null"], capture_output=True, text=True)
+    return done.stderr
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     path = tmp_path / "mixed.cc"
@@ -50,6 +55,9 @@ def test_size_levels_have_the_policy_without_flags(clang: Path, source: Path, le
     for off in (["--no-default-config"], ["-mllvm", "-enable-ml-inliner=default"]):
         assert compiled(clang, source, level, *off) == heuristic
     assert compiled(clang, source, "-O2", level) == default and compiled(clang, source, level, "-O2") != default
+    # Words of the linker and of other options are no level; full LTO leaves the passes to the link.
+    assert compiled(clang, source, level, "-Xlinker", "-O1") == default
+    assert "enable-ml-inliner" not in driver_commands(clang, "-flto=auto", level)
     (source.parent / "flags").write_text(level)
     assert compiled(clang, source, f"@{source.parent / 'flags'}") == default
 
@@ -92,6 +100,13 @@ def test_linker_takes_the_policy_for_thinlto_but_not_for_whole_programs(clang: P
     for mode, by_default in (("thin", "release"), ("full", "default")):
         assert linked(mode) == linked(mode, f"-Wl,-mllvm,-enable-ml-inliner={by_default}")
     assert linked("thin") != linked("thin", "-Wl,-mllvm,-enable-ml-inliner=default")
+
+
+def test_plan_for_the_link_alone_is_read(clang: Path, sources: Path) -> None:
+    (sources / "plan").write_text("no plan")
+    command: list[str | Path] = [clang, "-Oz", "-flto", *sorted(sources.glob("*.cc")), "-o", sources / "program"]
+    done = subprocess.run([*command, f"-Wl,-mllvm,-mlgo-inline-plan={sources}/plan"], capture_output=True, text=True)
+    assert done.returncode != 0 and "is not a plan for this clang" in done.stderr
 
 
 def test_version_says_that_the_policy_is_on(clang: Path) -> None:

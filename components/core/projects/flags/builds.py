@@ -91,7 +91,7 @@ class RecipeProject:
         """See `Project.build`."""
         recipe = self.recipe
         if recipe.cmake_options is not None:
-            # A release clang has none, and CMake then takes those of any version, which do not read objects of LTO.
+            # Stock clang has none under these names, and CMake then takes those of any version.
             options = [(f"CMAKE_{name.upper()}", str(program)) for name, program in setup.binutils.items()]
             if _LLD in variant.link_flags:
                 # CMake's checks link programs without the flags of the build type, and objects of LTO need lld.

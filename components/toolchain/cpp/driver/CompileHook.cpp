@@ -120,7 +120,7 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
               << "-mlgo-inline-plan has no effect: the linker compiles the "
                  "program as one module; to inline here, pass "
                  "-mllvm -mlgo-whole-program=0";
-        registerExportPass(Builder);
+        registerInlineExportPass(Builder);
         skipOptionalPasses(Builder);
       });
   if (std::string Channel = missingChannel(Frontend.LLVMArgs); !Channel.empty())

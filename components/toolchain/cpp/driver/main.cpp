@@ -34,14 +34,21 @@ static void addPolicy(llvm::ArrayRef<std::string> Expanded,
   const llvm::StringRef Name = llvm::sys::path::filename(Expanded.front());
   llvm::StringRef Level;
   bool HasLTO = false;
-  for (llvm::StringRef Argument : llvm::drop_begin(Expanded)) {
+  for (size_t I = 1; I < Expanded.size(); ++I) {
+    llvm::StringRef Argument = Expanded[I];
+    if (Argument == "-Xlinker" || Argument == "-Xassembler" ||
+        Argument == "-Xpreprocessor" || Argument == "-o") {
+      ++I; // the next word is no option of clang's
+      continue;
+    }
     if (Argument == "--no-default-config" || Argument == "--driver-mode=cl" ||
         (Argument.contains("enable-ml-inliner") &&
          !Argument.starts_with("-Wl,")))
       return;
     if (Argument.consume_front("-O"))
       Level = Argument;
-    else if (Argument == "-flto" || Argument == "-flto=full")
+    else if (Argument == "-flto" ||
+             (Argument.starts_with("-flto=") && Argument != "-flto=thin"))
       HasLTO = true;
     else if (Argument == "-flto=thin" || Argument == "-fno-lto")
       HasLTO = false;

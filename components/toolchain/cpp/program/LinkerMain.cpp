@@ -99,12 +99,14 @@ static void digestLinker(llvm::SmallVectorImpl<const char *> &Arguments) {
 }
 
 /// Adds the policy for code that is compiled for size, unless \p Arguments
-/// choose an advisor or variants.
+/// choose an advisor, a plan or variants.
 static void addPolicy(llvm::SmallVectorImpl<const char *> &Arguments) {
   if (!mlgo::usePolicyByDefault ||
       llvm::any_of(mlgo::expandResponseFiles(Arguments),
                    [](llvm::StringRef Argument) {
                      return Argument.contains("enable-ml-inliner") ||
+                            Argument.contains("mlgo-inline-plan") ||
+                            Argument.contains("inliner-interactive-channel") ||
                             Argument.contains("mlgo-keep-smaller") ||
                             Argument.contains("mlgo-variants");
                    }))

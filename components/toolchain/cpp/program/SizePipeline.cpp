@@ -114,9 +114,8 @@ private:
 };
 
 /// Marks functions that every module has its own copy of and that this module
-/// only calls: no one can tell their addresses apart. Virtual functions are not
-/// among them, because their addresses are in vtables.
-struct ExportPass : PassInfoMixin<ExportPass> {
+/// only calls. lld exports those of them that some module does not mark.
+struct HideInlinePass : PassInfoMixin<HideInlinePass> {
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
     for (Function &F : M)
       if (F.hasLinkOnceODRLinkage() && !F.isDeclaration() &&
@@ -146,10 +145,10 @@ struct VariantIROutlinerPass : PassInfoMixin<VariantIROutlinerPass> {
 };
 } // namespace
 
-void mlgo::registerExportPass(PassBuilder &Builder) {
+void mlgo::registerInlineExportPass(PassBuilder &Builder) {
   Builder.registerPipelineStartEPCallback(
       [](ModulePassManager &Passes, OptimizationLevel) {
-        Passes.addPass(ExportPass());
+        Passes.addPass(HideInlinePass());
       });
 }
 

@@ -36,7 +36,7 @@ bool compilesWholePrograms();
 /// inline function that is only called, in every file, is not exported then,
 /// as if the compile had inlined and dropped it: lld exports the linkonce_odr
 /// functions whose addresses are significant.
-void registerExportPass(llvm::PassBuilder &Builder);
+void registerInlineExportPass(llvm::PassBuilder &Builder);
 
 /// Returns the level by whose pipeline our lld compiles the linked module \p M;
 /// none if LLVM's pipeline of LTO compiles it: it was not compiled for size, or
