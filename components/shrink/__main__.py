@@ -61,10 +61,11 @@ def main(
     """Build your code by COMMAND with several compilers and flags, and keep the smallest result.
 
     COMMAND is your build, with its configure step: `make`, `./configure && make`, CMake, Meson, debian/rules. Without
-    COMMAND it is detected. It runs in fresh copies of the source: by your own compilers, and by a release clang, which
-    comes first in PATH and as CC and CXX, and compiles for size behind the build's own flags: files by themselves, and
-    each program as one module. Symbols stay visible; -Oz has to be fast enough. A build that fails, fails --check or
-    exports fewer symbols is not used. If nothing is smaller, your own build is the result; the exit status is 0.
+    COMMAND it is detected. Options stand before it. It runs in fresh copies of the source: by your own compilers, and
+    by a release clang, which comes first in PATH and as CC and CXX, and compiles for size behind the build's own flags:
+    files by themselves, and each program as one module. Symbols stay visible; -Oz has to be fast enough. A build that
+    fails, fails --check or exports fewer symbols is not used. If nothing is smaller, your own build is the result; the
+    exit status is 0.
 
     The output has the linked files, compilers for your build, shrink.json and summary.md.
 

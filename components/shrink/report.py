@@ -12,6 +12,7 @@ from components.shrink.types import FileSizes, ShrinkReport, TriedBuild
 
 _Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """Titles of the columns, and rows."""
+_MAX_REASON = 60
 _MAX_FILES = 20
 """Rows of the table on a terminal; shrink.json has all files."""
 
@@ -45,7 +46,9 @@ def _builds(shrunk: ShrinkReport) -> _Table:
     rows: list[tuple[str, ...]] = []
     for build in shrunk.builds:
         state = build.failure or ("delivered" if build.name == shrunk.chosen else "")
-        sizes = ("–", "–", "–") if not build.files else (f"{build.stripped:,}", f"{build.text:,}", _change(own, build))
+        state = state if len(state) <= _MAX_REASON else f"{state[:_MAX_REASON]}…"
+        change = "" if build is own else _change(own, build)
+        sizes = ("–", "–", "–") if not build.files else (f"{build.stripped:,}", f"{build.text:,}", change)
         rows.append((build.name, build.gives, *sizes, state))
     return ("build", "is", "bytes", "machine code", "change", ""), rows
 
@@ -63,7 +66,7 @@ def _files(shrunk: ShrinkReport) -> _Table:
                 f"{before.stripped:,}",
                 f"{after.stripped:,}",
                 _change(before, after),
-                f"{after.text:,}",
+                f"{before.text:,} → {after.text:,}",
             )
         )
     return ("file", "kind", "yours", shrunk.chosen, "change", "machine code"), rows
@@ -81,10 +84,14 @@ def _conclusion(shrunk: ShrinkReport, output: Path) -> list[str]:
     chosen = next(build for build in shrunk.builds if build.name == shrunk.chosen)
     notes = "".join(f"Note: {note}. " for note in shrunk.notes)
     checked = f", {shrunk.check} passes" if shrunk.check else "; run its tests, no --check was given"
+    level = (
+        "Everything is compiled by -Oz, which may be slower: time it. Stock clang has most of the gain with the same "
+        "flags; the release clang's share is about 4% in C and 6% in C++. "
+    )
     return [
         f"{shrunk.reduction_percent:.1f}% smaller: {own.stripped:,} → {chosen.stripped:,} bytes after strip; the files "
-        f"are in {output / FILES}{checked}. {notes}To build it yourself in a clean tree (make clean, a new build "
-        f"directory), with the compilers in {output / COMPILERS}:",
+        f"are in {output / FILES}{checked}. {level}{notes}To build it yourself in a clean tree (make clean, a new "
+        f"build directory), with the compilers in {output / COMPILERS}:",
         chosen.build,
         shrunk.command,
     ]

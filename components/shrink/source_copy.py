@@ -18,7 +18,8 @@ _OBJECT_SUFFIXES = (".o", ".lo", ".obj")
 _BITCODE_STARTS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 """LLVM bitcode without and with a wrapper."""
 _NINJA_LOGS = (".ninja_log", ".ninja_deps")
-_CMAKE_CACHE, _MESON_DIRECTORY, _CONFIG_STATUS = "CMakeCache.txt", "meson-private", "config.status"
+_CMAKE_CACHE, _CMAKE_FILES, _CMAKE_FILE = "CMakeCache.txt", "CMakeFiles", "CMakeLists.txt"
+_MESON_DIRECTORY, _CONFIG_STATUS = "meson-private", "config.status"
 SHRINK_FILE = "shrink.json"
 """File that every output of `mlgo shrink` has."""
 _GIT = ".git"
@@ -48,10 +49,11 @@ class SourceTree:
         the copy would build in the tree itself, by the compilers that it was configured for."""
         if not self.directory.is_dir():
             raise UserError(f"{self.directory} is no directory", "run mlgo shrink where your build runs")
-        if (self.directory / _CMAKE_CACHE).is_file():
+        cached = (self.directory / _CMAKE_CACHE).is_file()
+        if cached and not ((self.directory / _CMAKE_FILE).is_file() and "cmake" in command):
             raise UserError(
                 f"{self.directory} is a build directory of CMake, which names the compilers that it was configured for",
-                "run mlgo shrink in the source directory, and let its command configure: "
+                "run mlgo shrink in the source directory, and let its command configure, with your options: "
                 "mlgo shrink -- sh -c 'cmake -B build && cmake --build build'",
             )
         if (self.directory / _CONFIG_STATUS).is_file() and "configure" not in command and "autogen" not in command:
@@ -113,6 +115,8 @@ class SourceTree:
         kind = path.lstat().st_mode
         if stat.S_ISLNK(kind):
             return False
+        if within.parts in ((_CMAKE_CACHE,), (_CMAKE_FILES,)):
+            return True  # of a configuration in place, which `check` lets the command do again
         if stat.S_ISDIR(kind):
             return path.resolve() in omitted_places or _is_configured(path) or _is_output(path)
         return not stat.S_ISREG(kind) or within.name in _NINJA_LOGS or _is_object(path)

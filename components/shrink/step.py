@@ -57,7 +57,10 @@ def shrink(build: UserBuild, release: Toolchain, jobs: int, output: Path, direct
     stock = find_stock_clang(release, None)
     binutils = find_binutils(stock)
     if left_out := build.source.build_directories():
-        say(f"left out of the copy, configured for other compilers: {', '.join(left_out[:5])}")
+        say(
+            f"left out of the copy, with their options: {', '.join(left_out[:5])}, configured for other compilers; "
+            "pass a command that configures if the options matter"
+        )
     work = Path(tempfile.mkdtemp(prefix="mlgo-shrink-"))
     setup = BuildSetup(work / "build", default_cache_dir(), jobs, binutils)
     setup.work.mkdir()
@@ -66,6 +69,7 @@ def shrink(build: UserBuild, release: Toolchain, jobs: int, output: Path, direct
     try:
         say(f"build 1 of {total}: {build.source.name} by your own compilers: {build.shown}")
         own = build.build(OWN, None, setup, work / OWN, omitted)
+        say(f"{OWN}: {own.stripped:,} bytes")
         tries = [_Attempt(_entry(OWN, "your build as it is", own), None, own)]
         if all(file.kind == "static library" for file in own.files.values()):
             say("the build makes static libraries only: they are compiled file by file")
@@ -110,8 +114,8 @@ def _try(
     try:
         built = build.build(row.name, variant, setup, kept, omitted)
     except UserError as error:
-        say(f"{row.name} is not used: {error.problem}")
-        return _Attempt(_entry(row.name, row.gives, None, failure=describe_failure(error)), row)
+        say(f"{row.name} is not used: {describe_failure(error).rstrip(':')}; {error.remedy}")
+        return _Attempt(_entry(row.name, row.gives, None, failure=describe_failure(error).rstrip(":")), row)
     entry = _entry(row.name, row.gives, built, _build_line(output / COMPILERS, row))
     if failure := _SAME_COMPILERS if are_alike(own, built) else lost_exports(own, built):
         entry.failure = failure
@@ -170,7 +174,10 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
 def _why_nothing(tries: list[_Attempt]) -> str:
     own, *others = tries
     if failed := [one.entry for one in others if one.built is None]:
-        reasons = "; ".join(f"{entry.name}: {entry.failure}" for entry in failed)
+        names: dict[str, list[str]] = {}
+        for entry in failed:
+            names.setdefault(entry.failure, []).append(entry.name)
+        reasons = "; ".join(f"{', '.join(builds)}: {reason}" for reason, builds in names.items())
         if len(failed) == len(others):
             return f"no other build can be used: {reasons}"
     smallest = min(one.entry.stripped for one in others if one.built is not None)

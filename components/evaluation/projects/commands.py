@@ -167,11 +167,11 @@ def compare_builds(
     for title, names in (("in the old tree only", compared.only_old), ("in the new tree only", compared.only_new)):
         if names:
             say(f"left out, {title}: {', '.join(names)}")
-    print_binaries(content, f"bytes of {new}, change against {old}")
     pairs = ((binary.name, old / binary.name, new / binary.name) for binary in compared.binaries)
     changes = function_changes(pairs, functions) if functions else []
     if changes:
         print_functions(changes)
+    print_binaries(content, f"bytes of {new}, change against {old}")
     if output is not None:
         left_out = {"only_old": compared.only_old, "only_new": compared.only_new, "different": compared.different}
         with publish(output, "comparison of binaries") as directory:

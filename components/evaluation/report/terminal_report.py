@@ -59,6 +59,8 @@ SUMMARY = "summary.md"
 _WIDTH = 140
 _MAX_PROGRAMS = 4
 """More programs have too many rows of flags for a terminal; flags.csv has all."""
+_MAX_NAME = 90
+"""Characters of a function's name; binaries.json has all."""
 
 COLUMNS = ("all held-out", "unseen modules of known projects", "unseen projects")
 """Titles of `Metrics.columns`. The two kinds of unseen code are always shown separately, too."""
@@ -291,12 +293,22 @@ def print_flags(compared: FlagsComparison) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+def _clip(name: str) -> str:
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
+
+
 def print_functions(changes: Sequence[FunctionChange]) -> None:
     """Print the functions that differ most between two builds, those that grew first."""
     console = table_console(_WIDTH)
     for title, grew in (("Functions that grew most", True), ("Functions that shrank most, or are gone", False)):
         rows = [
-            (change.function, change.binary, f"{change.old:,}", f"{change.new:,}", f"{change.new - change.old:+,}")
+            (
+                _clip(change.function),
+                change.binary,
+                f"{change.old:,}",
+                f"{change.new:,}",
+                f"{change.new - change.old:+,}",
+            )
             for change in changes
             if (change.new > change.old) == grew
         ]

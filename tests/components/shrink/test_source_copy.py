@@ -115,3 +115,15 @@ def test_build_directory_as_source_is_refused(tree: Path) -> None:
         SourceTree(tree / "build").check("make")
     with pytest.raises(UserError, match="nowhere is no directory"):
         SourceTree(tree / "nowhere").check("make")
+
+
+def test_cmake_configuration_in_place_is_done_again(tree: Path, tmp_path: Path) -> None:
+    for name in ("CMakeLists.txt", "CMakeCache.txt", "CMakeFiles/cache"):
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).touch()
+    with pytest.raises(UserError, match="is a build directory of CMake"):
+        SourceTree(tree).check("make")
+    SourceTree(tree).check("cmake -B build && cmake --build build")
+    SourceTree(tree).copy(tmp_path / "copy")
+    assert (tmp_path / "copy/CMakeLists.txt").exists()
+    assert not (tmp_path / "copy/CMakeCache.txt").exists() and not (tmp_path / "copy/CMakeFiles").exists()

@@ -100,3 +100,15 @@ def test_error_names_a_file_that_is_no_binary(tmp_path: Path) -> None:
     (tmp_path / "script").write_text("#!/bin/sh\n")
     with pytest.raises(UserError, match="script: "):
         measure(tmp_path / "script")
+
+
+def test_padding_without_bytes_in_the_file_does_not_count(tmp_path: Path) -> None:
+    """lld reserves the end of the last page that becomes read-only, .relro_padding."""
+    (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
+    command = ["clang-19", "-fuse-ld=lld", "main.c", "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    headers = subprocess.run(
+        ["readelf", "-SW", "main"], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    assert ".relro_padding" in headers and "NOBITS" in headers
+    assert measure(tmp_path / "main").sizes.total < 4000
