@@ -1,8 +1,8 @@
 // The linker of the release toolchain: lld for ELF with the same advisors and
 // policies as the release clang, for ThinLTO and full LTO.
+#include "inlining/InlineRegistration.h"
 #include "lld/Common/Driver.h"
 #include "lld/Common/ErrorHandler.h"
-#include "inlining/InlineRegistration.h"
 #include "outlining/Outlining.h"
 #include "program/KeepSmaller.h"
 #include "program/SizePipeline.h"
