@@ -16,10 +16,10 @@ from components.platform.console.number_types import JOBS
 from components.platform.storage import publish
 from components.platform.storage.options import ARTIFACT, OUTPUT
 from components.shrink.detect import detect_build
-from components.shrink.source_copy import SourceTree
+from components.shrink.source_copy import SHRINK_FILE, SourceTree
 
 
-@click.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option(
     "--source",
     type=click.Path(path_type=Path),
@@ -83,7 +83,7 @@ def main(
     from components.shrink.build import UserBuild
     from components.shrink.release import release_clang
     from components.shrink.report import print_shrunk, summary_markdown
-    from components.shrink.step import SHRUNK, shrink
+    from components.shrink.step import shrink
 
     tree = SourceTree(source, excluded)
     if not command and source.is_dir():
@@ -92,10 +92,11 @@ def main(
     tree.check(" ".join(command))
     release = load_toolchain(release_toolchain or release_clang()).require_mode("release")
     _leave_virtual_environment()
+    place = output.absolute()
     with publish(output, "smaller build") as directory:
-        shrunk = shrink(UserBuild(tree, command, check), release, jobs, Path(output).absolute(), directory)
-        (directory / SHRUNK).write_bytes(msgspec.json.format(msgspec.json.encode(shrunk), indent=1))
-        (directory / "summary.md").write_text(summary_markdown(shrunk, Path(output).absolute()), encoding="utf-8")
+        shrunk = shrink(UserBuild(tree, command, check), release, jobs, place, directory)
+        (directory / SHRINK_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(shrunk), indent=1))
+        (directory / "summary.md").write_text(summary_markdown(shrunk, place), encoding="utf-8")
     print_shrunk(shrunk, output)
 
 

@@ -10,7 +10,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.projects.flags.build_variants import BuildVariant
@@ -95,13 +95,11 @@ class UserBuild:
         source: the tree that it runs in.
         command: the program and its arguments.
         check: shell command that tells by its exit status whether what was built works; "" for none.
-        environment: variables of both.
     """
 
     source: SourceTree
     command: tuple[str, ...]
     check: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def shown(self) -> str:
@@ -156,7 +154,7 @@ class UserBuild:
     ) -> BuiltFiles:
         root, tools = setup.work / self.source.name, setup.work / ".compilers"
         log.unlink(missing_ok=True)
-        environment = {"JOBS": str(setup.jobs), "CMAKE_BUILD_PARALLEL_LEVEL": str(setup.jobs), **self.environment}
+        environment = {"JOBS": str(setup.jobs), "CMAKE_BUILD_PARALLEL_LEVEL": str(setup.jobs)}
         try:
             self.source.copy(root, omitted)
             if variant is not None:

@@ -7,12 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from filelock import FileLock
-
 from components.core.formats.toolchain import FILE_NAME
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
+from components.platform.storage.shared_state.file_lock import exclusive_lock
 
 _CODE = Path(__file__).resolve().parents[2]
 _CLONE_CLANG = _CODE / "build" / "clang"
@@ -32,7 +31,7 @@ def release_clang() -> Path:
         return _CLONE_CLANG
     directory = default_cache_dir() / "release" / _digest()
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{directory}.lock"):
+    with exclusive_lock(directory.with_name(f"{directory.name}.lock"), f"waiting for another build of {directory}"):
         if not (directory / FILE_NAME).is_file():
             say("building a release clang with the pretrained policies, once (1 to 3 minutes)")
             arguments = ["--mode", "release", "--policy", "pretrained", "--output", str(directory)]

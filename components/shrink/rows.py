@@ -45,6 +45,7 @@ OBJECTS = FlagRow(
     (*_LENIENT, *_SECTIONS, "-fno-lto"),
     (*_LINK, "-fno-lto"),
     compilers=("policy",),
+    own_options=(_KEEP_SMALLER,),
 )
 PROGRAM = FlagRow(
     "program",
@@ -53,6 +54,7 @@ PROGRAM = FlagRow(
     (*_LINK, _LTO),
     lto=True,
     compilers=("policy",),
+    own_options=(_KEEP_SMALLER,),
 )
 OWN = "own"
 """The user's build by the user's compilers, in tables and files."""
@@ -69,4 +71,4 @@ def shrink_rows(release: Toolchain) -> list[FlagRow]:
             f"the clang in {release.directory} has no policy for {PROBLEM}, or is of an earlier version",
             "pass --release-toolchain DIR of one: mlgo toolchain --mode release --policy pretrained --output DIR",
         )
-    return [PROGRAM.with_options(_KEEP_SMALLER), OBJECTS.with_options(_KEEP_SMALLER)]
+    return [PROGRAM, OBJECTS]

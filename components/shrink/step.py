@@ -17,13 +17,11 @@ from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
 from components.shrink.build import BuiltFiles, UserBuild, are_alike, lost_exports, weaker_exports
 from components.shrink.rows import OWN, shrink_rows
-from components.shrink.source_copy import SHRINK_FILE, remove_tree
+from components.shrink.source_copy import remove_tree
 from components.shrink.types import FileSizes, ShrinkReport, TriedBuild
 
 COMPILERS, FILES = "compilers", "files"
 """Directories of the output: compilers with the flags of the delivered build, and what it linked."""
-SHRUNK = SHRINK_FILE
-_TITLE = "the release clang, "
 _SAME_COMPILERS = (
     "the build makes the same files whatever CC, CXX and the compilers first in PATH are, so it calls others by their "
     "paths: include its configure step in the command, or let it use $CC and $CXX"
@@ -76,7 +74,7 @@ def shrink(build: UserBuild, release: Toolchain, jobs: int, output: Path, direct
             rows = [row for row in rows if not row.lto]
         for number, row in enumerate(rows, 2):
             variant = row.variant("policy", stock, release)
-            say(f"build {number} of {total}: {build.source.name} by {_TITLE}{row.name}: {row.gives}")
+            say(f"build {number} of {total}: {build.source.name} by {variant.title}: {row.gives}")
             tries.append(_try(build, row, variant, setup, work / row.name, omitted, own, output))
         chosen = min((one for one in tries if one.built is not None), key=lambda one: one.entry.stripped)
         assert chosen.built is not None

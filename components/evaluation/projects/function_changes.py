@@ -35,9 +35,8 @@ def function_sizes(path: Path) -> dict[str, int]:
         UserError: the file is damaged.
     """
     data = memoryview(path.read_bytes())
-    is_archive = bytes(data[:8]) in (archive.MAGIC, archive.THIN_MAGIC)
     sizes: Counter[str] = Counter()
-    for member in archive.members(data) if is_archive else (data,):
+    for member in archive.members(data) if archive.is_archive(data) else (data,):
         sizes.update(_sizes(Elf(member)))
     return dict(sizes)
 

@@ -313,29 +313,19 @@ class Elf:
         end = np.uint64(len(self._data))
         return np.asarray((offset <= end) & (size <= end - np.minimum(offset, end)))
 
-    def loaded_section_sizes(self) -> dict[str, int]:
-        """Return name -> bytes of the allocated sections that have bytes in the file: not .bss, nor lld's padding."""
-        return _sum_by_name(
-            self._names,
-            (
-                (name, size)
-                for name, size, flags, kind in zip(self._name, self._size, self._flags, self._type, strict=True)
-                if name and flags & _SHF_ALLOC and kind != _SHT_NOBITS
-            ),
-        )
-
-    def section_sizes(self, allocated_only: bool = False) -> dict[str, int]:
+    def section_sizes(self, allocated_only: bool = False, in_file_only: bool = False) -> dict[str, int]:
         """Return the bytes of each named section; sections with the same name (COMDAT copies) are summed.
 
         Args:
             allocated_only: whether to count only sections that a loader maps (SHF_ALLOC), which a user ships and runs.
+            in_file_only: whether to count only sections with bytes in the file, without .bss and lld's padding.
         """
         return _sum_by_name(
             self._names,
             (
                 (name, size)
-                for name, size, flags in zip(self._name, self._size, self._flags, strict=True)
-                if name and (flags & _SHF_ALLOC or not allocated_only)
+                for name, size, flags, kind in zip(self._name, self._size, self._flags, self._type, strict=True)
+                if name and (flags & _SHF_ALLOC or not allocated_only) and (kind != _SHT_NOBITS or not in_file_only)
             ),
         )
 

@@ -12,6 +12,11 @@ _HEADER_BYTES = 60
 _INDEX_NAMES = (b"/", b"//", b"/SYM64/")  # symbol index and table of long names: no code in them
 
 
+def is_archive(start: bytes | memoryview) -> bool:
+    """Return whether a file that starts with these 8 or more bytes is a static library, thin or not."""
+    return bytes(start[:8]) in (MAGIC, THIN_MAGIC)
+
+
 def members(data: memoryview) -> Iterator[memoryview]:
     """Yield the contents of each object file in an archive, in order.
 

@@ -60,12 +60,11 @@ def _is_skipped(directory: str) -> bool:
 def is_archive(path: Path) -> bool:
     """Return whether a file is a static library."""
     with os.fdopen(open_regular(path), "rb") as stream:
-        return stream.read(8) in (archive.MAGIC, archive.THIN_MAGIC)
+        return archive.is_archive(stream.read(8))
 
 
 def _is_linked_or_archive(path: Path) -> bool:
     """Return whether a file is linked or an archive; reads only its first bytes, because a tree has many files."""
     with os.fdopen(open_regular(path), "rb") as stream:
         head = stream.read(18)
-    is_archive = head[:8] in (archive.MAGIC, archive.THIN_MAGIC)
-    return is_archive or (head[:4] == _ELF_MAGIC and int.from_bytes(head[16:18], "little") != ET_REL)
+    return archive.is_archive(head) or (head[:4] == _ELF_MAGIC and int.from_bytes(head[16:18], "little") != ET_REL)

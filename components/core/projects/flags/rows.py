@@ -93,10 +93,6 @@ class FlagRow:
             assumes=(*self.assumes, assumption) if assumption else self.assumes,
         )
 
-    def with_options(self, *own_options: str) -> FlagRow:
-        """Return the row with these options of the release clang in addition."""
-        return replace(self, own_options=(*self.own_options, *own_options))
-
     def by(self, compilers: Sequence[CompilerOfRow]) -> FlagRow:
         """Return the row with those of its compilers that are among `compilers`."""
         return replace(self, compilers=tuple(compiler for compiler in self.compilers if compiler in compilers))

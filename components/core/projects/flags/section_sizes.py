@@ -49,7 +49,7 @@ def measure(path: Path) -> MeasuredBinary:
     """
     data = memoryview(path.read_bytes())
     try:
-        if bytes(data[:8]) in (archive.MAGIC, archive.THIN_MAGIC):
+        if archive.is_archive(data):
             sizes = SectionSizes()
             for member in archive.members(data):
                 sizes += _elf_sizes(Elf(member))
@@ -77,7 +77,7 @@ def _language(linked: Elf) -> Language:
 
 def _elf_sizes(elf: Elf) -> SectionSizes:
     columns = dict.fromkeys((*(group for group, _ in _GROUPS), "other"), 0)
-    for name, size_bytes in elf.loaded_section_sizes().items():
+    for name, size_bytes in elf.section_sizes(allocated_only=True, in_file_only=True).items():
         columns[section_group(name)] += size_bytes
     del columns["bss"]  # has no bytes in the file, and no policy changes it
     return SectionSizes(**columns, total=sum(columns.values()), llvm_size_text=elf.text_size())
