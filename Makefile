@@ -56,7 +56,7 @@ bench: setup-test ## run the benchmarks; writes build/bench.json
 
 .PHONY: pipeline
 pipeline: setup-pipelines ## recompile the pipelines: pipelines/compiled/
-	@for name in training sdk smoke; do \
+	@for name in training sdk shrink smoke; do \
 	  $(BIN)/mlgo pipeline compile --pipeline $$name --output pipelines/compiled/$$name.yaml || exit; done
 
 .PHONY: reference

@@ -33,10 +33,17 @@ def compile_pipeline(name: str, output: Path, images: Mapping[str, Image] | None
     from kfp import compiler
 
     from pipelines.sdk import sdk_pipeline
+    from pipelines.shrink import shrink_pipeline
     from pipelines.smoke.component import smoke_pipeline
     from pipelines.training import training_pipeline
 
-    pipeline = {"training": training_pipeline, "sdk": sdk_pipeline, "smoke": smoke_pipeline}[name]
+    pipelines = {
+        "training": training_pipeline,
+        "sdk": sdk_pipeline,
+        "shrink": shrink_pipeline,
+        "smoke": smoke_pipeline,
+    }
+    pipeline = pipelines[name]
     definitions = pipeline.pipeline_spec.root.input_definitions.parameters
     for parameter in TABLES[name]:
         definitions[parameter.name].description = parameter.describe()

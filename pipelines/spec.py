@@ -15,7 +15,7 @@ from components.platform.storage.input_files import MissingFile, expect_shape, p
 from pipelines.local.unsupported import ON_KFP
 
 _COMPILED = Path(__file__).parent / "compiled"
-COMPILED_PIPELINES = {name: _COMPILED / f"{name}.yaml" for name in ("training", "sdk", "smoke")}
+COMPILED_PIPELINES = {name: _COMPILED / f"{name}.yaml" for name in ("training", "sdk", "shrink", "smoke")}
 """This project's pipelines: one trains, one builds an LLVM SDK for it, one tries what works on a server."""
 COMPILED = COMPILED_PIPELINES["training"]
 REPORT_STEP = "release-report"

@@ -10,21 +10,23 @@ import click
 import msgspec
 
 from components.core.projects.flags.options import PROCESSORS
+from components.core.projects.source_tree import SHRINK_FILE, SourceTree
 from components.platform.command import run_step
 from components.platform.console import say
-from components.platform.console.number_types import JOBS
+from components.platform.console.number_types import JOBS, MINUTES
 from components.platform.storage import publish
-from components.platform.storage.options import ARTIFACT, OUTPUT
+from components.platform.storage.options import ARTIFACT, OUTPUT, TREE
 from components.shrink.detect import detect_build
-from components.shrink.source_copy import SHRINK_FILE, SourceTree
+from components.shrink.rows import ASSUMPTIONS, shrink_rows
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option(
     "--source",
-    type=click.Path(path_type=Path),
+    type=TREE,
     default=Path(),
-    help="Directory that the build runs in; it is only read.  [default: the current one]",
+    help="Directory that the build runs in, its URI, or the URL of an archive; it is only read.  [default: the current "
+    "one]",
 )
 @click.option(
     "--release-toolchain",
@@ -47,6 +49,28 @@ from components.shrink.source_copy import SHRINK_FILE, SourceTree
 @click.option(
     "--output", type=OUTPUT, default=Path("mlgo-shrink"), show_default=True, help="Directory of the result; replaced."
 )
+@click.option(
+    "--allow",
+    "allowed",
+    type=click.Choice(list(ASSUMPTIONS)),
+    multiple=True,
+    help="Also try flags that assume something (repeatable): "
+    f"{'; '.join(f'{name}: {assumption}' for name, assumption in ASSUMPTIONS.items())}.",
+)
+@click.option(
+    "--compare-stock/--no-compare-stock",
+    default=True,
+    show_default=True,
+    help="Build the smallest build's flags by stock clang, too, which tells what the release clang saves.",
+)
+@click.option(
+    "--minutes",
+    type=MINUTES,
+    default=0,
+    show_default=True,
+    help="Wall time of a search for better inlining decisions, where the smallest build compiles file by file. It goes "
+    "on when the same command runs again.",
+)
 @click.option("--jobs", type=JOBS, default=PROCESSORS, help="Value of $JOBS for the build.  [default: processors]")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def main(
@@ -54,18 +78,22 @@ def main(
     release_toolchain: Path | None,
     check: str,
     excluded: tuple[str, ...],
+    allowed: tuple[str, ...],
+    compare_stock: bool,
+    minutes: float,
     output: Path,
     jobs: int,
     command: tuple[str, ...],
 ) -> None:
     """Build your code by COMMAND with several compilers and flags, and keep the smallest result.
 
-    COMMAND is your build, with its configure step: `make`, `./configure && make`, CMake, Meson, debian/rules. Without
-    COMMAND it is detected. Options stand before it. It runs in fresh copies of the source: by your own compilers, and
-    by a release clang, which comes first in PATH and as CC and CXX, and compiles for size behind the build's own flags:
-    files by themselves, and each program as one module. Symbols stay visible; -Oz has to be fast enough. A build that
-    fails, fails --check or exports fewer symbols is not used. If nothing is smaller, your own build is the result; the
-    exit status is 0.
+    COMMAND is your build, with its configure step: `make`, `./configure && make`, CMake, Meson, debian/rules; one word
+    with spaces is a shell command. Without COMMAND it is detected. Options stand before it.
+
+    It runs in fresh copies of the source: by your own compilers, and by a release clang, which comes first in PATH and
+    as CC and CXX, and compiles for size behind the build's own flags: files by themselves, and each program as one
+    module. Symbols stay visible; -Oz has to be fast enough. A build that fails, fails --check or exports fewer symbols
+    is not used. If nothing is smaller, your own build is the result; the exit status is 0.
 
     The output has the linked files, compilers for your build, shrink.json and summary.md.
 
@@ -73,28 +101,34 @@ def main(
     Examples:
       mlgo shrink
       mlgo shrink -- make -j8
-      mlgo shrink --check 'make check' -- sh -c './configure && make -j8'
-      mlgo shrink -- sh -c 'cmake -S . -B build && cmake --build build -j8'
-      mlgo shrink -- sh -c 'meson setup build && ninja -C build'
+      mlgo shrink --check 'make check' './configure && make -j8'
+      mlgo shrink 'cmake -S . -B build && cmake --build build -j8'
+      mlgo shrink 'meson setup build && ninja -C build'
       mlgo shrink -- debian/rules build
     """
     # Imported here so that --help does not wait for NumPy.
     from components.core.formats.toolchain import load_toolchain
     from components.shrink.build import UserBuild
-    from components.shrink.release import release_clang
     from components.shrink.report import print_shrunk, summary_markdown
     from components.shrink.step import shrink
+    from components.shrink.toolchains import release_clang
 
     tree = SourceTree(source, excluded)
+    if len(command) == 1 and any(character.isspace() for character in command[0]):
+        command = ("sh", "-c", command[0])
+    elif command == ("",):  # of a pipeline whose parameter is empty
+        command = ()
     if not command and source.is_dir():
         command = ("sh", "-c", detect_build(source))
         say(f"the build: {command[-1]}")
     tree.check(" ".join(command))
     release = load_toolchain(release_toolchain or release_clang()).require_mode("release")
+    rows = shrink_rows(release, allowed)
     _leave_virtual_environment()
     place = output.absolute()
     with publish(output, "smaller build") as directory:
-        shrunk = shrink(UserBuild(tree, command, check), release, jobs, place, directory)
+        build = UserBuild(tree, command, check)
+        shrunk = shrink(build, release, rows, compare_stock, minutes, jobs, place, directory)
         (directory / SHRINK_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(shrunk), indent=1))
         (directory / "summary.md").write_text(summary_markdown(shrunk, place), encoding="utf-8")
     print_shrunk(shrunk, output)

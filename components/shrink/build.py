@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shlex
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +17,12 @@ from components.core.projects.flags.builds import BuildSetup, stripped_bytes, wr
 from components.core.projects.flags.linked_files import find_binaries, is_archive
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.flags.types import Kind
+from components.core.projects.source_tree import SourceTree, remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail, run_logged
+from components.shrink.bound_compilers import WRAPPER, write_wrapper
 from components.shrink.runpath import relocate_runpath
-from components.shrink.source_copy import SourceTree, remove_tree
 
 _NM_TIMEOUT_S = 300.0
 _LINKER_DEFINED = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})
@@ -35,6 +35,7 @@ _UNKNOWN = re.compile(
 )
 """What clang says of an option, or of an option's value, that only gcc has."""
 _MAX_ATTEMPTS = 4
+_CALLED_BY_PATH = "let the build use $CC and $CXX, or install bubblewrap where it may make namespaces"
 _VARIANT = re.compile(r"(C[1-5]|D[0-5])(?=E|I)")
 """Constructors and destructors of the Itanium C++ ABI: gcc also exports those that no other module can need."""
 
@@ -70,11 +71,13 @@ class BuiltFiles:
         files: by paths relative to the source tree.
         dropped: options of the build that the compiler does not have, left out.
         unmoved: files that search for libraries in the directory of the build, which is gone.
+        bound: whether the compilers stood in for the installed ones.
     """
 
     files: Mapping[str, LinkedFile]
     dropped: tuple[str, ...] = ()
     unmoved: tuple[str, ...] = ()
+    bound: bool = False
 
     @property
     def stripped(self) -> int:
@@ -107,8 +110,20 @@ class UserBuild:
         shell = self.command[:2] == ("sh", "-c") and len(self.command) == 3
         return self.command[2] if shell else shlex.join(self.command)
 
+    @property
+    def quoted(self) -> str:
+        """The command as words of a shell."""
+        return shlex.join(self.command)
+
     def build(
-        self, title: str, variant: BuildVariant | None, setup: BuildSetup, kept: Path, omitted: Iterable[Path] = ()
+        self,
+        title: str,
+        variant: BuildVariant | None,
+        setup: BuildSetup,
+        kept: Path,
+        omitted: Iterable[Path] = (),
+        bound: bool = False,
+        then: Callable[[Path], None] | None = None,
     ) -> BuiltFiles:
         """Build in a fresh copy of the source, check the result, and keep the linked files.
 
@@ -119,17 +134,18 @@ class UserBuild:
             variant: compilers and flags; None for the user's own.
             kept: new directory for the linked files.
             omitted: directories that are not copied.
+            bound: the build finds these compilers in place of the installed gcc, too.
+            then: is called with the built tree before it is removed.
 
         Raises:
-            UserError: the build fails, links nothing, or the check fails.
+            UserError: the build fails, links nothing, or the check fails; `bound`, and that is not possible here.
         """
-        place = hashlib.sha256(os.fsencode(self.source.directory.resolve())).hexdigest()[:8]
-        log = setup.cache / "logs" / "shrink" / f"{self.source.name}-{place}-{title}.log"
+        log = setup.cache / "logs" / "shrink" / f"{self.source.unique_name}-{title}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         dropped: list[str] = []
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                return self._build_once(variant, setup, kept, tuple(omitted), log, tuple(dropped))
+                return self._build_once(variant, setup, kept, tuple(omitted), log, tuple(dropped), bound, then)
             except UserError:
                 text = _COLORS.sub("", log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ""
                 words = [
@@ -151,6 +167,8 @@ class UserBuild:
         omitted: tuple[Path, ...],
         log: Path,
         dropped: tuple[str, ...],
+        bound: bool,
+        then: Callable[[Path], None] | None,
     ) -> BuiltFiles:
         root, tools = setup.work / self.source.name, setup.work / ".compilers"
         log.unlink(missing_ok=True)
@@ -160,10 +178,15 @@ class UserBuild:
             if variant is not None:
                 tools.mkdir()
                 environment |= write_tools(tools, variant, setup, dropped)
+            runner = ["/usr/bin/env"]
+            if bound:
+                if problem := write_wrapper(tools, os.environ.get("PATH", os.defpath)):
+                    raise UserError(f"the compilers cannot stand in for the installed ones: {problem}", _CALLED_BY_PATH)
+                runner = [str(tools / WRAPPER)]
             before = {path: _identity(path) for _, path in find_binaries(root)}
-            self._run(["/usr/bin/env", *self.command], self.shown, root, log, environment, "the build")
+            self._run([*runner, *self.command], self.shown, root, log, environment, "the build")
             files, unmoved = _keep(root, kept, setup.binutils, before)
-            built = BuiltFiles(files, dropped, unmoved)
+            built = BuiltFiles(files, dropped, unmoved, bound)
             if not files and before:
                 raise UserError(
                     f"{self.shown} builds nothing: the tree has programs or libraries of an earlier build, such as "
@@ -175,7 +198,9 @@ class UserBuild:
                     f"{self.shown} makes no program and no library",
                     f"name the command that links them, configure step included ({log} has its output)",
                 )
-            if self.check:
+            if then is not None:
+                then(root)
+            elif self.check:
                 self._run(["sh", "-e", "-c", self.check], self.check, root, log, environment, "the check")
             return built
         except UserError:

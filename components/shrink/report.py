@@ -6,7 +6,7 @@ from pathlib import Path
 
 from components.platform.console.escape import markdown_text
 from components.platform.console.tables import make_table, table_console
-from components.shrink.rows import OWN
+from components.shrink.rows import OWN, STOCK
 from components.shrink.step import COMPILERS, FILES
 from components.shrink.types import FileSizes, ShrinkReport, TriedBuild
 
@@ -84,14 +84,24 @@ def _conclusion(shrunk: ShrinkReport, output: Path) -> list[str]:
     chosen = next(build for build in shrunk.builds if build.name == shrunk.chosen)
     notes = "".join(f"Note: {note}. " for note in shrunk.notes)
     checked = f", {shrunk.check} passes" if shrunk.check else "; run its tests, no --check was given"
-    level = (
-        "Everything is compiled by -Oz, which may be slower: time it. Stock clang has most of the gain with the same "
-        "flags; the release clang's share is about 4% in C and 6% in C++. "
-    )
     return [
         f"{shrunk.reduction_percent:.1f}% smaller: {own.stripped:,} → {chosen.stripped:,} bytes after strip; the files "
-        f"are in {output / FILES}{checked}. {level}{notes}To build it yourself in a clean tree (make clean, a new "
+        f"are in {output / FILES}{checked}. Everything is compiled by -Oz, which may be slower: time it. "
+        f"{_share_of_stock(shrunk, own, chosen)}{notes}To build it yourself in a clean tree (make clean, a new "
         f"build directory), with the compilers in {output / COMPILERS}:",
         chosen.build,
-        shrunk.command,
+        shrunk.rebuild,
     ]
+
+
+def _share_of_stock(shrunk: ShrinkReport, own: TriedBuild, chosen: TriedBuild) -> str:
+    """Return the sentence that tells what the flags save from what the release clang saves; "" without a comparison."""
+    stock = next((build for build in shrunk.builds if build.name == STOCK and build.files), None)
+    if stock is None:
+        return ""
+    if stock is chosen:
+        return "It is stock clang that makes the smallest files here. "
+    return (
+        f"Stock clang with the same flags: {_change(own, stock)} against your build; the release clang and its policy: "
+        f"{_change(stock, chosen)} against that. "
+    )

@@ -7,9 +7,12 @@ lld keeps sections that are only reached through __start_NAME and __stop_NAME, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from components.core.compiler.probe import has_option
 from components.core.formats.toolchain import Toolchain
-from components.core.projects.flags.rows import PROBLEM, FlagRow
+from components.core.projects.flags.rows import FLAG_GROUPS, PROBLEM, FlagRow
 from components.platform.errors import UserError
 
 _LENIENT = (
@@ -56,12 +59,17 @@ PROGRAM = FlagRow(
     compilers=("policy",),
     own_options=(_KEEP_SMALLER,),
 )
-OWN = "own"
-"""The user's build by the user's compilers, in tables and files."""
+OWN, STOCK = "own", "stock"
+"""The user's build by the user's compilers, and the smallest row's flags by stock clang, in tables and files."""
+ASSUMPTIONS = {name: group.assumes for name, group in FLAG_GROUPS.items() if group.assumes}
+"""Flags that may be allowed -> what they assume of the program."""
 
 
-def shrink_rows(release: Toolchain) -> list[FlagRow]:
+def shrink_rows(release: Toolchain, allowed: Sequence[str] = ()) -> list[FlagRow]:
     """Return the rows to try, the most promising first.
+
+    Args:
+        allowed: keys of ASSUMPTIONS. Each row is tried with all of these flags, too.
 
     Raises:
         UserError: the release clang has no policy for inlining, or is too old to keep the smaller of two variants.
@@ -71,4 +79,12 @@ def shrink_rows(release: Toolchain) -> list[FlagRow]:
             f"the clang in {release.directory} has no policy for {PROBLEM}, or is of an earlier version",
             "pass --release-toolchain DIR of one: mlgo toolchain --mode release --policy pretrained --output DIR",
         )
-    return [PROGRAM, OBJECTS]
+    rows = []
+    for row in (PROGRAM, OBJECTS):
+        rows.append(row)
+        more = row
+        for name in dict.fromkeys(allowed):
+            more = more.with_group(name, FLAG_GROUPS[name])
+        if allowed:
+            rows.append(replace(more, name=f"{row.name}-allowed", gives=f"{row.name} with {', '.join(allowed)}"))
+    return rows

@@ -2,48 +2,142 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from components.core.compiler.inline_plan import PLAN_FILE
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
 from components.core.projects.flags.build_variants import BuildVariant, find_stock_clang
 from components.core.projects.flags.builds import BuildSetup, describe_failure, find_binutils, write_tools
 from components.core.projects.flags.rows import FlagRow
+from components.core.projects.flags.types import CompilerOfRow
+from components.core.projects.source_tree import remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
+from components.shrink.bound_compilers import WRAPPER, write_wrapper
 from components.shrink.build import BuiltFiles, UserBuild, are_alike, lost_exports, weaker_exports
-from components.shrink.rows import OWN, shrink_rows
-from components.shrink.source_copy import remove_tree
+from components.shrink.rows import OWN, STOCK
+from components.shrink.search import search_plan
 from components.shrink.types import FileSizes, ShrinkReport, TriedBuild
 
 COMPILERS, FILES = "compilers", "files"
 """Directories of the output: compilers with the flags of the delivered build, and what it linked."""
-_SAME_COMPILERS = (
-    "the build makes the same files whatever CC, CXX and the compilers first in PATH are, so it calls others by their "
-    "paths: include its configure step in the command, or let it use $CC and $CXX"
+_NOT_REPLACED = (
+    "the build makes the same files whatever CC, CXX and the installed compilers are: include its configure step in "
+    "the command"
 )
 
 
 @dataclass(frozen=True)
-class _Attempt:
-    """A build that was tried: its row, None for the user's own, and what it linked, None if it may not be used."""
+class _Trial:
+    """A build that was tried.
+
+    Attributes:
+        row, variant: its flags and compilers; None for the user's own.
+        built: what it linked; None if it may not be used.
+    """
 
     entry: TriedBuild
     row: FlagRow | None = None
+    variant: BuildVariant | None = None
     built: BuiltFiles | None = None
 
 
-def shrink(build: UserBuild, release: Toolchain, jobs: int, output: Path, directory: Path) -> ShrinkReport:
+@dataclass
+class _Trials:
+    """The builds of a user's code.
+
+    Attributes:
+        work: directory of what the builds link, by the builds' names.
+        output: the published directory, which messages name.
+        omitted: directories that are not copied.
+        total: number of builds, for messages.
+        bound: whether the compilers have to stand in for the installed ones, since the build calls these.
+    """
+
+    build: UserBuild
+    setup: BuildSetup
+    stock: Path
+    release: Toolchain
+    work: Path
+    output: Path
+    omitted: tuple[Path, ...]
+    total: int
+    done: list[_Trial] = field(default_factory=list)
+    bound: bool = False
+
+    def add_own(self) -> BuiltFiles:
+        """Build by the user's own compilers, first of all.
+
+        Raises:
+            UserError: the build or its check fails.
+        """
+        say(f"build 1 of {self.total}: {self.build.source.name} by your own compilers: {self.build.shown}")
+        own = self.build.build(OWN, None, self.setup, self.work / OWN, self.omitted)
+        say(f"{OWN}: {own.stripped:,} bytes")
+        self.done.append(_Trial(_entry(OWN, "your build as it is", own), built=own))
+        return own
+
+    def add(self, name: str, row: FlagRow, compiler: CompilerOfRow) -> None:
+        """Build a row by one of its compilers."""
+        variant = row.variant(compiler, self.stock, self.release)
+        say(f"build {len(self.done) + 1} of {self.total}: {self.build.source.name} by {variant.title}: {row.gives}")
+        own = self.done[0].built
+        assert own is not None
+        try:
+            built = self._build(name, variant)
+            if not self.bound and are_alike(own, built):
+                say(f"{name}: the files are those of your own compilers, which are called by their paths: again")
+                self.bound = True
+                remove_tree(self.work / name)
+                built = self._build(name, variant)
+            failure = _NOT_REPLACED if are_alike(own, built) else lost_exports(own, built)
+        except UserError as error:
+            failure = describe_failure(error).rstrip(":")
+            say(f"{name} is not used: {failure}; {error.remedy}")
+            self.done.append(_Trial(_entry(name, row.gives, None, failure=failure), row, variant))
+            return
+        line = _build_line(self.output / COMPILERS, row)
+        entry = _entry(name, row.gives, built, line, failure)
+        if failure:
+            say(f"{name} is not used: {failure}")
+        else:
+            say(f"{name}: {built.stripped:,} bytes, {100 * (built.stripped / own.stripped - 1):+.1f}%")
+        self.done.append(_Trial(entry, row, variant, None if failure else built))
+
+    def _build(self, name: str, variant: BuildVariant) -> BuiltFiles:
+        return self.build.build(name, variant, self.setup, self.work / name, self.omitted, self.bound)
+
+    def smallest(self) -> _Trial:
+        """Return the smallest build that may be used, the first of equally small ones."""
+        return min((one for one in self.done if one.built is not None), key=lambda one: one.entry.stripped)
+
+
+def shrink(
+    build: UserBuild,
+    release: Toolchain,
+    rows: Sequence[FlagRow],
+    compare_stock: bool,
+    minutes: float,
+    jobs: int,
+    output: Path,
+    directory: Path,
+) -> ShrinkReport:
     """Build the user's code by the user's compilers and by those of each row, and keep the smallest result.
 
     A row that does not build, whose check fails, or whose files export less than those of the user's own build is not
     used. If none is smaller, the user's own build is the result.
 
     Args:
+        rows: the rows that the release clang builds.
+        compare_stock: build the smallest row by stock clang, too, which tells what the flags save without our clang.
+        minutes: wall time of a search for better inlining decisions; 0 for none.
         output: the published directory, which messages name; it is not copied.
         directory: its directory until then; gets COMPILERS and FILES.
 
@@ -51,7 +145,6 @@ def shrink(build: UserBuild, release: Toolchain, jobs: int, output: Path, direct
         UserError: the user's own build or check fails, the compilers are missing, or the disk is full.
     """
     build.source.check(build.shown)
-    rows = shrink_rows(release)
     stock = find_stock_clang(release, None)
     binutils = find_binutils(stock)
     if left_out := build.source.build_directories():
@@ -62,65 +155,73 @@ def shrink(build: UserBuild, release: Toolchain, jobs: int, output: Path, direct
     work = Path(tempfile.mkdtemp(prefix="mlgo-shrink-"))
     setup = BuildSetup(work / "build", default_cache_dir(), jobs, binutils)
     setup.work.mkdir()
-    omitted = (output, directory)
-    total = 1 + len(rows)
+    total = 1 + len(rows) + compare_stock
+    trials = _Trials(build, setup, stock, release, work, output, (output, directory), total)
     try:
-        say(f"build 1 of {total}: {build.source.name} by your own compilers: {build.shown}")
-        own = build.build(OWN, None, setup, work / OWN, omitted)
-        say(f"{OWN}: {own.stripped:,} bytes")
-        tries = [_Attempt(_entry(OWN, "your build as it is", own), None, own)]
+        own = trials.add_own()
         if all(file.kind == "static library" for file in own.files.values()):
             say("the build makes static libraries only: they are compiled file by file")
             rows = [row for row in rows if not row.lto]
-        for number, row in enumerate(rows, 2):
-            variant = row.variant("policy", stock, release)
-            say(f"build {number} of {total}: {build.source.name} by {variant.title}: {row.gives}")
-            tries.append(_try(build, row, variant, setup, work / row.name, omitted, own, output))
-        chosen = min((one for one in tries if one.built is not None), key=lambda one: one.entry.stripped)
+            trials.total = 1 + len(rows) + compare_stock
+        for row in rows:
+            trials.add(row.name, row, "policy")
+        best = trials.smallest().row
+        if best is not None and compare_stock:
+            trials.add(STOCK, replace(best, gives=f"the flags of {best.name}, by stock clang"), "stock")
+        if best is not None and minutes:
+            _search(trials, best, minutes)
+        chosen = trials.smallest()
         assert chosen.built is not None
         shutil.copytree(work / chosen.entry.name, directory / FILES, symlinks=True)
-        if chosen.row is not None:
-            (directory / COMPILERS).mkdir()
-            write_tools(
-                directory / COMPILERS, chosen.row.variant("policy", stock, release), setup, chosen.built.dropped
-            )
-        saved = reduction_percent(own.stripped, chosen.entry.stripped) or 0.0
+        if chosen.variant is not None:
+            _deliver_compilers(directory, chosen, trials)
         return ShrinkReport(
             command=build.shown,
+            rebuild=f"{output / COMPILERS / WRAPPER} {build.quoted}" if chosen.built.bound else build.shown,
             check=build.check,
             chosen=chosen.entry.name,
-            reduction_percent=saved,
+            reduction_percent=reduction_percent(own.stripped, chosen.entry.stripped) or 0.0,
             kinds={name: file.kind for name, file in chosen.built.files.items()},
-            builds=[one.entry for one in tries],
-            why="" if chosen.row is not None else _why_nothing(tries),
+            builds=[one.entry for one in trials.done],
+            why="" if chosen.built is not own else _why_nothing(trials.done),
             notes=_notes(own, chosen.built),
         )
     finally:
         remove_tree(work)
 
 
-def _try(
-    build: UserBuild,
-    row: FlagRow,
-    variant: BuildVariant,
-    setup: BuildSetup,
-    kept: Path,
-    omitted: tuple[Path, ...],
-    own: BuiltFiles,
-    output: Path,
-) -> _Attempt:
+def _search(trials: _Trials, row: FlagRow, minutes: float) -> None:
+    """Search decisions for the files that a row compiles, and build it with them."""
+    if row.lto:
+        say("no search: it decides about files, and the smallest build compiles each program as one module")
+        return
+    setup, work = trials.setup, trials.work / "search"
+    work.mkdir()
+    trials.total += 1
     try:
-        built = build.build(row.name, variant, setup, kept, omitted)
+        plan = search_plan(
+            trials.build, row, trials.bound, trials.stock, trials.release, setup, trials.omitted, minutes, work
+        )
     except UserError as error:
-        say(f"{row.name} is not used: {describe_failure(error).rstrip(':')}; {error.remedy}")
-        return _Attempt(_entry(row.name, row.gives, None, failure=describe_failure(error).rstrip(":")), row)
-    entry = _entry(row.name, row.gives, built, _build_line(output / COMPILERS, row))
-    if failure := _SAME_COMPILERS if are_alike(own, built) else lost_exports(own, built):
-        entry.failure = failure
-        say(f"{row.name} is not used: {failure}")
-        return _Attempt(entry, row)
-    say(f"{row.name}: {built.stripped:,} bytes, {100 * (built.stripped / own.stripped - 1):+.1f}%")
-    return _Attempt(entry, row, built)
+        say(f"no plan: {describe_failure(error)}; {error.remedy}")
+        return
+    name = f"{row.name}-plan"
+    trials.add(name, replace(row, name=name, gives=f"{row.name} with decisions of a search", plan=plan), "plan")
+
+
+def _deliver_compilers(directory: Path, chosen: _Trial, trials: _Trials) -> None:
+    """Write the compilers of a build, and its plan if it has one, into the output."""
+    assert chosen.row is not None and chosen.variant is not None and chosen.built is not None
+    variant = chosen.variant
+    if chosen.row.plan is not None:
+        shutil.copyfile(chosen.row.plan, directory / PLAN_FILE)
+        published = replace(chosen.row, plan=trials.output / PLAN_FILE)
+        variant = published.variant("plan", trials.stock, trials.release)
+    compilers = directory / COMPILERS
+    compilers.mkdir()
+    write_tools(compilers, variant, trials.setup, chosen.built.dropped)
+    if chosen.built.bound and (problem := write_wrapper(compilers, os.environ.get("PATH", os.defpath))):
+        raise UserError(f"the delivered compilers cannot stand in for the installed ones: {problem}", "run it again")
 
 
 def _entry(name: str, gives: str, built: BuiltFiles | None, line: str = "", failure: str = "") -> TriedBuild:
@@ -169,7 +270,7 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
     return notes
 
 
-def _why_nothing(tries: list[_Attempt]) -> str:
+def _why_nothing(tries: list[_Trial]) -> str:
     own, *others = tries
     if failed := [one.entry for one in others if one.built is None]:
         names: dict[str, list[str]] = {}

@@ -41,7 +41,9 @@ class ShrinkReport(Struct, kw_only=True):
     """All builds, and the one that was delivered.
 
     Attributes:
-        command: the user's build. check: the user's check, "" if there is none.
+        command: the user's build. rebuild: the command that makes what was delivered, in the environment of its
+            `build`.
+        check: the user's check, "" if there is none.
         chosen: name of the delivered build.
         reduction_percent: reduction of the stripped files against the user's own build; 0 if that is delivered.
         kinds: kind of each file.
@@ -51,6 +53,7 @@ class ShrinkReport(Struct, kw_only=True):
     """
 
     command: str
+    rebuild: str
     check: str
     chosen: str
     reduction_percent: float

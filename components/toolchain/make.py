@@ -108,6 +108,9 @@ def _make_clang(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path],
         install(executable, sdk, output)
         install_binutils(sdk, output)
         malloc = read_allocator(tree)
+    if config.mode == "release" and not (sdk.resource_directory / "lib").is_dir():
+        lacking = "install them and build it again" if config.sdk else apt_line({f"libclang-rt-{sdk.major}-dev"})
+        say(f"no run-time libraries of sanitizers, coverage and profiles, before it is built again: {lacking}")
     if malloc != "jemalloc":
         say(f"the clang is 5% slower without jemalloc; install it with: {apt_line({'libjemalloc-dev'})}")
     origin = "sdk" if bundled else config.llvm_source
@@ -308,8 +311,9 @@ def install(executable: Path, sdk: Sdk, into: Path) -> None:
 
     A linker that was built next to a release clang becomes bin/ld.lld, which clang prefers to the system's.
 
-    The executable is moved, across file systems copied. The headers, the sanitizers' lists and the run-time libraries
-    of this machine's architecture are copied from the resource directory, with symbolic links resolved.
+    The executable is moved, across file systems copied. The headers, the sanitizers' lists and, for a release clang,
+    the run-time libraries of this machine's architecture are copied from the resource directory, with symbolic links
+    resolved.
     """
     (into / "bin").mkdir(parents=True)
     shutil.move(executable, into / "bin" / "clang")
@@ -322,7 +326,7 @@ def install(executable: Path, sdk: Sdk, into: Path) -> None:
         if (sdk.resource_directory / folder).is_dir():
             shutil.copytree(sdk.resource_directory / folder, resources / folder)
     # From the package libclang-rt-<major>-dev, which clang-<major> only recommends: a plain compiler works without it.
-    if (sdk.resource_directory / "lib").is_dir():
+    if executable.name == "release" and (sdk.resource_directory / "lib").is_dir():
         shutil.copytree(sdk.resource_directory / "lib", resources / "lib", ignore=_other_architectures)
 
 

@@ -15,7 +15,7 @@ from components.platform.workers.factory import rayjob_workers
 from components.toolchain.config import SdkConfig
 from pipelines.parameters.parameter import FormatParameter, Parameter, as_option, as_parameter, as_text
 from pipelines.parameters.rules import check_rules
-from pipelines.parameters.tables import BY_NAME, SDK, SMOKE, TRAINING
+from pipelines.parameters.tables import BY_NAME, SDK, SHRINK, SMOKE, TRAINING
 from pipelines.spec import builds_sdk, parameter_values
 
 _OFFERED = [parameter for parameter in TRAINING if parameter.option]
@@ -38,7 +38,7 @@ def checked_values(
         SdkConfig(output=Path("sdk"), definitions=dict(typed.pop("definitions", ())), **typed)
     else:
         check_values(values, write)
-        typed_values(values, SMOKE, write)
+        typed_values(values, [*SHRINK, *SMOKE], write)
     return values
 
 

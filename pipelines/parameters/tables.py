@@ -24,6 +24,7 @@ from components.platform.console.number_types import (
     FINITE_FLOAT,
     JOBS,
     LLVM_MAJOR,
+    MINUTES,
     POSITIVE_MINUTES,
     REDUCTION_PERCENT,
     REPEATS,
@@ -333,6 +334,37 @@ SDK = (
 )
 """Of the pipeline that builds an SDK."""
 
+SHRINK = (
+    Parameter(
+        "source",
+        "Path or URI of the source tree, or URL of an archive of it.",
+        example="gs://BUCKET/source",
+        reference=Reference(identify_path, archives=True),
+    ),
+    Parameter(
+        "command",
+        "Shell command of the build, with its configure step.",
+        empty="that of the tree's build system",
+        example="./configure && make -j$JOBS",
+    ),
+    Parameter("check", "Shell command that tests what was built.", empty="none", example="make check"),
+    Parameter(
+        "release_toolchain",
+        "Path or URI of a release clang.",
+        empty="one with the pretrained policies",
+        example="gs://BUCKET/release",
+        reference=Reference(identify_path),
+    ),
+    Parameter(
+        "minutes",
+        "Wall time of a search for better inlining decisions, 0 for none.",
+        MINUTES,
+        default="0",
+        example="10",
+    ),
+)
+"""Of the pipeline that builds code smaller."""
+
 SMOKE = (
     Parameter(
         "fail_once",
@@ -350,7 +382,7 @@ SMOKE = (
 )
 """Of the smoke test."""
 
-TABLES = {"training": TRAINING, "sdk": SDK, "smoke": SMOKE}
+TABLES = {"training": TRAINING, "sdk": SDK, "shrink": SHRINK, "smoke": SMOKE}
 """Name of a compiled pipeline -> its parameters."""
 BY_NAME = {parameter.name: parameter for parameter in TRAINING}
 PLACES = tuple(one.name for one in TRAINING if one.reference and one.reference.kind == "location")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kfp import dsl
@@ -15,6 +15,7 @@ def step(
     name: str,
     arguments: Mapping[str, Any],
     subcommand: str = "",
+    words: Sequence[Any] = (),
     copies: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
     metrics: Mapping[str, str] | None = None,
@@ -29,6 +30,7 @@ def step(
         arguments: option of the step -> value, which may be one of KFP's placeholders; True for a flag; a list for an
             option that is repeated.
         subcommand: command of a step that has several.
+        words: what follows the options.
         copies, values, metrics, matrices: the launcher's options --copy and so on, FILE -> place or output; with
             metrics FILE may be FILE:KEY,...
         work, extends: the launcher's options of these names.
@@ -48,6 +50,7 @@ def step(
         else:
             for one in value if isinstance(value, list) else [value]:
                 command += [option, one]
+    command += words
     return dsl.ContainerSpec(
         image=IMAGES[task.image],
         command=list(COMMAND),

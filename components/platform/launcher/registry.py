@@ -111,6 +111,7 @@ TASKS = {
     "select-policy": Task("evaluation", "toolchain", hours=1, cpus=1, memory_gb=4),
     "release-report": Task("evaluation", "toolchain", hours=6, cpus=4, memory_gb=8),
     "tune": Task("tune", "toolchain", hours=24, cpus=8, memory_gb=16),
+    "shrink": Task("shrink", "toolchain", hours=24, cpus=8, memory_gb=16),
     "promote": Task("retrain", "toolchain", hours=6, cpus=4, memory_gb=8),
     "record-refusal": Task("retrain", "toolchain", hours=1, cpus=1, memory_gb=2),
     "finish": Task("finish", "toolchain", hours=1, cpus=1, memory_gb=2),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from components.core.formats.toolchain import load_toolchain
 from components.platform.errors import UserError
-from components.shrink.release import release_clang
+from components.shrink.toolchains import release_clang
 from tests.support.commands import run_command
 
 SOURCES = {
@@ -99,13 +100,17 @@ def test_the_smallest_build_is_delivered_and_its_compilers_build_it_again(
     done = shrink(pretrained_release, "--check", "./app")
     assert done.returncode == 0, done.stderr
     shrunk = result(tmp_path)
-    assert [build["name"] for build in shrunk["builds"]] == ["own", "program", "objects"]
-    own, program, _ = shrunk["builds"]
+    assert [build["name"] for build in shrunk["builds"]] == ["own", "program", "objects", "stock"]
+    own, program, _, stock = shrunk["builds"]
     assert not any(build["failure"] for build in shrunk["builds"])
     assert program["files"].keys() == own["files"].keys() == {"app", "libtable.so"}
     assert program["files"]["app"]["stripped"] < own["files"]["app"]["stripped"]
     assert shrunk["chosen"] == min(shrunk["builds"], key=lambda build: build["stripped"])["name"] != "own"
-    assert shrunk["reduction_percent"] > 5 and shrunk["command"] == "make -j$JOBS"
+    assert shrunk["reduction_percent"] > 5 and shrunk["command"] == shrunk["rebuild"] == "make -j$JOBS"
+    assert (
+        program["stripped"] < stock["stripped"] < own["stripped"]
+        and "Stock clang with the same flags: -" in done.stdout
+    )
     assert {path.name: path.read_bytes() for path in source.iterdir()} == before
     # What was delivered works and exports what it did; the shell lines of the summary make it again.
     files = tmp_path / "out/files"
@@ -128,7 +133,7 @@ def test_cmake_takes_compilers_and_archiver(
     (source / "CMakeLists.txt").write_text(CMAKE)
     done = shrink(pretrained_release)
     assert done.returncode == 0, done.stderr
-    assert [build["failure"] for build in result(tmp_path)["builds"]] == ["", "", ""]
+    assert [build["failure"] for build in result(tmp_path)["builds"]] == [""] * 4
     assert result(tmp_path)["chosen"] != "own" and "the build: cmake -S . -B mlgo-build" in done.stdout
 
 
@@ -191,7 +196,9 @@ def test_static_libraries_alone_are_compiled_file_by_file(
     done = shrink(pretrained_release)
     assert done.returncode == 0, done.stderr
     shrunk = result(tmp_path)
-    assert [build["name"] for build in shrunk["builds"]] == ["own", "objects"] and shrunk["chosen"] == "objects"
+    assert [build["name"] for build in shrunk["builds"]] == ["own", "objects", "stock"] and shrunk[
+        "chosen"
+    ] == "objects"
     assert shrunk["kinds"] == {"libtable.a": "static library"}
 
 
@@ -215,7 +222,7 @@ def test_a_failing_check_falls_back_to_the_next_best(pretrained_release: Path, s
     check = "case $CXX$(cat .. 2>/dev/null) in *compilers*) ! grep -q flto $CXX ;; esac"
     done = shrink(pretrained_release, "--check", check, "--", "make")
     assert done.returncode == 0, done.stderr
-    _, program, objects = result(tmp_path)["builds"]
+    _, program, objects, _ = result(tmp_path)["builds"]
     assert program["failure"].startswith("the check") and not objects["failure"]
     assert result(tmp_path)["chosen"] == "objects"
 
@@ -237,15 +244,60 @@ def test_build_that_exports_less_is_not_delivered(
 
 
 @pytest.mark.toolchain
-def test_build_that_calls_a_compiler_by_its_path_is_named(
+def test_build_that_calls_a_compiler_by_its_path_gets_ours_there(
     pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
 ) -> None:
     path = shutil.which("g++")
     (source / "Makefile").write_text(SOURCES["Makefile"].replace("CXX ?= g++", f"override CXX = {path}"))
+    done = shrink(pretrained_release, "--no-compare-stock", "--check", f"{path} --version | grep g++")
+    assert done.returncode == 0, done.stderr
+    shrunk = result(tmp_path)
+    assert shrunk["chosen"] != "own" and not any(build["failure"] for build in shrunk["builds"])
+    # The lines of the summary run the build in the same way, wherever the output is.
+    shell = (tmp_path / "out/summary.md").read_text().partition("```shell\n")[2].partition("```")[0]
+    assert (
+        shell.splitlines()[-1] == f"{tmp_path}/out/compilers/with-compilers {shlex.join(['sh', '-c', 'make -j$JOBS'])}"
+    )
+    copy = shutil.copytree(source, tmp_path / "again")
+    subprocess.run(["sh", "-ec", shell], cwd=copy, check=True)
+    assert (copy / "app").read_bytes() == (tmp_path / "out/files/app").read_bytes()
+
+
+@pytest.mark.toolchain
+def test_build_that_calls_a_compiler_by_its_path_is_named_without_bubblewrap(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shutil.which("g++")
+    (source / "Makefile").write_text(SOURCES["Makefile"].replace("CXX ?= g++", f"override CXX = {path}"))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for folder in ("/usr/bin", "/bin"):
+        for program in Path(folder).iterdir():
+            if program.name != "bwrap" and not (programs / program.name).exists():
+                (programs / program.name).symlink_to(program)
+    monkeypatch.setenv("PATH", str(programs))
     done = shrink(pretrained_release)
     assert done.returncode == 0, done.stderr
-    assert result(tmp_path)["chosen"] == "own" and "makes the same files whatever CC, CXX" in result(tmp_path)["why"]
-    assert (tmp_path / "out/files/app").is_file()
+    assert result(tmp_path)["chosen"] == "own" and "bubblewrap is not installed" in result(tmp_path)["why"]
+    assert "install bubblewrap" in done.stdout and (tmp_path / "out/files/app").is_file()
+
+
+@pytest.mark.toolchain
+def test_allowed_flags_are_rows_of_their_own(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    """Hidden visibility drops what the shared library exports, so that only the others are used."""
+    done = shrink(pretrained_release, "--allow", "hidden", "--allow", "relr", "--no-compare-stock")
+    assert done.returncode == 0, done.stderr
+    builds = {build["name"]: build for build in result(tmp_path)["builds"]}
+    assert list(builds) == ["own", "program", "program-allowed", "objects", "objects-allowed"]
+    assert builds["program-allowed"]["failure"].startswith("libtable.so no longer exports")
+    assert builds["program-allowed"]["gives"] == "program with hidden, relr"
+    (source / "Makefile").write_text(SOURCES["Makefile"].replace("all: app libtable.so", "all: app"))
+    done = shrink(pretrained_release, "--allow", "relr", "--no-compare-stock")
+    assert done.returncode == 0, done.stderr
+    relr = next(build for build in result(tmp_path)["builds"] if build["name"] == "program-allowed")
+    assert not relr["failure"] and relr["files"]["app"]["stripped"] > 0
 
 
 @pytest.mark.toolchain
@@ -290,8 +342,8 @@ def test_missing_release_clang_is_named(source: Path, tmp_path: Path) -> None:
 def test_release_clang_is_built_once(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("components.shrink.release._CLONE_CLANG", tmp_path / "no-clone")
-    monkeypatch.setattr("components.shrink.release.default_cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setattr("components.shrink.toolchains._CLONE_CLANG", tmp_path / "no-clone")
+    monkeypatch.setattr("components.shrink.toolchains.default_cache_dir", lambda: tmp_path / "cache")
     first = release_clang()
     assert load_toolchain(first).mode == "release" and "once (1 to 3 minutes)" in capfd.readouterr().out
     assert release_clang() == first and "once" not in capfd.readouterr().out
@@ -299,8 +351,8 @@ def test_release_clang_is_built_once(
 
 
 def test_release_clang_that_cannot_be_built_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.shrink.release._CLONE_CLANG", tmp_path / "no-clone")
-    monkeypatch.setattr("components.shrink.release.default_cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setattr("components.shrink.toolchains._CLONE_CLANG", tmp_path / "no-clone")
+    monkeypatch.setattr("components.shrink.toolchains.default_cache_dir", lambda: tmp_path / "cache")
     monkeypatch.setenv("PATH", os.devnull)  # without CMake
     with pytest.raises(UserError, match="there is no release clang, and it cannot be built"):
         release_clang()

@@ -20,14 +20,13 @@ from components.core.projects.flags.link_variants import LINK_VARIANTS
 from components.core.projects.flags.section_sizes import measure
 from components.core.projects.flags.types import RowSizes
 from components.core.projects.recipe import Recipe
+from components.core.projects.source_tree import SourceTree
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail, run_logged
 
 MISSING = "the build does not make it"
 _LINKED_KINDS = ("EXE", "SHARED", "MODULE")
 _LLD = "-fuse-ld=lld"
-_STALE = ("*.o", "*.lo", "*.obj", "CMakeCache.txt", ".ninja_log")
-"""Files of an earlier build, from which a build tool would make the programs of every row."""
 _ERROR = re.compile(r"\berror: |undefined reference|undefined symbol", re.IGNORECASE)
 _STRIP_TIMEOUT_S = 300.0
 
@@ -120,42 +119,28 @@ class OwnBuild:
     and gcc, first in PATH.
 
     Attributes:
-        source: directory of the source tree. It is only read.
+        source: the source tree.
         command: the build.
         programs: paths that it makes, relative to the tree.
-        excluded: globs of names and of paths relative to the tree that are not copied.
     """
 
-    source: Path
+    source: SourceTree
     command: str
     programs: tuple[str, ...]
-    excluded: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """Name of the source directory."""
-        return self.source.resolve().name
+        return self.source.name
 
     def check(self) -> None:
-        """Raise UserError if the tree does not exist or has files of a build, or a program's path leaves the tree."""
-        if not self.source.is_dir():
-            raise UserError(f"--source {self.source} is no directory", "pass the directory that the build runs in")
+        """Raise UserError if the tree does not exist or was configured in place, or a program is outside of it."""
+        self.source.check(self.command)
         for program in self.programs:
             if Path(program).is_absolute() or ".." in Path(program).parts:
                 raise UserError(
                     f"--program {program} is outside of the source tree", "pass a path relative to --source"
                 )
-        for directory, names, files in os.walk(self.source):
-            left_out = self._ignore(directory, [*names, *files])
-            names[:] = [name for name in names if name not in left_out]
-            for file in files:
-                within = Path(directory, file).relative_to(self.source)
-                stale = str(within) in self.programs or any(within.match(glob) for glob in _STALE)
-                if stale and file not in left_out:
-                    raise UserError(
-                        f"{self.source} has files of an earlier build, such as {within}, and every row needs a new one",
-                        "clean the tree, or leave out what a build makes: --exclude build, --exclude '*.o'",
-                    )
 
     def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
         """See `Project.build`."""
@@ -165,7 +150,10 @@ class OwnBuild:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
         try:
-            self._copy(root / "source", setup.work.parent.resolve())
+            # The unpublished output may be in the tree; a program of an earlier build would be measured in every row.
+            self.source.copy(root / "source", (setup.work.parent,))
+            for name in self.programs:
+                (root / "source" / name).unlink(missing_ok=True)
             environment = write_tools(compilers, variant, setup)
             status = run_logged(["sh", "-e", "-c", self.command], root / "source", log, environment)
             if status != 0:
@@ -178,26 +166,6 @@ class OwnBuild:
         finally:
             shutil.rmtree(root, ignore_errors=True)
             shutil.rmtree(compilers, ignore_errors=True)
-
-    def _copy(self, into: Path, unpublished: Path) -> None:
-        """Copy the tree, without the directory of the unpublished output, which may be in it."""
-
-        def ignore(directory: str, names: list[str]) -> set[str]:
-            output = {name for name in names if Path(directory, name).resolve() == unpublished}
-            return output | self._ignore(directory, names)
-
-        try:
-            shutil.copytree(self.source, into, symlinks=True, ignore=ignore)
-        except (shutil.Error, OSError) as error:
-            raise UserError(
-                f"{self.source} cannot be copied: {str(error)[:300]}",
-                "pass a tree that can be read, or --exclude a part",
-            ) from None
-
-    def _ignore(self, directory: str, names: list[str]) -> set[str]:
-        within = Path(directory).relative_to(self.source)
-        globs = (".git", *self.excluded)
-        return {name for name in names if any((within / name).match(glob.rstrip("/")) for glob in globs)}
 
 
 def describe_failure(error: UserError) -> str:

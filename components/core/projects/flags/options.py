@@ -83,7 +83,7 @@ _OPTIONS = (
     click.option(
         "--source",
         type=click.Path(path_type=Path),
-        help="Directory of the source tree, without files of an earlier build.",
+        help="Directory of the source tree. Objects and build directories in it are not copied.",
     ),
     click.option(
         "--program",
@@ -97,7 +97,7 @@ _OPTIONS = (
         "excluded",
         multiple=True,
         metavar="GLOB",
-        help="Files and directories of --source that are not copied (repeatable), such as an earlier build.",
+        help="Further files and directories of --source that are not copied (repeatable).",
     ),
     click.option("--stock-clang", type=PROGRAM, help="Clang of the baseline.  [default: the installed clang-N]"),
     click.option(
@@ -227,6 +227,7 @@ def _projects(
     excluded: tuple[str, ...],
 ) -> list[Project]:
     from components.core.projects.flags.builds import OwnBuild, make_project
+    from components.core.projects.source_tree import SourceTree
 
     if recipe is not None and command is not None:
         raise UserError("exactly one of --recipe and --build names what is built", "see --help")
@@ -251,6 +252,6 @@ def _projects(
         raise UserError("--project belongs to --recipe", "leave it out")
     if source is None or not programs:
         raise UserError("--build needs --source and --program", "pass the source tree, and each program that it makes")
-    own = OwnBuild(source, command, programs, excluded)
+    own = OwnBuild(SourceTree(source, excluded), command, programs)
     own.check()
     return [own]

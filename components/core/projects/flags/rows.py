@@ -18,12 +18,6 @@ from components.platform.errors import UserError
 
 PROBLEM = "inlining"
 NO_UNWIND, NO_PIE = "no-unwind-tables", "no-pie"
-ALLOWED = {
-    NO_UNWIND: "nothing unwinds the stack: C, or C++ that the build compiles with -fno-exceptions; no backtraces",
-    NO_PIE: "programs at fixed addresses: no address space layout randomization",
-}
-"""Rows that change what a program can do -> what they assume. Only the user can know, so they are never measured by
-default; the rows that follow have their flags, too."""
 ALL_ROWS = "all"
 ICF_KINDS = ("safe", "all")
 _HIDDEN = LINK_VARIANTS["hidden"]
@@ -42,10 +36,57 @@ _STOCK_OUTLINER = ("-enable-machine-outliner=always", "-outliner-benefit-thresho
 """LLVM's outliner, off by default on x86-64, where it does not count the unwind entry of a new function: below 16 bytes
 it makes programs larger."""
 
-_PLUGINS = "nothing looks up symbols of the program at run time: no plugins that use its functions"
-_ADDRESSES = "no two functions are told apart by their addresses"
-_GLIBC = "glibc 2.36 or newer where the program runs"
 _TESTED = "the program's own tests run afterwards: passes that LLVM has off in its own pipelines"
+
+
+@dataclass(frozen=True)
+class FlagGroup:
+    """Flags that belong together, see `FlagRow`; `assumes` is "" if every program behaves as without them."""
+
+    gives: str
+    compile_flags: tuple[str, ...] = ()
+    link_flags: tuple[str, ...] = ()
+    assumes: str = ""
+
+
+FLAG_GROUPS = {
+    "hidden": FlagGroup(
+        "unused functions are dropped",
+        _HIDDEN.compile_flags,
+        _HIDDEN.link_flags,
+        "nothing looks up symbols of the program at run time: no plugins that use its functions",
+    ),
+    "icf-safe": FlagGroup("equal functions are one", link_flags=("-fuse-ld=lld", "-Wl,--icf=safe")),
+    "icf-all": FlagGroup(
+        "equal functions are one",
+        link_flags=("-fuse-ld=lld", "-Wl,--icf=all"),
+        assumes="no two functions are told apart by their addresses",
+    ),
+    "relr": FlagGroup(
+        "packed relative relocations",
+        link_flags=("-Wl,-z,pack-relative-relocs",),
+        assumes="glibc 2.36 or newer where the program runs",
+    ),
+    "layout": FlagGroup(
+        "less padding, one hash table, no build ID",
+        link_flags=("-Wl,-z,noseparate-code", "-Wl,-O2", "-Wl,--hash-style=gnu", "-Wl,--build-id=none"),
+    ),
+    NO_UNWIND: FlagGroup(
+        "no unwind tables",
+        ("-fno-asynchronous-unwind-tables", "-fno-unwind-tables"),
+        assumes="nothing unwinds the stack: C, or C++ that the build compiles with -fno-exceptions; no backtraces",
+    ),
+    NO_PIE: FlagGroup(
+        "absolute addresses",
+        ("-fno-pie",),
+        ("-no-pie",),
+        "programs at fixed addresses: no address space layout randomization",
+    ),
+}
+"""Name of a row -> the flags that it adds to those before it."""
+ALLOWED = {name: FLAG_GROUPS[name].assumes for name in (NO_UNWIND, NO_PIE)}
+"""Rows that change what a program can do -> what they assume. Only the user can know, so they are never measured by
+default; the rows that follow have their flags, too."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +133,10 @@ class FlagRow:
             link_flags=(*self.link_flags, *link_flags),
             assumes=(*self.assumes, assumption) if assumption else self.assumes,
         )
+
+    def with_group(self, name: str, group: FlagGroup) -> FlagRow:
+        """Return a row `name` with the flags of this one and of a group."""
+        return self.plus(name, group.gives, group.compile_flags, group.link_flags, group.assumes)
 
     def by(self, compilers: Sequence[CompilerOfRow]) -> FlagRow:
         """Return the row with those of its compilers that are among `compilers`."""
@@ -198,27 +243,23 @@ def _with_plan(row: FlagRow, plan: Path) -> FlagRow:
 
 def _rows(icf: str, allowed: Sequence[str], own: set[str], experimental: bool) -> list[FlagRow]:
     """Return the rows; `own` are the _OWN_OPTIONS that the release clang has."""
-    hidden = FlagRow(
-        "hidden", "unused functions are dropped", _HIDDEN.compile_flags, _HIDDEN.link_flags, (), (_PLUGINS,)
-    )
-    safe = hidden.plus("icf-safe", "equal functions are one", link_flags=("-fuse-ld=lld", "-Wl,--icf=safe"))
-    every = hidden.plus("icf-all", "equal functions are one", (), ("-fuse-ld=lld", "-Wl,--icf=all"), _ADDRESSES)
-    relr = ("-Wl,-z,pack-relative-relocs",)
-    base = (every if icf == "all" else safe).plus("relr", "packed relative relocations", (), relr, _GLIBC)
+
+    def add(row: FlagRow, name: str) -> FlagRow:
+        return row.with_group(name, FLAG_GROUPS[name])
+
     default = FlagRow("default", "the project's own build, its libraries linked statically")
+    hidden = add(default, "hidden")
+    safe, every = add(hidden, "icf-safe"), add(hidden, "icf-all")
+    base = add(every if icf == "all" else safe, "relr")
     rows = [default, hidden, safe, every, base]
-    layout = ("-Wl,-z,noseparate-code", "-Wl,-O2", "-Wl,--hash-style=gnu", "-Wl,--build-id=none")
-    base = base.plus("layout", "less padding, one hash table, no build ID", (), layout)
+    base = add(base, "layout")
     # What the release clang's own passes give, and what its policy adds.
     apart: tuple[CompilerOfRow, ...] = ("stock", "heuristic", "policy")
     rows.append(replace(base, compilers=apart) if own else base)
-    if NO_UNWIND in allowed:
-        without = ("-fno-asynchronous-unwind-tables", "-fno-unwind-tables")
-        base = base.plus(NO_UNWIND, "no unwind tables", without, (), ALLOWED[NO_UNWIND])
-        rows.append(base)
-    if NO_PIE in allowed:
-        base = base.plus(NO_PIE, "absolute addresses", ("-fno-pie",), ("-no-pie",), ALLOWED[NO_PIE])
-        rows.append(base)
+    for name in (NO_UNWIND, NO_PIE):
+        if name in allowed:
+            base = add(base, name)
+            rows.append(base)
     thin = replace(base.plus("thinlto", "ThinLTO", ("-flto=thin",), ("-flto=thin",)), lto=True)
     full = replace(base.plus("lto", "full LTO by LLVM's pipeline", ("-flto",), ("-flto",)), lto=True)
     llvms = replace(full, own_options=(f"{_WHOLE_PROGRAM}=0",)) if _WHOLE_PROGRAM in own else full

@@ -1,4 +1,4 @@
-"""Finds the release clang that `mlgo shrink` uses where the user names none, or builds it once."""
+"""Finds the clangs that `mlgo shrink` uses, or builds them once."""
 
 from __future__ import annotations
 
@@ -29,17 +29,33 @@ def release_clang() -> Path:
     """
     if (_CLONE_CLANG / FILE_NAME).is_file():
         return _CLONE_CLANG
-    directory = default_cache_dir() / "release" / _digest()
+    return _cached("release", ["--policy", "pretrained"], "pass one with --release-toolchain")
+
+
+def training_clang() -> Path:
+    """Return the directory of a training clang in the cache, which is built if it is not there.
+
+    Raises:
+        UserError: as `release_clang`.
+    """
+    return _cached("training", [], "leave out --minutes")
+
+
+def run_own_step(module: str, *arguments: str | Path) -> bool:
+    """Run the command line of another step, with its output on the terminal, and return whether it succeeded."""
+    command = [sys.executable, "-P", "-m", module, *map(str, arguments)]
+    return subprocess.run(command).returncode == 0
+
+
+def _cached(mode: str, options: list[str], remedy: str) -> Path:
+    directory = default_cache_dir() / mode / _digest()
     directory.parent.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(directory.with_name(f"{directory.name}.lock"), f"waiting for another build of {directory}"):
         if not (directory / FILE_NAME).is_file():
-            say("building a release clang with the pretrained policies, once (1 to 3 minutes)")
-            arguments = ["--mode", "release", "--policy", "pretrained", "--output", str(directory)]
-            done = subprocess.run([sys.executable, "-P", "-m", "components.toolchain", *arguments])
-            if done.returncode != 0:
+            say(f"building a {mode} clang, once (1 to 3 minutes)")
+            if not run_own_step("components.toolchain", "--mode", mode, *options, "--output", directory):
                 raise UserError(
-                    "there is no release clang, and it cannot be built",
-                    "see the message above, or pass one with --release-toolchain",
+                    f"there is no {mode} clang, and it cannot be built", f"see the message above, or {remedy}"
                 )
     return directory
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
@@ -44,22 +45,29 @@ class SourceTree:
         """Name of the directory."""
         return self.directory.resolve().name
 
+    @property
+    def unique_name(self) -> str:
+        """A name for files about this tree, wherever another one of the same name is."""
+        return f"{self.name}-{hashlib.sha256(os.fsencode(self.directory.resolve())).hexdigest()[:8]}"
+
     def check(self, command: str) -> None:
         """Raise UserError if the tree does not exist, or was configured in place and `command` does not do that again:
         the copy would build in the tree itself, by the compilers that it was configured for."""
         if not self.directory.is_dir():
-            raise UserError(f"{self.directory} is no directory", "run mlgo shrink where your build runs")
+            raise UserError(
+                f"{self.directory} is no directory", "name the directory that your build runs in, by --source"
+            )
         cached = (self.directory / _CMAKE_CACHE).is_file()
         if cached and not ((self.directory / _CMAKE_FILE).is_file() and "cmake" in command):
             raise UserError(
                 f"{self.directory} is a build directory of CMake, which names the compilers that it was configured for",
-                "run mlgo shrink in the source directory, and let its command configure, with your options: "
-                "mlgo shrink -- sh -c 'cmake -B build && cmake --build build'",
+                "take the source directory in its place, and let the command configure, with your options: "
+                "cmake -B build && cmake --build build",
             )
         if (self.directory / _CONFIG_STATUS).is_file() and "configure" not in command and "autogen" not in command:
             raise UserError(
                 f"{self.directory} was configured in place, for its own compilers and its own path",
-                f"let the command configure again: mlgo shrink -- sh -c './configure && {command}'",
+                f"let the command configure again: ./configure && {command}",
             )
 
     def build_directories(self) -> list[str]:

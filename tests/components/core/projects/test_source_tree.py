@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from components.core.projects.source_tree import SourceTree, remove_tree
 from components.platform.errors import UserError
-from components.shrink.source_copy import SourceTree, remove_tree
 
 
 @pytest.fixture

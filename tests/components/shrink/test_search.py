@@ -1,0 +1,57 @@
+"""`mlgo shrink --minutes`: a search for the decisions of a build's files, with the clangs of the other tests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from components.shrink.__main__ import main
+from tests.components.shrink.test_shrink import SOURCES
+
+pytestmark = [pytest.mark.toolchain, pytest.mark.tf]
+
+CALLS = """
+#include "table.h"
+#include <algorithm>
+static int scaled(const std::vector<int> &values, int factor) {
+  int result = 0;
+  for (int value : values) result += factor > 2 ? value * factor : value / (factor + 1);
+  return result;
+}
+int Table::sum(const std::string &name) const {
+  return scaled(rows.at(name), 1) + scaled(rows.at(name), 2) + scaled(rows.at(name), 3) + scaled(rows.at(name), 4);
+}
+void Table::add(const std::string &name, int value) {
+  rows[name].push_back(value);
+  std::sort(rows[name].begin(), rows[name].end());
+}
+"""
+
+
+def test_static_library_gets_a_plan(
+    pretrained_release: Path, training_toolchain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "library"
+    source.mkdir()
+    (source / "table.h").write_text(SOURCES["table.h"])
+    (source / "table.cc").write_text(CALLS)
+    (source / "Makefile").write_text("libtable.a: table.cc\n\t$(CXX) -O2 -c table.cc\n\tar rc $@ table.o\n")
+    monkeypatch.setattr("components.shrink.search.training_clang", lambda: training_toolchain)
+    monkeypatch.setattr("components.shrink.step.default_cache_dir", lambda: tmp_path / "cache")
+    options = ["--source", source, "--release-toolchain", pretrained_release, "--output", tmp_path / "out"]
+    done = CliRunner().invoke(main, [*map(str, options), "--minutes", "0.3", "--no-compare-stock"])
+    assert done.exit_code == 0, done.output
+    builds = {build["name"]: build for build in json.loads((tmp_path / "out/shrink.json").read_text())["builds"]}
+    assert list(builds) == ["own", "objects", "objects-plan"] and not builds["objects-plan"]["failure"]
+    assert builds["objects-plan"]["stripped"] <= builds["objects"]["stripped"]
+    assert list((tmp_path / "cache/shrink").iterdir()), "the search goes on from there"
+    if (tmp_path / "out/inline.plan").is_file():  # the plan is smaller, and its compilers build the same again
+        copy = shutil.copytree(source, tmp_path / "again")
+        line = builds["objects-plan"]["build"]
+        subprocess.run(["sh", "-ec", f"{line}; make"], cwd=copy, check=True)
+        assert (copy / "libtable.a").read_bytes() == (tmp_path / "out/files/libtable.a").read_bytes()
