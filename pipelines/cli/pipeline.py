@@ -43,8 +43,8 @@ PIPELINE = click.option(
     default="training",
     show_default=True,
     metavar=f"{'|'.join(COMPILED_PIPELINES)}|FILE",
-    help="training; sdk: builds LLVM from source, for the parameter sdk of training; smoke: tells what works on a "
-    "server; or a compiled pipeline.",
+    help="training; sdk: builds LLVM from source, for the parameter sdk of training; shrink: builds code smaller; "
+    "smoke: tells what works on a server; or a compiled pipeline.",
 )
 
 
@@ -66,7 +66,7 @@ def pipeline_group() -> None:
     type=click.Choice(sorted(COMPILED_PIPELINES)),
     default="training",
     show_default=True,
-    help="training; sdk: builds LLVM from source; smoke: tells what works on a server.",
+    help="training; sdk: builds LLVM from source; shrink: builds code smaller; smoke: tells what works on a server.",
 )
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="YAML file to write.")
 @click.option(

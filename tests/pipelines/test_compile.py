@@ -91,7 +91,7 @@ def test_options_of_tasks_are_those_of_their_commands(pipeline: str) -> None:
         while isinstance(command, click.Group) and {arguments[0], "run"} & command.commands.keys():
             command = command.commands[arguments.pop(0) if arguments[0] in command.commands else "run"]
         options = {option for parameter in command.params for option in parameter.opts}
-        assert {argument for argument in arguments if argument.startswith("--")} <= options, name
+        assert {argument for argument in arguments if argument.startswith("--") and argument != "--"} <= options, name
         checked.add(name)
     assert len(checked) == len(tasks(pipeline)) - 1
 

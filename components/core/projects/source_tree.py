@@ -54,9 +54,7 @@ class SourceTree:
         """Raise UserError if the tree does not exist, or was configured in place and `command` does not do that again:
         the copy would build in the tree itself, by the compilers that it was configured for."""
         if not self.directory.is_dir():
-            raise UserError(
-                f"{self.directory} is no directory", "name the directory that your build runs in, by --source"
-            )
+            raise UserError(f"--source {self.directory} is no directory", "pass the directory that your build runs in")
         cached = (self.directory / _CMAKE_CACHE).is_file()
         if cached and not ((self.directory / _CMAKE_FILE).is_file() and "cmake" in command):
             raise UserError(

@@ -33,7 +33,7 @@ def test_coverage_writes_a_profile(pretrained_release: Path, tmp_path: Path) -> 
     subprocess.run([program], env={"LLVM_PROFILE_FILE": str(profile)}, timeout=60)
     merged = tmp_path / "merged"
     subprocess.run(["llvm-profdata-19", "merge", profile, "-o", merged], check=True)
-    report = ["llvm-cov-19", "report", program, f"-instr-profile={merged}"]
+    report: list[str | Path] = ["llvm-cov-19", "report", program, f"-instr-profile={merged}"]
     assert "100.00%" in subprocess.check_output(report, text=True)
 
 
