@@ -217,19 +217,43 @@ LinkedTotals = dict[str, dict[str, LinkedTotal]]
 """Link variant -> "all", "c" or "c++" -> sum."""
 
 
+class FunctionDecision(Struct, kw_only=True):
+    """An inlining decision of the policy that LLVM's heuristic takes the other way.
+
+    Attributes:
+        caller, callee: names, demangled.
+        inlines: whether the policy inlines the call; LLVM's heuristic does the opposite.
+        saved_bytes: bytes of the module that the decision saves, in comparison with the opposite decision and all
+            others as they are; negative if it makes the module larger. None if it was not measured.
+        function_bytes: bytes of the changed function with the opposite decision; None if it was not measured.
+    """
+
+    caller: str
+    callee: str
+    inlines: bool
+    saved_bytes: int | None = None
+    function_bytes: int | None = None
+
+
 class FunctionChange(Struct, kw_only=True):
     """A function whose size differs between two builds.
 
     Attributes:
-        binary: the program or library.
+        binary: the program or library, or the module of a corpus.
         function: its name, demangled; "outlined pieces" for all functions of LLVM's outliner.
-        old, new: bytes of code; 0 where the build does not have it.
+        old, new: bytes of code, in a module with those of its unwind entries; 0 where the build does not have it.
+        symbol: its mangled name.
+        decisions: decisions behind the change, those that changed most bytes first.
+        more_decisions: number of further such decisions.
     """
 
     binary: str
     function: str
     old: int
     new: int
+    symbol: str = ""
+    decisions: list[FunctionDecision] = []
+    more_decisions: int = 0
 
 
 class BinariesComparison(Struct):

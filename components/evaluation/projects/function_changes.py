@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from components.core.compiler.objects.elf import Elf
+from components.core.compiler.objects.function_names import demangle, without_lambda_numbers
 from components.core.projects.flags import archive
 from components.evaluation.metrics_types import FunctionChange
 from components.platform.errors import UserError
@@ -21,8 +20,8 @@ _FUNCTION_TYPES = (2, 10)
 _SUFFIX = re.compile(r"(?:\.(?:llvm|part|constprop|isra|lto_priv)\.\d+|\.(?:cold|warm)|\.\d+)+$")
 """What compilers add to the name of a part or a copy of a function; its bytes are those of the function."""
 _OUTLINED = re.compile(r"OUTLINED_FUNCTION_[\d_]+")
-_DEMANGLERS = ("llvm-cxxfilt-19", "llvm-cxxfilt", "c++filt")
-_TIMEOUT_S = 60.0
+_LAMBDA = re.compile(r"Ul|\d\$_\d+")
+"""The mangled name may be that of a lambda: an unnamed type of the Itanium ABI, or clang's of internal linkage."""
 
 
 def function_sizes(path: Path) -> dict[str, int]:
@@ -55,17 +54,51 @@ def function_changes(pairs: Iterable[tuple[str, Path, Path]], limit: int) -> lis
         except UserError:
             continue  # its sizes are compared, and the damage is named, elsewhere
         if before and after:
-            changes += [
-                FunctionChange(binary=binary, function=name, old=before.get(name, 0), new=after.get(name, 0))
-                for name in before.keys() | after.keys()
-                if before.get(name, 0) != after.get(name, 0)
-            ]
-    changes.sort(key=lambda change: (change.old - change.new, change.binary, change.function))
-    grown = [change for change in changes[:limit] if change.new > change.old]
-    shrunk = [change for change in reversed(changes[-limit:]) if change.new < change.old]
+            changes += compare_functions(binary, before, after)
+    return largest_changes(changes, limit)
+
+
+def compare_functions(binary: str, before: Mapping[str, int], after: Mapping[str, int]) -> list[FunctionChange]:
+    """Return the functions whose bytes differ, by mangled name.
+
+    Lambdas that only one side has, under a name that other compilers give them, are compared by what they share.
+
+    Args:
+        binary: the program, library or module.
+        before, after: mangled name -> bytes.
+    """
+    sizes = [dict(before), dict(after)]
+    alone = [[name for name in own if name not in other and _LAMBDA.search(name)] for own, other in (sizes, sizes[::-1])]
+    if all(alone):
+        shared = [list(map(without_lambda_numbers, demangle(names))) for names in alone]
+        common = set(shared[0]) & set(shared[1])
+        for own, names, keys in zip(sizes, alone, shared, strict=True):
+            for name, key in zip(names, keys, strict=True):
+                if key in common:
+                    own[key] = own.get(key, 0) + own.pop(name)
+    old, new = sizes
+    return [
+        FunctionChange(binary=binary, function=name, old=old.get(name, 0), new=new.get(name, 0))
+        for name in old.keys() | new.keys()
+        if old.get(name, 0) != new.get(name, 0)
+    ]
+
+
+def largest_changes(changes: Iterable[FunctionChange], limit: int) -> list[FunctionChange]:
+    """Return at most `limit` changes of each direction, the largest growth first, then the largest reduction.
+
+    Changes of the same function and bytes in several modules or binaries, such as those of an inline function, count
+    once. `symbol` keeps the mangled name.
+    """
+    once: dict[tuple[str, int, int], FunctionChange] = {}
+    for change in sorted(changes, key=lambda change: (change.old - change.new, change.binary, change.function)):
+        once.setdefault((change.function, change.old, change.new), change)
+    ordered = list(once.values())
+    grown = [change for change in ordered[:limit] if change.new > change.old]
+    shrunk = [change for change in ordered[::-1][:limit] if change.new < change.old]
     chosen = [*grown, *shrunk]
-    for change, name in zip(chosen, _demangle([change.function for change in chosen]), strict=True):
-        change.function = name
+    for change, name in zip(chosen, demangle([change.function for change in chosen]), strict=True):
+        change.symbol, change.function = change.function, name
     return chosen
 
 
@@ -84,16 +117,3 @@ def _sizes(elf: Elf) -> Counter[str]:
     for name, size in at.values():
         sizes["outlined pieces" if _OUTLINED.fullmatch(name) else _SUFFIX.sub("", name)] += size
     return sizes
-
-
-def _demangle(names: Sequence[str]) -> Sequence[str]:
-    """Return the names as the source has them, or as they are if there is no demangler."""
-    program = next((path for path in map(shutil.which, _DEMANGLERS) if path), None)
-    if program is None or not names:
-        return names
-    text = "\n".join(name.replace("\n", " ") for name in names)
-    done = subprocess.run(
-        [program], input=text, capture_output=True, text=True, errors="surrogateescape", timeout=_TIMEOUT_S
-    )
-    lines = done.stdout.split("\n")[: len(names)]
-    return lines if done.returncode == 0 and len(lines) == len(names) else names
