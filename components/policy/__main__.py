@@ -305,8 +305,9 @@ def explain_command(
       mlgo policy explain zstd/lib/zstd.c.o --policy pretrained-llvm --corpus runs/demo/corpus --clang clang-22
     """
     from components.core.compiler.clang_programs import clang_version
+    from components.core.counterfactual.explain import explain_with_stock_clang, explain_with_training_clang
     from components.core.policy.pretrained import pretrained_policy
-    from components.policy.explain import explain_with_stock_clang, explain_with_training_clang, print_explanation
+    from components.policy.explain import print_explanation
 
     if (toolchain is None) == (clang is None):
         raise UserError("exactly one compiler is needed", "pass --toolchain DIR, or --clang NAME")

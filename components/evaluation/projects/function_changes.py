@@ -68,7 +68,9 @@ def compare_functions(binary: str, before: Mapping[str, int], after: Mapping[str
         before, after: mangled name -> bytes.
     """
     sizes = [dict(before), dict(after)]
-    alone = [[name for name in own if name not in other and _LAMBDA.search(name)] for own, other in (sizes, sizes[::-1])]
+    alone = [
+        [name for name in own if name not in other and _LAMBDA.search(name)] for own, other in (sizes, sizes[::-1])
+    ]
     if all(alone):
         shared = [list(map(without_lambda_numbers, demangle(names))) for names in alone]
         common = set(shared[0]) & set(shared[1])

@@ -50,7 +50,7 @@ def shorten(name: str, width: int) -> str:
 def without_lambda_numbers(name: str) -> str:
     """Return a demangled name that gcc and clang share: lambdas have no number, and functions of them no parameters.
 
-    The compilers number and mangle lambdas of functions with internal linkage differently. Other names stay as they are.
+    The compilers number and mangle lambdas of functions with internal linkage differently. Other names do not change.
     """
     common = _LAMBDA.sub("{lambda}", name)
     if common == name:
