@@ -25,6 +25,7 @@ from components.corpus.profiles import copy_profiles
 from components.corpus.report import CorpusReport, make_report
 from components.corpus.sources.inputs import INPUT_TYPES, InputType, read_input
 from components.corpus.sources.programs import ProgramConfig, announce_programs, extract_programs
+from components.corpus.sources.project_name import name_project
 from components.corpus.sources.thinlto import BUILDS, MISSING_INDEX_WARNING, ThinLto
 from components.corpus.split import SplitConfig
 from components.corpus.write_split_and_report import announce, split_config, write_split_and_report
@@ -210,7 +211,7 @@ def _extract_programs(
     links = read_links(source)
     with publish(output, "corpus") as partial:
         done = extract_programs(links, partial, config, base.absolute() if base else None)
-        project = (base or source).absolute().name
+        project = name_project(base or source)
         report = make_report(project, done.outcomes, shared_functions=done.shared_functions)
         names = [outcome.object.name for outcome in done.outcomes if outcome.kind == OutcomeKind.EXTRACTED]
         if not names:

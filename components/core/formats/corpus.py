@@ -26,6 +26,7 @@ from typing import Any, Literal
 from components.core.formats.bitcode import BitcodeError, bitcode_problem, producer_major, read_layout
 from components.core.formats.names import is_utf8
 from components.core.formats.profiles import find_profiles
+from components.core.formats.splits import FILE as SPLITS_FILE
 from components.core.formats.splits import SPLITS, Splits, read_splits
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, open_regular, read_bytes, read_json
@@ -132,6 +133,17 @@ class Corpus:
     def __iter__(self) -> Iterator[Module]:
         return iter(self.modules)
 
+    def project_titles(self) -> dict[str, str]:
+        """Return the name of each module's project for reports, by module.
+
+        A corpus that was extracted from one build is one project, with the name that report.json has, unless some of
+        its folders are held out as projects. Otherwise projects are the folders, as in `Module.project`.
+        """
+        name = _only_project(self.directory)
+        if name and (self.directory / SPLITS_FILE).is_file() and self.splits().heldout_projects:
+            name = ""
+        return {module.name: name or module.project for module in self.modules}
+
     def splits(self) -> Splits:
         """Read the written split and check that it covers exactly this corpus's modules."""
         return read_splits(self.directory, [module.name for module in self.modules])
@@ -144,6 +156,16 @@ class Corpus:
             raise ValueError(f"{which!r} is not a part of a corpus: use {', '.join(SPLITS)} or all")
         names = set(self.splits().part(which))
         return tuple(module for module in self.modules if module.name in names)
+
+
+def _only_project(directory: Path) -> str:
+    """Return the only project in a corpus's report.json; "" if there are several, or no report."""
+    try:
+        document = read_json(directory / REPORT)
+    except UserError:
+        return ""
+    projects = document.get("projects") if isinstance(document, dict) else None
+    return str(next(iter(projects))) if isinstance(projects, dict) and len(projects) == 1 else ""
 
 
 def project_of(module_name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Literal
 from components.corpus.sources.folder import find_objects, find_saved_modules
 from components.corpus.sources.link import read_aquery, read_params
 from components.corpus.sources.objects import Left, ObjectFile, read_compile_commands
+from components.corpus.sources.project_name import name_project
 
 InputType = Literal["json", "params", "directory", "bazel_aquery", "saved"]
 """The names of mlgo-utils' extract_ir, and "saved": a directory in which lld saved the modules of local ThinLTO."""
@@ -20,7 +21,7 @@ class Input:
     """Objects of an input.
 
     Attributes:
-        project: name of the input in the report.
+        project: name of the project, see `name_project`.
         objects: its objects.
         left: (name, kind, detail) of each entry without a usable object.
     """
@@ -44,9 +45,9 @@ def read_input(kind: InputType, path: Path, base: Path | None = None) -> Input:
     """
     if kind == "json":
         objects, left = read_compile_commands(path, base)
-        return Input(path.absolute().parent.name, objects, left)
+        return Input(name_project(path.absolute().parent), objects, left)
     if kind in ("directory", "saved"):
         objects = (find_saved_modules if kind == "saved" else find_objects)(path, base)
-        return Input(path.absolute().name, objects, [])
+        return Input(name_project(path), objects, [])
     objects, left = (read_params if kind == "params" else read_aquery)(path, base)
-    return Input((base or Path()).absolute().name, objects, left)
+    return Input(name_project(base or Path()), objects, left)

@@ -181,3 +181,16 @@ def test_missing_splits_error_names_the_split_command(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"splits\.json") as caught:
         corpus.split("train")
     assert "mlgo corpus split" in caught.value.remedy
+
+
+def test_extracted_build_is_one_project(tmp_path: Path) -> None:
+    names = ["src/a.o", "src/b.o", "CMakeFiles/c.o"]
+    corpus = load_corpus(write_corpus(tmp_path, names))
+    folders = {"src/a.o": "src", "src/b.o": "src", "CMakeFiles/c.o": "CMakeFiles"}
+    assert corpus.project_titles() == folders, "without a report"
+    (tmp_path / "report.json").write_text(json.dumps({"projects": {"yaml-cpp": {"extracted": 3}}}))
+    assert corpus.project_titles() == dict.fromkeys(names, "yaml-cpp")
+    write_splits(tmp_path, Splits(0, ("src/a.o", "src/b.o"), (), ("CMakeFiles/c.o",), ("CMakeFiles",)))
+    assert corpus.project_titles() == folders, "folders are held out as projects"
+    (tmp_path / "report.json").write_text(json.dumps({"projects": {"src": {}, "CMakeFiles": {}}}))
+    assert corpus.project_titles() == folders
