@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 from msgspec import UNSET
 
 from components.core import problems
@@ -28,7 +27,7 @@ from components.core.objectives import OBJECTIVES, Objective
 from components.core.policy.agreement import require_one_policy
 from components.core.policy.dense import WEIGHTS_FILE, read_dense
 from components.core.policy.generated.shared_object import SHARED_OBJECT
-from components.core.policy.pretrained import pretrained_policy, pretrained_problems
+from components.core.policy.pretrained import pretrained_policy, pretrained_problems, same_network
 from components.core.projects.recipe import Recipe, load_recipes
 from components.evaluation.config import MATCHING, EvaluationConfig
 from components.evaluation.measurements import Measurements, read_measurements
@@ -195,11 +194,7 @@ def _same_weights(one: Path, other: Path) -> bool:
     """Return whether two policies have the same network; False if one has no weights, because it was imported."""
     if not all((policy / WEIGHTS_FILE).is_file() for policy in (one, other)):
         return False
-    first, second = read_dense(one), read_dense(other)
-    if first.features != second.features or len(first.layers) != len(second.layers):
-        return False
-    layers = zip(first.layers, second.layers, strict=True)
-    return all(np.array_equal(a, b) for left, right in layers for a, b in zip(left, right, strict=True))
+    return same_network(read_dense(one), read_dense(other))
 
 
 def load_earlier(config: EvaluationConfig) -> tuple[Metrics, Measurements, PolicyRole]:

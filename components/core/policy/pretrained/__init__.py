@@ -18,9 +18,10 @@ microcontroller does not.
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Collection, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -38,6 +39,7 @@ RELEASED = Path(__file__).parent
 _CODE = Path(__file__).parents[1]
 MODEL_CARD = "model-card.md"
 TRAINED_ON = "trained_on.txt"
+_VERSION = re.compile(r"[-_]v?\d[\w.+~-]*$")
 
 
 def pretrained_problems(name: str = PRETRAINED) -> tuple[str, ...]:
@@ -107,6 +109,44 @@ def _no_policy(name: str, problem: str) -> UserError:
 def pretrained_projects(problem: str, name: str = PRETRAINED) -> set[str]:
     """Return the projects that the pretrained policy of this name for a problem was trained on."""
     return set((RELEASED / PRETRAINED_FOLDERS[name][problem] / TRAINED_ON).read_text(encoding="utf-8").split())
+
+
+def known_projects(problem: str, name: str, projects: Collection[str], modules: Collection[str]) -> list[str]:
+    """Return the projects that a pretrained policy was trained on, and that these modules seem to be of.
+
+    A project is known by its name, without version ("yaml-cpp-0.7.0", "libzstd"), or by a folder of a module with that
+    name, in which many projects keep the code of others.
+
+    Args:
+        projects: names of the modules' projects.
+        modules: names of modules.
+    """
+    names = {*projects, *(part for module in modules for part in PurePosixPath(module).parts[:-1])}
+    plain = {_plain_name(given) for given in names}
+    return sorted(project for project in pretrained_projects(problem, name) if _plain_name(project) in plain)
+
+
+def _plain_name(project: str) -> str:
+    name = _VERSION.sub("", project.lower())
+    return re.sub(r"^lib(?=.{3})|[-_.]", "", name)
+
+
+def pretrained_name(problem: str, policy: Path) -> str:
+    """Return the name of the pretrained policy with the network of the policy in a directory, "" if there is none."""
+    if not (policy / WEIGHTS_FILE).is_file():
+        return ""
+    dense = read_dense(policy)
+    names = [name for name in PRETRAINED_FOLDERS if problem in pretrained_problems(name)]
+    released = {name: read_dense(RELEASED / PRETRAINED_FOLDERS[name][problem]) for name in names}
+    return next((name for name in names if same_network(dense, released[name])), "")
+
+
+def same_network(first: DensePolicy, second: DensePolicy) -> bool:
+    """Return whether two policies have the same features and weights."""
+    if first.features != second.features or len(first.layers) != len(second.layers):
+        return False
+    layers = zip(first.layers, second.layers, strict=True)
+    return all(np.array_equal(a, b) for left, right in layers for a, b in zip(left, right, strict=True))
 
 
 def _write_artifact(dense: DensePolicy, released: Path, directory: Path) -> None:

@@ -22,6 +22,8 @@ from components.core.policy.dense import read_dense
 from components.core.policy.pretrained import (
     MODEL_CARD,
     RELEASED,
+    known_projects,
+    pretrained_name,
     pretrained_policy,
     pretrained_problems,
     pretrained_projects,
@@ -115,3 +117,30 @@ def test_projects_of_the_training_are_listed(name: str, problem: str, recipe: st
     assert (
         pretrained_projects(problem, name) == {project.name for project in projects.projects} - heldout - NEW_PROJECTS
     )
+
+
+@pytest.mark.parametrize(("name", "problem"), POLICIES)
+def test_policy_is_recognized_by_its_network(name: str, problem: str, tmp_path: Path) -> None:
+    policy = pretrained_policy(problem, tmp_path, name=name)
+    first = next(
+        other for other, same in POLICIES if PRETRAINED_FOLDERS[other][same] == PRETRAINED_FOLDERS[name][problem]
+    )
+    assert pretrained_name(problem, policy) == first
+    dense = read_dense(policy)
+    dense.layers[0][0][0, 0] += 1
+    dense.save(tmp_path)
+    assert pretrained_name(problem, tmp_path) == "" == pretrained_name(problem, tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("projects", "modules", "known"),
+    [
+        (["zstd"], ["zstd/a.o"], ["zstd"]),
+        (["libzstd"], ["build/a.o"], ["zstd"]),
+        (["zstd-1.5.4"], ["build/a.o"], ["zstd"]),
+        (["app"], ["third_party/zstd/lib/a.o", "src/pugixml.o"], ["zstd"]),
+        (["yaml-cpp"], ["CMakeFiles/yaml-cpp.dir/src/a.o"], []),
+    ],
+)
+def test_projects_are_known_by_name_or_folder(projects: list[str], modules: list[str], known: list[str]) -> None:
+    assert known_projects("inlining", PRETRAINED, projects, modules) == known
