@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import UNSET
@@ -15,8 +16,9 @@ from components.core.formats.policy import PRETRAINED_NAMES, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.formats.training_curve import read_curve
 from components.core.objectives import OBJECTIVES, Objective
-from components.core.policy.pretrained import pretrained_projects
+from components.core.policy.pretrained import known_projects, pretrained_name
 from components.core.projects.recipe import Recipe
+from components.evaluation.changed_functions import changed_functions
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.inputs import (
     ReferencePolicy,
@@ -28,7 +30,7 @@ from components.evaluation.inputs import (
     load_release,
 )
 from components.evaluation.measure import measure
-from components.evaluation.measurements import POLICY, write_measurements, write_report_csv
+from components.evaluation.measurements import POLICY, Measurements, write_measurements, write_report_csv
 from components.evaluation.metrics import judge_whole_projects, refuse_without_gain_over_start, summarize
 from components.evaluation.metrics_types import (
     BinariesComparison,
@@ -80,16 +82,24 @@ def evaluate(config: EvaluationConfig) -> Metrics:
     with publish(config.output, "evaluation") as directory:
         with closing(make_pool(config.workers)) as pool:
             measured = measure(pool, config, objective, variants, modules, heldout_projects, earlier)
+            if earlier_metrics is not None and role == "trained":  # both clangs take the same decisions
+                functions = earlier_metrics.module_functions if isinstance(earlier_metrics, SizeMetrics) else []
+            else:
+                functions = changed_functions(pool, config, measured, modules, variants, training)
+        titles = corpus.project_titles()
+        measured = replace(measured, projects=tuple(titles[name] for name in measured.modules))
         whole_projects = _compare_whole_projects(objective, config, recipes, release, directory / "build")
         metrics = summarize(measured, config.required_percent, config.seed, whole_projects)
         if isinstance(metrics, SizeMetrics):
             judge_whole_projects(metrics, config.max_slowdown_percent)
+            metrics.module_functions = functions
         metrics.inputs = inputs = _inputs(config, training, release, reference)
         if earlier_metrics:
             _take_over_inputs(inputs, earlier_metrics, role)
-        elif inputs.reference in PRETRAINED_NAMES:
-            training_projects = pretrained_projects(config.problem, inputs.reference)
-            inputs.reference_trained_on = sorted(training_projects.intersection(measured.projects))
+        else:
+            inputs.policy_pretrained = pretrained_name(config.problem, config.policy)
+            inputs.pretrained_trained_on = _trained_on(inputs, config.problem, measured)
+            inputs.reference_trained_on = inputs.pretrained_trained_on.get(inputs.reference or "", [])
         no_gain = refuse_without_gain_over_start(metrics, inputs.warmstart_trained_by or "")
         # A release clang that exists embeds the evaluated policy.
         metrics.release_policy = choose_release_policy(metrics, measured, config, no_gain) if release is None else role
@@ -111,6 +121,17 @@ def evaluate(config: EvaluationConfig) -> Metrics:
     return metrics
 
 
+def _trained_on(inputs: Inputs, problem: str, measured: Measurements) -> dict[str, list[str]]:
+    """Return the value of `Inputs.pretrained_trained_on`."""
+    names = {inputs.policy_pretrained, inputs.warmstart_pretrained, inputs.reference or ""}
+    known = {
+        name: known_projects(problem, name, measured.projects, measured.modules)
+        for name in PRETRAINED_NAMES
+        if name in names
+    }
+    return {name: projects for name, projects in known.items() if projects}
+
+
 def _take_over_inputs(inputs: Inputs, earlier: Metrics, role: PolicyRole) -> None:
     """Complete the inputs of a report on a release clang by those of the earlier evaluation, whose values it reuses."""
     before = earlier.inputs
@@ -124,6 +145,12 @@ def _take_over_inputs(inputs: Inputs, earlier: Metrics, role: PolicyRole) -> Non
         inputs.reference, inputs.reference_digest = before.policy, before.policy_digest
         inputs.reference_knows_corpus = True
     inputs.warmstart_pretrained = before.warmstart_pretrained
+    inputs.pretrained_trained_on = before.pretrained_trained_on
+    inputs.policy_pretrained = {
+        "trained": before.policy_pretrained,
+        "start": before.warmstart_pretrained,
+        "pretrained": before.reference or "",
+    }[role]
     if role != "start":
         inputs.warmstart, inputs.warmstart_trained_by = before.warmstart, before.warmstart_trained_by
         inputs.warmstart_digest = None if before.warmstart_digest is UNSET else before.warmstart_digest

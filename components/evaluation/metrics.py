@@ -23,6 +23,7 @@ from components.evaluation.measurements import (
 )
 from components.evaluation.metrics_types import (
     METRICS,
+    NO_GAIN_OVER_START,
     BinariesComparison,
     Group,
     Groups,
@@ -41,8 +42,6 @@ MAX_C_GROWTH_PERCENT = 0.1
 """Maximum growth of the C modules of unseen projects in sum. C has less to inline than C++, so a loss on C is easily
 hidden by a gain on C++. It counts only if the whole 95% interval over these modules is beyond: some trainings of one
 method end above the limit by the chance of a few modules, others below."""
-
-NO_GAIN_OVER_START = "it is not better than the policy that training started from"
 
 
 def summarize(
@@ -75,6 +74,7 @@ def summarize(
     )
     if isinstance(metrics, SizeMetrics):
         metrics.linked = whole.binaries.linked
+        metrics.binary_functions = whole.binaries.functions
         metrics.flags = whole.flags or UNSET
     metrics.excluded = list(measured.excluded)
     metrics.bootstrap_seed = seed

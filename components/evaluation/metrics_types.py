@@ -24,6 +24,8 @@ Group = Literal["unseen_modules", "unseen_projects"]
 CompiledBy = Literal["training", "release"]
 PolicyRole = Literal["trained", "start", "pretrained"]
 """A policy of a run: the one that it trained, the one that training started from, or a pretrained one."""
+NO_GAIN_OVER_START = "it is not better than the policy that training started from"
+"""A reason in `refused_because`."""
 G = TypeVar("G")
 
 
@@ -218,18 +220,20 @@ LinkedTotals = dict[str, dict[str, LinkedTotal]]
 
 
 class FunctionDecision(Struct, kw_only=True):
-    """An inlining decision of the policy that LLVM's heuristic takes the other way.
+    """One or more inlining decisions of the policy that LLVM's heuristic takes the other way.
 
     Attributes:
-        caller, callee: names, demangled.
-        inlines: whether the policy inlines the call; LLVM's heuristic does the opposite.
-        saved_bytes: bytes of the module that the decision saves, in comparison with the opposite decision and all
-            others as they are; negative if it makes the module larger. None if it was not measured.
-        function_bytes: bytes of the changed function with the opposite decision; None if it was not measured.
+        caller, callee: names of the first call's functions, demangled.
+        calls: number of calls that are decided in the same way.
+        inlines: whether the policy inlines the calls; LLVM's heuristic does the opposite.
+        saved_bytes: bytes of the module that the decisions save, in comparison with the opposite ones and all others as
+            they are; negative if they make the module larger. None if they were not measured.
+        function_bytes: bytes of the changed function with the opposite decisions; None if they were not measured.
     """
 
     caller: str
     callee: str
+    calls: int = 1
     inlines: bool
     saved_bytes: int | None = None
     function_bytes: int | None = None
@@ -243,8 +247,8 @@ class FunctionChange(Struct, kw_only=True):
         function: its name, demangled; "outlined pieces" for all functions of LLVM's outliner.
         old, new: bytes of code, in a module with those of its unwind entries; 0 where the build does not have it.
         symbol: its mangled name.
-        decisions: decisions behind the change, those that changed most bytes first.
-        more_decisions: number of further such decisions.
+        decisions: decisions behind the change, those that change the function most first; [] if none were sought.
+        more_decisions: number of further decisions in or about the function that LLVM's heuristic takes the other way.
     """
 
     binary: str
@@ -257,10 +261,15 @@ class FunctionChange(Struct, kw_only=True):
 
 
 class BinariesComparison(Struct):
-    """Linked binaries of whole projects, and their sums: the content of binaries.json."""
+    """Linked binaries of whole projects, and their sums: the content of binaries.json.
+
+    Attributes:
+        functions: functions with the largest changes in the binaries of one link variant, those that grew first.
+    """
 
     binaries: list[BinaryEntry] = []
     linked: LinkedTotals = {}
+    functions: list[FunctionChange] = []
 
 
 @dataclass(frozen=True)
@@ -362,6 +371,9 @@ class Inputs(Struct, kw_only=True):
         reference, reference_digest: absolute path or one of PRETRAINED_NAMES, and digest; None without --compare-with.
         reference_trained_on: for a pretrained policy, the projects with held-out modules that it was trained on: on
             other modules of them, or with another split even on these.
+        pretrained_trained_on: such projects by the name of the pretrained policy that was evaluated, that training
+            started from, or that is the reference.
+        policy_pretrained: name of the pretrained policy that the evaluated policy is, "" if it is none.
         reference_knows_corpus: whether the reference was trained on this corpus.
         warmstart_pretrained: name of the pretrained policy that the warmstart policy is, "" if it is none.
         policy_role: which policy of the run was evaluated. If it is not the trained one, the reference is the trained
@@ -379,6 +391,8 @@ class Inputs(Struct, kw_only=True):
     reference: str | None = None
     reference_digest: str | None = None
     reference_trained_on: list[str] = []
+    pretrained_trained_on: dict[str, list[str]] = {}
+    policy_pretrained: str = ""
     reference_knows_corpus: bool = False
     warmstart_pretrained: str = ""
     policy_role: PolicyRole = "trained"
@@ -432,6 +446,8 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
         policy_compiled_by: the clang that yields the policy's values.
         problem: name of the optimization problem.
         variants: compilers and flags of the variants.
+        module_functions: functions with the largest changes in the modules that changed most, those that grew first.
+        binary_functions: functions with the largest changes in linked binaries, those that grew first.
     """
 
     measure: ClassVar[str] = "size"
@@ -456,6 +472,8 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
     policy_compiled_by: CompiledBy = "release"
     problem: str = "inlining"
     variants: list[VariantDescription] = []
+    module_functions: list[FunctionChange] = []
+    binary_functions: list[FunctionChange] = []
 
     def __post_init__(self) -> None:
         for group in self.columns:

@@ -1,4 +1,4 @@
-"""Compares the binaries of two build trees of one code base, section by section."""
+"""Compares the binaries of two build trees of one code base, or two binaries, section by section."""
 
 from __future__ import annotations
 
@@ -23,31 +23,37 @@ class ComparedTrees:
         binaries: linked files and static libraries of both trees; `stock` is the old size, `policy` the new.
         only_old, only_new: paths of such files, relative to their tree, that the other tree lacks.
         different: paths at which the trees have files of different kinds or for different machines.
+        files: name of a common binary -> the two files.
     """
 
     binaries: tuple[Binary, ...]
     only_old: tuple[str, ...]
     only_new: tuple[str, ...]
     different: tuple[str, ...]
+    files: dict[str, tuple[Path, Path]]
 
 
 def compare_trees(old: Path, new: Path, globs: Sequence[str] = ()) -> ComparedTrees:
     """Compare the programs, shared libraries and static libraries with the same paths in two build trees.
 
     Args:
-        old, new: directories. See `find_binaries` for what is skipped.
+        old, new: directories, see `find_binaries` for what is skipped; or two files, whatever their names.
         globs: compare only paths, relative to the tree, that match one of these; all if empty.
 
     Raises:
         UserError: a tree is no directory or cannot be read, or the trees have no binary in common.
     """
-    paths = [dict(find_binaries(tree, globs)) for tree in (old, new)]
+    if old.is_file() and new.is_file():
+        paths = [{new.name: old}, {new.name: new}]
+    else:
+        paths = [dict(find_binaries(tree, globs)) for tree in (old, new)]
     common = sorted(paths[0].keys() & paths[1].keys())
+    project = (new.parent if new.is_file() else new).absolute().name
     binaries, different = [], []
     with Progress(f"measuring the binaries of {old} and {new}", len(common)) as progress:
         for name in common:
             try:
-                compared = _compare(new.absolute().name, name, paths[0][name], paths[1][name])
+                compared = _compare(project, name, paths[0][name], paths[1][name])
             except UserError as error:
                 say(f"left out: {error.problem}")
                 compared = None
@@ -64,7 +70,8 @@ def compare_trees(old: Path, new: Path, globs: Sequence[str] = ()) -> ComparedTr
             "pass two build directories of the same code, built for the same target",
         )
     only_old, only_new = (tuple(sorted(a.keys() - b.keys())) for a, b in (paths, paths[::-1]))
-    return ComparedTrees(tuple(binaries), only_old, only_new, tuple(different))
+    files = {binary.name: (paths[0][binary.name], paths[1][binary.name]) for binary in binaries}
+    return ComparedTrees(tuple(binaries), only_old, only_new, tuple(different), files)
 
 
 def _compare(project: str, name: str, old: Path, new: Path) -> Binary | None:

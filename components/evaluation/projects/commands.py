@@ -21,7 +21,7 @@ from components.platform.console import say
 from components.platform.console.number_types import JOBS, REDUCTION_PERCENT, REPEATS
 from components.platform.errors import UserError
 from components.platform.storage.kinds import Kind
-from components.platform.storage.options import ARTIFACT, OUTPUT, PROGRAM
+from components.platform.storage.options import ARTIFACT, OUTPUT, PROGRAM, TREE
 from components.platform.storage.uri import display_path
 
 if TYPE_CHECKING:
@@ -128,6 +128,13 @@ def compare_binaries(
     help="Show the N functions that grew most, and the N that shrank most, from binaries that are not stripped.",
 )
 @click.option(
+    "--run",
+    type=TREE,
+    metavar="DIR",
+    help="Output of the `mlgo run` for inlining whose clang made NEW: also show the decisions behind the largest "
+    "changes, measured with its training clang and corpus.",
+)
+@click.option(
     "--min-reduction-percent",
     type=REDUCTION_PERCENT,
     help=f"Exit status {EXIT_NOT_BETTER} if the linked programs and libraries of NEW are not this much smaller.",
@@ -138,10 +145,11 @@ def compare_builds(
     binaries: tuple[str, ...],
     output: Path | None,
     functions: int,
+    run: Path | None,
     min_reduction_percent: float | None,
 ) -> int:
     """Compare two build trees of the same code, such as one by your compiler and one by a release clang: the programs
-    and libraries with the same paths, section by section.
+    and libraries with the same paths, section by section. OLD and NEW may also be two binaries.
 
     Files in only one tree, damaged files and files for another machine are named and left out. Nothing is built and
     nothing in the trees is changed; debug data does not count.
@@ -154,8 +162,9 @@ def compare_builds(
       mlgo corpus compilers --release runs/mine/release --output mlgo
       cmake -S . -B build-mlgo -DCMAKE_BUILD_TYPE=Release \\
         -DCMAKE_C_COMPILER=$PWD/mlgo/clang -DCMAKE_CXX_COMPILER=$PWD/mlgo/clang++ && cmake --build build-mlgo
-      mlgo evaluation compare-builds build build-mlgo
+      mlgo evaluation compare-builds build build-mlgo --run runs/mine
     """
+    from components.evaluation.changed_functions import explain_builds
     from components.evaluation.projects.build_trees import VARIANT, compare_trees
     from components.evaluation.projects.function_changes import function_changes
     from components.evaluation.projects.linked_binaries import summarize_binaries
@@ -167,15 +176,18 @@ def compare_builds(
     for title, names in (("in the old tree only", compared.only_old), ("in the new tree only", compared.only_new)):
         if names:
             say(f"left out, {title}: {', '.join(names)}")
-    pairs = ((binary.name, old / binary.name, new / binary.name) for binary in compared.binaries)
+    pairs = ((name, *files) for name, files in compared.files.items())
     changes = function_changes(pairs, functions) if functions else []
+    if changes and run is not None:
+        explain_builds(changes, run)
     if changes:
         print_functions(changes)
     print_binaries(content, f"bytes of {new}, change against {old}")
     if output is not None:
         left_out = {"only_old": compared.only_old, "only_new": compared.only_new, "different": compared.different}
         with publish(output, "comparison of binaries") as directory:
-            document = {**msgspec.structs.asdict(content), **left_out, "functions": changes}
+            content.functions = changes
+            document = {**msgspec.structs.asdict(content), **left_out}
             (directory / "binaries.json").write_text(encode_json(document), encoding="utf-8")
     if min_reduction_percent is None:
         return 0

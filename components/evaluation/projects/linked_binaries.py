@@ -4,7 +4,7 @@ is a plan, with the release clang and the plan."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msgspec import UNSET, UnsetType
@@ -18,9 +18,28 @@ from components.core.projects.flags.link_variants import LINK_VARIANTS, LinkVari
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.flags.types import Kind, SectionSizes
 from components.core.projects.recipe import Recipe
-from components.evaluation.metrics_types import BinariesComparison, BinaryEntry, LinkedTotal, LinkedTotals, PlanSizes
+from components.evaluation.metrics_types import (
+    BinariesComparison,
+    BinaryEntry,
+    FunctionChange,
+    LinkedTotal,
+    LinkedTotals,
+    PlanSizes,
+)
+from components.evaluation.projects.function_changes import compare_functions, function_sizes, largest_changes
 from components.platform.console import say
 from components.platform.errors import UserError
+
+MAX_FUNCTIONS = 10
+"""Functions of each direction that are listed."""
+
+
+@dataclass(frozen=True)
+class _BuiltBinary:
+    """A file of one build, and the bytes of its functions by mangled name; {} if it is stripped."""
+
+    measured: MeasuredBinary
+    functions: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -35,6 +54,7 @@ class Binary:
         link_variant: a name in LINK_VARIANTS, or `build_trees.VARIANT`.
         stock, policy: sizes with stock clang and with the release clang.
         plan: sizes with the release clang and a plan; None without a plan.
+        functions: functions with the largest changes from `stock` to `policy`; () if the file is stripped.
     """
 
     project: str
@@ -45,6 +65,7 @@ class Binary:
     stock: SectionSizes
     policy: SectionSizes
     plan: SectionSizes | None = None
+    functions: tuple[FunctionChange, ...] = field(default=(), kw_only=True)
 
     def entry(self) -> BinaryEntry:
         """Return the entry of metrics.json and binaries.json."""
@@ -139,7 +160,12 @@ def linked_totals(binaries: Sequence[Binary]) -> LinkedTotals:
 
 def summarize_binaries(binaries: Sequence[Binary]) -> BinariesComparison:
     """Return the part of metrics.json, and the content of binaries.json."""
-    return BinariesComparison([binary.entry() for binary in binaries], linked_totals(binaries))
+    variants = [binary.link_variant for binary in binaries if binary.functions]
+    chosen = "default" if "default" in variants else variants[0] if variants else ""
+    changes = [change for binary in binaries if binary.link_variant == chosen for change in binary.functions]
+    return BinariesComparison(
+        [binary.entry() for binary in binaries], linked_totals(binaries), largest_changes(changes, MAX_FUNCTIONS)
+    )
 
 
 def _reduction_percent(stock: SectionSizes, policy: SectionSizes) -> float | None:
@@ -199,17 +225,29 @@ def _compare(
         Binary(
             recipe.name,
             name,
-            binary.kind,
-            binary.language,
+            binary.measured.kind,
+            binary.measured.language,
             link_variant.name,
-            binary.sizes,
-            *(measured[name].sizes for measured in released),
+            binary.measured.sizes,
+            released[0][name].measured.sizes,
+            plan=released[1][name].measured.sizes if len(released) > 1 else None,
+            functions=_changed_functions(f"{recipe.name}/{name}", binary, released[0][name]),
         )
         for name, binary in stock.items()
     ]
 
 
-def _measure(recipe: Recipe, variant: BuildVariant, work: Path, cache: Path, jobs: int) -> dict[str, MeasuredBinary]:
+def _changed_functions(name: str, stock: _BuiltBinary, policy: _BuiltBinary) -> tuple[FunctionChange, ...]:
+    if not (stock.functions and policy.functions):
+        return ()
+    changes = compare_functions(name, stock.functions, policy.functions)
+    changes.sort(key=lambda change: change.old - change.new)
+    return tuple(changes if len(changes) <= 2 * MAX_FUNCTIONS else changes[:MAX_FUNCTIONS] + changes[-MAX_FUNCTIONS:])
+
+
+def _measure(recipe: Recipe, variant: BuildVariant, work: Path, cache: Path, jobs: int) -> dict[str, _BuiltBinary]:
     with whole_build(recipe, variant, work, cache, jobs) as (_, built):
         root = built.directory.resolve()
-        return {str(path.relative_to(root)): measure(path) for path in built.binaries}
+        return {
+            str(path.relative_to(root)): _BuiltBinary(measure(path), function_sizes(path)) for path in built.binaries
+        }

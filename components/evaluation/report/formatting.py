@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from components.evaluation.metrics_types import Metrics
 from components.platform.console.escape import markdown_text
 
 SMALLER = ("smaller", "larger")
@@ -34,11 +33,6 @@ def interval_in_words(bounds: Sequence[float] | None, comparative: Sequence[str]
         return f", 95% interval {change(bounds[0], comparative)} to {change(bounds[1], comparative)}"
     least, most = sorted(bounds, key=abs)
     return f", 95% interval {abs(least):.2f}% to {change(most, comparative)}"
-
-
-def policy_title(metrics: Metrics) -> str:
-    """Return the policy's title with its clang: the training clang's figures must not be taken for the release's."""
-    return f"policy, compiled by the {metrics.policy_compiled_by} clang"
 
 
 def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

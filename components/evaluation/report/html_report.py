@@ -11,17 +11,30 @@ import jinja2
 from markupsafe import Markup
 from msgspec import UNSET
 
+from components.core.compiler.objects.function_names import demangle, shorten
 from components.core.formats.training_curve import Curve
 from components.core.objectives.geometric_mean import FLOOR
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.measurements import Measurements
-from components.evaluation.metrics_types import Metrics, SizeMetrics
+from components.evaluation.metrics_types import FunctionChange, Metrics, SizeMetrics
 from components.evaluation.report import flags_tables, linked_tables, terminal_report
-from components.evaluation.report.formatting import change, interval, policy_title
+from components.evaluation.report.changed_functions import decision_lines, explain_commands
+from components.evaluation.report.formatting import change, interval
 from components.evaluation.report.plots import MAX_POINTS, case_changes, project_changes, sweep, training_reward
-from components.evaluation.report.policy_choice import comparison_notes, release_notes, verdict_subject
+from components.evaluation.report.policy_choice import (
+    caveats,
+    comparison_notes,
+    headline,
+    policy_row,
+    release_notes,
+    verdict_subject,
+)
 from components.evaluation.report.regressions import worst_cases
 from components.platform.console.escape import escape_line
+
+_MAX_NAME = 90
+"""Characters of a function's name in a table; its title has all of it."""
+_MAX_LINE = 130
 
 
 def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curve | None) -> None:
@@ -47,19 +60,23 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
     environment.filters["bytes"] = lambda count: f"{count:,}"
     environment.filters["signed_bytes"] = lambda count: f"{count:+,}".replace("-", "−")
     sizes = metrics if isinstance(metrics, SizeMetrics) else None
+    worst = worst_cases(measured)
     # Only plots are not escaped; matplotlib escapes the names in them.
     text = environment.get_template(f"{objective.name}.html.jinja").render(
         metrics=metrics,
-        verdict=terminal_report.verdict(metrics),
-        reduction_text=terminal_report.describe_reduction(metrics),
-        columns=[(title, group) for title, group in zip(terminal_report.COLUMNS, metrics.columns, strict=True)],
+        headline=headline(metrics),
+        caveats=caveats(metrics),
+        columns=terminal_report.shown_columns(metrics),
         rows=terminal_report.value_rows(metrics),
         comparison_notes=comparison_notes(metrics),
         release_notes=release_notes(metrics),
         verdict_subject=verdict_subject(metrics),
         part_rows=terminal_report.part_rows(sizes) if sizes else [],
-        policy_title=policy_title(metrics),
-        worst=worst_cases(measured),
+        policy_title=policy_row(metrics),
+        worst=worst,
+        worst_names=[(name, shorten(name, _MAX_NAME)) for name in demangle([case.name for case in worst])],
+        function_tables=_function_tables(sizes) if sizes else [],
+        explain_commands=explain_commands(sizes.module_functions, metrics.inputs) if sizes else [],
         binaries_total=linked_tables.binaries_by_project(metrics.binaries),
         binary_sections=linked_tables.SECTIONS,
         linked_total=program_rows.headline_total(sizes.linked) if sizes else None,
@@ -75,3 +92,21 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
         **program_rows.template_values(metrics.programs),
     )
     path.write_text(text, encoding="utf-8")
+
+
+def _function_tables(metrics: SizeMetrics) -> list[tuple[str, list[tuple[FunctionChange, str, list[str]]]]]:
+    """Return the tables of functions: title, and for each function itself, its name cut, and its decisions."""
+    tables = []
+    for changes, title in (
+        (metrics.module_functions, "Functions of held-out modules"),
+        (metrics.binary_functions, "Functions of linked binaries"),
+    ):
+        for direction, grew in (("that grew most", True), ("that shrank most, or are gone", False)):
+            rows = [
+                (change, shorten(change.function, _MAX_NAME), decision_lines(change, _MAX_LINE))
+                for change in changes
+                if (change.new > change.old) == grew
+            ]
+            if rows:
+                tables.append((f"{title} {direction}", rows))
+    return tables

@@ -96,6 +96,8 @@ def linked_lines(linked: LinkedTotals) -> list[str]:
     lines = []
     for variant, languages in linked.items():
         for language, total in sorted(languages.items()):
+            if language != "all" and total.files == languages["all"].files:
+                continue  # the same line again
             subject = f"linked, {variant}, {titles.get(language, language)} ({total.files})"
             alone = "" if total.plan is UNSET else ", policy without plan"
             lines.append(

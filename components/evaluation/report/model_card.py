@@ -32,8 +32,14 @@ from components.evaluation.metrics_types import (
     Verdict,
 )
 from components.evaluation.report import linked_tables
-from components.evaluation.report.formatting import LANGUAGE_TITLES, change, interval_in_words, markdown_table
-from components.evaluation.report.policy_choice import comparison_notes, release_notes, verdict_subject
+from components.evaluation.report.formatting import (
+    GROUP_TITLES,
+    LANGUAGE_TITLES,
+    change,
+    interval_in_words,
+    markdown_table,
+)
+from components.evaluation.report.policy_choice import caveats, comparison_notes, release_notes, verdict_subject
 from components.evaluation.report.regressions import WorstCase
 from components.platform.console.escape import markdown_code, markdown_text
 from components.platform.errors import UserError
@@ -170,7 +176,7 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[W
             digest=digest(corpus.directory) if (corpus.directory / MANIFEST).exists() else "",
             trained_on_digest=info.corpus_digest,
             modules={part: len(splits.part(part)) for part in ("train", "validation", "heldout")},
-            projects=dict(Counter(module.project for module in corpus)),
+            projects=dict(Counter(corpus.project_titles().values())),
             heldout_projects=list(splits.heldout_projects),
         ),
         training=TrainingFigures(
@@ -201,7 +207,7 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[W
         programs=metrics.programs or UNSET,
         release_policy=metrics.release_policy,
         subject=verdict_subject(metrics),
-        notes=[*comparison_notes(metrics), *release_notes(metrics)],
+        notes=[*caveats(metrics), *comparison_notes(metrics), *release_notes(metrics)],
     )
 
 
@@ -210,6 +216,8 @@ def reductions(metrics: Metrics, parts: Literal["languages", "sections"]) -> Red
     if not isinstance(metrics, SizeMetrics):
         return {}
     groups = {"all held-out": metrics, **asdict(metrics.groups)}
+    if not all(group.modules for group in groups.values()):
+        groups = {"all held-out": metrics}  # one group alone has the figures of all
     return {
         name: {group: getattr(figures, parts)[name].reduction_percent for group, figures in groups.items()}
         for name in getattr(metrics, parts)
@@ -235,11 +243,13 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
     iterations, best = training.iterations or 0, training.best_iteration or 0
     modules = ", ".join(f"{count} {part}" for part, count in corpus.modules.items())
     measured = gate.measured_modules or {}
+    count = sum(measured.values())
+    held_out = f"held-out {labels.cases}" + (f" ({count} module{'' if count == 1 else 's'})" if count else "")
     lines = [
         f"# Policy for {card.problem}, LLVM {markdown_text(card.llvm_version)}",
         "",
         *_algorithm_sentence(training.hyperparameters),
-        f"- Verdict{card.subject}: **{markdown_text(verdict(gate, programs))}**: {linked}held-out {labels.cases} "
+        f"- Verdict{card.subject}: **{markdown_text(verdict(gate, programs))}**: {linked}{held_out} "
         f"{change(gate.reduction_percent, labels.comparative)}{bounds}, compiled by the {gate.compiled_by} "
         f"clang; at least {gate.min_reduction_percent:g}% is required"
         + (" of linked files" if gate.judged_by == "linked" else ""),
@@ -311,10 +321,11 @@ def parts_table(languages: Reductions, sections: Reductions) -> list[str]:
     rows += sections.items()
     if not rows:
         return []
+    titles = [GROUP_TITLES.get(group, "all") for group in rows[0][1]]
     return [
         "",
-        "| held-out text | all | unseen modules of known projects | unseen projects |",
-        "|---|---|---|---|",
+        f"| held-out text | {' | '.join(titles)} |",
+        "|---" * (len(titles) + 1) + "|",
         *(
             f"| {markdown_text(title)} | {' | '.join(change(percent) for percent in percents.values())} |"
             for title, percents in rows

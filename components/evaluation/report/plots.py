@@ -16,6 +16,7 @@ from components.core.objectives import Labels
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
 from components.evaluation.metrics_types import Metrics, SizeComparison, SizeMetrics
 from components.evaluation.report.formatting import GROUP_TITLES
+from components.evaluation.report.policy_choice import start_row
 from components.platform.console.escape import escape_line
 
 # Dark blue and light orange are distinguishable with every kind of colour vision and in grey print.
@@ -133,7 +134,7 @@ def sweep(metrics: SizeMetrics) -> str:
                 color=LARGER,
                 linewidth=1.4,
                 linestyle="--",
-                label="warmstart",
+                label=start_row(metrics),
             )
         axes.set_xticks(thresholds)
         axes.set_xlabel("-inline-threshold")

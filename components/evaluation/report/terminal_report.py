@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from components.core import problems
+from components.core.compiler.objects.function_names import shorten
 from components.core.objectives import OBJECTIVES, Objective
 from components.core.projects.flags.types import FlagsComparison
 from components.evaluation.benchmarks import program_rows
@@ -22,26 +23,30 @@ from components.evaluation.metrics_types import (
     BinaryEntry,
     FunctionChange,
     Metrics,
-    ScoreComparison,
+    ScoreGroup,
     ScoreMetrics,
     SectionComparison,
     SizeComparison,
+    SizeGroup,
     SizeMetrics,
     decode_metrics,
 )
 from components.evaluation.report import flags_tables, linked_tables
+from components.evaluation.report.changed_functions import decision_lines, shorten_path
 from components.evaluation.report.formatting import (
     LANGUAGE_TITLES,
     change,
     interval,
     interval_in_words,
     markdown_table,
-    policy_title,
 )
 from components.evaluation.report.policy_choice import (
+    caveats,
     comparison_notes,
-    reference_title,
+    policy_row,
+    reference_row,
     release_notes,
+    start_row,
     verdict_subject,
 )
 from components.platform.console.escape import markdown_text
@@ -59,11 +64,13 @@ SUMMARY = "summary.md"
 _WIDTH = 140
 _MAX_PROGRAMS = 4
 """More programs have too many rows of flags for a terminal; flags.csv has all."""
-_MAX_NAME = 90
-"""Characters of a function's name; binaries.json has all."""
+_MAX_NAME = 78
+"""Characters of a function's name; binaries.json and metrics.json have all."""
+_MAX_FUNCTIONS = 3
+"""Functions of each direction in the table of an evaluation; report.html has more."""
 
 COLUMNS = ("all held-out", "unseen modules of known projects", "unseen projects")
-"""Titles of `Metrics.columns`. The two kinds of unseen code are always shown separately, too."""
+"""Titles of `Metrics.columns`. The two kinds of unseen code are shown separately, too, if there are both."""
 
 
 Cell = tuple[int, float | None]
@@ -88,8 +95,19 @@ def read_metrics(path: Path) -> Metrics:
         raise UserError(f"{file} is not valid JSON: {error}", "evaluate again") from None
 
 
+def shown_columns(metrics: Metrics) -> list[tuple[str, SizeGroup | ScoreGroup]]:
+    """Return the columns of the tables, title and figures: the groups only if there are modules of both, because one
+    group alone has the figures of all modules."""
+    titled: list[tuple[str, SizeGroup | ScoreGroup]] = list(zip(COLUMNS, metrics.columns, strict=True))
+    return titled if all(group.modules for _, group in titled) else titled[:1]
+
+
+def _size_columns(metrics: SizeMetrics) -> list[SizeGroup]:
+    return [group for _, group in shown_columns(metrics) if isinstance(group, SizeGroup)]
+
+
 def table_rows(metrics: Metrics) -> list[tuple[str, list[str]]]:
-    """Return the table's rows: title, and a cell for each of COLUMNS."""
+    """Return the table's rows: title, and a cell for each of `shown_columns`."""
     if isinstance(metrics, ScoreMetrics):
         return _factor_rows(metrics)
     rows = _size_rows(metrics) + part_rows(metrics)
@@ -97,7 +115,8 @@ def table_rows(metrics: Metrics) -> list[tuple[str, list[str]]]:
 
 
 def value_rows(metrics: Metrics) -> Sequence[tuple[str, Sequence[Cell | str]]]:
-    """Return the rows of the variants: title, and for each of COLUMNS a `Cell`, or text if values are not additive."""
+    """Return the rows of the variants: title, and for each of `shown_columns` a `Cell`, or text if values do not
+    add up."""
     if isinstance(metrics, ScoreMetrics):
         return _factor_rows(metrics)
     return _size_rows(metrics)
@@ -105,7 +124,7 @@ def value_rows(metrics: Metrics) -> Sequence[tuple[str, Sequence[Cell | str]]]:
 
 def part_rows(metrics: SizeMetrics) -> list[tuple[str, list[Cell]]]:
     """Return the policy's values by language and by section; [] if they are unknown."""
-    columns = metrics.columns
+    columns = _size_columns(metrics)
     languages = [
         (f"policy, {LANGUAGE_TITLES.get(name, name)}", [_pair(group.languages[name]) for group in columns])
         for name in metrics.languages
@@ -115,24 +134,24 @@ def part_rows(metrics: SizeMetrics) -> list[tuple[str, list[Cell]]]:
 
 
 def _size_rows(metrics: SizeMetrics) -> list[tuple[str, list[Cell]]]:
-    columns, level = metrics.columns, problems.get(metrics.problem).optimization
+    columns, level = _size_columns(metrics), problems.get(metrics.problem).optimization
     rows: list[tuple[str, list[Cell]]] = [(f"stock {level}", [(group.baseline_bytes, None) for group in columns])]
     best = metrics.best_threshold
     if best is not None:
         cells = [_pair(group.sweep[str(best)]) for group in columns]
         rows.append((f"{level}, best -inline-threshold ({best})", cells))
     if metrics.warmstart:
-        rows.append(("warmstart policy", [_pair(group.warmstart) for group in columns if group.warmstart]))
+        rows.append((start_row(metrics), [_pair(group.warmstart) for group in columns if group.warmstart]))
     if metrics.reference:
-        rows.append((reference_title(metrics), [_pair(group.reference) for group in columns if group.reference]))
-    rows.append((policy_title(metrics), [_pair(group) for group in columns]))
+        rows.append((reference_row(metrics), [_pair(group.reference) for group in columns if group.reference]))
+    rows.append((policy_row(metrics), [_pair(group) for group in columns]))
     return rows
 
 
 def _factor_rows(metrics: ScoreMetrics) -> list[tuple[str, list[str]]]:
     labels = objective_of(metrics).labels
     less, _equal, more = labels.directions
-    columns = metrics.columns
+    columns = [group for _, group in shown_columns(metrics) if isinstance(group, ScoreGroup)]
 
     def row(title: str, reductions: Sequence[float | None]) -> tuple[str, list[str]]:
         return title, [change(reduction, (less, more)) for reduction in reductions]
@@ -140,11 +159,11 @@ def _factor_rows(metrics: ScoreMetrics) -> list[tuple[str, list[str]]]:
     rows = []
     if metrics.warmstart:
         starts = [group.warmstart.reduction_percent for group in columns if group.warmstart]
-        rows.append(row("warmstart policy", starts))
+        rows.append(row(start_row(metrics), starts))
     if metrics.reference:
         others = [group.reference.reduction_percent for group in columns if group.reference]
-        rows.append(row(reference_title(metrics), others))
-    rows.append(row(policy_title(metrics), [group.reduction_percent for group in columns]))
+        rows.append(row(reference_row(metrics), others))
+    rows.append(row(policy_row(metrics), [group.reduction_percent for group in columns]))
     rows.append(("95% interval, policy", [interval(group.reduction_percent_ci95) for group in columns]))
     counts = [
         f"{group.functions_lower:,} / {group.functions_equal:,} / {group.functions_higher:,}" for group in columns
@@ -175,12 +194,14 @@ def verdict(metrics: Metrics) -> str:
 
 
 def describe_reduction(metrics: Metrics) -> str:
-    """Return the reduction as text: first that of linked files, if there are any, then that of modules."""
+    """Return the reduction as text: first that of linked files, if there are any, then that of modules, with their
+    number."""
     modules = change(metrics.reduction_percent, objective_of(metrics).labels.comparative)
+    count = f"{metrics.modules} held-out module{'' if metrics.modules == 1 else 's'}"
     total = program_rows.headline_total(metrics.linked) if isinstance(metrics, SizeMetrics) else None
     if total is None:
-        return modules
-    return f"linked programs and libraries {change(total.reduction_percent)}, modules {modules}"
+        return f"{modules} on {count}"
+    return f"linked programs and libraries {change(total.reduction_percent)}, {count} {modules}"
 
 
 def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
@@ -196,6 +217,7 @@ def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
         f"verdict{verdict_subject(metrics)}: {verdict(metrics)} ({describe_reduction(metrics)}{interval_text}; "
         f"required: at least {metrics.min_reduction_percent:g}%)"
     ]
+    text += caveats(metrics)
     if (programs := metrics.programs) is not None:
         text.append(program_rows.summary(programs))
     text += _linked_lines(metrics)
@@ -223,7 +245,7 @@ def markdown(metrics: Metrics) -> str:
         rows = flags_tables.program_rows(metrics.flags)
         text += ["", *markdown_table(flags_tables.PROGRAM_COLUMNS, rows), ""]
         text += [f"- {markdown_text(line)}" for line in flags_tables.total_lines(metrics.flags)]
-    if notes := comparison_notes(metrics):
+    if notes := [*caveats(metrics), *comparison_notes(metrics)]:
         text += ["", *(f"- {markdown_text(note)}" for note in notes)]
     text.append("")
     if (programs := metrics.programs) is not None:
@@ -242,6 +264,9 @@ def print_table(metrics: Metrics, directory: Path) -> None:
         print_flags(metrics.flags)
     if (programs := metrics.programs) is not None:
         console.print(_program_table(programs))
+    if isinstance(metrics, SizeMetrics):
+        print_functions(metrics.module_functions, "Functions of held-out modules", _MAX_FUNCTIONS)
+        print_functions(metrics.binary_functions, "Functions of linked binaries", _MAX_FUNCTIONS)
     for line in footer_lines(metrics, directory):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -293,27 +318,32 @@ def print_flags(compared: FlagsComparison) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _clip(name: str) -> str:
-    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
+def print_functions(changes: Sequence[FunctionChange], title: str = "Functions", limit: int | None = None) -> None:
+    """Print the functions that differ most between two builds, those that grew first, and the decisions behind them.
 
-
-def print_functions(changes: Sequence[FunctionChange]) -> None:
-    """Print the functions that differ most between two builds, those that grew first."""
+    Args:
+        limit: number of functions of each direction; None for all.
+    """
     console = table_console(_WIDTH)
-    for title, grew in (("Functions that grew most", True), ("Functions that shrank most, or are gone", False)):
+    for direction, grew in (("that grew most", True), ("that shrank most, or are gone", False)):
+        chosen = [change for change in changes if (change.new > change.old) == grew][:limit]
         rows = [
             (
-                _clip(change.function),
-                change.binary,
+                "\n".join(
+                    [
+                        shorten(change.function, _MAX_NAME),
+                        *(f"  {line}" for line in decision_lines(change, _MAX_NAME - 2)),
+                    ]
+                ),
+                shorten_path(change.binary),
                 f"{change.old:,}",
                 f"{change.new:,}",
                 f"{change.new - change.old:+,}",
             )
-            for change in changes
-            if (change.new > change.old) == grew
+            for change in chosen
         ]
         if rows:
-            console.print(make_table(title, ("function", "binary", "old", "new", "bytes"), rows, left=2))
+            console.print(make_table(f"{title} {direction}", ("function", "in", "old", "new", "bytes"), rows, left=2))
 
 
 def print_programs(programs: BenchmarkSummary) -> None:
@@ -324,8 +354,7 @@ def print_programs(programs: BenchmarkSummary) -> None:
 
 
 def _titles(metrics: Metrics) -> list[str]:
-    columns: Sequence[SizeComparison | ScoreComparison] = metrics.columns
-    return [f"{title} ({group.cases:,})" for title, group in zip(COLUMNS, columns, strict=True)]
+    return [f"{title} ({group.cases:,})" for title, group in shown_columns(metrics)]
 
 
 def _linked_lines(metrics: Metrics) -> list[str]:

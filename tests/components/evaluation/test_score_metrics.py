@@ -249,7 +249,7 @@ def test_printed_table_has_figures_verdict_and_programs(
         "24.21% lower ",
         "50.00% lower ",
         "2 / 2 / 1",
-        "verdict: better (24.21% lower scores,",
+        "verdict: better (24.21% lower scores on 3 held-out modules,",
         "all held-out (5)",
         "policy, compiled by the training clang",
         "snappy/bench",
@@ -260,7 +260,7 @@ def test_printed_table_has_figures_verdict_and_programs(
         assert expected in printed
     text = terminal_report.markdown(metrics)
     assert "| snappy/bench | 2,000 | 1,990 | -0.50% | -11.11% | +0.00% |" in text
-    assert "Verdict: better (24.21% lower scores)" in text
+    assert "Verdict: better (24.21% lower scores on 3 held-out modules)" in text
 
 
 @pytest.mark.parametrize(
@@ -277,9 +277,11 @@ def test_reports_say_if_programs_decided_the_verdict(
 ) -> None:
     metrics = summarize_scores(scored, required, 1, programs(1000, policy))
     assert terminal_report.footer_lines(metrics, tmp_path)[0].startswith(
-        f"verdict: {verdict} (24.21% lower scores, 95% interval"
+        f"verdict: {verdict} (24.21% lower scores on 3 held-out modules, 95% interval"
     )
-    assert terminal_report.markdown(metrics).startswith(f"Verdict: {verdict} (24.21% lower scores)\n")
+    assert terminal_report.markdown(metrics).startswith(
+        f"Verdict: {verdict} (24.21% lower scores on 3 held-out modules)\n"
+    )
     card = ModelCard(
         problem="regalloc",
         policy_digest="d",
@@ -338,7 +340,7 @@ def test_keys_of_metrics_keep_their_order(scored: Measurements, measured: Measur
     parts, linked = "sweep best_threshold languages sections ", "linked judged_by max_slowdown_percent "
     for values, expected in (
         (scored, f"measure {start.format(scores, '')} {middle.format('')}"),
-        (measured, f"measure {start.format(sizes, parts)} {middle.format(linked)}"),
+        (measured, f"measure {start.format(sizes, parts)} {middle.format(linked)} module_functions binary_functions"),
     ):
         keys = json.loads(encode_json(summarize(values, 0.5, seed=1)))
         assert [key for key in keys if key != "compile_s"] == expected.split()

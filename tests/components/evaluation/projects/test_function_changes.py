@@ -67,6 +67,37 @@ def test_largest_changes_come_first_with_readable_names(trees: tuple[Path, Path]
     assert function_changes([("app", trees[0] / "app", trees[0] / "app")], 10) == []
 
 
+LAMBDAS = """
+#include <algorithm>
+#include <vector>
+static int largest(std::vector<int> &all, int by) {
+  std::sort(all.begin(), all.end(), [by](int a, int b) { return a * by > b; });
+  return all[0];
+}
+int main(int argc, char **) { std::vector<int> all(argc); return largest(all, argc); }
+"""
+
+
+def test_lambdas_that_gcc_and_clang_name_differently_are_compared(tmp_path: Path) -> None:
+    (tmp_path / "code.cc").write_text(LAMBDAS)
+    for compiler in ("g++", "clang++-19"):
+        subprocess.run([compiler, "-Os", "-c", "code.cc", "-o", f"{compiler}.o"], cwd=tmp_path, check=True)
+    sizes = [function_sizes(tmp_path / f"{compiler}.o") for compiler in ("g++", "clang++-19")]
+    assert any("EUl" in name for name in sizes[0]) and any("3$_0" in name for name in sizes[1])
+    changes = function_changes([("code", tmp_path / "g++.o", tmp_path / "clang++-19.o")], 1000)
+    heaps = [change for change in changes if "__adjust_heap" in change.function]
+    assert [change.old > 0 < change.new for change in heaps] == [True], "one function in both"
+    assert "{lambda}" in heaps[0].function
+
+
+def test_function_of_several_binaries_is_listed_once(trees: tuple[Path, Path]) -> None:
+    pairs = [(name, trees[0] / "app", trees[1] / "app") for name in ("one", "two")]
+    changes = function_changes(pairs, 10)
+    assert {change.binary for change in changes} == {"one"}
+    assert len(changes) == len({change.function for change in changes})
+    assert next(change for change in changes if "Row::sum" in change.function).symbol == "_ZNK5table3Row3sumEi"
+
+
 def test_copies_and_parts_are_their_functions_and_names_of_one_address_are_one(tmp_path: Path) -> None:
     (tmp_path / "parts.s").write_text(
         """
@@ -113,5 +144,15 @@ def test_command_shows_and_writes_them(trees: tuple[Path, Path], tmp_path: Path)
     assert "Functions that grew most" in done.stdout and "table::Row::sum(int) const" in done.stdout
     functions = json.loads((tmp_path / "out/binaries.json").read_text())["functions"]
     assert FunctionChange(**functions[0]).new > functions[0]["old"]
+    # Two files, whatever their names.
+    files = run_command("components.evaluation", "compare-builds", trees[0] / "app", trees[1] / "libcode.a")
+    assert files.returncode == 1 and "in common" in files.stderr
+    (trees[1] / "app").rename(trees[1] / "renamed")
+    files = run_command(
+        "components.evaluation", "compare-builds", trees[0] / "app", trees[1] / "renamed", "--functions", "1"
+    )
+    assert files.returncode == 0 and "linked, as built, all (1)" in files.stdout, files.stderr
+    assert files.stdout.count("table::Row::sum(int) const") <= 1 and "Functions that grew most" in files.stdout
+    (trees[1] / "renamed").rename(trees[1] / "app")
     none = run_command("components.evaluation", "compare-builds", *trees, "--functions", "0")
     assert none.returncode == 0 and "Functions that" not in none.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,11 +20,15 @@ from components.evaluation.metrics_types import (
     BinariesComparison,
     BinaryEntry,
     CompiledBy,
+    FunctionChange,
+    FunctionDecision,
     Inputs,
     LinkedTotal,
     VariantDescription,
     WholeProjects,
+    encode_json,
 )
+from components.evaluation.report import terminal_report
 from components.evaluation.report.html_report import write_page
 from components.evaluation.report.regressions import worst_cases
 
@@ -100,7 +105,7 @@ def test_well_formed_and_loads_nothing(tmp_path: Path, measured: Measurements) -
     )
     page = render(tmp_path, measured, curve, BinariesComparison([binary], {"default": {"all": total}}))
     assert "linked, default, all (1): 2.50% smaller, .text alone 1.00% larger" in page
-    assert "Better: linked programs and libraries 2.50% smaller, modules 0.40% smaller" in page
+    assert "Better: linked programs and libraries 2.50% smaller than stock -Oz, held-out modules 0.40% smaller" in page
     assert page.index("Linked binaries") < page.index("Text size of the held-out modules")
     parser = Balanced()
     parser.feed(page)
@@ -129,7 +134,7 @@ def test_page_has_languages_sections_and_the_reason_of_the_verdict(
         "policy, C++ modules",
         "modules of other languages",
         "policy, .eh_frame",
-        "Not better, because C modules of unseen projects are 0.17% larger; the limit is 0.1%",
+        "Not better: C modules of unseen projects are 0.17% larger; the limit is 0.1%",
     ):
         assert expected in page
 
@@ -181,3 +186,37 @@ def test_page_with_an_empty_group_and_missing_parts(
     assert "No module became larger" in page
     assert "no TensorBoard events" in page
     assert "no recipe of a held-out project" in page
+
+
+def test_functions_have_their_whole_name_as_a_title_and_their_decisions(tmp_path: Path, measured: Measurements) -> None:
+    name = f"std::map<{'std::string, ' * 12}int>::find(Key const&) const"
+    decision = FunctionDecision(caller=name, callee="<b>()", inlines=True, saved_bytes=-7, function_bytes=50)
+    metrics = summarize(measured, 0.3, 1)
+    metrics.module_functions = [
+        FunctionChange(binary="zstd/a.o", function=name, old=60, new=90, symbol="_Z", decisions=[decision]),
+        FunctionChange(binary="zstd/b.o", function="gone()", old=40, new=0, symbol="_Y"),
+    ]
+    metrics.inputs = Inputs(corpus="/c", policy="/p", training_clang="/t/bin/clang")
+    write_page(tmp_path / "report.html", metrics, measured, None)
+    page = (tmp_path / "report.html").read_text()
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == []
+    assert "Functions of held-out modules that grew most" in page and "that shrank most, or are gone" in page
+    assert f'title="{html.escape(name)}">std::map&lt;…&gt;::find(…) const<' in page
+    assert "&lt;b&gt;() inlined here; otherwise 50 bytes, module -7" in page and "<b>()" not in page
+    assert "mlgo policy explain zstd/a.o --policy /p --corpus /c --toolchain /t" in page
+    assert "Functions of linked binaries" not in page
+    (tmp_path / "metrics.json").write_text(encode_json(metrics))
+    assert terminal_report.read_metrics(tmp_path) == metrics
+
+
+def test_page_has_no_column_twice_and_no_list_of_zero_modules(
+    tmp_path: Path, make_measurements: Callable[..., Measurements]
+) -> None:
+    measured = make_measurements(policy=[1000, 3000, 400, 600])
+    known = replace(measured, unseen_project=np.zeros(4, bool))
+    page = render(tmp_path, known)
+    assert "<th>all held-out<br>4 modules</th></tr>" in page and "unseen projects<br>" not in page
+    assert "The 0 worst" not in page and "No module became larger" in page
+    assert "unseen projects<br>1 module</th>" in render(tmp_path, measured)

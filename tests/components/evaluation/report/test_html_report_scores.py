@@ -70,7 +70,7 @@ def test_verdict_and_figures_are_first(tmp_path: Path, scored: Measurements) -> 
 
 def test_slower_programs_are_next_to_the_verdict(tmp_path: Path, scored: Measurements) -> None:
     text = visible_text(render(tmp_path, scored, run=programs(1000, 1100)))
-    assert "Not better, because programs execute more instructions: 24.21% lower scores" in text
+    assert "Not better: programs execute more instructions geometric mean over 5 functions" in text
     assert text.index("10.00% more instructions") < text.index("Scores of the held-out functions")
     assert "snappy/bench 1,000 1,100 +10.00% -11.11% +0.00%" in text
 
@@ -78,7 +78,8 @@ def test_slower_programs_are_next_to_the_verdict(tmp_path: Path, scored: Measure
 def test_names_and_compiler_output_are_escaped(tmp_path: Path, make_scores: Callable[..., Measurements]) -> None:
     page = render(tmp_path, make_scores(policy=[1, 1, 1, 1000, 1]))
     assert "<script>" not in page
-    assert "_ZN&lt;script&gt;$x_{$E<small>snappy/&lt;b&gt;c.o" in page
+    name = "_ZN&lt;script&gt;$x_{$E"
+    assert f'title="{name}">{name}</span><small>snappy/&lt;b&gt;c.o' in page
     assert "60 s &lt;b&gt;" in page
 
 
@@ -123,7 +124,7 @@ def test_page_without_functions(tmp_path: Path) -> None:
     values = {"baseline": np.zeros(0), "policy": np.zeros(0)}
     empty = Measurements(SCORE, ("a/leaf.o",), ("a",), np.array([True]), values)
     text = visible_text(render(tmp_path, empty))
-    assert "Not better: –" in text and "No function has a higher score" in text
+    assert "Not better: nothing to compare" in text and "No function has a higher score" in text
 
 
 def test_page_is_deterministic(tmp_path: Path, scored: Measurements) -> None:

@@ -51,7 +51,9 @@ def test_rows_by_project_and_by_binary(linked_metrics: SizeMetrics) -> None:
 
 def test_summary_begins_with_the_verdict_and_linked_files(linked_metrics: SizeMetrics) -> None:
     text = terminal_report.markdown(linked_metrics)
-    assert text.startswith("Verdict: better (linked programs and libraries 6.67% smaller, modules 0.40% smaller)\n\n")
+    assert text.startswith(
+        "Verdict: better (linked programs and libraries 6.67% smaller, 4 held-out modules 0.40% smaller)\n\n"
+    )
     assert text.split("\n\n")[1].startswith("| project | link variant | text (llvm-size) | .text |")
     assert ".gcc_ex" not in text and ".gcc\\_ex…" in text
     assert "- linked, default, all (2): 6.67% smaller, .text alone 7.14% smaller" in text
@@ -78,14 +80,17 @@ def test_printed_report_begins_with_linked_files(
 
 def test_summary_without_linked_files_begins_with_modules(measured: Measurements) -> None:
     text = terminal_report.markdown(summarize(measured, 0.3, 1))
-    assert text.startswith("Verdict: better (0.40% smaller)\n\n")
+    assert text.startswith("Verdict: better (0.40% smaller on 4 held-out modules)\n\n")
     assert text.split("\n\n")[1].startswith("| | all held-out")
 
 
 def test_model_card_begins_with_linked_files(linked_metrics: SizeMetrics, corpus_directory: Path, never: Path) -> None:
     card = model_card(linked_metrics, never, load_corpus(corpus_directory), [])
     text = card_markdown(card, [])
-    assert "- Verdict: **better**: linked programs and libraries 6.67% smaller, held-out modules 0.40% smaller" in text
+    assert (
+        "- Verdict: **better**: linked programs and libraries 6.67% smaller, held-out modules (4 modules) 0.40% smaller"
+        in text
+    )
     assert "at least 0.3% is required of linked files" in text
     assert text.index("| zstd: 2 programs |") < text.index("| zstd/bin/zstd |") < text.index("## Held-out modules")
     assert text.index("## Held-out modules") < text.index("| project | modules |")

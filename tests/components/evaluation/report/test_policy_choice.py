@@ -13,11 +13,20 @@ import pytest
 
 from components.core.objectives import SCORE, SIZE
 from components.evaluation.measurements import Measurements
-from components.evaluation.metrics import summarize
+from components.evaluation.metrics import refuse_without_gain_over_start, summarize
 from components.evaluation.metrics_types import Inputs, Metrics
 from components.evaluation.report import terminal_report
 from components.evaluation.report.html_report import write_page
-from components.evaluation.report.policy_choice import comparison_notes, release_notes
+from components.evaluation.report.policy_choice import (
+    FEW_MODULES,
+    caveats,
+    comparison_notes,
+    headline,
+    policy_row,
+    reference_row,
+    release_notes,
+    start_row,
+)
 
 BASE = np.full(40, 1000)
 """Modules of a known project, then as many of an unseen one."""
@@ -232,3 +241,95 @@ def test_report_on_another_policy_names_the_trained_one(tmp_path: Path) -> None:
     assert terminal_report.footer_lines(metrics, tmp_path)[0].startswith(f"v{subject} (")
     assert f"V{subject} (" in terminal_report.markdown(metrics)
     assert f"**{note[0].upper()}{note[1:]}.**" in terminal_report.markdown(metrics)
+
+
+def test_headline_has_one_direction() -> None:
+    """No headline says that a policy is not better and smaller, or better and not to take, as two clauses."""
+    metrics = metrics_of(make_sizes((30, 0), (30, 0)))
+    assert headline(metrics) == "Better: 3.00% smaller than stock -Oz on 40 held-out modules"
+    metrics = metrics_of(make_sizes((2, 0), (2, 0)))
+    assert headline(metrics) == (
+        "Not better: 0.20% smaller than stock -Oz on 40 held-out modules, less than the required 0.5%"
+    )
+    metrics = metrics_of(make_sizes((-30, 0), (-30, 0)))
+    assert headline(metrics) == "Not better: 3.00% larger than stock -Oz on 40 held-out modules"
+    metrics = metrics_of(make_sizes((30, 0), (30, 0)))
+    metrics.verdict, metrics.refused_because = "not better", "C modules of unseen projects are 0.17% larger"
+    assert headline(metrics) == "Not better: C modules of unseen projects are 0.17% larger"
+    metrics = metrics_of(make_sizes((20, 30), (20, 30)), reference="pretrained")
+    assert headline(metrics) == (
+        "Better: 2.00% smaller than stock -Oz on 40 held-out modules; the unchanged pretrained policy is better still: "
+        "3.00% smaller"
+    )
+    metrics = metrics_of(make_sizes((60, 20), (20, 30)), reference="pretrained")
+    assert "better still" not in headline(metrics), "only on some of the modules"
+    start = {"warmstart_trained_by": "ppo", "warmstart_pretrained": "pretrained"}
+    metrics = metrics_of(make_sizes((20, 30), (20, 30), "warmstart"), **start)
+    refuse_without_gain_over_start(metrics, "ppo")
+    assert headline(metrics) == (
+        "Not better than its start, the unchanged pretrained policy: 2.00% smaller than stock -Oz, "
+        "the start 3.00% smaller"
+    )
+
+
+def test_rows_name_the_unchanged_pretrained_policy() -> None:
+    metrics = metrics_of(make_sizes((20, 30), (20, 30)), reference="pretrained-llvm")
+    assert (reference_row(metrics), start_row(metrics)) == ("unchanged pretrained-llvm policy", "warmstart policy")
+    assert policy_row(metrics) == "policy, compiled by the release clang"
+    metrics.inputs = Inputs(
+        warmstart_pretrained="pretrained", warmstart_trained_by="ppo", reference="/runs/other/policy"
+    )
+    assert (reference_row(metrics), start_row(metrics)) == ("policy of --compare-with", "unchanged pretrained policy")
+    metrics.inputs = Inputs(warmstart_trained_by="ppo", policy_role="pretrained", policy_pretrained="pretrained")
+    assert start_row(metrics) == "policy that training started from"
+    assert policy_row(metrics) == "unchanged pretrained policy, compiled by the release clang"
+    assert reference_row(metrics) == "trained policy, not embedded"
+
+
+def select(values: Measurements, chosen: np.ndarray) -> Measurements:
+    """Return some of the modules."""
+    return replace(
+        values,
+        modules=tuple(np.array(values.modules)[chosen]),
+        projects=tuple(np.array(values.projects)[chosen]),
+        unseen_project=values.unseen_project[chosen],
+        values={name: column[chosen] for name, column in values.values.items()},
+        languages=tuple(np.array(values.languages)[chosen]),
+    )
+
+
+def test_few_modules_and_a_missing_group_are_said() -> None:
+    values = make_sizes((30, 0), (30, 0))
+    assert caveats(metrics_of(values)) == [] and FEW_MODULES <= 40
+    few, known = caveats(metrics_of(select(values, np.arange(40) < 3)))
+    assert few.startswith("3 held-out modules are few: a 95% interval of fewer than 20 is too narrow")
+    assert known.startswith("all held-out modules are of projects that training saw other modules of")
+    one, unseen = caveats(metrics_of(select(values, np.arange(40) == 39)))
+    assert one == "1 held-out module is few; hold out more modules, or train and evaluate on more code"
+    assert unseen == "all held-out modules are of projects that training did not see"
+    assert caveats(metrics_of(select(values, np.arange(40) >= 10))) == []
+
+
+def test_code_that_a_pretrained_policy_knows_is_said(tmp_path: Path) -> None:
+    known = {"pretrained": ["zstd", "pugixml"]}
+    metrics = metrics_of(make_sizes((30, 0), (30, 0)), pretrained_trained_on=known, warmstart_pretrained="pretrained")
+    (note,) = caveats(metrics)
+    assert note.startswith(
+        "the pretrained policy, from which training started, was trained on modules of zstd, pugixml, perhaps on some"
+    )
+    metrics.inputs = Inputs(pretrained_trained_on=known, policy_role="pretrained", policy_pretrained="pretrained")
+    (note,) = caveats(metrics)
+    assert note.startswith("the pretrained policy was trained on modules of zstd, pugixml, perhaps on some of these")
+    write_page(tmp_path / "report.html", metrics, make_sizes((30, 0), (30, 0)), None)
+    assert note[1:] in (tmp_path / "report.html").read_text()
+    assert note in terminal_report.footer_lines(metrics, tmp_path) and f"- {note}" in terminal_report.markdown(metrics)
+
+
+def test_groups_are_columns_only_if_there_are_both() -> None:
+    values = make_sizes((30, 0), (30, 0))
+    both = metrics_of(values)
+    assert [title for title, _ in terminal_report.shown_columns(both)] == list(terminal_report.COLUMNS)
+    one = metrics_of(select(values, np.arange(40) < 20))
+    assert [title for title, _ in terminal_report.shown_columns(one)] == ["all held-out"]
+    assert all(len(cells) == 1 for _, cells in terminal_report.table_rows(one))
+    assert "unseen" not in terminal_report.markdown(one).split("|---")[0]

@@ -37,9 +37,11 @@ def test_row_and_note_of_another_policy(measured: Measurements, tmp_path: Path) 
     values = {**measured.values, "reference": measured.values["policy"] - 10}
     metrics = summarize(replace(measured, values=values), 0.5, seed=1)
     metrics.inputs = Inputs(reference="pretrained", reference_trained_on=["known"])
-    cells = dict(terminal_report.value_rows(metrics))["pretrained policy"]
+    cells = dict(terminal_report.value_rows(metrics))["unchanged pretrained policy"]
     assert [cell[0] for cell in cells] == [4940, 4350, 590]
-    trained_on = "the pretrained policy was trained on modules of known, perhaps on some of these"
+    trained_on = (
+        "the pretrained policy was trained on modules of known, perhaps on some of these: other code may gain less"
+    )
     for note in (trained_on, "pretrained policy: trained on another corpus, run by the training clang"):
         assert note in terminal_report.footer_lines(metrics, tmp_path)
         assert f"- {note}" in terminal_report.markdown(metrics)
