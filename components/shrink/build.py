@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.projects.compiler_command import lacking_options
 from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import BuildSetup, stripped_bytes, write_tools
 from components.core.projects.flags.linked_files import find_binaries, is_archive
@@ -27,13 +28,6 @@ from components.shrink.runpath import relocate_runpath
 _NM_TIMEOUT_S = 300.0
 _LINKER_DEFINED = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})
 """Symbols that GNU ld exports and lld does not, or that are the start of a program."""
-_COLORS = re.compile(r"\x1b\[[0-9;]*[mK]")
-_UNKNOWN = re.compile(
-    r"error: (?:(?:unknown argument:? '|unsupported option ')(?P<option>-[^']+)'"
-    r"|unsupported argument '(?P<value>[^']*)' to option '(?P<name>-[^']+=)'"
-    r"|invalid value '[^']*' in '(?P<pair>-[^']+)')"
-)
-"""What clang says of an option, or of an option's value, that only gcc has."""
 _MAX_ATTEMPTS = 4
 _CALLED_BY_PATH = "let the build use $CC and $CXX, or install bubblewrap where it may make namespaces"
 _VARIANT = re.compile(r"(C[1-5]|D[0-5])(?=E|I)")
@@ -147,12 +141,8 @@ class UserBuild:
             try:
                 return self._build_once(variant, setup, kept, tuple(omitted), log, tuple(dropped), bound, then)
             except UserError:
-                text = _COLORS.sub("", log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ""
-                words = [
-                    match["option"] or match["pair"] or match["name"] + match["value"]
-                    for match in _UNKNOWN.finditer(text)
-                ]
-                lacking = [word for word in dict.fromkeys(words) if word not in dropped]
+                text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+                lacking = [word for word in lacking_options(text) if word not in dropped]
                 if variant is None or not lacking or attempt == _MAX_ATTEMPTS:
                     raise
                 say(f"{title}: again without options that clang does not have: {' '.join(lacking)}")

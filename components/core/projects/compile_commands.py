@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from components.core.projects.compiler_command import NoObjectError, output_of_shell, output_of_words
+from components.core.projects.compiler_command import (
+    CompileCommand,
+    NoObjectError,
+    compile_of_shell,
+    compile_of_words,
+    output_of_shell,
+    output_of_words,
+)
 
 DATABASE = "compile_commands.json"
 """Name of the file in a build directory."""
@@ -36,15 +43,33 @@ def output_of(entry: dict[str, Any], directory: str) -> str:
     Raises:
         NoObjectError: it writes none, or the entry is not valid.
     """
-    arguments, command, output = entry.get("arguments"), entry.get("command"), entry.get("output")
-    source, named = (value if isinstance(value, str) else "" for value in (entry.get("file"), output))
-    if isinstance(arguments, list) and all(isinstance(word, str) for word in arguments):
-        return output_of_words(arguments, directory, source, named)
+    command, source, named = _fields(entry)
+    if isinstance(command, list):
+        return output_of_words(command, directory, source, named)
     if isinstance(command, str):
         return output_of_shell(command, directory, source, named)
     if not named:
         raise NoObjectError("it has neither command nor output")
     return named
+
+
+def compile_of(entry: dict[str, Any], directory: str) -> CompileCommand:
+    """Return the compile of an entry, for the arguments see `output_of`. NoObjectError if it is none."""
+    command, source, named = _fields(entry)
+    if isinstance(command, list):
+        return compile_of_words(command, directory, source, named)
+    if isinstance(command, str):
+        return compile_of_shell(command, directory, source, named)
+    raise NoObjectError("it has no command")
+
+
+def _fields(entry: dict[str, Any]) -> tuple[list[str] | str | None, str, str]:
+    """Return the words or the shell command, the source and the output of an entry, "" for what it does not name."""
+    arguments, command = entry.get("arguments"), entry.get("command")
+    source, named = (value if isinstance(value, str) else "" for value in (entry.get("file"), entry.get("output")))
+    if isinstance(arguments, list) and all(isinstance(word, str) for word in arguments):
+        return arguments, source, named
+    return command if isinstance(command, str) else None, source, named
 
 
 def find_output(entry: dict[str, Any], database: Path) -> str | None:

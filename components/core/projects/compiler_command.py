@@ -75,6 +75,17 @@ _OTHER_RESULTS = {
     "-dumpmachine": "it compiles nothing",
 }
 """Options with which a driver writes something else than an object."""
+_DEPENDENCIES = ("-MD", "-MMD", "-MP", "-MG", "-MV", "--write-dependencies", "--write-user-dependencies")
+_NAMED_OUTPUTS = ("-o", "--output", "-MF", "-MJ", "-MQ", "-MT", "--serialize-diagnostics", "-serialize-diagnostics")
+_JOINED_OUTPUTS = ("--output=", "-MF", "-MJ", "-MQ", "-MT", "-Wp,-M", "-save-temps", "--save-temps", "-ftime-trace")
+"""Options that name a file or have one written next to the object."""
+_COLORS = re.compile(r"\x1b\[[0-9;]*[mK]")
+_UNKNOWN = re.compile(
+    r"error: (?:(?:unknown argument:? '|unsupported option ')(?P<option>-[^']+)'"
+    r"|unsupported argument '(?P<value>[^']*)' to option '(?P<name>-[^']+=)'"
+    r"|invalid value '[^']*' in '(?P<pair>-[^']+)')"
+)
+"""What clang says of an option, or of an option's value, that only gcc has."""
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".H", ".hp", ".h++", ".tcc")
 _OBJECTS = (".o", ".obj", ".lo")
 _LINKED = (*_OBJECTS, ".a", ".la", ".so", ".lib")
@@ -94,6 +105,29 @@ class NoObjectError(Exception):
 
 class NotACompileError(NoObjectError):
     """The command compiles no source: it links, archives, generates files ... A database may list all commands."""
+
+
+def lacking_options(text: str) -> list[str]:
+    """Return the options of which clang's output says that it does not have them, each once."""
+    found = _UNKNOWN.finditer(_COLORS.sub("", text))
+    return list(dict.fromkeys(match["option"] or match["pair"] or match["name"] + match["value"] for match in found))
+
+
+@dataclass(frozen=True)
+class CompileCommand:
+    """A command that compiles a source file, without the files that it writes.
+
+    Attributes:
+        directory: absolute path of the directory that it runs in.
+        program: the compiler, as the command spells it.
+        arguments: its arguments with the source, without -c and without options that name or add outputs.
+        output: the object, as the command spells it.
+    """
+
+    directory: str
+    program: str
+    arguments: tuple[str, ...]
+    output: str
 
 
 @dataclass
@@ -117,20 +151,51 @@ class _Arguments:
 
 def output_of_shell(command: str, directory: str, source: str, named: str = "") -> str:
     """Return the object that a shell's command writes: "b/a.o" for "cd b && cc -c a.c". NoObjectError if none."""
-    words = _shell_words(command)
+    working_directory, _simple, output = _compile_in(command, directory, source, named)
+    moved = os.path.relpath(working_directory, directory or None)
+    return output if moved == os.curdir else os.path.normpath(os.path.join(moved, output))
+
+
+def compile_of_shell(command: str, directory: str, source: str, named: str = "") -> CompileCommand:
+    """Return the compile in a shell's command, "cc -c a.c" of "cd b && cc -c a.c". NoObjectError if there is none."""
+    working_directory, simple, _output = _compile_in(command, directory, source, named)
+    return compile_of_words(simple, working_directory, source, named)
+
+
+def compile_of_words(words: Sequence[str], directory: str, source: str, named: str = "") -> CompileCommand:
+    """Return the compile that a command is; for the arguments see `output_of_words`. NoObjectError if it is none."""
+    output = output_of_words(words, directory, source, named)
+    program, arguments = _compiler_of(words)
+    if os.path.basename(program) in _SHELLS:
+        return compile_of_shell(arguments[0], directory, source, named)
+    return CompileCommand(directory, program, tuple(_without_outputs(arguments)), output)
+
+
+def _without_outputs(arguments: Sequence[str]) -> Iterator[str]:
+    words = iter(arguments)
+    for word in words:
+        if word in _NAMED_OUTPUTS:
+            next(words, None)
+        elif word in _VALUES:
+            yield from (word, next(words, ""))
+        elif word in ("-c", "--compile", *_DEPENDENCIES) or word.startswith(_JOINED_OUTPUTS):
+            continue
+        elif not word.startswith("-o") or word.startswith(("-objcmt-", "-object")):
+            yield word
+
+
+def _compile_in(command: str, directory: str, source: str, named: str) -> tuple[str, list[str], str]:
+    """Return the directory, the words and the object of the first simple command that makes an object."""
     reason: NoObjectError = NotACompileError("its command is empty")
     working_directory = directory
-    for simple in _simple_commands(words):
+    for simple in _simple_commands(_shell_words(command)):
         if simple[0] == "cd" and len(simple) == 2:
             working_directory = os.path.join(working_directory, simple[1])
             continue
         try:
-            output = output_of_words(simple, working_directory, source, named)
+            return working_directory, simple, output_of_words(simple, working_directory, source, named)
         except NoObjectError as error:
             reason = error if isinstance(reason, NotACompileError) else reason
-        else:
-            moved = os.path.relpath(working_directory, directory or None)
-            return output if moved == os.curdir else os.path.normpath(os.path.join(moved, output))
     raise reason
 
 

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from components.core.projects.compiler_command import NoObjectError, output_of_shell, output_of_words
+from components.core.projects.compiler_command import (
+    NoObjectError,
+    compile_of_shell,
+    lacking_options,
+    output_of_shell,
+    output_of_words,
+)
 
 CLANG = "clang-19"
 INPUTS = ("x.c", "sub/y.cc", "a.b.c", "-", "n.h", "plain")
@@ -167,6 +173,30 @@ def test_programs_that_run_a_compiler_do_not_matter(
         assert output_of_words(shlex.split(command), str(directory), "") == expected
     for shell in ("sh -c", "bash -ec", "nice sh -c"):
         assert output_of_shell(f"{shell} {shlex.quote(command)}", str(directory), "") == expected
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_compile_has_the_compilers_arguments_without_outputs(directory: Path, runner: str) -> None:
+    written = "clang++-19 -O2 -MD -MF y.d -MT y.o -I 'a b' -c sub/y.cc -o y.o"
+    for command in (runner.format(written), f"nice sh -c {shlex.quote(runner.format(written))}"):
+        found = compile_of_shell(command, str(directory), "")
+        assert found.program == "clang++-19" and found.arguments == ("-O2", "-I", "a b", "sub/y.cc")
+        assert Path(found.directory).resolve() == directory.resolve() and found.output == "y.o"
+    with pytest.raises(NoObjectError):
+        compile_of_shell("clang -E x.c", str(directory), "")
+
+
+def test_compile_runs_where_its_shell_went(directory: Path) -> None:
+    found = compile_of_shell("cd sub && gcc -c ../x.c -ox.o", str(directory), "")
+    assert found.directory == str(directory / "sub") and found.arguments == ("../x.c",)
+
+
+def test_options_that_clang_lacks_are_named(directory: Path) -> None:
+    options = ["-fipa-pta", "-fno-such", "-mno-such-feature", "-mtune=no-such"]
+    done = subprocess.run(["clang-19", "-c", *options, "x.c"], cwd=directory, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert {"-fipa-pta", "-fno-such", "-mno-such-feature"} <= set(lacking_options(done.stderr))
+    assert lacking_options("x.c:1:1: error: unknown type name 'y'") == []
 
 
 @pytest.mark.parametrize(
