@@ -7,6 +7,7 @@ the model does not decide about.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,15 @@ from typing import Any, ClassVar
 import numpy.typing as npt
 import yaml
 
+from components.core import problems
 from components.core.formats.names import replace_invalid_utf8
 from components.platform.storage.input_files import MissingFile, read_bytes
 
 _PASS = "inline-ml"
 _DECISION = "ShouldInline"
+_COST, _THRESHOLD = problems.get("inlining").policy.heuristic or ("", "")
+_FIELD = re.compile(rf"^  - ({_COST}|{_THRESHOLD}|{_DECISION}): +'?(-?\w+)'?$".encode(), re.MULTILINE)
+"""A field that the comparison with LLVM's heuristic needs. YAML's parser takes longer than the compile."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,26 @@ def read_inline_remarks(record: Path) -> list[InlineRemark]:
         if _DECISION in arguments and "Callee" in arguments and "Function" in document:
             remarks.append(InlineRemark(str(document["Function"]), arguments.pop("Callee"), arguments))
     return remarks
+
+
+def count_departures(record: Path) -> tuple[int, int]:
+    """Return how many decisions a record has, and in how many of them LLVM's heuristic would decide otherwise; (0, 0)
+    without a readable record, or where the clang does not write the heuristic's cost and threshold."""
+    try:
+        content = read_bytes(record)
+    except MissingFile:
+        return 0, 0
+    decisions = departures = 0
+    fields: dict[bytes, bytes] = {}
+    for match in _FIELD.finditer(content):
+        fields[match[1]] = match[2]
+        if match[1] == _DECISION.encode():
+            cost, threshold = fields.get(_COST.encode()), fields.get(_THRESHOLD.encode())
+            if cost is not None and threshold is not None:
+                decisions += 1
+                departures += (int(cost) < int(threshold)) != (match[2] == b"true")
+            fields = {}
+    return decisions, departures
 
 
 def name_decisions(
