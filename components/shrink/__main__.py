@@ -107,11 +107,11 @@ def main(
       mlgo shrink -- debian/rules build
     """
     # Imported here so that --help does not wait for NumPy.
+    from components.core.compiler.own_clangs import release_clang
     from components.core.formats.toolchain import load_toolchain
     from components.shrink.build import UserBuild
     from components.shrink.report import print_shrunk, summary_markdown
     from components.shrink.step import shrink
-    from components.shrink.toolchains import release_clang
 
     tree = SourceTree(source, excluded)
     if len(command) == 1 and any(character.isspace() for character in command[0]):

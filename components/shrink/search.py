@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from components.core.compiler.inline_plan import PLAN_FILE
+from components.core.compiler.own_clangs import run_own_step, training_clang
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import BuildSetup
@@ -12,7 +13,6 @@ from components.core.projects.flags.rows import FlagRow
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.shrink.build import UserBuild
-from components.shrink.toolchains import run_own_step, training_clang
 
 _EMBED = ("-Xclang", "-fembed-bitcode=all")
 _LEVELS = "^-O[sz]$"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import subprocess
@@ -14,9 +13,6 @@ from typing import Any
 
 import pytest
 
-from components.core.formats.toolchain import load_toolchain
-from components.platform.errors import UserError
-from components.shrink.toolchains import release_clang
 from tests.support.commands import run_command
 
 SOURCES = {
@@ -336,24 +332,3 @@ def test_own_build_that_fails_is_an_error(
 def test_missing_release_clang_is_named(source: Path, tmp_path: Path) -> None:
     done = run_command("components.shrink", "--source", source, "--release-toolchain", tmp_path / "none")
     assert done.returncode != 0 and "none" in done.stderr
-
-
-@pytest.mark.toolchain
-def test_release_clang_is_built_once(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("components.shrink.toolchains._CLONE_CLANG", tmp_path / "no-clone")
-    monkeypatch.setattr("components.shrink.toolchains.default_cache_dir", lambda: tmp_path / "cache")
-    first = release_clang()
-    assert load_toolchain(first).mode == "release" and "once (1 to 3 minutes)" in capfd.readouterr().out
-    assert release_clang() == first and "once" not in capfd.readouterr().out
-    assert sorted(path.name for path in first.parent.iterdir()) == [first.name, f"{first.name}.lock"]
-
-
-def test_release_clang_that_cannot_be_built_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.shrink.toolchains._CLONE_CLANG", tmp_path / "no-clone")
-    monkeypatch.setattr("components.shrink.toolchains.default_cache_dir", lambda: tmp_path / "cache")
-    monkeypatch.setenv("PATH", os.devnull)  # without CMake
-    with pytest.raises(UserError, match="there is no release clang, and it cannot be built"):
-        release_clang()
-    assert not list((tmp_path / "cache/release").glob("*/toolchain.json"))

@@ -1,4 +1,4 @@
-"""Finds the clangs that `mlgo shrink` uses, or builds them once."""
+"""Finds the clangs of this project where the user names none, or builds them once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.shared_state.file_lock import exclusive_lock
 
-_CODE = Path(__file__).resolve().parents[2]
+_CODE = Path(__file__).resolve().parents[3]
 _CLONE_CLANG = _CODE / "build" / "clang"
 """What `make clang` builds."""
 _SOURCES = ("components/toolchain", "components/core/policy/pretrained")
