@@ -91,6 +91,9 @@ STEPS = {
     "shrink": Step(
         "components.shrink", ("toolchain",), "Build your code smaller: by the smallest of several compilers and flags."
     ),
+    "forecast": Step(
+        "components.forecast", ("toolchain",), "Foretell how much smaller the pretrained policy makes your program."
+    ),
     "retrain": Step("pipelines.retrain", ("toolchain",)),
     "smoke": Step("pipelines.smoke", ("toolchain", "training")),
     "finish": Step("pipelines.finish", ("toolchain",)),

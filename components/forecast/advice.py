@@ -1,0 +1,51 @@
+"""Says what to do after a forecast."""
+
+from __future__ import annotations
+
+from components.forecast.types import Forecast, percent_text
+
+TYPICAL_ERROR_POINTS = 1.5
+"""Percentage points by which a forecast of all modules may be off: docs/forecast.md."""
+_SMALLEST_PERCENT = 1.0
+_LARGE_PERCENT = 3.0
+_FEW_DISCARDABLE_PERCENT = 15.0
+_BUILD = "build it with the release clang: mlgo shrink, or mlgo corpus compilers --release"
+_WHOLE_PROGRAM = "mlgo shrink also compiles each program as one module, which is where programs of C gain"
+
+
+def advise(forecast: Forecast) -> list[str]:
+    """Return the conclusion, in lines."""
+    linked = forecast.linked
+    change = linked.bytes if linked is not None else forecast.objects.text
+    percent = change.percent
+    margin = max(linked.margin if linked is not None else 0.0, TYPICAL_ERROR_POINTS)
+    interval = f"{percent - margin:+.1f} to {percent + margin:+.1f}%"
+    if margin > max(TYPICAL_ERROR_POINTS, abs(percent)):
+        sample = f"a sample of {forecast.objects.modules} modules"
+        return [f"forecast: nothing certain: {percent_text(percent)} ({interval}), of {sample}; give it more --seconds"]
+    if abs(percent) < _SMALLEST_PERCENT:
+        why = _why_nothing(forecast)
+        return [f"forecast: no gain expected from the release clang ({percent_text(percent)}){why}; {_WHOLE_PROGRAM}"]
+    what = "this program" if linked is not None else "the text of its objects"
+    amount = f"about {abs(percent):.0f}% {'smaller' if percent < 0 else 'larger'}"
+    alone = f"its policy alone {percent_text(change.policy_percent)}"
+    shown = f" ({interval})" if linked is not None else ""
+    lines = [f"forecast: the release clang makes {what} {amount}{shown}, {alone}"]
+    if percent > 0:
+        lines.append(f"do not use it as it is: train on this code (mlgo run); {_WHOLE_PROGRAM}")
+    elif change.policy_percent > -_LARGE_PERCENT:
+        lines.append(f"{_BUILD}; {_WHOLE_PROGRAM}")
+    else:
+        lines.append(f"{_BUILD}; a training on this code (mlgo run) or a plan for it (mlgo tune) may save more")
+    return lines
+
+
+def _why_nothing(forecast: Forecast) -> str:
+    """Return why nothing is gained, as the continuation of a sentence; "" if the text does not say."""
+    if forecast.discardable_percent < _FEW_DISCARDABLE_PERCENT:
+        only_c = set(forecast.languages) == {"c"}
+        return (
+            f": only {forecast.discardable_percent:.0f}% of the text is in functions that inlining can make disappear"
+            + (", and trainings on C found nothing either" if only_c else "")
+        )
+    return ""

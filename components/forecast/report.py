@@ -1,0 +1,67 @@
+"""Prints a forecast."""
+
+from __future__ import annotations
+
+from components.forecast.types import Change, Forecast, ObjectsForecast, percent_text
+from components.platform.console.tables import make_table, table_console
+
+_LANGUAGES = {"c": "C", "c++": "C++", "other": "other languages"}
+_MAX_FAILED = 3
+_COLUMNS = ("", "stock", "policy", "change", "release clang", "change")
+
+
+def print_forecast(forecast: Forecast) -> None:
+    """Print what was compiled, the sizes by both clangs, and what to do."""
+    console = table_console(120)
+    for line in _introduction(forecast):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    title = "Bytes at -Oz by stock clang, by the release clang's policy alone, and by the release clang"
+    rows = [_row(f"text of the objects{of}", sizes.text) for of, sizes in _parts(forecast)]
+    rows += [
+        _row("  its machine code", forecast.objects.machine_code),
+        _row("  its unwind tables", forecast.objects.unwind),
+    ]
+    if linked := forecast.linked:
+        rows += [
+            _row("linked together", linked.bytes),
+            _row("  its machine code", linked.machine_code),
+            _row("  its unwind tables", linked.unwind),
+            _row("  its names for the dynamic linker", linked.names),
+        ]
+    console.print(make_table(title, _COLUMNS, rows))
+    for line in forecast.advice:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _introduction(forecast: Forecast) -> list[str]:
+    sizes = forecast.objects
+    compiled = f"all {sizes.modules}" if sizes.modules == forecast.modules else f"{sizes.modules} of {forecast.modules}"
+    languages = ", ".join(f"{_LANGUAGES[name]} {part.modules}" for name, part in forecast.languages.items())
+    lines = [
+        f"{compiled} modules compiled in {forecast.compile_s:.0f} s ({languages}), {forecast.functions:,} functions"
+    ]
+    for name, problem in list(forecast.failed.items())[:_MAX_FAILED]:
+        lines.append(f"does not compile: {name}: {problem}")
+    if len(forecast.failed) > _MAX_FAILED:
+        lines.append(f"and {len(forecast.failed) - _MAX_FAILED} more modules that do not compile")
+    lines.append(
+        f"discardable functions: {forecast.discardable_percent:.0f}% of the text; "
+        f"unwind tables: {forecast.unwind_percent:.0f}%"
+    )
+    if forecast.decisions:
+        share = 100 * forecast.departures / forecast.decisions
+        lines.append(f"decisions of the policy: {forecast.decisions:,}, {share:.0f}% unlike LLVM's heuristic")
+    if forecast.not_linked:
+        lines.append(f"warning: the objects cannot be linked: {forecast.not_linked}")
+    return lines
+
+
+def _parts(forecast: Forecast) -> list[tuple[str, ObjectsForecast]]:
+    parts = forecast.languages
+    by_language = [(f", {_LANGUAGES[name]}", part) for name, part in parts.items()] if len(parts) > 1 else []
+    return [*by_language, ("", forecast.objects)]
+
+
+def _row(name: str, change: Change) -> tuple[str, ...]:
+    by_policy, by_release = percent_text(change.policy_percent), percent_text(change.percent)
+    return name, f"{change.stock:,}", f"{change.policy:,}", by_policy, f"{change.release:,}", by_release

@@ -1,0 +1,153 @@
+"""`mlgo forecast`: real compiles by stock clang and by a release clang, real links, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.formats.corpus import Corpus
+from tests.support.commands import run_command
+
+pytestmark = pytest.mark.toolchain
+
+STORE = """
+#include <map>
+#include <string>
+#include <vector>
+struct Store {
+  void add(const std::string &name, int value) { rows[name].push_back(value); }
+  int sum(const std::string &name) const { int all = 0; for (int x : rows.at(name)) all += x; return all; }
+  std::map<std::string, std::vector<int>> rows;
+};
+"""
+SOURCES = {
+    "first.cc": STORE
+    + "int first(Store &s, const std::string &n) { s.add(n, 1); s.add(n + n, 2); return s.sum(n); }\n",
+    "second.cc": STORE
+    + "int second(Store &s, const std::string &n) { s.add(n, 3); return s.sum(n) + s.sum(n + n); }\n",
+    "plain.c": "int put(int); int plain(int x) { return put(x) + put(x + 1); }\n",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A configured project that was never built, by gcc with an option that clang does not have."""
+    directory = tmp_path / "project"
+    directory.mkdir()
+    for name, text in SOURCES.items():
+        (directory / name).write_text(text)
+    write_database(directory, SOURCES)
+    return directory
+
+
+def write_database(directory: Path, sources: Any) -> None:
+    flags = {".cc": "g++ -fipa-pta -fno-ipa-cp-clone -O2", ".c": "gcc -O2"}
+    entries = [
+        {
+            "directory": str(directory),
+            "file": name,
+            "command": f"{flags[Path(name).suffix]} -MD -c {name} -o {Path(name).stem}.o",
+        }
+        for name in sources
+    ]
+    (directory / "compile_commands.json").write_text(json.dumps(entries))
+
+
+def forecast(release: Path, *arguments: object) -> tuple[dict[str, Any], str]:
+    """Run the command in a temporary directory, and return the figures and the output."""
+    document = Path(str(arguments[1])).parent / "forecast.json"
+    done = run_command("components.forecast", *arguments, "--release-toolchain", release, "--json", document)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(document.read_text()), done.stdout
+
+
+def test_sources_and_their_corpus_have_the_same_sizes(
+    project: Path, pretrained_release: Path, make_corpus: Callable[[Path, dict[str, str]], Corpus], tmp_path: Path
+) -> None:
+    before = sorted(project.iterdir())
+    of_sources, output = forecast(pretrained_release, "--compile-commands", project)
+    assert sorted(project.iterdir()) == before
+    assert "all 3 modules" in output and "unlike LLVM's heuristic" in output
+    corpus = make_corpus(tmp_path / "corpus", SOURCES)
+    of_corpus, _output = forecast(pretrained_release, "--corpus", corpus.directory)
+    for key in ("objects", "languages", "linked", "decisions", "departures", "discardable_percent", "advice"):
+        assert of_sources[key] == of_corpus[key], key
+    assert of_sources["decisions"] > of_sources["departures"] > 0
+    assert {name: part["modules"] for name, part in of_sources["languages"].items()} == {"c": 1, "c++": 2}
+
+
+def test_inline_functions_of_several_modules_are_linked_once(
+    project: Path, pretrained_release: Path, clang: Path
+) -> None:
+    figures, _output = forecast(pretrained_release, "--compile-commands", project)
+    objects, linked = figures["objects"], figures["linked"]
+    assert 0 < linked["machine_code"]["stock"] < 0.8 * objects["machine_code"]["stock"]
+    assert figures["discardable_percent"] > 50
+    assert linked["margin"] == 0 and figures["not_linked"] == ""
+    # What is measured is what the same objects are by clang itself.
+    for name in ("first", "second"):
+        subprocess.run([clang, "-Oz", "-c", f"{name}.cc"], cwd=project, check=True)
+    subprocess.run([clang, "-Oz", "-c", "plain.c"], cwd=project, check=True)
+    sizes = subprocess.run(
+        ["llvm-size-19", "first.o", "second.o", "plain.o"], cwd=project, capture_output=True, text=True
+    )
+    text = sum(int(line.split()[0]) for line in sizes.stdout.splitlines()[1:])
+    assert objects["text"]["stock"] == text
+
+
+def test_external_functions_are_not_discardable(project: Path, pretrained_release: Path) -> None:
+    write_database(project, ["plain.c"])
+    figures, output = forecast(pretrained_release, "--compile-commands", project)
+    assert figures["discardable_percent"] == 0 and figures["functions"] == 1
+    assert figures["objects"]["text"]["stock"] == figures["objects"]["text"]["policy"] > 0
+    assert "no gain" in output
+
+
+def test_module_that_does_not_compile_is_named(project: Path, pretrained_release: Path, tmp_path: Path) -> None:
+    (project / "plain.c").write_text("#include <no-such-header.h>\n")
+    figures, output = forecast(pretrained_release, "--compile-commands", project)
+    assert list(figures["failed"]) == ["plain.o"] and figures["objects"]["modules"] == 2
+    assert "does not compile: plain.o" in output and "no-such-header.h" in output
+    write_database(project, ["plain.c"])
+    arguments = "--compile-commands", project, "--release-toolchain", pretrained_release
+    done = run_command("components.forecast", *arguments, "--json", tmp_path / "none.json")
+    assert done.returncode == 1 and "none of the 1 modules that were tried compiles" in done.stderr
+    assert "Traceback" not in done.stderr and not (tmp_path / "none.json").exists()
+
+
+def test_short_time_compiles_a_sample(project: Path, pretrained_release: Path) -> None:
+    names = []
+    for number in range(30):
+        names.append(f"n{number}.cc")
+        (project / names[-1]).write_text(STORE + f'int f{number}(Store &s) {{ s.add("x", {number}); return 1; }}\n')
+    write_database(project, names)
+    arguments = "--compile-commands", project, "--seconds", 1, "--jobs", 2
+    figures, output = forecast(pretrained_release, *arguments, "--seed", 5)
+    assert 1 <= figures["objects"]["modules"] < 30 and figures["modules"] == 30
+    assert f"{figures['objects']['modules']} of 30 modules" in output
+    assert 0 <= figures["linked"]["margin"] < 100
+
+
+def test_no_scratch_files_remain(project: Path, pretrained_release: Path, tmp_path: Path) -> None:
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    done = run_command(
+        "components.forecast",
+        *("--compile-commands", project, "--release-toolchain", pretrained_release),
+        env={**os.environ, "TMPDIR": str(scratch)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [(), ("--corpus", "{corpus}", "--compile-commands", "{project}")])
+def test_exactly_one_input_is_needed(arguments: tuple[str, ...], project: Path, tiny_corpus: Corpus) -> None:
+    given = [word.format(corpus=tiny_corpus.directory, project=project) for word in arguments]
+    done = run_command("components.forecast", *given)
+    assert done.returncode == 1 and "exactly one input is needed" in done.stderr
