@@ -9,6 +9,7 @@ import click
 
 from components.core import problems
 from components.core.compiler.clang_programs import clang_version, require_binutils
+from components.core.projects.build_links.recorded import write_link_recorder
 from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_binutils, write_compilers, write_script
 from components.core.projects.link_recorder.recorder import (
     COMPILE_FLAGS,
@@ -56,7 +57,8 @@ _EMBED = ("-Xclang", "-fembed-bitcode=all")
 def compilers(clang: str, release: Path | None, problem: str, unit: Unit, memory_gib: int | None, output: Path) -> None:
     """Write compilers for a project's build: clang and clang++ at a problem's level, whatever the build appends.
 
-    They embed the bitcode that a corpus is made of and compile without LTO. ar, nm, ranlib and strip are LLVM's: GNU's
+    They embed the bitcode that a corpus is made of and compile without LTO. Linked files are without it, and each link
+    is recorded in the directory, for the report on linked programs. ar, nm, ranlib and strip are LLVM's: GNU's
     may write no index for objects with bitcode. For builds that call them by name, put the directory first in PATH: cc,
     gcc, c++ and g++ are clang, too.
 
@@ -97,7 +99,9 @@ def compilers(clang: str, release: Path | None, problem: str, unit: Unit, memory
             write_script(directory / "ld", f"{SCRIPT_DIRECTORY}/{LINKER}")
         # A build that assembles what it compiled with -S needs assembly, not LLVM's.
         assembly_flags = [definition.optimization, *_EVERYWHERE] if lld else []
-        write_compilers(directory, c, flags, assembly_flags=assembly_flags)
+        # Programs by a release clang are what users ship, and nothing is made of their links.
+        recorder = "" if lld or release else write_link_recorder(directory, c)
+        write_compilers(directory, c, flags, assembly_flags=assembly_flags, recorder=recorder)
         write_binutils(directory, binutils)
     say(f"{output}: clang and clang++ that append {' '.join(flags).replace(SCRIPT_DIRECTORY, str(output))}")
 

@@ -16,6 +16,7 @@ from components.core.formats.strategy import DEFAULT_LLVM_MAJOR
 from components.core.projects.compile_commands import DATABASE
 from components.core.projects.link_recorder.recorder import read_links
 from components.core.projects.option import COMPILE_COMMANDS
+from components.corpus.build_links import write_build_links
 from components.corpus.command_edits import CommandEdits, edit_commands, edit_options, parse_edits
 from components.corpus.extraction.extract import ExtractConfig, extract_objects
 from components.corpus.extraction.outcome import Outcome, describe_newer_llvm
@@ -104,6 +105,12 @@ _REMEDIES: dict[str, str] = {
     type=LLVM_MAJOR,
     help="Version N of the training clang's LLVM: leave out modules of a newer one, which it does not read.",
 )
+@click.option(
+    "--compilers",
+    type=TREE,
+    help="Directory of the compilers of mlgo corpus compilers, which recorded the build's links for the report on linked "
+    "programs.  [default: that of the compilers in compile_commands.json]",
+)
 @click.option("--num-workers", type=JOBS, help="Threads. Default: all processors.")
 @edit_options
 @split_options
@@ -120,6 +127,7 @@ def extract(
     cmd_section_name: str,
     bitcode_section_name: str,
     llvm_major: int | None,
+    compilers: Path | None,
     num_workers: int | None,
     cmd_add: tuple[str, ...],
     cmd_remove: tuple[str, ...],
@@ -152,6 +160,7 @@ def extract(
             "--thinlto-build": thinlto,
             "--default-args": default_args,
             "--input-type": input_type if input_type != "directory" else None,
+            "--compilers": compilers,
         }
         links = _require_links(source, [name for name, value in object_options.items() if value is not None])
         programs = ProgramConfig(cmd_filter, llvm_major)
@@ -182,6 +191,8 @@ def extract(
         if thinlto != "local":
             edit_commands(partial, names, edits)
             copy_profiles(partial, names, {item.object.name: item.object.directory for item in outcomes})
+        if thinlto is None and kind in ("json", "directory"):
+            write_build_links(partial, outcomes, path, compilers)
         done = write_split_and_report(partial, splits, report)
     announce(output, report, done)
     _announce_newer(outcomes)

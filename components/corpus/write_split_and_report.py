@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from components.core.formats.corpus import DESCRIPTION, REPORT, load_corpus
+from components.core.formats.links import LINKS
 from components.core.formats.splits import FILE as SPLITS
 from components.core.formats.splits import Splits, write_splits
 from components.core.projects.recipe_document import Text, convert
@@ -108,7 +109,7 @@ def rewriting(directory: Path, verified: bool) -> Iterator[None]:
 
 
 def _corpus_files(directory: Path) -> list[Path]:
-    files = [directory / name for name in (DESCRIPTION, REPORT, SPLITS)]
+    files = [directory / name for name in (DESCRIPTION, REPORT, SPLITS, LINKS)]
     files += (directory / PROFILES).glob("*")
     for module in load_corpus(directory):
         files += [module.bitcode, module.cmd]

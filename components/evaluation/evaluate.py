@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import UNSET
 
 from components.core import problems
-from components.core.formats.corpus import load_corpus
+from components.core.formats.corpus import Corpus, load_corpus
 from components.core.formats.policy import PRETRAINED_NAMES, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.formats.training_curve import read_curve
@@ -42,7 +42,7 @@ from components.evaluation.metrics_types import (
     WholeProjects,
     encode_json,
 )
-from components.evaluation.projects.whole_projects import compare_whole_projects, require_tools
+from components.evaluation.projects.whole_projects import compare_own_build, compare_whole_projects, require_tools
 from components.evaluation.release_policy import choose_release_policy, swap_descriptions
 from components.evaluation.report import terminal_report
 from components.evaluation.report.html_report import write_page
@@ -88,7 +88,7 @@ def evaluate(config: EvaluationConfig) -> Metrics:
                 functions = changed_functions(pool, config, measured, modules, variants, training)
         titles = corpus.project_titles()
         measured = replace(measured, projects=tuple(titles[name] for name in measured.modules))
-        whole_projects = _compare_whole_projects(objective, config, recipes, release, directory / "build")
+        whole_projects = _compare_whole_projects(objective, config, corpus, recipes, release, directory / "build")
         metrics = summarize(measured, config.required_percent, config.seed, whole_projects)
         if isinstance(metrics, SizeMetrics):
             judge_whole_projects(metrics, config.max_slowdown_percent)
@@ -194,12 +194,19 @@ def _inputs(
 
 
 def _compare_whole_projects(
-    objective: Objective, config: EvaluationConfig, recipes: Sequence[Recipe], release: Toolchain | None, work: Path
+    objective: Objective,
+    config: EvaluationConfig,
+    corpus: Corpus,
+    recipes: Sequence[Recipe],
+    release: Toolchain | None,
+    work: Path,
 ) -> WholeProjects:
     """Compare whole projects in `work`, which is in the unpublished artifact, so that a killed run leaves nothing."""
-    if not recipes or release is None:
+    if release is None or (config.recipe is not None and not recipes):
         return WholeProjects(BinariesComparison())
     try:
+        if config.recipe is None:
+            return compare_own_build(objective, config, corpus, release, work)
         return compare_whole_projects(objective, config, recipes, release, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -76,6 +76,7 @@ def summarize(
         metrics.linked = whole.binaries.linked
         metrics.binary_functions = whole.binaries.functions
         metrics.flags = whole.flags or UNSET
+        metrics.own_build = whole.own_build or UNSET
     metrics.excluded = list(measured.excluded)
     metrics.bootstrap_seed = seed
     metrics.compile_s = UNSET if measured.compile_s is None else measured.compile_s

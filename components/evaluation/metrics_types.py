@@ -346,19 +346,45 @@ class BenchmarkSummary(Struct, kw_only=True):
     time: TimeChange | UnsetType = UNSET
 
 
+class OwnBuild(Struct, kw_only=True):
+    """How the programs of the user's own build were linked again: `linked` and `binaries` are of them.
+
+    Attributes:
+        source: who said how the build links: "recorded", "ninja", "CMake" or "none".
+        need: what is missing to link any program; "" if one was linked.
+        modules: number of modules that were compiled again, for both builds.
+        kept_objects: number of the build's objects in linked files that are not in the corpus, the same in both builds.
+        as_built: number of linked files that have by stock clang the section sizes of the user's own files.
+        left_out: linked file -> why it is not compared.
+        stock_s, policy_s: seconds of compiling these modules from bitcode, which is optimization and code generation,
+            in sum.
+    """
+
+    source: str
+    need: str = ""
+    modules: int = 0
+    kept_objects: int = 0
+    as_built: int = 0
+    left_out: dict[str, str] = {}
+    stock_s: float = 0.0
+    policy_s: float = 0.0
+
+
 @dataclass(frozen=True)
 class WholeProjects:
-    """Results of whole held-out projects.
+    """Results of whole held-out projects, or of the user's own build.
 
     Attributes:
         binaries: linked binaries, for sizes only.
         programs: executed instructions; None if no program was run.
         flags: programs under rows of flags, for sizes only; None if they were not measured.
+        own_build: how the user's own build was linked again; None for recipes.
     """
 
     binaries: BinariesComparison
     programs: BenchmarkSummary | None = None
     flags: FlagsComparison | None = None
+    own_build: OwnBuild | None = None
 
 
 class Inputs(Struct, kw_only=True):
@@ -437,6 +463,7 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
         programs: executed instructions of whole projects; None if no program was run.
         linked: sums of the linked binaries.
         flags: programs under rows of flags; UNSET if they were not measured.
+        own_build: how the user's own build was linked again; UNSET for recipes.
         judged_by: whose reduction decides the verdict.
         max_slowdown_percent: maximum increase of the executed instructions in sum; None for no limit.
         inputs: what was evaluated.
@@ -464,6 +491,7 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
     programs: BenchmarkSummary | None = None
     linked: LinkedTotals = {}
     flags: FlagsComparison | UnsetType = UNSET
+    own_build: OwnBuild | UnsetType = UNSET
     judged_by: Literal["modules", "linked"] = "modules"
     max_slowdown_percent: float | None = None
     inputs: Inputs = msgspec.field(default_factory=Inputs)

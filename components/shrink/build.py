@@ -18,12 +18,12 @@ from components.core.projects.flags.builds import BuildSetup, stripped_bytes, wr
 from components.core.projects.flags.linked_files import find_binaries, is_archive
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.flags.types import Kind
+from components.core.projects.runpath import relocate_runpath
 from components.core.projects.source_tree import SourceTree, remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail, run_logged
 from components.shrink.bound_compilers import WRAPPER, write_wrapper
-from components.shrink.runpath import relocate_runpath
 
 _NM_TIMEOUT_S = 300.0
 _LINKER_DEFINED = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -136,6 +137,17 @@ class Compiler:
                 problem = error.problem if isinstance(error, UserError) else str(error)
                 raise CompileError(request.module.name, "log", problem) from error
         return Result(request.module.name, samples, completed.wall_s)
+
+    def make_object(self, request: Request, output: Path) -> float:
+        """Compile a module to the object `output`, whose directory exists, and return the seconds of wall time.
+
+        Raises:
+            CompileError, UserError: as a call.
+        """
+        with TemporaryDirectory(prefix="compile-", dir=REAPER.scratch(), ignore_cleanup_errors=True) as directory:
+            completed = self._run(request, Path(directory) / "m")
+            shutil.move(Path(directory) / "m.o", output)
+        return completed.wall_s
 
     def _run(self, request: Request, prefix: Path) -> supervision.Completed:
         module, advisor = request.module, request.advisor

@@ -9,6 +9,7 @@ This project's corpus step also writes:
 
     splits.json               the training, validation and held-out modules (components.core.formats.splits)
     report.json               what was extracted and what was not, by project
+    links.json                how the build linked its programs (components.core.formats.links); of builds of users
 
 Corpora of other tools have no manifest and no splits; they load nevertheless.
 """

@@ -13,6 +13,8 @@ from components.core.projects.compiler_command import (
     NoObjectError,
     compile_of_shell,
     compile_of_words,
+    compiler_calls,
+    compiler_of,
     output_of_shell,
     output_of_words,
 )
@@ -93,3 +95,26 @@ def objects_in(content: str, database: Path) -> Iterator[tuple[str, str]]:
         output = find_output(entry, database) if isinstance(entry, dict) else None
         if output is not None and "\0" not in (directory := directory_of(entry, database)) + output:
             yield directory, os.path.join(directory, output)
+
+
+def compilers_in(content: str, database: Path) -> Iterator[str]:
+    """Yield the path of the compiler of each command in a compilation database; nothing of invalid content."""
+    try:
+        entries = json.loads(content)
+    except (ValueError, RecursionError):
+        return
+    for entry in entries if isinstance(entries, list) else []:
+        if not isinstance(entry, dict):
+            continue
+        arguments, command = entry.get("arguments"), entry.get("command")
+        try:
+            directory = directory_of(entry, database)
+            if isinstance(arguments, list) and all(isinstance(word, str) for word in arguments):
+                programs = [compiler_of(arguments)[0]]
+            elif isinstance(command, str):
+                programs = [program for _directory, program, _arguments in compiler_calls(command, directory)]
+            else:
+                continue
+        except NoObjectError:
+            continue
+        yield from (os.path.join(directory, program) for program in programs if "/" in program)

@@ -199,6 +199,21 @@ def _compile_in(command: str, directory: str, source: str, named: str) -> tuple[
     raise reason
 
 
+def compiler_calls(command: str, directory: str) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield the calls of compilers in a shell's command: the directory that each runs in, the compiler, its arguments.
+
+    Raises:
+        NoObjectError: the command cannot be read.
+    """
+    for simple in _simple_commands(_shell_words(command)):
+        if simple[0] == "cd" and len(simple) == 2:
+            directory = os.path.join(directory, simple[1])
+            continue
+        program, arguments = compiler_of(simple)
+        if _COMPILER.fullmatch(os.path.basename(program)):
+            yield directory, program, arguments
+
+
 def output_of_words(words: Sequence[str], directory: str, source: str, named: str = "") -> str:
     """Return the object that a command writes, as the command spells it.
 
@@ -211,7 +226,7 @@ def output_of_words(words: Sequence[str], directory: str, source: str, named: st
     Raises:
         NoObjectError: it writes none.
     """
-    program, arguments = _compiler_of(words)
+    program, arguments = compiler_of(words)
     name = os.path.basename(program)
     if name in _SHELLS and not arguments:
         raise NotACompileError(f"it runs no compiler of C or C++ but {name}")
@@ -239,7 +254,7 @@ def output_of_words(words: Sequence[str], directory: str, source: str, named: st
     return _resolve_libtool(directory, output) if output.endswith(".lo") else output
 
 
-def _compiler_of(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+def compiler_of(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     """Return the compiler of a command without the programs that run it, and its arguments.
 
     For a shell, the only argument is its command. If no word is a compiler's name, the first program is returned.

@@ -51,6 +51,15 @@ _ASSEMBLY = """\
 #!/bin/sh
 case " $* " in *' -S '*) exec PROGRAM "$@" FLAGS ;; esac
 """
+_RECORDED = """\
+#!/bin/sh
+# Links go through RECORDER, but for those of configure's and other checks.
+case "$MLGO_LINK $PWD $* " in
+recorded* | *' -c '* | *' -E '* | *' -S '* | *' -M '* | *' -MM '* | *' -fsyntax-only '*) ;;
+*conftest* | *cmTC_* | *CMakeFiles/CMakeTmp* | *CMakeFiles/CMakeScratch* | *meson-private*) ;;
+*' -o'* | *' --output'*) exec RECORDER "$0" "$@" ;;
+esac
+"""
 _DROPPED = """\
 #!/bin/sh
 for word; do
@@ -82,6 +91,7 @@ def write_compilers(
     assembly_flags: Sequence[str] = (),
     names: tuple[Sequence[str], Sequence[str]] = (C_NAMES, CXX_NAMES),
     dropped: Sequence[str] = (),
+    recorder: str = "",
 ) -> None:
     """Write scripts that run a clang and its clang++ with flags behind the other options, so that they win.
 
@@ -92,10 +102,11 @@ def write_compilers(
         flags: flags of every call; with -Qunused-arguments those of a compile are accepted at a link and vice versa.
         link_flags: further flags of every call but links to an object.
         assembly_flags: flags that replace the others with -S.
+        recorder: program that runs the links, see build_links/record-link; "" for none.
     """
     for own, program in zip(names, (clang, clangxx(clang)), strict=True):
         for name in own:
-            write_script(directory / name, program, flags, link_flags, assembly_flags, dropped)
+            write_script(directory / name, program, flags, link_flags, assembly_flags, dropped, recorder)
 
 
 def write_binutils(directory: Path, binutils: Mapping[str, Path]) -> None:
@@ -112,8 +123,12 @@ def write_script(
     link_flags: Sequence[str] = (),
     assembly_flags: Sequence[str] = (),
     dropped: Sequence[str] = (),
+    recorder: str = "",
 ) -> None:
-    """Write a script that runs `program` with the command's options but `dropped`, and behind them the flags."""
+    """Write a script that runs `program` with the command's options but `dropped`, and behind them the flags.
+
+    With a `recorder`, that runs the script again for a link.
+    """
     everything = [*flags, *link_flags]
     text = _SCRIPT if everything else _SCRIPT_WITHOUT_FLAGS
     text = text.replace("FLAGS", shlex.join(everything))
@@ -124,6 +139,8 @@ def write_script(
     if dropped:
         words = "|".join(shlex.quote(word) for word in dropped)
         text = _DROPPED.replace("DROPPED", words) + text.removeprefix("#!/bin/sh\n")
+    if recorder:
+        text = _RECORDED.replace("RECORDER", recorder) + text.removeprefix("#!/bin/sh\n")
     text = text.replace("PROGRAM", shlex.quote(str(program)))
     path.write_text(text.replace(SCRIPT_DIRECTORY, '"${0%/*}"'))
     path.chmod(0o755)

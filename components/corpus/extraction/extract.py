@@ -11,15 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from components.core.compiler.objects.archive import ArchiveError, is_archive, read_members
 from components.core.compiler.objects.elf import Elf, ElfError
 from components.core.compiler.objects.object_file import ForeignObject, open_foreign
 from components.core.formats.bitcode import BitcodeError, Read, producer_major, read_layout
+from components.core.formats.links import embedded_digest
 from components.corpus.extraction.compiler_used import CompilerUsed, RestoreError
 from components.corpus.extraction.file_io import read, write
 from components.corpus.extraction.outcome import Outcome, describe_newer_llvm
 from components.corpus.extraction.own_options import strip_own_options
 from components.corpus.outcome_kind import OutcomeKind
-from components.corpus.sources.archive import ArchiveError, is_archive, read_members
 from components.corpus.sources.objects import ObjectFile
 from components.corpus.sources.thinlto import INDEX_SUFFIX, MISSING_INDEX_WARNING, ThinLto, copy_saved, index_of
 from components.platform.errors import UserError
@@ -199,7 +200,9 @@ class _Extraction:
             return [Outcome(item, OutcomeKind.FAILED, f"{counts}; compile all of its sources with {_EMBED}")]
         if len(modules) == 1:
             used = CompilerUsed(elf, [bitcode])
-            return [self._module(item, command, bitcode, producer_major(read_at, modules[0]), used)]
+            outcome = self._module(item, command, bitcode, producer_major(read_at, modules[0]), used)
+            extracted = outcome.kind == OutcomeKind.EXTRACTED
+            return [replace(outcome, digest=embedded_digest(bitcode, command)) if extracted else outcome]
         parts = [replace(item, name=f"{item.name}.{number}") for number in range(1, len(modules) + 1)]
         contents = [bitcode[module.start : module.end] for module in modules]
         used = CompilerUsed(elf, contents)

@@ -23,9 +23,11 @@ class Outcome:
         kind: a Kind.
         detail: the reason; for an extracted object a warning, or "".
         llvm_major: version of the LLVM that compiled an extracted object, 0 if unknown.
+        digest: `embedded_digest` of an extracted ELF object with one module, else "".
     """
 
     object: ObjectFile
     kind: str
     detail: str = ""
     llvm_major: int = 0
+    digest: str = ""

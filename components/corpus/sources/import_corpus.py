@@ -9,6 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from components.core.formats.corpus import DESCRIPTION, Corpus, Module, inspect_corpus, load_corpus
+from components.core.formats.links import LINKS
 from components.corpus.command_edits import CommandEdits, edit_commands
 from components.corpus.extraction.own_options import strip_imported
 from components.corpus.profiles import copy_profiles
@@ -27,7 +28,7 @@ def import_modules(
 ) -> tuple[Corpus, dict[str, str]]:
     """Copy description, modules and profiles of the corpus in `source` to the directory `output`.
 
-    This project's options are removed from the arguments, see own_options.py. Other files in `source` are not copied.
+    How the build linked is copied, too. This project's options are removed from the arguments, see own_options.py. Other files in `source` are not copied.
 
     Args:
         source: directory of the existing corpus.
@@ -69,6 +70,8 @@ def import_modules(
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target)  # no hard link: the original may be written to later
             progress.advance()
+    if (source / LINKS).is_file():
+        shutil.copyfile(source / LINKS, output / LINKS)
     strip_imported(output, [module.name for module in corpus])
     edit_commands(output, [module.name for module in corpus], edits)
     own = [module for module in corpus if module.command_override is None]

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.compiler.objects.archive import ArchiveError, is_archive, read_members
 from components.core.formats.bitcode import MAGIC, WRAPPER, BitcodeError, bitcode_problem, producer_major, read_layout
 from components.core.formats.bitcode_symbols import read_symbols
 from components.core.projects.link_recorder.recorder import RecordedLink, input_files
@@ -20,7 +21,6 @@ from components.corpus.extraction.file_io import read, write
 from components.corpus.extraction.outcome import Outcome, describe_newer_llvm
 from components.corpus.extraction.own_options import strip_own_options
 from components.corpus.outcome_kind import OutcomeKind
-from components.corpus.sources.archive import ArchiveError, is_archive, read_members
 from components.corpus.sources.objects import ObjectFile, locate_object
 from components.platform.console import say
 from components.platform.storage.manifest import list_names

@@ -1,10 +1,13 @@
-"""Compares whole held-out projects: their linked binaries, and the instructions that their programs execute."""
+"""Compares whole held-out projects, or the user's own build: their linked binaries, and the instructions that their
+programs execute."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from components.core.formats.corpus import Corpus
+from components.core.formats.links import read_links
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives import Objective
 from components.core.projects.flags.build_variants import build_variants, find_stock_clang
@@ -14,8 +17,9 @@ from components.core.projects.recipe import Recipe
 from components.evaluation.benchmarks.benchmark_comparison import compare_programs, summarize_programs
 from components.evaluation.benchmarks.counters import find_counter
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.metrics_types import BinariesComparison, WholeProjects
+from components.evaluation.metrics_types import BinariesComparison, OwnBuild, WholeProjects
 from components.evaluation.projects.linked_binaries import compare_projects, summarize_binaries
+from components.evaluation.projects.own_build import relink
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
@@ -72,6 +76,26 @@ def compare_whole_projects(
         programs = []
     flags = _rows_request(config, recipes).compare(release, work / "flags") if config.flag_rows else None
     return WholeProjects(binaries, summarize_programs(programs), flags)
+
+
+def compare_own_build(
+    objective: Objective, config: EvaluationConfig, corpus: Corpus, release: Toolchain, work: Path
+) -> WholeProjects:
+    """Link the programs of the build that the corpus comes from, with stock clang and with the release clang.
+
+    Args:
+        work: directory of both builds.
+
+    Returns:
+        For size, the linked binaries, and how they were linked or what is missing.
+    """
+    links = read_links(corpus.directory)
+    if objective.recipe_field != "binaries" or links is None:
+        return WholeProjects(BinariesComparison())
+    if not links.links:
+        return WholeProjects(BinariesComparison(), own_build=OwnBuild(source=links.source, need=links.problem))
+    relinked = relink(links, corpus, config, release, work)
+    return WholeProjects(summarize_binaries(relinked.binaries), own_build=relinked.summary)
 
 
 def _rows_request(config: EvaluationConfig, recipes: Sequence[Recipe]) -> RowsRequest:

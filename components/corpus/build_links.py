@@ -1,0 +1,52 @@
+"""Writes how a user's build linked its programs into the corpus of its modules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from components.core.formats.links import BuildLinks, write_links
+from components.core.projects.build_links.find import find_links
+from components.core.projects.compile_commands import compilers_in
+from components.corpus.extraction.outcome import Outcome
+from components.platform.console import say
+from components.platform.storage.input_files import read_text
+
+_MAX_ENTRIES = 100
+"""Entries of a database whose compilers are looked at: a build has few compilers."""
+
+
+def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path, compilers: Path | None) -> None:
+    """Write links.json, unless no object is an ELF object with a module.
+
+    Args:
+        directory: of the corpus.
+        source: compile_commands.json of the build, or the directory of its objects.
+        compilers: directory of the compilers that recorded the links; None: that of the compilers in the database.
+
+    Raises:
+        UserError: the directory has no compilers that record links.
+    """
+    modules: dict[str, str] = {}
+    for outcome in outcomes:
+        if outcome.digest:
+            modules.setdefault(outcome.digest, outcome.object.name)
+    if not modules:
+        return
+    is_database = source.is_file()
+    named = [compilers] if compilers else list(_compilers_of(source)) if is_database else []
+    tree = (source.parent if is_database else source).absolute()
+    origin, links, problem = find_links(tree, named, required=compilers is not None)
+    write_links(directory, BuildLinks(str(tree), origin, tuple(links), modules, problem))
+    if links:
+        say(f"{len(links)} links of the build ({origin})")
+    else:
+        say(f"programs will not be linked for the report: {problem}")
+
+
+def _compilers_of(database: Path) -> Iterator[Path]:
+    """Yield the directories of the compilers in a compilation database."""
+    found: Iterable[str] = islice(compilers_in(read_text(database), database), _MAX_ENTRIES)
+    yield from map(Path, dict.fromkeys(os.path.dirname(program) for program in found))

@@ -1,0 +1,262 @@
+"""Repeats the links of a user's build with other objects in place of those that embed a module of the corpus.
+
+Objects are recognized by the bitcode that they embed, wherever they are: on the command line of a link, or in a static
+library, however that was made. What a link makes is given to the links that use it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from components.core.compiler.objects.archive import ArchiveError, Member, is_archive, read_members
+from components.core.compiler.objects.elf import ET_REL
+from components.core.formats.links import BuildLinks, Link, object_digest
+
+_ELF = b"\x7fELF"
+_TYPE = slice(16, 18)
+_NEXT_IS_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "-MJ", "-x", "-u", "-z", "-e", "-h", "-soname", "--output"))
+_UNWANTED_FLAGS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-ftime-trace", "-save-temps"))
+_UNWANTED_WITH_VALUE = frozenset(("-o", "--output", "-MF", "-MT", "-MQ", "-MJ"))
+_UNWANTED_OF_LINKER = re.compile(r"--?(?:Map|dependency-file|out-implib|print-map)(?:=.*)?")
+"""Options of the linker that write files next to the linked one, or to the terminal."""
+_RUNS_PROGRAMS = {
+    False: re.compile(r"-B.+|--?ld-path\b.*|-fuse-ld=.*/.*|-f(?:pass-)?plugin.*|--?specs\b.*|-wrapper|--config\b.*"),
+    True: re.compile(r"--?plugin\b(?!-opt).*|--?load-pass-plugin.*"),
+}
+"""Options of the driver, and of the linker, that name a program or a library to run: links.json of a corpus from
+elsewhere must not."""
+_EMBED = "-fembed-bitcode"
+_SOURCE = re.compile(r".*\.(?:c|cc|cpp|cxx|c\+\+|C|i|ii|m|mm)")
+
+
+class NotReplayed(Exception):
+    """A link that is not repeated; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A static library with modules of the corpus.
+
+    Attributes:
+        members: its members with the module of each, None for a member that is not in the corpus.
+    """
+
+    members: tuple[tuple[Member, str | None], ...]
+
+
+Piece = str | Archive | Link
+"""What a file of a build is replaced by: a module's object, a static library that is made again, what a link makes."""
+
+
+@dataclass
+class ReplayPlan:
+    """Links of a build, and what their input files are.
+
+    Attributes:
+        links: the build's links, and the modules of the corpus.
+    """
+
+    links: BuildLinks
+    _pieces: dict[str, Piece | None] = field(default_factory=dict)
+    _kept: dict[str, int] = field(default_factory=dict)
+    _changes: dict[str, bool] = field(default_factory=dict)
+
+    @cached_property
+    def _outputs(self) -> dict[str, Link]:
+        return {os.path.realpath(link.output): link for link in self.links.links}
+
+    @cached_property
+    def order(self) -> tuple[Link, ...]:
+        """The links, each after those whose outputs it uses."""
+        done: dict[str, Link] = {}
+        open_links: set[str] = set()
+
+        def visit(link: Link) -> None:
+            if link.output in done or link.output in open_links:
+                return
+            open_links.add(link.output)
+            for path in input_paths(link):
+                piece = self.piece(path)
+                if isinstance(piece, Link):
+                    visit(piece)
+            done[link.output] = link
+
+        for link in self.links.links:
+            visit(link)
+        return tuple(done.values())
+
+    def piece(self, path: str) -> Piece | None:
+        """Return what replaces a file; None for a file that stays as it is."""
+        real = os.path.realpath(path)
+        if real not in self._pieces:
+            self._pieces[real] = self._outputs.get(real) or self._find_piece(real)
+        return self._pieces[real]
+
+    def modules(self, link: Link) -> set[str]:
+        """Return the modules in the objects and static libraries of a link."""
+        found: set[str] = set()
+        for path in input_paths(link):
+            piece = self.piece(path)
+            if isinstance(piece, str):
+                found.add(piece)
+            elif isinstance(piece, Archive):
+                found.update(module for _member, module in piece.members if module)
+        return found
+
+    def kept_objects(self, link: Link) -> int:
+        """Return the number of objects of the build, in its objects and libraries, that stay as they are."""
+        return sum(self._kept.get(os.path.realpath(path), 0) for path in input_paths(link) if not self.piece(path))
+
+    def changes(self, link: Link) -> bool:
+        """Return whether a link has a module of the corpus, itself or in a file that another link makes of one."""
+        if link.output not in self._changes:
+            self._changes[link.output] = False  # for a link that uses its own output
+            self._changes[link.output] = bool(self.modules(link)) or any(
+                self.changes(piece) for path in input_paths(link) if isinstance(piece := self.piece(path), Link)
+            )
+        return self._changes[link.output]
+
+    def within(self, path: str) -> str:
+        """Return the path of a file relative to the build's tree, with "__" for each ".." of one outside of it."""
+        return os.path.relpath(path, self.links.tree).replace("../", "__/")
+
+    def _find_piece(self, path: str) -> Piece | None:
+        try:
+            with open(path, "rb") as stream:
+                head = stream.read(18)
+                if not (_is_object(head) or is_archive(memoryview(head))):
+                    return None
+                view = memoryview(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
+        except (OSError, ValueError):
+            return None
+        if _is_object(head):
+            module = self.links.modules.get(object_digest(view))
+            if module is None:
+                self._count_kept(path, 1)
+            return module
+        try:
+            members = [(member, self._module_of(member)) for member in read_members(view, path)]
+        except (ArchiveError, OSError):
+            return None
+        if any(module for _member, module in members):
+            return Archive(tuple(members))
+        self._count_kept(path, len(members))
+        return None
+
+    def _module_of(self, member: Member) -> str | None:
+        content = member.content
+        if content is None:
+            content = memoryview(Path(member.path).read_bytes())
+        return self.links.modules.get(object_digest(content))
+
+    def _count_kept(self, path: str, objects: int) -> None:
+        if Path(path).is_relative_to(os.path.realpath(self.links.tree)):
+            self._kept[path] = objects
+
+
+def _is_object(head: bytes) -> bool:
+    return head[:4] == _ELF and int.from_bytes(head[_TYPE], "big" if head[5:6] == b"\2" else "little") == ET_REL
+
+
+def input_paths(link: Link) -> Iterator[str]:
+    """Yield the paths of the files that a link reads, those of -l in the directories of its -L; not the system's."""
+    words = flatten(link.arguments)
+    searched: list[str] = []
+    libraries: list[str] = []
+    previous = ""
+    for _for_linker, word in words:
+        before, previous = previous, word
+        if before == "-L":
+            searched.append(word)
+        elif word.startswith("-L") and len(word) > 2:
+            searched.append(word[2:])
+        elif before == "-l" or (word.startswith("-l") and len(word) > 2):
+            libraries.append(word.removeprefix("-l") if before != "-l" else word)
+        elif before not in _NEXT_IS_VALUE and word and not word.startswith("-"):
+            path = os.path.join(link.directory, word)
+            if os.path.isfile(path):
+                yield path
+    for name in libraries:
+        names = (name[1:],) if name.startswith(":") else (f"lib{name}.so", f"lib{name}.a")
+        for directory in searched:
+            for file in names:
+                path = os.path.join(link.directory, directory, file)
+                if os.path.isfile(path):
+                    yield path
+
+
+def flatten(arguments: Sequence[str]) -> list[tuple[bool, str]]:
+    """Return the arguments of a driver, -Wl and -Xlinker as single words for the linker, each with whether it is one."""
+    words: list[tuple[bool, str]] = []
+    iterator = iter(arguments)
+    for word in iterator:
+        if word == "-Xlinker":
+            words += [(True, value) for value in (next(iterator, None),) if value is not None]
+        elif word.startswith("-Wl,"):
+            words += [(True, part) for part in word.split(",")[1:]]
+        else:
+            words.append((False, word))
+    return words
+
+
+def has_sources(link: Link) -> bool:
+    """Return whether a link compiles, too."""
+    return any(not for_linker and _SOURCE.fullmatch(word) for for_linker, word in flatten(link.arguments))
+
+
+def rewrite(link: Link, output: Path, replacements: Mapping[str, Path], directories: Mapping[str, Path]) -> list[str]:
+    """Return the arguments of a link that reads and writes other files.
+
+    Args:
+        output: the file to write.
+        replacements: real path of a file -> the file to read in its place.
+        directories: absolute path of a directory -> the one to search for libraries before it.
+
+    Raises:
+        NotReplayed: an option runs a program that the corpus names.
+    """
+    arguments: list[str] = []
+
+    def add(for_linker: bool, word: str) -> None:
+        arguments.extend(("-Xlinker", word) if for_linker else (word,))
+
+    words = iter(flatten(link.arguments))
+    previous = ""
+    for for_linker, word in words:
+        before, previous = previous, word
+        if word == "-Xclang" and not for_linker:
+            _, value = next(words, (False, ""))
+            if not value.startswith(_EMBED):
+                raise NotReplayed(f"its option -Xclang {value} could run a program")
+            continue
+        if _RUNS_PROGRAMS[for_linker].fullmatch(word) and before not in _NEXT_IS_VALUE:
+            raise NotReplayed(f"its option {word} could run a program")
+        if for_linker and _UNWANTED_OF_LINKER.fullmatch(word):
+            if "=" not in word and word.strip("-") != "print-map":
+                next(words, None)
+        elif not for_linker and word in _UNWANTED_WITH_VALUE:
+            next(words, None)
+        elif not for_linker and (
+            word in _UNWANTED_FLAGS or word.startswith((_EMBED, "-o", "--output=", "-save-temps="))
+        ):
+            continue
+        elif word.startswith("-L") or before == "-L":
+            named = word if before == "-L" else word[2:]
+            searched = os.path.normpath(os.path.join(link.directory, named))
+            if named and searched in directories:
+                # Before the option, whose value may be the next word.
+                at = len(arguments) - (2 if for_linker else 1) if before == "-L" else len(arguments)
+                arguments[at:at] = [f"-L{directories[searched]}"]
+            add(for_linker, word)
+        else:
+            path = None
+            if word and not word.startswith("-") and before not in _NEXT_IS_VALUE:
+                path = replacements.get(os.path.realpath(os.path.join(link.directory, word)))
+            add(for_linker, str(path) if path else word)
+    return [*arguments, "-o", str(output)]

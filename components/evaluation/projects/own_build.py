@@ -1,0 +1,314 @@
+"""Links the programs of the user's own build again, from modules compiled by stock clang and by the release clang.
+
+The user's tree is only read: compilers and linkers may write in the directory of the work alone. Objects are compiled
+from the corpus' bitcode, so neither sources nor headers nor generated files are needed; what is not in the corpus is
+linked as the user's build left it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from components.core.compiler.advisor import Advisor
+from components.core.compiler.clang_programs import clangxx, llvm_binutils
+from components.core.compiler.compile import Compiler, Request
+from components.core.compiler.quarantine import Quarantine, compile_all
+from components.core.compiler.replay.command_line import require_replayable
+from components.core.formats.corpus import Corpus, Module
+from components.core.formats.links import BuildLinks, Link
+from components.core.formats.toolchain import Toolchain
+from components.core.projects.flags.build_variants import BuildVariant, build_variants, find_stock_clang
+from components.core.projects.flags.builds import describe_failure
+from components.core.projects.flags.section_sizes import MeasuredBinary, measure
+from components.evaluation.config import EvaluationConfig
+from components.evaluation.metrics_types import OwnBuild
+from components.evaluation.projects.link_replay import (
+    Archive,
+    NotReplayed,
+    ReplayPlan,
+    has_sources,
+    input_paths,
+    rewrite,
+)
+from components.evaluation.projects.linked_binaries import Binary
+from components.platform.console import Progress
+from components.platform.errors import UserError
+from components.platform.processes import supervision
+from components.platform.workers.factory import make_pool
+
+LINK_VARIANT = "default"
+_LINK_TIMEOUT_S = 1800.0
+_BUILDS = ("stock", "policy")
+_AT_LINK = ("-fno-lto", "-Qunused-arguments")
+_OBJECTS, _TREE, _TEMPORARY = "objects", "tree", "tmp"
+_MAX_FAILED_FRACTION = 1.0
+"""A module that does not compile stays as the user's build has it, in both builds."""
+
+
+@dataclass(frozen=True)
+class RelinkedBuild:
+    """The user's programs and libraries of both builds.
+
+    Attributes:
+        binaries: their sizes.
+        summary: how they were linked.
+        trees: directory of the linked files of stock clang and of the release clang, at their paths relative to the
+            user's build; below the work directory.
+    """
+
+    binaries: list[Binary]
+    summary: OwnBuild
+    trees: tuple[Path, Path]
+
+
+@dataclass
+class _Built:
+    """What one of the builds made: linked file of the user -> ours, its sizes, or why there is none."""
+
+    files: dict[str, Path] = field(default_factory=dict)
+    measured: dict[str, MeasuredBinary] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _CompileBoth:
+    """Compiles a module for both builds, one right after the other, so that their times are comparable."""
+
+    stock: Compiler
+    policy: Compiler
+    directories: tuple[Path, Path]
+
+    def __call__(self, request: Request) -> tuple[float, float]:
+        name = _object_name(request.module.name)
+        stock_s = self.stock.make_object(Request(request.module, Advisor("default")), self.directories[0] / name)
+        policy_s = self.policy.make_object(request, self.directories[1] / name)
+        return stock_s, policy_s
+
+
+def relink(
+    links: BuildLinks, corpus: Corpus, config: EvaluationConfig, release: Toolchain, work: Path
+) -> RelinkedBuild:
+    """Link the build's programs and shared libraries with the objects of stock clang and of the release clang.
+
+    A link is left out, with the reason, if it fails with either, or has no module of the corpus.
+
+    Args:
+        links: how the build links.
+        work: directory of both builds; the caller removes it.
+
+    Raises:
+        UserError: a compiler is missing, or modules have options that are refused on replay.
+    """
+    stock_clang = find_stock_clang(release, config.stock_clang)
+    variants = build_variants(stock_clang, release, config.problem)
+    by_name = {module.name: module for module in corpus}
+    known = {digest: name for digest, name in links.modules.items() if name in by_name}
+    plan = ReplayPlan(msgspec.structs.replace(links, modules=known))
+    needed = sorted({name for link in plan.order for name in plan.modules(link)})
+    roots = tuple(work.absolute() / build for build in _BUILDS)
+    for root in roots:
+        for name in (_OBJECTS, _TREE, _TEMPORARY):
+            (root / name).mkdir(parents=True)
+    failed, seconds = _compile([by_name[name] for name in needed], config, variants, roots)
+    built = []
+    with Progress("linking your build", 2 * len(plan.order)) as progress:
+        for variant, root in zip(variants, roots, strict=True):
+            built.append(_link_all(plan, variant, root, failed, stock_clang, progress))
+    return _compare(plan, built, OwnBuild(source=links.source, stock_s=seconds[0], policy_s=seconds[1]), roots)
+
+
+def _compile(
+    modules: Sequence[Module],
+    config: EvaluationConfig,
+    variants: tuple[BuildVariant, BuildVariant],
+    roots: Sequence[Path],
+) -> tuple[set[str], tuple[float, float]]:
+    """Compile the modules for both builds; return those that failed, and the seconds of each build."""
+    require_replayable(modules, config.allowed_options)
+    compilers = [
+        Compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options) for variant in variants
+    ]
+    compile_both = _CompileBoth(compilers[0], compilers[1], (roots[0] / _OBJECTS, roots[1] / _OBJECTS))
+    quarantine = Quarantine(_MAX_FAILED_FRACTION, len(modules))
+    requests = [Request(module, Advisor("release")) for module in modules]
+    stock_s = policy_s = 0.0
+    with (
+        closing(make_pool(f"local:{config.jobs}")) as pool,
+        Progress("compiling your build", len(requests)) as progress,
+    ):
+        for _request, (stock, policy) in compile_all(pool, compile_both, requests, quarantine, progress):
+            stock_s, policy_s = stock_s + stock, policy_s + policy
+    return {module.name for module in modules if module.name in quarantine}, (stock_s, policy_s)
+
+
+def _link_all(
+    plan: ReplayPlan, variant: BuildVariant, root: Path, failed: set[str], stock_clang: Path, progress: Progress
+) -> _Built:
+    """Link everything for one build."""
+    built = _Built()
+    archives: dict[str, Path] = {}
+    for link in plan.order:
+        progress.advance()
+        if not plan.changes(link):
+            continue
+        try:
+            output = _link(plan, link, variant, root, failed, stock_clang, built, archives)
+            built.files[os.path.realpath(link.output)] = output
+            built.measured[link.output] = measure(output)
+        except NotReplayed as error:
+            built.failed[link.output] = str(error)
+        except UserError as error:
+            built.failed[link.output] = describe_failure(error)
+    return built
+
+
+def _link(
+    plan: ReplayPlan,
+    link: Link,
+    variant: BuildVariant,
+    root: Path,
+    failed: set[str],
+    stock_clang: Path,
+    built: _Built,
+    archives: dict[str, Path],
+) -> Path:
+    """Repeat a link; return the linked file.
+
+    Raises:
+        NotReplayed, UserError: the link cannot be repeated, or fails.
+    """
+    if not os.path.isdir(link.directory):
+        raise NotReplayed(f"its directory {link.directory} is gone")
+    replacements: dict[str, Path] = {}
+    for path in input_paths(link):
+        piece, real = plan.piece(path), os.path.realpath(path)
+        if isinstance(piece, Link):
+            if real in built.files:
+                replacements[real] = built.files[real]
+            elif piece.output in built.failed:
+                raise NotReplayed(f"{plan.within(piece.output)}, which it uses, is not linked")
+        elif isinstance(piece, Archive):
+            if real not in archives:
+                archives[real] = _make_archive(plan, path, piece, root, failed, stock_clang)
+            replacements[real] = archives[real]
+        elif piece and piece not in failed:
+            replacements[real] = root / _OBJECTS / _object_name(piece)
+    output = root / _TREE / plan.within(link.output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    directories = _library_directories(plan, link, replacements, root)
+    arguments = rewrite(link, output, replacements, directories)
+    libraries = {path.parent for path in replacements.values() if path.is_relative_to(root / _TREE)}
+    arguments += [f"-Wl,-rpath-link,{directory}" for directory in sorted(libraries)]
+    arguments += [*(variant.flags if has_sources(link) else []), *_AT_LINK]
+    clang = clangxx(variant.clang) if link.cxx else variant.clang
+    command = ["/usr/bin/env", f"TMPDIR={root / _TEMPORARY}", str(clang), *arguments]
+    try:
+        done = supervision.run(command, _LINK_TIMEOUT_S, cwd=Path(link.directory), writable=root)
+    except supervision.ProcessTimeout:
+        raise NotReplayed(f"its link takes more than {_LINK_TIMEOUT_S:g} s") from None
+    done.require_disk_space(root)
+    if done.returncode != 0 or not output.is_file():
+        raise UserError(f"status {done.returncode}\n{done.stderr}", "link it by hand")
+    _link_names(Path(link.output), output)
+    return output
+
+
+def _library_directories(plan: ReplayPlan, link: Link, replacements: Mapping[str, Path], root: Path) -> dict[str, Path]:
+    """Return directory of the user's libraries -> ours, with the libraries by the names that -l looks for."""
+    directories: dict[str, Path] = {}
+    for path in input_paths(link):
+        real = os.path.realpath(path)
+        name = os.path.basename(path)
+        if real not in replacements or not name.startswith("lib"):
+            continue
+        directory = os.path.normpath(os.path.dirname(path))
+        ours = root / "libraries" / plan.within(directory)
+        ours.mkdir(parents=True, exist_ok=True)
+        if not (ours / name).is_symlink():
+            (ours / name).symlink_to(replacements[real])
+        directories[directory] = ours
+    return directories
+
+
+def _link_names(theirs: Path, ours: Path) -> None:
+    """Give our linked file the names that the user's has in its directory: those of versions of a shared library."""
+    real = os.path.realpath(theirs)
+    with os.scandir(theirs.parent) as entries:
+        for entry in entries:
+            if entry.is_symlink() and os.path.realpath(entry.path) == real and not (ours.parent / entry.name).exists():
+                (ours.parent / entry.name).symlink_to(ours.name)
+
+
+def _make_archive(
+    plan: ReplayPlan, path: str, archive: Archive, root: Path, failed: set[str], stock_clang: Path
+) -> Path:
+    """Make a static library with the objects of this build in place of the members that are in the corpus."""
+    output = root / "archives" / plan.within(path)
+    members = output.with_name(f"{output.name}.members")
+    members.mkdir(parents=True)
+    names = []
+    for number, (member, module) in enumerate(archive.members):
+        file = members / f"{number}-{member.name}"
+        if module and module not in failed:
+            shutil.copyfile(root / _OBJECTS / _object_name(module), file)
+        elif member.content is None:
+            shutil.copyfile(member.path, file)
+        else:
+            file.write_bytes(member.content)
+        names.append(file.name)
+    # In a response file: large libraries have more members than a command line holds.
+    (members / "all").write_text("".join(f'"{name}"\n' for name in names), encoding="utf-8")
+    command = [llvm_binutils(stock_clang)["ar"], "qcs", output, "@all"]
+    done = supervision.run([str(word) for word in command], _LINK_TIMEOUT_S, cwd=members, writable=root)
+    shutil.rmtree(members)
+    if done.returncode != 0:
+        raise UserError(f"{plan.within(path)} cannot be made again\n{done.stderr}", "make it by hand")
+    return output
+
+
+def _compare(plan: ReplayPlan, built: Sequence[_Built], summary: OwnBuild, roots: Sequence[Path]) -> RelinkedBuild:
+    """Return the files that both builds have, and why others are missing."""
+    stock, policy = built
+    project = Path(plan.links.tree).name
+    binaries, left_out = [], {}
+    modules: set[str] = set()
+    for link in plan.order:
+        name = plan.within(link.output)
+        if not plan.changes(link):
+            left_out[name] = "no object of it is in the corpus"
+            continue
+        if reason := stock.failed.get(link.output) or policy.failed.get(link.output):
+            left_out[name] = reason
+            continue
+        before, after = stock.measured[link.output], policy.measured[link.output]
+        modules |= plan.modules(link)
+        summary.kept_objects += plan.kept_objects(link)
+        if before.kind == "object":
+            continue
+        binaries.append(Binary(project, name, after.kind, after.language, LINK_VARIANT, before.sizes, after.sizes))
+        summary.as_built += _has_sizes(link.output, before)
+    summary.modules, summary.left_out = len(modules), left_out
+    if not binaries:
+        name, reason = next(iter(left_out.items()), ("", plan.links.problem))
+        summary.need = f"{name}: {reason}" if name else reason
+    return RelinkedBuild(binaries, summary, (roots[0] / _TREE, roots[1] / _TREE))
+
+
+def _has_sizes(path: str, measured: MeasuredBinary) -> bool:
+    try:
+        return measure(Path(path)).sizes == measured.sizes
+    except (OSError, UserError):
+        return False
+
+
+def _object_name(module: str) -> str:
+    """Return the file name of a module's object: short, and without directories, which would have to be made."""
+    return f"{hashlib.sha256(module.encode()).hexdigest()[:32]}.o"
