@@ -108,8 +108,8 @@ _REMEDIES: dict[str, str] = {
 @click.option(
     "--compilers",
     type=TREE,
-    help="Directory of the compilers of mlgo corpus compilers, which recorded the build's links for the report on linked "
-    "programs.  [default: that of the compilers in compile_commands.json]",
+    help="Directory of the compilers of mlgo corpus compilers: they recorded the build's links, which the report on "
+    "linked programs repeats.  [default: that of the compilers in compile_commands.json]",
 )
 @click.option("--num-workers", type=JOBS, help="Threads. Default: all processors.")
 @edit_options

@@ -13,14 +13,12 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from components.core.compiler.objects.elf import Elf, ElfError
 from components.platform.storage.input_files import read_document
 
 LINKS = "links.json"
 VERSION = 1
 LinksSource = Literal["recorded", "ninja", "CMake", "none"]
 """Who said how the build links: its compilers, ninja's or CMake's files, nobody."""
-_BITCODE, _COMMAND = ".llvmbc", ".llvmcmd"
 
 
 class Link(Struct, frozen=True):
@@ -73,16 +71,6 @@ def read_links(directory: Path) -> BuildLinks | None:
     if not path.is_file():
         return None
     return read_document(path, BuildLinks, "the links of a build", "extract the corpus again", VERSION)
-
-
-def object_digest(content: memoryview) -> str:
-    """Return what identifies the module that an object embeds, "" if it embeds none: see `embedded_digest`."""
-    try:
-        elf = Elf(content)
-        bitcode, command = elf.section(_BITCODE), elf.section(_COMMAND)
-    except ElfError:
-        return ""
-    return embedded_digest(bitcode, command) if bitcode and command else ""
 
 
 def embedded_digest(bitcode: memoryview, command: memoryview) -> str:

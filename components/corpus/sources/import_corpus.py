@@ -28,7 +28,8 @@ def import_modules(
 ) -> tuple[Corpus, dict[str, str]]:
     """Copy description, modules and profiles of the corpus in `source` to the directory `output`.
 
-    How the build linked is copied, too. This project's options are removed from the arguments, see own_options.py. Other files in `source` are not copied.
+    links.json is copied, too, and no other file. This project's options are removed from the arguments, see
+    own_options.py.
 
     Args:
         source: directory of the existing corpus.

@@ -15,11 +15,12 @@ from functools import cached_property
 from pathlib import Path
 
 from components.core.compiler.objects.archive import ArchiveError, Member, is_archive, read_members
-from components.core.compiler.objects.elf import ET_REL
-from components.core.formats.links import BuildLinks, Link, object_digest
+from components.core.compiler.objects.elf import ET_REL, Elf, ElfError
+from components.core.formats.links import BuildLinks, Link, embedded_digest
 
 _ELF = b"\x7fELF"
 _TYPE = slice(16, 18)
+_BITCODE, _COMMAND = ".llvmbc", ".llvmcmd"
 _NEXT_IS_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "-MJ", "-x", "-u", "-z", "-e", "-h", "-soname", "--output"))
 _UNWANTED_FLAGS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-ftime-trace", "-save-temps"))
 _UNWANTED_WITH_VALUE = frozenset(("-o", "--output", "-MF", "-MT", "-MQ", "-MJ"))
@@ -136,7 +137,7 @@ class ReplayPlan:
         except (OSError, ValueError):
             return None
         if _is_object(head):
-            module = self.links.modules.get(object_digest(view))
+            module = self.links.modules.get(_digest(view))
             if module is None:
                 self._count_kept(path, 1)
             return module
@@ -153,7 +154,7 @@ class ReplayPlan:
         content = member.content
         if content is None:
             content = memoryview(Path(member.path).read_bytes())
-        return self.links.modules.get(object_digest(content))
+        return self.links.modules.get(_digest(content))
 
     def _count_kept(self, path: str, objects: int) -> None:
         if Path(path).is_relative_to(os.path.realpath(self.links.tree)):
@@ -162,6 +163,16 @@ class ReplayPlan:
 
 def _is_object(head: bytes) -> bool:
     return head[:4] == _ELF and int.from_bytes(head[_TYPE], "big" if head[5:6] == b"\2" else "little") == ET_REL
+
+
+def _digest(content: memoryview) -> str:
+    """Return what identifies the module that an object embeds, "" if it embeds none."""
+    try:
+        elf = Elf(content)
+        bitcode, command = elf.section(_BITCODE), elf.section(_COMMAND)
+    except ElfError:
+        return ""
+    return embedded_digest(bitcode, command) if bitcode and command else ""
 
 
 def input_paths(link: Link) -> Iterator[str]:
@@ -192,7 +203,7 @@ def input_paths(link: Link) -> Iterator[str]:
 
 
 def flatten(arguments: Sequence[str]) -> list[tuple[bool, str]]:
-    """Return the arguments of a driver, -Wl and -Xlinker as single words for the linker, each with whether it is one."""
+    """Return the words of a driver's arguments, those in -Wl and -Xlinker too, each with whether it is the linker's."""
     words: list[tuple[bool, str]] = []
     iterator = iter(arguments)
     for word in iterator:

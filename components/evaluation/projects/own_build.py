@@ -278,14 +278,15 @@ def _compare(plan: ReplayPlan, built: Sequence[_Built], summary: OwnBuild, roots
     """Return the files that both builds have, and why others are missing."""
     stock, policy = built
     project = Path(plan.links.tree).name
-    binaries, left_out = [], {}
+    binaries: list[Binary] = []
+    left_out: dict[str, str] = {}
     modules: set[str] = set()
     for link in plan.order:
         name = plan.within(link.output)
         if not plan.changes(link):
             left_out[name] = "no object of it is in the corpus"
             continue
-        if reason := stock.failed.get(link.output) or policy.failed.get(link.output):
+        if reason := stock.failed.get(link.output, policy.failed.get(link.output, "")):
             left_out[name] = reason
             continue
         before, after = stock.measured[link.output], policy.measured[link.output]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from components.core.projects.flags.types import SectionSizes
-from components.evaluation.metrics_types import BinaryEntry, LinkedTotals
+from components.evaluation.metrics_types import BinaryEntry, LinkedTotals, OwnBuild
 from components.evaluation.report.formatting import change
 
 SECTIONS = {
@@ -27,6 +27,9 @@ PROJECT_COLUMNS = ["project", "link variant", *SECTIONS.values()]
 """Titles of `project_rows`."""
 BINARY_COLUMNS = ["binary", "link variant", *SECTIONS.values()]
 """Titles of `binary_rows`."""
+MAX_BINARIES = 20
+"""More binaries of a user's build have too many rows for a terminal; metrics.json has all."""
+_MAX_REASONS = 5
 
 
 @dataclass
@@ -71,12 +74,37 @@ def project_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
     ]
 
 
+def largest(binaries: Sequence[BinaryEntry]) -> list[BinaryEntry]:
+    """Return the MAX_BINARIES largest binaries, the largest first."""
+    return sorted(binaries, key=lambda binary: -binary.stock.total)[:MAX_BINARIES]
+
+
 def binary_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
     """Return a row for each linked binary, with bytes and change by section."""
     return [
         [f"{binary.project}/{binary.name}", binary.link_variant, *_cells(binary.stock, binary.policy)]
         for binary in select_linked(binaries)
     ]
+
+
+def own_build_lines(own: OwnBuild, files: int) -> list[str]:
+    """Return how the user's own build was linked again, or what is missing for it.
+
+    Args:
+        files: number of compared programs and shared libraries.
+    """
+    if own.need:
+        return [f"the programs of your build are not linked: {own.need}"]
+    same = f"{own.as_built} of {files} files by stock clang have the section sizes of yours"
+    kept = f"; {own.kept_objects} objects that are not in the corpus are as you built them" if own.kept_objects else ""
+    lines = [
+        f"your own build, linked again; most of its modules are those that training saw: {same}{kept}",
+        f"compile time of its {own.modules} modules, without parsing: {own.stock_s:.1f} s by stock clang, "
+        f"{own.policy_s:.1f} s by the release clang",
+    ]
+    reasons = [f"not compared: {name}: {reason}" for name, reason in own.left_out.items()]
+    more = len(reasons) - _MAX_REASONS
+    return [*lines, *reasons[:_MAX_REASONS], *([f"not compared: {more} more files"] if more > 0 else [])]
 
 
 def list_variants(binary: BinaryEntry) -> list[tuple[str, SectionSizes]]:

@@ -220,7 +220,7 @@ def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
     text += caveats(metrics)
     if (programs := metrics.programs) is not None:
         text.append(program_rows.summary(programs))
-    text += _linked_lines(metrics)
+    text += linked_lines(metrics)
     text += comparison_notes(metrics)
     text += release_notes(metrics)
     if metrics.excluded:
@@ -238,8 +238,9 @@ def markdown(metrics: Metrics) -> str:
     if embedded := release_notes(metrics):
         text += [*(f"**{markdown_text(note[0].upper() + note[1:])}.**" for note in embedded), ""]
     if binaries := linked_tables.select_linked(metrics.binaries):
-        text += markdown_table(linked_tables.PROJECT_COLUMNS, linked_tables.project_rows(binaries))
-        text += ["", *(f"- {markdown_text(line)}" for line in _linked_lines(metrics)), ""]
+        text += markdown_table(*_linked_rows(metrics, binaries))
+    if lines := linked_lines(metrics):
+        text += ["", *(f"- {markdown_text(line)}" for line in lines), ""]
     text += markdown_table(["", *_titles(metrics)], [[title, *row] for title, row in table_rows(metrics)])
     if isinstance(metrics, SizeMetrics) and metrics.flags is not UNSET:
         rows = flags_tables.program_rows(metrics.flags)
@@ -258,7 +259,7 @@ def print_table(metrics: Metrics, directory: Path) -> None:
     """Print the tables, linked files first, and the lines below them."""
     console = table_console(_WIDTH)
     if binaries := linked_tables.select_linked(metrics.binaries):
-        console.print(_project_table(binaries))
+        console.print(_linked_table(metrics, binaries))
     console.print(table(metrics))
     if isinstance(metrics, SizeMetrics) and metrics.flags is not UNSET:
         print_flags(metrics.flags)
@@ -357,14 +358,38 @@ def _titles(metrics: Metrics) -> list[str]:
     return [f"{title} ({group.cases:,})" for title, group in shown_columns(metrics)]
 
 
-def _linked_lines(metrics: Metrics) -> list[str]:
-    return linked_tables.linked_lines(metrics.linked) if isinstance(metrics, SizeMetrics) else []
+def linked_lines(metrics: Metrics) -> list[str]:
+    """Return the lines about linked files: their sums, and how the user's own build was linked again."""
+    if not isinstance(metrics, SizeMetrics):
+        return []
+    lines = linked_tables.linked_lines(metrics.linked)
+    if metrics.own_build is not UNSET:
+        lines += linked_tables.own_build_lines(metrics.own_build, len(linked_tables.select_linked(metrics.binaries)))
+    return lines
 
 
-def _project_table(binaries: Sequence[BinaryEntry]) -> Table:
-    title = "Linked programs and shared libraries by project: bytes with the policy, change against stock"
-    rows = [[*row[:2], *(cell.replace(" ", "\n") for cell in row[2:])] for row in linked_tables.project_rows(binaries)]
-    return make_table(title, linked_tables.PROJECT_COLUMNS, rows, left=2)
+def _is_own_build(metrics: Metrics) -> bool:
+    return isinstance(metrics, SizeMetrics) and metrics.own_build is not UNSET
+
+
+def _linked_rows(metrics: Metrics, binaries: Sequence[BinaryEntry]) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows of linked files: by project, or each of the user's own build."""
+    if _is_own_build(metrics):
+        return linked_tables.BINARY_COLUMNS, linked_tables.binary_rows(linked_tables.largest(binaries))
+    return linked_tables.PROJECT_COLUMNS, linked_tables.project_rows(binaries)
+
+
+def _linked_table(metrics: Metrics, binaries: Sequence[BinaryEntry]) -> Table:
+    of, count = "by project", ""
+    if _is_own_build(metrics):
+        of = "of your build"
+        if len(binaries) > linked_tables.MAX_BINARIES:
+            count = f", the {linked_tables.MAX_BINARIES} largest of {len(binaries)}"
+    title = f"Linked programs and shared libraries {of}{count}: bytes with the policy, change against stock"
+    columns, rows = _linked_rows(metrics, binaries)
+    return make_table(
+        title, columns, [[*row[:2], *(cell.replace(" ", "\n") for cell in row[2:])] for row in rows], left=2
+    )
 
 
 def _program_table(programs: BenchmarkSummary) -> Table:

@@ -36,9 +36,9 @@ def make_link(
         elif response is not None and word == responses[-1]:
             words += response
         else:
-            path = Path(directory, word[1:])
+            file = Path(directory, word[1:])
             try:
-                words += split_response_file(read_bytes(path), path)
+                words += split_response_file(read_bytes(file), file)
             except UserError:
                 return None
     output = _output(words)
