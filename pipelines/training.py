@@ -86,6 +86,7 @@ def release_and_promote(
     min_reduction_percent: str,
     max_slowdown_percent: str,
     time_repeats: int,
+    benchmark: str,
     flag_rows: str,
     tune_minutes: str,
     retrain_state: str,
@@ -122,6 +123,7 @@ def release_and_promote(
             min_reduction_percent=min_reduction_percent,
             max_slowdown_percent=max_slowdown_percent,
             time_repeats=time_repeats,
+            benchmark=benchmark,
             flag_rows=flag_rows,
         )
         with dsl.If(release_policy == "trained", name="trained"), dsl.If(retrain_state != "", name="promotion-wanted"):
@@ -188,6 +190,7 @@ def training_pipeline(
     min_reduction_percent: str = "",
     max_slowdown_percent: str = "",
     time_repeats: int = 0,
+    benchmark: str = "",
     flag_rows: str = "",
     release_if: str = "better",
     oversample_modules: str = "",
@@ -294,6 +297,7 @@ def training_pipeline(
             min_reduction_percent=min_reduction_percent,
             max_slowdown_percent=max_slowdown_percent,
             time_repeats=time_repeats,
+            benchmark=benchmark,
             flag_rows=flag_rows,
             tune_minutes=tune_minutes,
             retrain_state=retrain_state,

@@ -116,9 +116,18 @@ def main() -> None:
 @click.option(
     "--max-slowdown-percent",
     type=FINITE_FLOAT,
-    help="Not `better` if the recipe's benchmarks execute this much more instructions.  [default: no limit]",
+    help="Not `better` if the recipe's benchmarks, or --benchmark, execute this much more instructions.  "
+    "[default: no limit]",
 )
 @TIME_REPEATS
+@click.option(
+    "--benchmark",
+    default="",
+    metavar="COMMAND",
+    help="Shell command that runs programs of your own build, which are linked again where a corpus knows how; counts "
+    "its instructions. It runs in a directory with the linked files at their paths in the build directory, which is "
+    "$BUILD.",
+)
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
 @click.option("--timeout-s", type=TIMEOUT_S, default=60.0, show_default=True, help="Time limit of one compile.")

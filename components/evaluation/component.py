@@ -129,6 +129,7 @@ def release_report(  # type: ignore[no-untyped-def]
     min_reduction_percent: str,
     max_slowdown_percent: str,
     time_repeats: int,
+    benchmark: str,
     flag_rows: str,
     release_report: dsl.Output[dsl.Artifact],
     release_metrics: dsl.Output[dsl.Metrics],
@@ -148,9 +149,10 @@ def release_report(  # type: ignore[no-untyped-def]
         workers: Where modules are compiled, KIND[:N].
         min_reduction_percent: Minimum reduction on held-out modules, in percent, for the verdict `better`. Empty: the
             problem's default.
-        max_slowdown_percent: Maximum increase, in percent, of the instructions that the recipe's benchmarks execute.
-            Empty: no limit.
-        time_repeats: Runs of each benchmark of the recipe with each build, to compare their processor time. 0: none.
+        max_slowdown_percent: Maximum increase, in percent, of the instructions that benchmarks execute. Empty: no
+            limit.
+        time_repeats: Runs of each benchmark with each build, to compare their processor time. 0: none.
+        benchmark: Shell command that runs programs of the build that the corpus comes from. Empty: none.
         flag_rows: Rows of flags under which the programs are also built, separated by commas; `all`. Empty: none.
         release_report: Measurements, metrics, report and verdict.
         release_metrics: Headline metrics.
@@ -171,6 +173,7 @@ def release_report(  # type: ignore[no-untyped-def]
             "--min-reduction-percent": min_reduction_percent,
             "--max-slowdown-percent": max_slowdown_percent,
             "--time-repeats": time_repeats,
+            "--benchmark": benchmark,
             "--flag-rows": flag_rows,
             "--quiet": True,
             "--output": release_report.uri,

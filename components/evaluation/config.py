@@ -36,6 +36,7 @@ class EvaluationConfig:
         release_if: one of RELEASE_IF.
         stock_clang: None takes the installed clang of the release clang's version.
         time_repeats: runs of each benchmark with each build for their processor time; 0 takes none.
+        benchmark: shell command that runs programs of the user's own build; "" for none.
         flag_rows: names of rows; "all" for every row that needs no permission; () for none.
     """
 
@@ -54,6 +55,7 @@ class EvaluationConfig:
     min_reduction_percent: float | None = None
     max_slowdown_percent: float | None = None
     time_repeats: int = 0
+    benchmark: str = ""
     problem: str = "inlining"
     workers: str = "local"
     timeout_s: float = 60.0
@@ -94,15 +96,21 @@ class EvaluationConfig:
                 "--flag-rows requires --recipe and a size problem: it builds the recipe's programs for size",
                 "pass --recipe, or leave --flag-rows out",
             )
-        if self.max_slowdown_percent is not None and self.recipe is None:
+        if self.benchmark and (self.recipe is not None or self.release_toolchain is None):
             raise UserError(
-                "--max-slowdown-percent requires --recipe: it limits the slowdown of the recipe's benchmarks",
-                "pass --recipe, or leave --max-slowdown-percent out",
+                "--benchmark requires --release-toolchain, and no --recipe: it runs programs of your own build",
+                "leave --benchmark out, or describe benchmarks in the recipe",
             )
-        if self.time_repeats and self.recipe is None:
+        runs_programs = self.recipe is not None or bool(self.benchmark)
+        if self.max_slowdown_percent is not None and not runs_programs:
             raise UserError(
-                "--time-repeats requires --recipe: it takes the time of the recipe's benchmarks",
-                "pass --recipe, or leave --time-repeats out",
+                "--max-slowdown-percent requires --recipe or --benchmark: it limits the slowdown of benchmarks",
+                "pass one of them, or leave --max-slowdown-percent out",
+            )
+        if self.time_repeats and not runs_programs:
+            raise UserError(
+                "--time-repeats requires --recipe or --benchmark: it takes the time of benchmarks",
+                "pass one of them, or leave --time-repeats out",
             )
         if self.max_slowdown_percent is not None and OBJECTIVES[problems.get(self.problem).objective].programs_decide:
             raise UserError(

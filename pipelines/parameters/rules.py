@@ -201,23 +201,37 @@ def plan_holds_the_problems_decisions(write: FormatParameter, tune_minutes: floa
 
 
 @rule
-def slowdown_is_measured(write: FormatParameter, max_slowdown_percent: float | None, problem: str, recipe: str) -> None:
+def slowdown_is_measured(
+    write: FormatParameter, max_slowdown_percent: float | None, problem: str, recipe: str, benchmark: str = ""
+) -> None:
     if not max_slowdown_percent:
         return
     option = write("max_slowdown_percent", f"{max_slowdown_percent:g}")
     remedy = f"leave {write('max_slowdown_percent', '')} out"
     if OBJECTIVES[problems.get(problem).objective].programs_decide:
         raise UserError(f"{option}: not applicable to {problem}", remedy)
-    if not recipe:
-        raise UserError(f"{option}: there are no benchmarks without a recipe", f"{remedy}, or name a recipe")
+    if not (recipe or benchmark):
+        raise UserError(
+            f"{option}: there are no benchmarks without a recipe",
+            f"{remedy}, or name a recipe, or {write('benchmark', 'COMMAND')} of your build",
+        )
 
 
 @rule
-def time_is_of_benchmarks(write: FormatParameter, time_repeats: int, recipe: str) -> None:
-    if time_repeats and not recipe:
+def time_is_of_benchmarks(write: FormatParameter, time_repeats: int, recipe: str, benchmark: str = "") -> None:
+    if time_repeats and not (recipe or benchmark):
         raise UserError(
             f"{write('time_repeats', str(time_repeats))}: there are no benchmarks without a recipe",
-            f"leave {write('time_repeats', '')} out, or name a recipe",
+            f"leave {write('time_repeats', '')} out, name a recipe, or {write('benchmark', 'COMMAND')} of your build",
+        )
+
+
+@rule
+def benchmark_runs_the_own_build(write: FormatParameter, benchmark: str, recipe: str) -> None:
+    if benchmark and recipe:
+        raise UserError(
+            f"{write('benchmark', benchmark)}: a recipe names the benchmarks of its projects",
+            f"leave {write('benchmark', '')} out, or write `benchmarks` into the recipe",
         )
 
 

@@ -174,8 +174,8 @@ TRAINING = (
     ),
     Parameter(
         "max_slowdown_percent",
-        "For inlining with {recipe}: the verdict is not `better` if the recipe's benchmarks execute more than this "
-        "percentage of additional instructions, a number.",
+        "For inlining with {recipe} or {benchmark}: the verdict is not `better` if the recipe's benchmarks, or the "
+        "command, execute more than this percentage of additional instructions, a number.",
         type=FINITE_FLOAT,
         empty="no limit",
         example="5",
@@ -183,12 +183,21 @@ TRAINING = (
     ),
     Parameter(
         "time_repeats",
-        "With {recipe}: runs of each of its benchmarks with each build, to compare processor time; register allocation "
-        "is not `better` if programs take more. 0: none.",
+        "With {recipe} or {benchmark}: runs of each benchmark with each build, to compare processor time; register "
+        "allocation is not `better` if programs take more. 0: none.",
         type=REPEATS,
         default=0,
         example="20",
         option=Option("N"),
+    ),
+    Parameter(
+        "benchmark",
+        "With {compile_commands} or {corpus}: shell command that runs programs of your build, which the report links "
+        "again; counts its instructions. It runs in a directory with the linked files at their paths in the build "
+        "directory, which is $BUILD.",
+        example="'./program input'",
+        empty="none",
+        option=Option("COMMAND"),
     ),
     Parameter(
         "flag_rows",

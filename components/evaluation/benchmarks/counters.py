@@ -42,17 +42,23 @@ class Counter:
     repeats: int
     parallel: bool
 
-    def command(self, figures: Path) -> list[str]:
-        """Return the prefix of a command that writes the command's count to the file `figures`."""
+    def command(self, figures: Path, children: bool = False) -> list[str]:
+        """Return the prefix of a command that writes the command's count to the file `figures`.
+
+        Args:
+            children: whether the processes that the command starts count, too; perf always counts them.
+        """
         if self.name == "perf":
             events = "instructions:u,cycles:u"
             return [str(self.program), "stat", "-x", ",", "-e", events, "-o", str(figures), "--"]
+        each = ".%p" if children else ""  # a file for each process
         return [
             str(self.program),
             "--tool=callgrind",
             "-q",
             "--vgdb=no",
-            f"--callgrind-out-file={figures}",
+            *(["--trace-children=yes"] if children else []),
+            f"--callgrind-out-file={figures}{each}",
             f"--log-file={self.log(figures)}",
         ]
 
@@ -60,16 +66,17 @@ class Counter:
         """Return the file with the counter's own messages about a command; None if they are on its standard error."""
         return None if self.name == "perf" else figures.with_name(f"{figures.name}.log")
 
-    def read(self, figures: Path) -> Count:
-        """Read the count in `figures`. UserError if there is none."""
-        try:
-            text = figures.read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            text = ""
-        count = read_perf(text) if self.name == "perf" else read_callgrind(text)
-        if count is None:
+    def read(self, figures: Path, children: bool = False) -> Count:
+        """Read the count in `figures`; `children` as of the command. UserError if there is none."""
+        paths = [figures]
+        if children and self.name == "callgrind":
+            paths = [path for path in figures.parent.glob(f"{figures.name}.*") if path.suffix[1:].isdigit()]
+        texts = [path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file()]
+        counts = [read_perf(text) if self.name == "perf" else read_callgrind(text) for text in texts]
+        counted = [count for count in counts if count is not None]
+        if not counted:
             raise UserError(f"{self.program} counted nothing", "run it by hand; install it again if it fails")
-        return count
+        return Count(sum(count.instructions for count in counted), counted[0].cycles)
 
 
 def find_counter() -> Counter:

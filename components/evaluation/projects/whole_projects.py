@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from components.core.formats.corpus import Corpus
-from components.core.formats.links import read_links
+from components.core.formats.links import LINKS, BuildLinks, read_links
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives import Objective
 from components.core.projects.flags.build_variants import build_variants, find_stock_clang
@@ -16,6 +16,7 @@ from components.core.projects.flags.request import RowsRequest
 from components.core.projects.recipe import Recipe
 from components.evaluation.benchmarks.benchmark_comparison import compare_programs, summarize_programs
 from components.evaluation.benchmarks.counters import find_counter
+from components.evaluation.benchmarks.own_benchmark import OwnBenchmark
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics_types import BinariesComparison, OwnBuild, WholeProjects
 from components.evaluation.projects.linked_binaries import compare_projects, summarize_binaries
@@ -87,15 +88,44 @@ def compare_own_build(
         work: directory of both builds.
 
     Returns:
-        For size, the linked binaries, and how they were linked or what is missing.
+        For size, the linked binaries, and how they were linked or what is missing; executed instructions if there is a
+        benchmark.
+
+    Raises:
+        UserError: the benchmark that limits a slowdown cannot be run, or a compiler is missing.
     """
     links = read_links(corpus.directory)
-    if objective.recipe_field != "binaries" or links is None:
+    sizes = objective.recipe_field == "binaries"
+    if not (config.benchmark or (sizes and links is not None)):
         return WholeProjects(BinariesComparison())
+    if links is None:
+        links = BuildLinks("", "none", (), {}, f"the corpus in {corpus.directory} has no {LINKS}: extract it again")
     if not links.links:
+        _skip_benchmark(objective, config, UserError(links.problem, "leave --benchmark out"))
         return WholeProjects(BinariesComparison(), own_build=OwnBuild(source=links.source, need=links.problem))
-    relinked = relink(links, corpus, config, release, work)
-    return WholeProjects(summarize_binaries(relinked.binaries), own_build=relinked.summary)
+    try:
+        relinked = relink(links, corpus, config, release, work)
+    except UserError as error:
+        # The figures of modules must not be lost because this machine has no stock clang.
+        _skip_benchmark(objective, config, error)
+        return WholeProjects(BinariesComparison(), own_build=OwnBuild(source=links.source, need=error.problem))
+    programs = None
+    if config.benchmark:
+        try:
+            benchmark = OwnBenchmark(config.benchmark, Path(links.tree))
+            programs = summarize_programs([benchmark.compare(relinked, work, config.time_repeats)])
+        except UserError as error:
+            _skip_benchmark(objective, config, error)
+    binaries = summarize_binaries(relinked.binaries) if sizes else BinariesComparison()
+    return WholeProjects(binaries, programs, own_build=relinked.summary)
+
+
+def _skip_benchmark(objective: Objective, config: EvaluationConfig, error: UserError) -> None:
+    """Say why the user's benchmark is not run. UserError if the verdict needs it."""
+    if config.benchmark and _needs_programs(objective, config):
+        raise error
+    if config.benchmark:
+        say(f"executed instructions are not measured: {error.problem}")
 
 
 def _rows_request(config: EvaluationConfig, recipes: Sequence[Recipe]) -> RowsRequest:
