@@ -42,7 +42,12 @@ from components.evaluation.metrics_types import (
     WholeProjects,
     encode_json,
 )
-from components.evaluation.projects.whole_projects import compare_own_build, compare_whole_projects, require_tools
+from components.evaluation.projects.whole_projects import (
+    compare_own_build,
+    compare_whole_projects,
+    require_own_benchmark,
+    require_tools,
+)
 from components.evaluation.release_policy import choose_release_policy, swap_descriptions
 from components.evaluation.report import terminal_report
 from components.evaluation.report.html_report import write_page
@@ -74,6 +79,7 @@ def evaluate(config: EvaluationConfig) -> Metrics:
     recipes = heldout_recipes(objective, config.recipe, heldout_projects) if config.recipe else ()
     if recipes and release is not None:
         require_tools(objective, config, release, recipes)
+    require_own_benchmark(objective, config)
     curve = read_curve(config.ppo_root or config.policy)
     reference = find_reference(config, training, modules)
     compiled_reference = None if reference is None or reference.is_warmstart else reference.directory

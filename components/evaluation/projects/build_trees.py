@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.projects.flags.linked_files import find_binaries
-from components.core.projects.flags.section_sizes import measure
+from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.evaluation.projects.linked_binaries import Binary
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
@@ -24,6 +24,7 @@ class ComparedTrees:
         only_old, only_new: paths of such files, relative to their tree, that the other tree lacks.
         different: paths at which the trees have files of different kinds or for different machines.
         files: name of a common binary -> the two files.
+        bitcode: of each tree, the number of linked files with embedded bitcode, and its bytes, which do not count.
     """
 
     binaries: tuple[Binary, ...]
@@ -31,6 +32,7 @@ class ComparedTrees:
     only_new: tuple[str, ...]
     different: tuple[str, ...]
     files: dict[str, tuple[Path, Path]]
+    bitcode: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
 
 
 def compare_trees(old: Path, new: Path, globs: Sequence[str] = ()) -> ComparedTrees:
@@ -50,10 +52,12 @@ def compare_trees(old: Path, new: Path, globs: Sequence[str] = ()) -> ComparedTr
     common = sorted(paths[0].keys() & paths[1].keys())
     project = (new.parent if new.is_file() else new).absolute().name
     binaries, different = [], []
+    embedded: tuple[list[int], list[int]] = ([], [])
     with Progress(f"measuring the binaries of {old} and {new}", len(common)) as progress:
         for name in common:
             try:
-                compared = _compare(project, name, paths[0][name], paths[1][name])
+                before, after = (measure(path[name]) for path in paths)
+                compared = _compare(project, name, before, after)
             except UserError as error:
                 say(f"left out: {error.problem}")
                 compared = None
@@ -61,6 +65,8 @@ def compare_trees(old: Path, new: Path, globs: Sequence[str] = ()) -> ComparedTr
                 different.append(name)
             else:
                 binaries.append(compared)
+                for sizes, binary in zip(embedded, (before, after), strict=True):
+                    sizes += [binary.bitcode] if binary.bitcode else []
             progress.advance()
     if not binaries:
         selection = f" that match {' or '.join(globs)}" if globs else ""
@@ -71,13 +77,14 @@ def compare_trees(old: Path, new: Path, globs: Sequence[str] = ()) -> ComparedTr
         )
     only_old, only_new = (tuple(sorted(a.keys() - b.keys())) for a, b in (paths, paths[::-1]))
     files = {binary.name: (paths[0][binary.name], paths[1][binary.name]) for binary in binaries}
-    return ComparedTrees(tuple(binaries), only_old, only_new, tuple(different), files)
+    old_bitcode, new_bitcode = ((len(sizes), sum(sizes)) for sizes in embedded)
+    bitcode = old_bitcode, new_bitcode
+    return ComparedTrees(tuple(binaries), only_old, only_new, tuple(different), files, bitcode)
 
 
-def _compare(project: str, name: str, old: Path, new: Path) -> Binary | None:
+def _compare(project: str, name: str, before: MeasuredBinary, after: MeasuredBinary) -> Binary | None:
     """Compare two files; None if they have different kinds or machines."""
-    before, after = measure(old), measure(new)
     if (before.kind, before.machine) != (after.kind, after.machine):
-        say(f"left out: {old} and {new} are not the same kind of file for the same machine")
+        say(f"left out: {name}: not the same kind of file for the same machine in both trees")
         return None
     return Binary(project, name, after.kind, after.language, VARIANT, before.sizes, after.sizes)

@@ -176,6 +176,13 @@ def compare_builds(
     for title, names in (("in the old tree only", compared.only_old), ("in the new tree only", compared.only_new)):
         if names:
             say(f"left out, {title}: {', '.join(names)}")
+    for tree, (number, size_bytes) in zip((old, new), compared.bitcode, strict=True):
+        if number:
+            say(
+                f"{number} linked files of {tree} contain {size_bytes:,} bytes of embedded bitcode, which do not count: "
+                "build with the compilers of mlgo corpus compilers, which leave it out of linked files, or remove it "
+                "before you ship them (llvm-objcopy --remove-section=.llvmbc --remove-section=.llvmcmd)"
+            )
     pairs = ((name, *files) for name, files in compared.files.items())
     changes = function_changes(pairs, functions) if functions else []
     if changes and run is not None:

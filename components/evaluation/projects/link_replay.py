@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ _UNWANTED_WITH_VALUE = frozenset(("-o", "--output", "-MF", "-MT", "-MQ", "-MJ"))
 _UNWANTED_OF_LINKER = re.compile(r"--?(?:Map|dependency-file|out-implib|print-map)(?:=.*)?")
 """Options of the linker that write files next to the linked one, or to the terminal."""
 _RUNS_PROGRAMS = {
-    False: re.compile(r"-B.+|--?ld-path\b.*|-fuse-ld=.*/.*|-f(?:pass-)?plugin.*|--?specs\b.*|-wrapper|--config\b.*"),
+    False: re.compile(r"-B.*|--?ld-path\b.*|-fuse-ld=.*/.*|-f(?:pass-)?plugin.*|--?specs\b.*|-wrapper|--config\b.*"),
     True: re.compile(r"--?plugin\b(?!-opt).*|--?load-pass-plugin.*"),
 }
 """Options of the driver, and of the linker, that name a program or a library to run: links.json of a corpus from
@@ -110,9 +110,10 @@ class ReplayPlan:
                 found.update(module for _member, module in piece.members if module)
         return found
 
-    def kept_objects(self, link: Link) -> int:
-        """Return the number of objects of the build, in its objects and libraries, that stay as they are."""
-        return sum(self._kept.get(os.path.realpath(path), 0) for path in input_paths(link) if not self.piece(path))
+    def kept_objects(self, links: Iterable[Link]) -> int:
+        """Return the number of objects of the build, by themselves and in its libraries, that stay as they are."""
+        paths = {os.path.realpath(path) for link in links for path in input_paths(link)}
+        return sum(self._kept.get(path, 0) for path in paths)
 
     def changes(self, link: Link) -> bool:
         """Return whether a link has a module of the corpus, itself or in a file that another link makes of one."""
@@ -145,10 +146,8 @@ class ReplayPlan:
             members = [(member, self._module_of(member)) for member in read_members(view, path)]
         except (ArchiveError, OSError):
             return None
-        if any(module for _member, module in members):
-            return Archive(tuple(members))
-        self._count_kept(path, len(members))
-        return None
+        self._count_kept(path, sum(module is None for _member, module in members))
+        return Archive(tuple(members)) if any(module for _member, module in members) else None
 
     def _module_of(self, member: Member) -> str | None:
         content = member.content
@@ -246,13 +245,15 @@ def rewrite(link: Link, output: Path, replacements: Mapping[str, Path], director
             if not value.startswith(_EMBED):
                 raise NotReplayed(f"its option -Xclang {value} could run a program")
             continue
-        if _RUNS_PROGRAMS[for_linker].fullmatch(word) and before not in _NEXT_IS_VALUE:
+        if _RUNS_PROGRAMS[for_linker].fullmatch(word):
             raise NotReplayed(f"its option {word} could run a program")
         if for_linker and _UNWANTED_OF_LINKER.fullmatch(word):
             if "=" not in word and word.strip("-") != "print-map":
                 next(words, None)
+            previous = ""
         elif not for_linker and word in _UNWANTED_WITH_VALUE:
             next(words, None)
+            previous = ""
         elif not for_linker and (
             word in _UNWANTED_FLAGS or word.startswith((_EMBED, "-o", "--output=", "-save-temps="))
         ):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -26,7 +27,6 @@ from components.core.formats.corpus import Corpus, Module
 from components.core.formats.links import BuildLinks, Link
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.flags.build_variants import BuildVariant, build_variants, find_stock_clang
-from components.core.projects.flags.builds import describe_failure
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics_types import OwnBuild
@@ -49,6 +49,8 @@ _LINK_TIMEOUT_S = 1800.0
 _BUILDS = ("stock", "policy")
 _AT_LINK = ("-fno-lto", "-Qunused-arguments")
 _OBJECTS, _TREE, _TEMPORARY = "objects", "tree", "tmp"
+_FAILURE = re.compile(r"\berror:|undefined reference|undefined symbol|cannot find|multiple definition")
+_MAX_REASON = 300
 _MAX_FAILED_FRACTION = 1.0
 """A module that does not compile stays as the user's build has it, in both builds."""
 
@@ -166,7 +168,7 @@ def _link_all(
         except NotReplayed as error:
             built.failed[link.output] = str(error)
         except UserError as error:
-            built.failed[link.output] = describe_failure(error)
+            built.failed[link.output] = error.problem
     return built
 
 
@@ -183,7 +185,7 @@ def _link(
     """Repeat a link; return the linked file.
 
     Raises:
-        NotReplayed, UserError: the link cannot be repeated, or fails.
+        NotReplayed: the link cannot be repeated, or fails.
     """
     replacements: dict[str, Path] = {}
     for path in input_paths(link):
@@ -214,7 +216,7 @@ def _link(
         raise NotReplayed(f"its link takes more than {_LINK_TIMEOUT_S:g} s") from None
     done.require_disk_space(root)
     if done.returncode != 0 or not output.is_file():
-        raise UserError(f"status {done.returncode}\n{done.stderr}", "link it by hand")
+        raise NotReplayed(_reason(done.stderr) or f"its link ends with status {done.returncode}")
     _link_names(Path(link.output), output)
     return output
 
@@ -268,7 +270,7 @@ def _make_archive(
     done = supervision.run([str(word) for word in command], _LINK_TIMEOUT_S, cwd=members, writable=root)
     shutil.rmtree(members)
     if done.returncode != 0:
-        raise UserError(f"{plan.within(path)} cannot be made again\n{done.stderr}", "make it by hand")
+        raise NotReplayed(f"{plan.within(path)} cannot be made again: {_reason(done.stderr)}")
     return output
 
 
@@ -278,7 +280,7 @@ def _compare(plan: ReplayPlan, built: Sequence[_Built], summary: OwnBuild, roots
     project = Path(plan.links.tree).name
     binaries: list[Binary] = []
     left_out: dict[str, str] = {}
-    modules: set[str] = set()
+    linked: list[Link] = []
     for link in plan.order:
         name = plan.within(link.output)
         if not os.path.isdir(link.directory):
@@ -291,17 +293,24 @@ def _compare(plan: ReplayPlan, built: Sequence[_Built], summary: OwnBuild, roots
             left_out[name] = reason
             continue
         before, after = stock.measured[link.output], policy.measured[link.output]
-        modules |= plan.modules(link)
-        summary.kept_objects += plan.kept_objects(link)
+        linked.append(link)
         if before.kind == "object":
             continue
         binaries.append(Binary(project, name, after.kind, after.language, LINK_VARIANT, before.sizes, after.sizes))
         summary.as_built += _has_sizes(link.output, before)
-    summary.modules, summary.left_out = len(modules), left_out
+    summary.modules = len({module for link in linked for module in plan.modules(link)})
+    summary.kept_objects, summary.left_out = plan.kept_objects(linked), left_out
     if not binaries:
         name, reason = next(iter(left_out.items()), ("", plan.links.problem))
         summary.need = f"{name}: {reason}" if name else reason
     return RelinkedBuild(binaries, summary, (roots[0] / _TREE, roots[1] / _TREE))
+
+
+def _reason(stderr: str) -> str:
+    """Return the line of a linker's messages that says what failed."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    said = [line for line in lines if "linker command failed" not in line]
+    return next((line for line in said if _FAILURE.search(line)), said[0] if said else "")[:_MAX_REASON]
 
 
 def _has_sizes(path: str, measured: MeasuredBinary) -> bool:

@@ -79,6 +79,12 @@ def compare_whole_projects(
     return WholeProjects(binaries, summarize_programs(programs), flags)
 
 
+def require_own_benchmark(objective: Objective, config: EvaluationConfig) -> None:
+    """Raise UserError if the verdict needs the user's benchmark, and this machine cannot count its instructions."""
+    if config.benchmark and _needs_programs(objective, config):
+        find_counter()
+
+
 def compare_own_build(
     objective: Objective, config: EvaluationConfig, corpus: Corpus, release: Toolchain, work: Path
 ) -> WholeProjects:

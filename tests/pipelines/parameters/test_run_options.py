@@ -22,6 +22,12 @@ def test_training_budget_is_passed_only_if_given(tmp_path: Path) -> None:
     assert parameters(tmp_path, preset="full", train_minutes=2.5)["train_minutes"] == "2.5"
 
 
+def test_benchmark_of_the_own_build_has_times_and_a_limit(tmp_path: Path) -> None:
+    own = {"recipe": None, "corpus": Path("/"), "benchmark": "./app < 'a file'"}
+    given = parameters(tmp_path, **own, time_repeats=20, max_slowdown_percent=2.0)
+    assert (given["benchmark"], given["time_repeats"]) == ("./app < 'a file'", "20")
+
+
 def test_external_clang_implies_llvms_features(tmp_path: Path) -> None:
     assert parameters(tmp_path)["features"] == "extended"
     external = parameters(tmp_path, strategy="external", clang="/usr/bin/clang")
@@ -49,6 +55,7 @@ def test_features_are_passed(tmp_path: Path) -> None:
             "there are no benchmarks without a recipe",
         ),
         ({"time_repeats": 20, "recipe": None, "corpus": Path("/")}, "--time-repeats 20: there are no benchmarks"),
+        ({"benchmark": "./app"}, "--benchmark ./app: a recipe names the benchmarks"),
         ({"flag_rows": ("lto",), "problem": "regalloc"}, "--flag-rows lto: programs of a recipe"),
         ({"flag_rows": ("lto",), "recipe": None, "corpus": Path("/")}, "--flag-rows lto: programs of a recipe"),
         ({"workers": "local:many"}, "--workers 'local:many'"),

@@ -11,6 +11,7 @@ from components.core.projects.flags import archive
 from components.core.projects.flags.types import Kind, SectionSizes
 from components.platform.errors import UserError
 
+_EMBEDDED = (".llvmbc", ".llvmcmd")
 _CXX_LIBRARIES = (b"libstdc++.so", b"libc++.so")
 _GROUPS = (
     # Prefixes of section names; the first match counts. Unwind tables are separate: inlining changes their number.
@@ -33,12 +34,14 @@ class MeasuredBinary:
         sizes: sizes; for a static library, the sum over its members.
         language: c++ if it needs a C++ library at run time, else c; None if it is not linked.
         machine: e_machine, the instruction set (EM_*); None for a static library.
+        bitcode: bytes of bitcode and compile commands that objects embedded, which are no part of the sizes.
     """
 
     kind: Kind
     sizes: SectionSizes
     language: Language | None = None
     machine: int | None = None
+    bitcode: int = 0
 
 
 def measure(path: Path) -> MeasuredBinary:
@@ -56,7 +59,9 @@ def measure(path: Path) -> MeasuredBinary:
             return MeasuredBinary("static library", sizes)
         elf = Elf(data)
         kind = _kind(elf)
-        return MeasuredBinary(kind, _elf_sizes(elf), None if kind == "object" else _language(elf), elf.machine)
+        language = None if kind == "object" else _language(elf)
+        bitcode = sum(size for name, size in elf.section_sizes().items() if name in _EMBEDDED)
+        return MeasuredBinary(kind, _elf_sizes(elf), language, elf.machine, bitcode)
     except UserError as error:
         raise UserError(f"{path}: {error.problem}", error.remedy) from None
 

@@ -42,6 +42,19 @@ def test_counter_of_this_machine_counts(tmp_path: Path) -> None:
     assert 10_000 < counter.read(figures).instructions < 10_000_000
 
 
+def test_processes_that_a_command_starts_count_too(tmp_path: Path) -> None:
+    counter = find_counter()
+    script = "sed -n '$p' /etc/services; (awk 'BEGIN { for (i = 0; i < 20000; ++i) n += i }')"
+    counts = []
+    for name, words in (("shell", ["/bin/sh", "-c", ":"]), ("children", ["/bin/sh", "-c", script])):
+        figures = tmp_path / name
+        subprocess.run([*counter.command(figures, children=True), *words], check=True, stdout=subprocess.DEVNULL)
+        counts.append(counter.read(figures, children=True).instructions)
+    assert counts[1] > counts[0] + 2_000_000
+    with pytest.raises(UserError, match="counted nothing"):
+        counter.read(tmp_path / "nothing", children=True)
+
+
 def test_error_without_a_counter_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(UserError, match="valgrind is not installed") as caught:

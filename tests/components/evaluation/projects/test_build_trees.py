@@ -72,6 +72,18 @@ def test_common_binaries_are_compared_and_other_files_skipped(trees: tuple[Path,
         assert binary.policy.text < binary.stock.text
 
 
+def test_embedded_bitcode_does_not_count_and_is_named(trees: tuple[Path, Path], tmp_path: Path) -> None:
+    embedding = build(tmp_path / "embedding", "-Oz", "-Xclang", "-fembed-bitcode=all")
+    compared = compare_trees(embedding, trees[1])
+    assert all(binary.stock.total == binary.policy.total for binary in compared.binaries if binary.language)
+    (files, size_bytes), without = compared.bitcode
+    assert (files, without) == (2, (0, 0)) and size_bytes > 2000
+    done = compare(embedding, trees[1])
+    assert (
+        f"2 linked files of {embedding} contain {size_bytes:,} bytes of embedded bitcode" in done.output + done.stderr
+    )
+
+
 def test_files_without_counterpart_are_listed_and_others_compared(trees: tuple[Path, Path], changed: Path) -> None:
     (changed / "lib/liblibrary.a").rename(changed / "lib/libother.a")
     truncated = (changed / "lib/liblibrary.so.1").read_bytes()[:5000]

@@ -1,0 +1,102 @@
+"""Links that the compilers of `mlgo corpus compilers` record, by clang itself."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from components.core.compiler.objects.elf import Elf
+from components.core.formats.links import Link
+from components.core.projects.build_links.recorded import read_recorded
+from components.corpus.compilers import compilers
+
+EMBEDDED = {".llvmbc", ".llvmcmd"}
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    done = CliRunner().invoke(compilers, ["--output", str(tmp_path / "a b")], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    (tmp_path / "main.c").write_text("int main(void) { return 3; }\n")
+    return tmp_path / "a b"
+
+
+def run(tools: Path, *words: str, driver: str = "clang", cwd: Path | None = None) -> int:
+    return subprocess.run([tools / driver, *words], cwd=cwd or tools.parent, capture_output=True).returncode
+
+
+def sections(path: Path) -> set[str]:
+    return set(Elf(memoryview(path.read_bytes())).section_sizes())
+
+
+def test_link_is_recorded_and_the_linked_file_is_without_bitcode(tools: Path) -> None:
+    assert run(tools, "-c", "main.c", "-o", "main.o") == 0
+    assert run(tools, "main.o", "-o", "with space", driver="g++") == 0
+    assert read_recorded(tools) == [
+        Link(str(tools.parent), True, ("main.o", "-o", "with space"), str(tools.parent / "with space"))
+    ]
+    assert sections(tools.parent / "main.o") >= EMBEDDED and not EMBEDDED & sections(tools.parent / "with space")
+    assert subprocess.run([tools.parent / "with space"]).returncode == 3
+
+
+def test_last_successful_link_of_a_file_counts(tools: Path) -> None:
+    (tools.parent / "bad.c").write_text("int missing(void);\nint main(void) { return missing(); }\n")
+    for word in ("-O1", "-O2"):
+        assert run(tools, word, "main.c", "-o", "program") == 0
+    assert run(tools, "bad.c", "-o", "broken") == 1, "the exit status is the linker's"
+    (link,) = read_recorded(tools)
+    assert link.arguments == ("-O2", "main.c", "-o", "program")
+    (tools.parent / "program").unlink()
+    assert read_recorded(tools) == []
+
+
+def test_failed_link_of_a_file_of_before_does_not_count(tools: Path) -> None:
+    assert run(tools, "-O1", "main.c", "-o", "program") == 0
+    assert run(tools, "-O2", "missing.o", "-o", "program") == 1
+    assert len(list((tools / "links").iterdir())) == 2
+    assert [link.arguments[0] for link in read_recorded(tools)] == ["-O1"]
+
+
+def test_checks_and_compiles_are_not_recorded(tools: Path) -> None:
+    scratch = tools.parent / "build" / "CMakeFiles" / "CMakeScratch" / "TryCompile-abc"
+    scratch.mkdir(parents=True)
+    for words in (["-c", "main.c", "-o", "main.o"], ["main.c", "-o", "conftest"], ["-E", "main.c", "-o", "main.i"]):
+        assert run(tools, *words) == 0
+    assert run(tools, str(tools.parent / "main.c"), "-o", "cmTC_12", cwd=scratch) == 0
+    assert list((tools / "links").iterdir()) == []
+    assert sections(tools.parent / "conftest") >= EMBEDDED, "nothing but the compile itself ran"
+
+
+def test_content_of_a_response_file_that_the_build_removes_is_kept(tools: Path) -> None:
+    assert run(tools, "-c", "main.c", "-o", "main object.o") == 0
+    response = tools.parent / "objects.rsp"
+    response.write_text('"main object.o"\n')
+    assert run(tools, "-O1", f"@{response.name}", "-o", "program") == 0
+    response.unlink()
+    (link,) = read_recorded(tools)
+    assert link.arguments == ("-O1", "main object.o", "-o", "program")
+
+
+def test_relocatable_link_keeps_its_bitcode(tools: Path) -> None:
+    assert run(tools, "-c", "main.c", "-o", "main.o") == 0
+    assert run(tools, "-r", "main.o", "-o", "all.o") == 0
+    assert sections(tools.parent / "all.o") >= EMBEDDED and len(read_recorded(tools)) == 1
+
+
+def test_build_does_not_need_the_records(tools: Path) -> None:
+    shutil.rmtree(tools / "links")
+    assert run(tools, "main.c", "-o", "program") == 0
+    assert not EMBEDDED & sections(tools.parent / "program") and read_recorded(tools) == []
+
+
+def test_incomplete_records_are_left_out(tools: Path) -> None:
+    assert run(tools, "main.c", "-o", "program") == 0
+    (record,) = (tools / "links").iterdir()
+    content = record.read_bytes()
+    for number, cut in enumerate((0, 1, len(content) - 3)):
+        (tools / "links" / f"link-{number}").write_bytes(content[:cut])
+    assert len(read_recorded(tools)) == 1

@@ -1,0 +1,148 @@
+"""Links repeated with other files: what they read, and their arguments."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.core.formats.links import BuildLinks, Link, embedded_digest
+from components.evaluation.projects.link_replay import (
+    Archive,
+    NotReplayed,
+    ReplayPlan,
+    has_sources,
+    input_paths,
+    rewrite,
+)
+
+LLVM_AR = "/usr/lib/llvm-19/bin/llvm-ar"
+
+
+def link(directory: Path, *words: str, output: str = "program") -> Link:
+    return Link(str(directory), False, (*words, "-o", output), str(directory / output))
+
+
+def files(directory: Path, *names: str) -> None:
+    for name in names:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).touch()
+
+
+def test_inputs_are_files_in_all_forms_of_arguments(tmp_path: Path) -> None:
+    files(tmp_path, "a.o", "b.a", "c.a", "lib/libd.so", "lib/libe.a", "more/exact.a", "x.ver", "program", "main")
+    words = (
+        *("a.o", "-Wl,--whole-archive,b.a,--no-whole-archive", "-Xlinker", "c.a", "-Llib", "-ld", "-L", "more"),
+        *("-le", "-l:exact.a", "-Wl,--version-script=x.ver", "-u", "main", "-lm", "missing.o"),
+    )
+    found = [str(Path(path).relative_to(tmp_path)) for path in input_paths(link(tmp_path, *words))]
+    assert found == ["a.o", "b.a", "c.a", "lib/libd.so", "lib/libe.a", "more/exact.a"]
+
+
+def test_arguments_name_other_files_and_keep_the_rest(tmp_path: Path) -> None:
+    files(tmp_path, "a.o", "b.a")
+    words = ("-O3", "-o", "out", "a.o", "-Wl,--as-needed,b.a", "-L", "lib", "-Lother", "-ld", "-Wl,-rpath,lib")
+    ours = {str(tmp_path / "a.o"): Path("/w/1.o"), str(tmp_path / "b.a"): Path("/w/b.a")}
+    changed = rewrite(link(tmp_path, *words), Path("/w/out"), ours, {str(tmp_path / "lib"): Path("/w/lib")})
+    assert changed == [
+        *("-O3", "/w/1.o", "-Xlinker", "--as-needed", "-Xlinker", "/w/b.a", "-L/w/lib", "-L", "lib", "-Lother", "-ld"),
+        *("-Xlinker", "-rpath", "-Xlinker", "lib", "-o", "/w/out"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-Wl,-Map=out.map",),
+        ("-Wl,-Map,out.map",),
+        ("-Xlinker", "--dependency-file=out.d"),
+        ("-Xlinker", "--dependency-file", "-Xlinker", "out.d"),
+        ("-MD", "-MF", "out.d", "-MT", "out"),
+        ("-oother",),
+        ("--output=other",),
+        ("-Xclang", "-fembed-bitcode=all"),
+        ("-save-temps=obj",),
+    ],
+)
+def test_options_that_write_other_files_are_left_out(tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert rewrite(link(tmp_path, "a.o", *words, "-lm"), Path("/w/out"), {}, {}) == ["a.o", "-lm", "-o", "/w/out"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-fplugin=evil.so",),
+        ("-fpass-plugin=evil.so",),
+        ("--ld-path=/tmp/ld",),
+        ("-fuse-ld=/tmp/ld",),
+        ("-B/tmp",),
+        ("-B", "/tmp"),
+        ("-Xclang", "-load"),
+        ("-Wl,-plugin,evil.so",),
+        ("-Xlinker", "--plugin=evil.so"),
+        ("-Wl,--load-pass-plugin=evil.so",),
+        ("-specs=evil",),
+        ("--config", "evil"),
+        ("-wrapper", "sh,-c"),
+        ("-o", "out", "-fplugin=evil.so"),
+        ("-Wl,-Map,out.map", "-fplugin=evil.so"),
+    ],
+)
+def test_options_that_run_programs_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    with pytest.raises(NotReplayed, match="could run a program"):
+        rewrite(link(tmp_path, "a.o", *words), Path("/w/out"), {}, {})
+
+
+def test_linkers_options_of_the_same_letters_are_kept(tmp_path: Path) -> None:
+    words = ("-Wl,-Bsymbolic-functions", "-Wl,-Bstatic", "-fuse-ld=lld", "-Wl,-plugin-opt=O2")
+    kept = rewrite(link(tmp_path, *words), Path("/w/out"), {}, {})
+    assert kept[1::2][:2] == ["-Bsymbolic-functions", "-Bstatic"] and "-fuse-ld=lld" in kept
+
+
+def test_links_come_after_what_they_use_and_cycles_end(tmp_path: Path) -> None:
+    files(tmp_path, "a", "b.so", "c.so")
+    (tmp_path / "libb.so").symlink_to("b.so")
+    a = link(tmp_path, "-L.", "-lb", output="a")
+    b, c = link(tmp_path, "c.so", output="b.so"), link(tmp_path, "b.so", output="c.so")
+    plan = ReplayPlan(BuildLinks(str(tmp_path), "recorded", (a, b, c), {}))
+    assert [Path(one.output).name for one in plan.order] == ["c.so", "b.so", "a"]
+    assert not any(map(plan.changes, plan.order)), "no module of the corpus is in them"
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize("flags", ["qcs", "qcsT"])
+def test_modules_are_found_by_their_bitcode_in_objects_and_libraries(tmp_path: Path, flags: str) -> None:
+    digests = {}
+    for name in ("a", "b", "main"):
+        (tmp_path / f"{name}.c").write_text(f"int {name}(void) {{ return 1; }}\n")
+        embed = [] if name == "b" else ["-Xclang", "-fembed-bitcode=all"]
+        subprocess.run(["clang-19", "-Oz", *embed, "-c", f"{name}.c", "-o", f"{name}.o"], cwd=tmp_path, check=True)
+        if embed:
+            for section in ("bc", "cmd"):
+                dump = [f"--dump-section=.llvm{section}={name}.{section}", f"{name}.o", "/dev/null"]
+                subprocess.run(["llvm-objcopy-19", *dump], cwd=tmp_path, check=True)
+            contents = [(tmp_path / f"{name}.{section}").read_bytes() for section in ("bc", "cmd")]
+            digests[embedded_digest(*map(memoryview, contents))] = f"module/{name}.o"
+    subprocess.run([LLVM_AR, flags, "liball.a", "a.o", "b.o"], cwd=tmp_path, check=True)
+    program = link(tmp_path, "main.o", "liball.a", "b.o")
+    plan = ReplayPlan(BuildLinks(str(tmp_path), "recorded", (program,), digests))
+    assert plan.piece(str(tmp_path / "main.o")) == "module/main.o" and plan.piece(str(tmp_path / "b.o")) is None
+    archive = plan.piece(str(tmp_path / "liball.a"))
+    assert isinstance(archive, Archive)
+    assert [(member.name, module) for member, module in archive.members] == [("a.o", "module/a.o"), ("b.o", None)]
+    assert plan.modules(program) == {"module/main.o", "module/a.o"} and plan.changes(program)
+    assert plan.kept_objects([program, program]) == 2, "b.o, alone and in the library"
+    subprocess.run(["llvm-strip-19", "--strip-debug", "main.o"], cwd=tmp_path, check=True)
+    again = ReplayPlan(BuildLinks(str(tmp_path), "recorded", (program,), digests))
+    assert again.piece(str(tmp_path / "main.o")) == "module/main.o"
+
+
+def test_names_of_files_outside_of_the_build_stay_in_the_work_directory(tmp_path: Path) -> None:
+    plan = ReplayPlan(BuildLinks(str(tmp_path / "build"), "recorded", (), {}))
+    assert plan.within(str(tmp_path / "build" / "a" / "b")) == "a/b"
+    assert plan.within(str(tmp_path / "bin" / "b")) == "__/bin/b"
+
+
+def test_sources_are_told_from_objects(tmp_path: Path) -> None:
+    assert has_sources(link(tmp_path, "a.cpp", "b.o")) and not has_sources(link(tmp_path, "a.o", "b.a", "-lc"))
