@@ -27,6 +27,8 @@ PROJECT_COLUMNS = ["project", "link variant", *SECTIONS.values()]
 """Titles of `project_rows`."""
 BINARY_COLUMNS = ["binary", "link variant", *SECTIONS.values()]
 """Titles of `binary_rows`."""
+OWN_COLUMNS = ["file", "stripped, stock", "stripped, policy", ".text, policy", ".eh_frame, policy"]
+"""Titles of `own_rows`."""
 MAX_BINARIES = 20
 """More binaries of a user's build have too many rows for a terminal; metrics.json has all."""
 _MAX_REASONS = 5
@@ -74,9 +76,22 @@ def project_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
     ]
 
 
-def largest(binaries: Sequence[BinaryEntry]) -> list[BinaryEntry]:
-    """Return the MAX_BINARIES largest binaries, the largest first."""
-    return sorted(binaries, key=lambda binary: -binary.stock.total)[:MAX_BINARIES]
+def own_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
+    """Return a row for each of the MAX_BINARIES largest binaries of the user's own build, one for the sum of more, and
+    one for the sum of all."""
+    largest = sorted(binaries, key=lambda binary: -binary.stock.total)
+    shown, others = largest[:MAX_BINARIES], largest[MAX_BINARIES:]
+    rows = [_own_row(binary.name, [binary]) for binary in shown]
+    if others:
+        rows.append(_own_row(f"{len(others)} more", others))
+    return [*rows, _own_row(f"all {len(binaries)}", binaries)]
+
+
+def _own_row(title: str, binaries: Sequence[BinaryEntry]) -> list[str]:
+    stock = sum((binary.stock for binary in binaries), SectionSizes())
+    policy = sum((binary.policy for binary in binaries), SectionSizes())
+    cells = [_cell(getattr(stock, section), getattr(policy, section)) for section in ("total", "text", "eh_frame")]
+    return [title, f"{stock.total:,}", *cells]
 
 
 def binary_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:

@@ -375,18 +375,15 @@ def _is_own_build(metrics: Metrics) -> bool:
 def _linked_rows(metrics: Metrics, binaries: Sequence[BinaryEntry]) -> tuple[list[str], list[list[str]]]:
     """Return titles and rows of linked files: by project, or each of the user's own build."""
     if _is_own_build(metrics):
-        return linked_tables.BINARY_COLUMNS, linked_tables.binary_rows(linked_tables.largest(binaries))
+        return linked_tables.OWN_COLUMNS, linked_tables.own_rows(binaries)
     return linked_tables.PROJECT_COLUMNS, linked_tables.project_rows(binaries)
 
 
 def _linked_table(metrics: Metrics, binaries: Sequence[BinaryEntry]) -> Table:
-    of, count = "by project", ""
-    if _is_own_build(metrics):
-        of = "of your build"
-        if len(binaries) > linked_tables.MAX_BINARIES:
-            count = f", the {linked_tables.MAX_BINARIES} largest of {len(binaries)}"
-    title = f"Linked programs and shared libraries {of}{count}: bytes with the policy, change against stock"
     columns, rows = _linked_rows(metrics, binaries)
+    if _is_own_build(metrics):
+        return make_table("Programs and shared libraries of your build: bytes, change against stock", columns, rows)
+    title = "Linked programs and shared libraries by project: bytes with the policy, change against stock"
     return make_table(
         title, columns, [[*row[:2], *(cell.replace(" ", "\n") for cell in row[2:])] for row in rows], left=2
     )

@@ -12,9 +12,10 @@ from components.core.formats.corpus import load_corpus
 from components.core.projects.flags.types import Kind, SectionSizes
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import judge_whole_projects, summarize
-from components.evaluation.metrics_types import SizeMetrics, WholeProjects
+from components.evaluation.metrics_types import OwnBuild, SizeMetrics, WholeProjects, decode_metrics, encode_json
 from components.evaluation.projects.linked_binaries import Binary, summarize_binaries
 from components.evaluation.report import linked_tables, terminal_report
+from components.evaluation.report.html_report import write_page
 from components.evaluation.report.model_card import card_markdown, model_card
 from components.platform.launcher.executor import flatten_numbers, select_numbers
 from pipelines.spec import COMPILED, load_spec
@@ -47,6 +48,39 @@ def test_rows_by_project_and_by_binary(linked_metrics: SizeMetrics) -> None:
     (row,) = linked_tables.project_rows(linked_metrics.binaries)
     assert row[:4] == ["zstd: 2 programs", "default", "2,800 -6.67%", "2,600 -7.14%"]
     assert [row[0] for row in linked_tables.binary_rows(linked_metrics.binaries)] == ["zstd/bin/zstd", "zstd/bin/pzstd"]
+
+
+def own_metrics(measured: Measurements, own: OwnBuild, binaries: int) -> SizeMetrics:
+    programs = [_binary("build", f"p{i}", "program", "c", 1000 + i, 900 + i) for i in range(binaries)]
+    metrics = summarize(measured, 0.3, 1, WholeProjects(summarize_binaries(programs), own_build=own))
+    assert isinstance(metrics, SizeMetrics)
+    judge_whole_projects(metrics, None)
+    return metrics
+
+
+def test_own_build_has_a_row_for_each_program_and_the_sum(measured: Measurements) -> None:
+    own = OwnBuild(source="recorded", modules=3, kept_objects=2, as_built=24, left_out={"x": "cannot find -ly"})
+    metrics = own_metrics(measured, own, 25)
+    rows = linked_tables.own_rows(metrics.binaries)
+    assert [row[0] for row in rows[:2]] == ["p24", "p23"] and [row[0] for row in rows[-2:]] == ["5 more", "all 25"]
+    assert rows[0] == ["p24", "1,124", "1,024 -8.90%", "924 -9.77%", "100 +0.00%"]
+    stock, policy = (sum(start + i for i in range(25)) for start in (1100, 1000))
+    assert rows[-1][1:3] == [f"{stock:,}", f"{policy:,} {100 * (policy / stock - 1):+.2f}%"]
+    text = terminal_report.markdown(metrics)
+    assert "| file | stripped, stock |" in text and "link variant" not in text
+    assert "24 of 25 files by stock clang have the section sizes of yours; 2 objects that are not in the corpus" in text
+    assert "- not compared: x: cannot find -ly" in text
+    assert (metrics.judged_by, metrics.verdict) == ("linked", "better")
+
+
+def test_own_build_that_is_not_linked_says_what_it_needs(measured: Measurements, tmp_path: Path) -> None:
+    metrics = own_metrics(measured, OwnBuild(source="none", need="no link of the build is known"), 0)
+    assert (metrics.judged_by, metrics.linked) == ("modules", {})
+    line = "the programs of your build are not linked: no link of the build is known"
+    assert line in terminal_report.markdown(metrics) and line in terminal_report.footer_lines(metrics, tmp_path)
+    write_page(tmp_path / "report.html", metrics, measured, None)
+    assert "Not measured: no link of the build is known." in (tmp_path / "report.html").read_text()
+    assert decode_metrics(encode_json(metrics).encode()) == metrics
 
 
 def test_summary_begins_with_the_verdict_and_linked_files(linked_metrics: SizeMetrics) -> None:
