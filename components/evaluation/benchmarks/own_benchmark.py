@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from components.platform.processes import supervision
 from components.platform.storage.digests import file_digest
 
 NAME = "benchmark"
+_STRIP_TIMEOUT_S = 300.0
 _TITLES = ("stock clang", "the release clang")
 
 
@@ -32,10 +34,12 @@ class OwnBenchmark:
     Attributes:
         command: for a shell.
         build: the user's build directory, $BUILD of the command.
+        strip: LLVM's strip.
     """
 
     command: str
     build: Path
+    strip: Path
 
     def compare(self, relinked: RelinkedBuild, work: Path, time_repeats: int) -> BenchmarkComparison:
         """Run the command with the files of both builds, each of them at the same path.
@@ -52,6 +56,8 @@ class OwnBenchmark:
         counter, place = find_counter(), work.absolute() / "linked"
         for tree in relinked.trees:
             for name, path in find_binaries(tree):
+                # valgrind does not run a program with debug data that it cannot read, such as clang's DWARF 5.
+                subprocess.run([self.strip, "--strip-debug", path], check=True, timeout=_STRIP_TIMEOUT_S)
                 relocate_runpath(path, self.build / name, self.build)
         figures = work.absolute() / "figures"
         counts, outputs = [], []
@@ -100,8 +106,11 @@ class OwnBenchmark:
         except supervision.ProcessTimeout:
             raise UserError(f"{subject} did not end within {TIMEOUT_S:.0f} s", "make it smaller") from None
         if done.returncode != 0:
+            # What stopped valgrind itself is only in its log.
+            logs = [path.read_text(errors="replace") for path in figures.parent.glob(f"{figures.name}.log")]
+            said = "\n".join([done.stderr, *logs]).strip()
             raise UserError(
-                f"{subject} ends with status {done.returncode}; stderr:\n{done.stderr[-1000:]}",
+                f"{subject} ends with status {done.returncode}; it says:\n{said[-1000:]}",
                 "it runs in a directory with the linked files at their paths in your build directory; other files are "
                 "below $BUILD",
             )

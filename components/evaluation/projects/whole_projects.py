@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from components.core.compiler.clang_programs import llvm_binutils
 from components.core.formats.corpus import Corpus
 from components.core.formats.links import LINKS, BuildLinks, read_links
 from components.core.formats.toolchain import Toolchain
@@ -118,7 +119,8 @@ def compare_own_build(
     programs = None
     if config.benchmark:
         try:
-            benchmark = OwnBenchmark(config.benchmark, Path(links.tree))
+            strip = llvm_binutils(find_stock_clang(release, config.stock_clang))["strip"]
+            benchmark = OwnBenchmark(config.benchmark, Path(links.tree), strip)
             programs = summarize_programs([benchmark.compare(relinked, work, config.time_repeats)])
         except UserError as error:
             _skip_benchmark(objective, config, error)
