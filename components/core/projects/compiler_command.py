@@ -165,7 +165,7 @@ def compile_of_shell(command: str, directory: str, source: str, named: str = "")
 def compile_of_words(words: Sequence[str], directory: str, source: str, named: str = "") -> CompileCommand:
     """Return the compile that a command is; for the arguments see `output_of_words`. NoObjectError if it is none."""
     output = output_of_words(words, directory, source, named)
-    program, arguments = _compiler_of(words)
+    program, arguments = compiler_of(words)
     if os.path.basename(program) in _SHELLS:
         return compile_of_shell(arguments[0], directory, source, named)
     return CompileCommand(directory, program, tuple(_without_outputs(arguments)), output)

@@ -179,9 +179,9 @@ def compare_builds(
     for tree, (number, size_bytes) in zip((old, new), compared.bitcode, strict=True):
         if number:
             say(
-                f"{number} linked files of {tree} contain {size_bytes:,} bytes of embedded bitcode, which do not count: "
-                "build with the compilers of mlgo corpus compilers, which leave it out of linked files, or remove it "
-                "before you ship them (llvm-objcopy --remove-section=.llvmbc --remove-section=.llvmcmd)"
+                f"{number} linked files of {tree} contain {size_bytes:,} bytes of embedded bitcode, which do not "
+                "count: build with the compilers of mlgo corpus compilers, which leave it out of linked files, or "
+                "remove it before you ship them (llvm-objcopy --remove-section=.llvmbc --remove-section=.llvmcmd)"
             )
     pairs = ((name, *files) for name, files in compared.files.items())
     changes = function_changes(pairs, functions) if functions else []
