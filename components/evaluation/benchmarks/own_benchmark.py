@@ -81,7 +81,7 @@ class OwnBenchmark:
             RunMetrics(count.instructions, count.cycles, text) for count, text in zip(counts, texts, strict=True)
         )
         return BenchmarkComparison(
-            self.build.name, NAME, self.command, stock, policy, counter.name, tuple(times[0]), tuple(times[1])
+            relinked.project, NAME, self.command, stock, policy, counter.name, tuple(times[0]), tuple(times[1])
         )
 
     def _count(self, counter: Counter, title: str, place: Path, figures: Path, progress: Progress) -> Count:

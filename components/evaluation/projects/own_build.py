@@ -60,12 +60,14 @@ class RelinkedBuild:
     """The user's programs and libraries of both builds.
 
     Attributes:
+        project: name of the corpus' project.
         binaries: their sizes.
         summary: how they were linked.
         trees: directory of the linked files of stock clang and of the release clang, at their paths relative to the
             user's build; below the work directory.
     """
 
+    project: str
     binaries: list[Binary]
     summary: OwnBuild
     trees: tuple[Path, Path]
@@ -124,7 +126,8 @@ def relink(
     with Progress("linking your build", 2 * len(plan.order)) as progress:
         for variant, root in zip(variants, roots, strict=True):
             built.append(_link_all(plan, variant, root, failed, stock_clang, progress))
-    return _compare(plan, built, OwnBuild(source=links.source, stock_s=seconds[0], policy_s=seconds[1]), roots)
+    project = next(iter(corpus.project_titles().values()))
+    return _compare(project, plan, built, OwnBuild(source=links.source, stock_s=seconds[0], policy_s=seconds[1]), roots)
 
 
 def _compile(
@@ -274,10 +277,11 @@ def _make_archive(
     return output
 
 
-def _compare(plan: ReplayPlan, built: Sequence[_Built], summary: OwnBuild, roots: Sequence[Path]) -> RelinkedBuild:
+def _compare(
+    project: str, plan: ReplayPlan, built: Sequence[_Built], summary: OwnBuild, roots: Sequence[Path]
+) -> RelinkedBuild:
     """Return the files that both builds have, and why others are missing."""
     stock, policy = built
-    project = Path(plan.links.tree).name
     binaries: list[Binary] = []
     left_out: dict[str, str] = {}
     linked: list[Link] = []
@@ -303,7 +307,7 @@ def _compare(plan: ReplayPlan, built: Sequence[_Built], summary: OwnBuild, roots
     if not binaries:
         name, reason = next(iter(left_out.items()), ("", plan.links.problem))
         summary.need = f"{name}: {reason}" if name else reason
-    return RelinkedBuild(binaries, summary, (roots[0] / _TREE, roots[1] / _TREE))
+    return RelinkedBuild(project, binaries, summary, (roots[0] / _TREE, roots[1] / _TREE))
 
 
 def _reason(stderr: str) -> str:
