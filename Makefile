@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3.11
 VENV   ?= .venv
-APT    ?= .ci/install-apt
+APT    ?= docker/requirements/install-apt
 LOCKS  := docker/requirements
 BIN    := $(VENV)/bin
 

@@ -388,7 +388,7 @@ def commit() -> str:
 
 
 def _dirty() -> bool:
-    return bool(_git("status", "--porcelain", "--", "components", "pipelines", "docker", "pyproject.toml"))
+    return bool(_git("status", "--porcelain", "--", "components", "pipelines", "mlgo_pipeline", "docker", "pyproject.toml", "setup.py"))
 
 
 def _committed_at() -> str:

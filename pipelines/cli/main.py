@@ -12,6 +12,7 @@ import click
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.launcher.registry import STEPS
+from components.platform.processes.python_module import module_command
 from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.image_help import IMAGE_HELP, current_image, image_help, image_usage, not_in_image
@@ -69,8 +70,7 @@ class StepGroup(click.Group):
 
 def _become(step: str, arguments: tuple[str, ...]) -> NoReturn:
     sys.stdout.flush()
-    # -P: do not import a folder of the working directory that has the name of one of our modules.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", COMMANDS[step].module, *arguments])
+    os.execv(sys.executable, [*module_command(COMMANDS[step].module), *arguments])
 
 
 @click.group(cls=StepGroup, context_settings={"max_content_width": 110})

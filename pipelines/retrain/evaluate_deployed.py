@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from components.core.formats.policy import load_policy_info
 from components.platform.errors import UserError
+from components.platform.processes.python_module import module_command
 from pipelines.retrain.artifacts import local
 
 
@@ -27,7 +27,7 @@ def evaluate_deployed(policy: str, corpus: str, toolchain: str, workers: str) ->
     _KEPT.append(directory)
     output = Path(directory.name) / "evaluation"
     problem = load_policy_info(local(policy)).problem
-    command = [sys.executable, "-P", "-m", "components.evaluation", "run"]
+    command = [*module_command("components.evaluation"), "run"]
     command += evaluation_arguments(policy, corpus, toolchain, problem, workers, str(output))
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     if done.returncode != 0:

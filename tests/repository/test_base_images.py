@@ -430,7 +430,7 @@ def test_install_apt_uses_pinned_versions_if_asked(tree: Path) -> None:
         program(tree.parent, name, '#!/bin/bash\necho "$*" >>"$LOG"\n')
     list_file = tree / "wanted.txt"
     list_file.write_text("g++\ngit\nclang-19\n")
-    done = run(tree, ".ci/install-apt", str(list_file), APT_PINNED="true")
+    done = run(tree, "docker/requirements/install-apt", str(list_file), APT_PINNED="true")
     assert done.returncode == 0, done.stderr
     installed = (tree.parent / "log").read_text().splitlines()[-1].split()
     pinned = {
@@ -438,10 +438,10 @@ def test_install_apt_uses_pinned_versions_if_asked(tree: Path) -> None:
         for name, lock in (("g++", "apt-ci.txt"), ("clang-19", "apt-toolchain.txt"))
     }
     assert installed[-2:] == [pinned["clang-19"], pinned["g++"]]
-    assert run(tree, ".ci/install-apt", str(list_file)).returncode == 0
+    assert run(tree, "docker/requirements/install-apt", str(list_file)).returncode == 0
     assert (tree.parent / "log").read_text().splitlines()[-1].split()[-2:] == ["clang-19", "g++"]
     list_file.write_text("hello\n")
-    done = run(tree, ".ci/install-apt", str(list_file), APT_PINNED="true")
+    done = run(tree, "docker/requirements/install-apt", str(list_file), APT_PINNED="true")
     assert done.returncode == 1 and "no version of hello is pinned" in done.stderr and "remedy" in done.stderr
 
 

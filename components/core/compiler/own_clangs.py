@@ -10,11 +10,11 @@ from pathlib import Path
 from components.core.formats.toolchain import FILE_NAME
 from components.platform.console import say
 from components.platform.errors import UserError
+from components.platform.processes.python_module import ROOT, module_command
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.shared_state.file_lock import exclusive_lock
 
-_CODE = Path(__file__).resolve().parents[3]
-_CLONE_CLANG = _CODE / "build" / "clang"
+_CLONE_CLANG = ROOT / "build" / "clang"
 """What `make clang` builds."""
 _SOURCES = ("components/toolchain", "components/core/policy/pretrained")
 """What the clang is made of, but for LLVM's packages."""
@@ -43,7 +43,7 @@ def training_clang() -> Path:
 
 def run_own_step(module: str, *arguments: str | Path) -> bool:
     """Run the command line of another step, with its output on the terminal, and return whether it succeeded."""
-    command = [sys.executable, "-P", "-m", module, *map(str, arguments)]
+    command = [*module_command(module), *map(str, arguments)]
     return subprocess.run(command).returncode == 0
 
 
@@ -64,7 +64,7 @@ def _digest() -> str:
     """Return a digest of the sources of the clang and of this program's Python, so that new ones get a new clang."""
     digest = hashlib.sha256(sys.version.encode())
     for folder in _SOURCES:
-        for path in sorted((_CODE / folder).rglob("*")):
+        for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
-                digest.update(path.relative_to(_CODE).as_posix().encode() + b"\0" + path.read_bytes())
+                digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]

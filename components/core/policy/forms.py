@@ -27,6 +27,7 @@ from components.core.policy.generated.native_policy import NativePolicy
 from components.core.policy.generated.shared_object import SHARED_OBJECT
 from components.platform.errors import UserError
 from components.platform.processes import supervision
+from components.platform.processes.python_module import module_command
 from components.platform.storage.input_files import open_regular, parse_json, read_bytes
 
 Form = Literal["native", "saved_model", "tflite"]
@@ -64,7 +65,7 @@ def run_form(form: Form, directory: Path, columns: Mapping[str, NDArray[np.gener
     with TemporaryDirectory(prefix="mlgo-form-") as name:
         scratch = Path(name)
         write_npz(scratch / _INPUT, **columns)
-        module = [sys.executable, "-P", "-W", "ignore", "-m", "components.core.policy.forms"]
+        module = module_command("components.core.policy.forms", options=("-W", "ignore"))
         # Temporary files of TensorFlow go where the child can write.
         command = ["/usr/bin/env", f"TMPDIR={scratch}", "TF_CPP_MIN_LOG_LEVEL=3", *module, form, str(directory), name]
         try:
