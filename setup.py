@@ -1,4 +1,4 @@
-"""Lays out the wheel: all is in the package mlgo_pipeline, because others have packages `components` and `pipelines`, too.
+"""Lays out the wheel: all is in mlgo_pipeline, because others have packages `components` and `pipelines`, too.
 
 Everything else is in pyproject.toml. An editable install has the folders of the repository as they are.
 """

@@ -49,6 +49,8 @@ ON_IMAGE = {"sdk": "toolchain", CLUSTER: "training"}
 """Images that are built on another of this project's images, from the same commit."""
 _LAYERS_BYTES = {"toolchain": 1.2e9, "training": 1.4e9}
 """Size of an image's own layers. Building it takes more, unless it is cached."""
+_SOURCES = ("components", "pipelines", "mlgo_pipeline", "docker", "pyproject.toml", "setup.py")
+"""What images are made of."""
 _TIMEOUT_S = 1800
 _BY_DIGEST = re.compile(r"[\w.:/-]+@sha256:[0-9a-f]{64}")
 
@@ -93,6 +95,11 @@ def build_images(names: tuple[str, ...], registry: str, output: Path) -> dict[st
     included |= {ON_IMAGE[name] for name in included if name in ON_IMAGE}
     ordered = tuple(name for name in BASES if name in included)
     before = read_images(output) if output.exists() else {}
+    if not (_DOCKER / ordered[0] / "Dockerfile").is_file():
+        raise UserError(
+            "images are built from a clone of the repository, and this mlgo is an installed package",
+            "run mlgo images build in a clone; with pushed images, pass their names: --images NAME=REFERENCE,...",
+        )
     _require_tools({*ordered} - before.keys())
     with docker_client() as client:
         ensure_bases(ordered)
@@ -388,7 +395,7 @@ def commit() -> str:
 
 
 def _dirty() -> bool:
-    return bool(_git("status", "--porcelain", "--", "components", "pipelines", "mlgo_pipeline", "docker", "pyproject.toml", "setup.py"))
+    return bool(_git("status", "--porcelain", "--", *_SOURCES))
 
 
 def _committed_at() -> str:

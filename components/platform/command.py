@@ -34,18 +34,25 @@ _CLICK_SETTINGS: dict[str, Any] = {
 }
 
 
-def run_step(command: Callable[..., Any]) -> NoReturn:
+_SETUP_PARTS = {"kfp": "pipelines", "ray": "ray"}
+"""Python package -> the part of `mlgo setup` that installs it; all others are in "training"."""
+
+
+def run_step(command: Callable[..., Any], about: str = "") -> NoReturn:
     """Call `command` (a click command, or a function without arguments) and exit with a status as described above.
 
     SIGTERM and SIGHUP are handled like Ctrl-C, so that `finally` blocks run: partial artifacts are removed and children
     are killed, regardless of whether a user, a job runner, a container engine or a lost connection stops the step.
     Every click command has the option --version.
+
+    Args:
+        about: what --version prints after the version.
     """
     if problem := prepare_process():
         sys.exit(_fail(problem))
     raise_on_signals()
     if isinstance(command, click.Command):
-        click.version_option(package_name=DISTRIBUTION, message=f"{DISTRIBUTION} %(version)s")(command)
+        click.version_option(package_name=DISTRIBUTION, message=f"{DISTRIBUTION} %(version)s{about}")(command)
     sys.exit(_status_of(command))
 
 
@@ -81,8 +88,9 @@ def _status_of(command: Callable[..., Any]) -> int:
         package = (error.name or "").partition(".")[0]
         if package in ("", "components", "pipelines"):
             raise
-        # `make clang` installs what links a clang, and no more.
-        missing = UserError(f"this command needs the Python package {package}, which is missing", "make setup")
+        # `make clang` and pip install what links a clang, and no more.
+        remedy = f"mlgo setup {_SETUP_PARTS.get(package, 'training')}"
+        missing = UserError(f"this command needs the Python package {package}, which is missing", remedy)
         return _fail(f"error: {missing}")
     except BrokenPipeError:
         # The reader of our output has exited (`... | head`), so there is nobody to print a message to.

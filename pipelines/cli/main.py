@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 
 import click
 
+from components.core.formats.policy import PRETRAINED_NAMES
+from components.core.formats.strategy import SUPPORTED_LLVM_MAJORS
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.launcher.registry import STEPS
@@ -19,6 +21,7 @@ from pipelines.cli.image_help import IMAGE_HELP, current_image, image_help, imag
 from pipelines.cli.images import images_group
 from pipelines.cli.pipeline import pipeline_group, print_result
 from pipelines.cli.retrain import retrain_group
+from pipelines.cli.setup import setup_command
 from pipelines.cli.storage import storage_group
 from pipelines.cli.submit import SERVER_COMMANDS
 from pipelines.parameters.check import describe_llvm_build, run_options, run_parameters
@@ -92,6 +95,7 @@ cli.add_command(cluster_group)
 cli.add_command(images_group)
 cli.add_command(pipeline_group)
 cli.add_command(retrain_group)
+cli.add_command(setup_command)
 cli.add_command(storage_group)
 
 
@@ -152,7 +156,8 @@ def run(output: Path, **options: Any) -> None:
 
 def main() -> None:
     """Entry point of the console script."""
-    run_step(cli)
+    majors = sorted({major for majors in SUPPORTED_LLVM_MAJORS.values() for major in majors})
+    run_step(cli, f"\nLLVM {', '.join(map(str, majors))}; policies: {', '.join(PRETRAINED_NAMES)}")
 
 
 if __name__ == "__main__":

@@ -13,10 +13,12 @@ import click
 from components.core.projects.option import find_database
 from components.platform.console import say
 from components.platform.errors import UserError
+from components.platform.processes.python_module import module_command
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.replaceable import require_apart
 from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage, parse_location
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
+from pipelines.cli.setup import pipelines_environments
 from pipelines.local.locations import artifact_digest, artifact_root
 from pipelines.local.runners.runner import Runner
 from pipelines.parameters.on_server import check_llvm_in_images, check_recipe_in_images
@@ -212,13 +214,15 @@ def in_pipelines_environment() -> None:
     Raises:
         UserError: no environment has kfp.
     """
-    default = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines") / "bin" / "python"
-    chosen = Path(os.environ.get("MLGO_PIPELINES_PYTHON", default))
-    if chosen.is_file() and chosen.parent.parent != Path(sys.prefix):
+    interpreters = [path / "bin" / "python" for path in pipelines_environments()]
+    if named := os.environ.get("MLGO_PIPELINES_PYTHON"):
+        interpreters = [Path(named)]
+    chosen = next(filter(Path.is_file, interpreters), None)
+    if chosen and chosen.parent.parent != Path(sys.prefix):
         sys.stdout.flush()
-        os.execv(chosen, [str(chosen), "-P", "-m", "pipelines", *sys.argv[1:]])
+        os.execv(chosen, [*module_command("pipelines", python=chosen), *sys.argv[1:]])
     if find_spec("kfp") is None:
         raise UserError(
             "kfp is not installed in this environment",
-            "run make setup-pipelines, or pip install mlgo-pipeline[pipelines]",
+            "mlgo setup pipelines",
         )

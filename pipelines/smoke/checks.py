@@ -149,7 +149,9 @@ def check_clang(program: str = _CLANG) -> str:
     """Compile a function."""
     path = shutil.which(program)
     if path is None:
-        raise UserError(f"there is no {program}", "use the image mlgo-toolchain, or run make setup on this machine")
+        raise UserError(
+            f"there is no {program}", "use the image mlgo-toolchain, or run mlgo setup debian on this machine"
+        )
     with tempfile.TemporaryDirectory() as work:
         source = Path(work, "one.c")
         source.write_text("int twice(int x) { return 2 * x; }\n")

@@ -38,7 +38,7 @@ def test_missing_kfp_is_reported_with_remedy(tmp_path: Path, monkeypatch: pytest
     command = [sys.executable, "-m", "pipelines", "pipeline", "compile", "--output", str(tmp_path / "p.yaml")]
     environment = {"MLGO_PIPELINES_PYTHON": str(tmp_path / "nowhere"), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=300)
-    assert done.returncode == 1 and "make setup-pipelines" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 1 and "mlgo setup pipelines" in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "p.yaml").exists()
 
 

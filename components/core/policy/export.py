@@ -16,6 +16,7 @@ from components.core.policy.dense import DensePolicy
 from components.core.policy.fixed_point import round_weights
 from components.core.policy.generated.codegen import Training, generate
 from components.core.policy.generated.shared_object import build_shared_object
+from components.platform.processes.python_module import ROOT
 
 VOCAB = "vocab"
 
@@ -109,9 +110,11 @@ def git_commit() -> str:
     """
     if commit := os.environ.get("MLGO_GIT_COMMIT"):
         return commit
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    command = ["git", "-C", str(ROOT), "rev-parse", "--show-toplevel", "HEAD"]
     try:
         result = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return result.stdout.strip() if result.returncode == 0 else ""
+    top, _separator, head = result.stdout.strip().partition("\n")
+    # An installed package may lie in another repository: that of a user's project, with a virtual environment in it.
+    return head if result.returncode == 0 and Path(top).resolve() == ROOT else ""

@@ -1,8 +1,8 @@
-"""Starts modules of this project in new processes. As a program: runs a module, `python -P python_module.py MODULE ARG...`.
+"""Starts modules of this project in new processes. As a program, runs one: `python -P python_module.py MODULE ARG...`.
 
-An installed wheel has this project's folders inside of a package (mlgo_pipeline/__init__.py), where `python -m` does not
-look. PYTHONPATH would reach all descendants of the new process, such as the Python programs of a user's build, and hide
-their modules; a program that extends its own sys.path does not. Imports nothing of this project.
+An installed wheel has this project's folders inside of a package (mlgo_pipeline/__init__.py), where `python -m` does
+not look. PYTHONPATH would reach all descendants of the new process, such as the Python programs of a user's build, and
+hide their modules; a program that extends its own sys.path does not. Imports nothing of this project.
 """
 
 from __future__ import annotations

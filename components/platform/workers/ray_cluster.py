@@ -14,6 +14,7 @@ from components.platform.console.interrupts import TERMINATING
 from components.platform.errors import UserError
 from components.platform.processes import supervision
 from components.platform.processes.cgroup import available_processors
+from components.platform.processes.python_module import ROOT
 from components.platform.processes.reaper import REAPER
 from components.platform.workers.autoscaler import CpuRequest
 from components.platform.workers.settings import NODE_SETTINGS
@@ -98,6 +99,16 @@ class Cluster:
         self._ray.shutdown()
 
 
+class _WorkerPath(list[str]):
+    """What Ray's worker processes have first in sys.path: this project's code, at the same path on every node.
+
+    Ray appends the working directory, which would come before it, and may have a folder with the name of our packages.
+    """
+
+    def extend(self, _paths: object) -> None:
+        pass
+
+
 def connect(address: str, slots: int | None) -> Cluster:
     """Connect to Ray, see RayPool for the arguments.
 
@@ -109,10 +120,11 @@ def connect(address: str, slots: int | None) -> Cluster:
     try:
         import ray
     except ImportError:
-        raise UserError("--workers ray: Ray is not installed in this environment", "make setup-ray") from None
+        raise UserError("--workers ray: Ray is not installed in this environment", "mlgo setup ray") from None
     if ray.is_initialized():
         raise UserError("this process is already connected to Ray")
     common = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
+    common["job_config"] = ray.job_config.JobConfig(_py_driver_sys_path=_WorkerPath([str(ROOT)]))
     cpus = slots or available_processors()
     with _keep_signal_handlers():
         if not address:

@@ -41,7 +41,7 @@ class ProcessRunner(Runner):
         if importlib.util.find_spec("tensorflow") is None:
             raise UserError(
                 f"TensorFlow, which trains policies, is not installed in the environment of {sys.executable}",
-                "run make setup; or run the steps in containers, with --runner docker",
+                "mlgo setup training; or run the steps in containers: mlgo pipeline run --runner docker",
             )
         self.root = root
         self._sources = SourceDigests(root)

@@ -81,10 +81,8 @@ def test_every_command_prints_the_version_of_the_project() -> None:
 
 def test_missing_package_is_named() -> None:
     status, message = run("import no_such_package.part")
-    assert (status, message) == (
-        1,
-        "error: this command needs the Python package no_such_package, which is missing\n  remedy: make setup\n",
-    )
+    problem = "error: this command needs the Python package no_such_package, which is missing"
+    assert (status, message) == (1, f"{problem}\n  remedy: mlgo setup training\n")
     assert "Traceback" in run("import components.no_such_module")[1]
 
 

@@ -257,7 +257,7 @@ def test_missing_kfp_is_reported_with_remedy(
     """Only compiling needs it."""
     monkeypatch.setenv("MLGO_PIPELINES_PYTHON", "/nowhere")
     done = mlgo("compile", "--output", tmp_path / "training.yaml")
-    assert done.returncode == 1 and "make setup-pipelines" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 1 and "mlgo setup pipelines" in done.stderr and "Traceback" not in done.stderr
     run_of(submit("--host", host, "--param", "recipe=demo"))
 
 
