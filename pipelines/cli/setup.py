@@ -21,8 +21,6 @@ from components.platform.processes.build_tools import log_tail, run_logged
 from components.platform.processes.python_module import ROOT
 
 REQUIREMENTS = ROOT / "docker" / "requirements"
-_PIP_TAIL = 4
-"""Lines of pip's output that a message shows."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ def _run(command: Sequence[str], task: str, packages: int | None = None) -> None
     """Run a command of Python's package tools, with the packages that it has looked at as progress.
 
     Raises:
-        UserError: it fails; the message has the end of its output.
+        UserError: it fails; the message has pip's errors, or the end of its output.
     """
     with tempfile.TemporaryDirectory(prefix="mlgo-setup-") as scratch:
         log = Path(scratch, "log")
@@ -124,7 +122,9 @@ def _run(command: Sequence[str], task: str, packages: int | None = None) -> None
             status = run_logged([*command], Path(scratch), log, on_line=count)
         if status != 0:
             remedy = "see pip's message; without internet, set PIP_INDEX_URL or PIP_FIND_LINKS"
-            raise UserError(f"{task} failed:\n{log_tail(log, _PIP_TAIL)}", remedy)
+            errors = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("ERROR: ")]
+            reason = "\n".join(errors) or log_tail(log)
+            raise UserError(f"{task} failed:\n{reason}", remedy)
 
 
 PARTS = {
