@@ -129,20 +129,20 @@ def _run(command: Sequence[str], task: str, packages: int | None = None) -> None
 
 PARTS = {
     "debian": Part(
-        "Debian packages (2 GB)",
+        "Debian packages (1.6 GB)",
         "mlgo shrink, toolchain, corpus, evaluation, tune, run",
         _missing_debian,
         _install_debian,
     ),
     "training": Part(
-        "TensorFlow and others (2 GB)",
+        "TensorFlow and others (1.5 GB)",
         "mlgo run, retrain, trace, vocab, warmstart, ppo, policy, cluster",
         _missing_module("tensorflow"),
         _install_here("training"),
     ),
-    "ray": Part("Ray, includes training (2.3 GB)", "--workers ray", _missing_module("ray"), _install_here("ray")),
+    "ray": Part("Ray, includes training (1.8 GB)", "--workers ray", _missing_module("ray"), _install_here("ray")),
     "pipelines": Part(
-        "kfp in an environment of its own (0.4 GB)", "mlgo pipeline compile", _missing_pipelines, _install_pipelines
+        "kfp in an environment of its own (0.3 GB)", "mlgo pipeline compile", _missing_pipelines, _install_pipelines
     ),
 }
 """Name of a part -> the part."""

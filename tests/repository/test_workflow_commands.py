@@ -38,6 +38,7 @@ VALUES = {
     "vars.MLGO_SERVER": "",
 }
 CHECKED = {
+    ".ci/build-wheel",
     ".ci/release-notes",
     ".ci/run",
     ".venv/bin/mlgo",
@@ -186,9 +187,10 @@ def write_release(directory: Path, version: str) -> None:
     (directory / "docs" / "CHANGELOG.md").write_text(f"# Changelog\n\n{sections}")
 
 
-def test_release_tags_the_commit_and_publishes_the_version_s_section(tmp_path: Path) -> None:
-    """gh is a stand-in that records its arguments: no server of GitHub's runs here."""
+def test_release_tags_the_commit_and_publishes_the_version_s_section_and_the_wheel(tmp_path: Path) -> None:
+    """gh is a stand-in that records its arguments, build-wheel one that writes a file: no server of GitHub is here."""
     write_release(tmp_path, "1.2.0")
+    (tmp_path / ".ci" / "build-wheel").write_text('#!/bin/sh\nmkdir "$1" && touch "$1/p-1.2.0-py3-none-any.whl"\n')
     (tmp_path / "gh").write_text('#!/bin/sh\nprintf "%s|" "$@" >>calls; echo >>calls\n')
     (tmp_path / "gh").chmod(0o755)
     github = {"GITHUB_REPOSITORY": "o/r", "GITHUB_SHA": "abc", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
@@ -201,7 +203,7 @@ def test_release_tags_the_commit_and_publishes_the_version_s_section(tmp_path: P
     assert (tmp_path / "notes.md").read_text().split() == ["###", "Added", "-", "B"]
     assert (tmp_path / "calls").read_text().splitlines() == [
         "api|repos/o/r/git/refs|-f|ref=refs/tags/v1.2.0|-f|sha=abc|",
-        "release|create|v1.2.0|--repo|o/r|--verify-tag|--title|v1.2.0|--notes-file|notes.md|",
+        "release|create|v1.2.0|dist/p-1.2.0-py3-none-any.whl|--repo|o/r|--verify-tag|--title|v1.2.0|--notes-file|notes.md|",
         "workflow|run|images.yml|--repo|o/r|--ref|v1.2.0|",
     ]
 
