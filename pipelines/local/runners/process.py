@@ -93,7 +93,9 @@ class ProcessRunner(Runner):
 
 def _environment(step: Step) -> dict[str, str]:
     """Return this process' environment; only the step that notifies gets the webhook's URL, which is a secret."""
-    here = {name: value for name, value in os.environ.items() if step.always or name != NOTIFY_VARIABLE}
+    # With PYTHONSAFEPATH the interpreter would not look for the step's module in the working directory.
+    left_out = {"PYTHONSAFEPATH"} | (set() if step.always else {NOTIFY_VARIABLE})
+    here = {name: value for name, value in os.environ.items() if name not in left_out}
     defaults = {"TF_CPP_MIN_LOG_LEVEL": "1"}  # no messages about CPU features
     # This process stamps the lines that it passes on.
     fixed = {"PYTHONUNBUFFERED": "1", DIRECT_VARIABLE: "1", LOG_FORMAT_VARIABLE: "plain"}

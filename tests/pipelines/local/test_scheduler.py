@@ -80,6 +80,14 @@ def test_steps_run_in_order_and_unchanged_steps_are_reused(toys: Toys, capsys: p
     assert capsys.readouterr().out.count("reused: its inputs have not changed") == 2
 
 
+def test_steps_run_where_python_does_not_look_in_the_working_directory(
+    toys: Toys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    toys.run(toys.step("one", (), "--add", "1"))
+    assert toys.number("one") == 1
+
+
 def test_changed_argument_reruns_step_and_its_dependents(toys: Toys) -> None:
     two = toys.step("two", ("one",), "--add", "2")
     toys.run(toys.step("one", (), "--add", "1"), two)
