@@ -49,7 +49,7 @@ ON_IMAGE = {"sdk": "toolchain", CLUSTER: "training"}
 """Images that are built on another of this project's images, from the same commit."""
 _LAYERS_BYTES = {"toolchain": 1.2e9, "training": 1.4e9}
 """Size of an image's own layers. Building it takes more, unless it is cached."""
-_SOURCES = ("components", "pipelines", "mlgo_pipeline", "docker", "pyproject.toml", "setup.py")
+_SOURCES = ("components", "pipelines", "docker", "pyproject.toml")
 """What images are made of."""
 _TIMEOUT_S = 1800
 _BY_DIGEST = re.compile(r"[\w.:/-]+@sha256:[0-9a-f]{64}")

@@ -110,7 +110,7 @@ def test_locks_agree() -> None:
 
 
 def test_top_level_has_only_known_names() -> None:
-    folders = {"pipelines", "components", "mlgo_pipeline", "docker", "k8s", "tests", "docs"}
+    folders = {"pipelines", "components", "docker", "k8s", "tests", "docs"}
     top = {file.partition("/")[0] for file in tracked()}
-    named = folders | {"pyproject.toml", "setup.py", "README.md", "Makefile", "LICENSE"}
+    named = folders | {"pyproject.toml", "README.md", "Makefile", "LICENSE"}
     assert {name for name in top if not name.startswith(".")} <= named

@@ -35,7 +35,7 @@ def test_wheel_has_every_file_in_one_package(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     packed = {name for name in archive.namelist() if ".dist-info/" not in name}
     expected = {f"mlgo_pipeline/{file}" for file in tracked("components", "pipelines")}
-    expected |= {f"mlgo_pipeline/docker/requirements/{name}" for name in SETUP_FILES} | {*tracked("mlgo_pipeline")}
+    expected |= {f"mlgo_pipeline/docker/requirements/{name}" for name in SETUP_FILES} | {"mlgo_pipeline/__init__.py"}
     assert packed == expected
     (top_level,) = (name for name in archive.namelist() if name.endswith("/top_level.txt"))
     assert archive.read(top_level).decode().split() == ["mlgo_pipeline"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("components", "pipelines", "mlgo_pipeline", "docker/requirements", "pyproject.toml", "setup.py", "README.md")
+SOURCES = ("components", "pipelines", "docker/requirements", "pyproject.toml", "README.md")
 THEIRS = "raise ImportError('this module is of somebody else')\n"
 
 

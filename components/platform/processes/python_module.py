@@ -1,6 +1,6 @@
 """Starts modules of this project in new processes. As a program, runs one: `python -P python_module.py MODULE ARG...`.
 
-An installed wheel has this project's folders inside of a package (mlgo_pipeline/__init__.py), where `python -m` does
+An installed wheel has this project's folders inside of a package (pipelines/installed), where `python -m` does
 not look. PYTHONPATH would reach all descendants of the new process, such as the Python programs of a user's build, and
 hide their modules; a program that extends its own sys.path does not. Imports nothing of this project.
 """

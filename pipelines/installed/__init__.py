@@ -1,4 +1,4 @@
-"""The import name of an installed wheel, which has the folders `components` and `pipelines` inside of this one.
+"""The package `mlgo_pipeline` of an installed wheel, with the folders `components` and `pipelines` (wheel_layout.py).
 
 They are not packages of this one: modules import each other as `components.X` and `pipelines.X`, in a wheel as in the
 repository. So only a process that runs this project's code has its directory in sys.path, before all others:
@@ -16,7 +16,7 @@ def main() -> None:
     """Entry point of the console script `mlgo`."""
     here = Path(__file__).resolve().parent
     in_wheel = (here / "components").is_dir()
-    sys.path.insert(0, str(here if in_wheel else here.parent))
+    sys.path.insert(0, str(here if in_wheel else here.parents[1]))
     from pipelines.cli.main import main as mlgo  # only now can it be found
 
     mlgo()
