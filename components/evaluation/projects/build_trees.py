@@ -1,4 +1,4 @@
-"""Compares the binaries of two build trees of one code base, or two binaries, section by section."""
+"""Compares the binaries of two builds of one code base, or two binaries, section by section."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.projects.flags.linked_files import find_binaries
-from components.core.projects.flags.section_sizes import MeasuredBinary, measure
+from components.core.projects.flags.types import SectionSizes
 from components.evaluation.projects.linked_binaries import Binary
+from components.evaluation.projects.measured_builds import (
+    BUILD_FILE,
+    Build,
+    MeasuredFile,
+    align,
+    open_build,
+    open_file,
+)
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
 
@@ -16,75 +23,84 @@ VARIANT = "as built"
 
 
 @dataclass(frozen=True)
-class ComparedTrees:
-    """Common binaries of two trees, and binaries without a counterpart.
+class ComparedBuilds:
+    """Common binaries of two builds, and binaries without a counterpart.
 
     Attributes:
-        binaries: linked files and static libraries of both trees; `stock` is the old size, `policy` the new.
-        only_old, only_new: paths of such files, relative to their tree, that the other tree lacks.
-        different: paths at which the trees have files of different kinds or for different machines.
-        files: name of a common binary -> the two files.
-        bitcode: of each tree, the number of linked files with embedded bitcode, and its bytes, which do not count.
+        binaries: linked files and static libraries of both builds; `stock` is the old size, `policy` the new.
+        old, new: the builds.
+        before, after: their files of `binaries`, by name.
+        only_old, only_new: paths of such files, relative to their build, that the other build lacks.
+        different: paths at which the builds have files of different kinds or for different machines.
     """
 
     binaries: tuple[Binary, ...]
+    old: Build
+    new: Build
+    before: dict[str, MeasuredFile]
+    after: dict[str, MeasuredFile]
     only_old: tuple[str, ...]
     only_new: tuple[str, ...]
     different: tuple[str, ...]
-    files: dict[str, tuple[Path, Path]]
-    bitcode: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
+
+    @property
+    def bitcode(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of each build, the number of linked files with embedded bitcode, and its bytes, which do not count."""
+        old, new = ([file.bitcode for file in files.values() if file.bitcode] for files in (self.before, self.after))
+        return (len(old), sum(old)), (len(new), sum(new))
 
 
-def compare_trees(old: Path, new: Path, globs: Sequence[str] = ()) -> ComparedTrees:
-    """Compare the programs, shared libraries and static libraries with the same paths in two build trees.
+def compare_trees(old: Path, new: Path, globs: Sequence[str] = ()) -> ComparedBuilds:
+    """Compare the programs, shared libraries and static libraries with the same paths in two builds.
 
     Args:
-        old, new: directories, see `find_binaries` for what is skipped; or two files, whatever their names.
-        globs: compare only paths, relative to the tree, that match one of these; all if empty.
+        old, new: directories as `open_build` reads them; or two files, whatever their names.
+        globs: compare only paths, relative to the build directory, that match one of these; all if empty.
 
     Raises:
-        UserError: a tree is no directory or cannot be read, or the trees have no binary in common.
+        UserError: a directory is no build or cannot be read, or the builds have no binary in common.
     """
-    if old.is_file() and new.is_file():
-        paths = [{new.name: old}, {new.name: new}]
+    if old.is_file() and new.is_file() and BUILD_FILE not in (old.name, new.name):
+        builds = open_file(old, new.name), open_file(new, new.name)
     else:
-        paths = [dict(find_binaries(tree, globs)) for tree in (old, new)]
-    common = sorted(paths[0].keys() & paths[1].keys())
-    project = (new.parent if new.is_file() else new).absolute().name
-    binaries, different = [], []
-    embedded: tuple[list[int], list[int]] = ([], [])
+        builds = align(open_build(old, globs), open_build(new, globs))
+    common = sorted(builds[0].files.keys() & builds[1].files.keys())
+    before: dict[str, MeasuredFile] = {}
+    after: dict[str, MeasuredFile] = {}
+    different = []
     with Progress(f"measuring the binaries of {old} and {new}", len(common)) as progress:
         for name in common:
-            try:
-                before, after = (measure(path[name]) for path in paths)
-                compared = _compare(project, name, before, after)
-            except UserError as error:
-                say(f"left out: {error.problem}")
-                compared = None
-            if compared is None:
-                different.append(name)
+            if pair := _measure_both(name, *builds):
+                before[name], after[name] = pair
             else:
-                binaries.append(compared)
-                for sizes, binary in zip(embedded, (before, after), strict=True):
-                    sizes += [binary.bitcode] if binary.bitcode else []
+                different.append(name)
             progress.advance()
-    if not binaries:
+    if not before:
         selection = f" that match {' or '.join(globs)}" if globs else ""
         raise UserError(
-            f"{old} and {new} have no program or library{selection} in common: {len(paths[0])} in the first, "
-            f"{len(paths[1])} in the second, {len(common)} with the same name",
-            "pass two build directories of the same code, built for the same target",
+            f"{old} and {new} have no program or library{selection} in common: {len(builds[0].files)} in the first, "
+            f"{len(builds[1].files)} in the second, {len(common)} with the same name",
+            "pass two build directories of the same code, built for the same target; both from the same level: "
+            "build and build-mlgo, not . and build-mlgo",
         )
-    only_old, only_new = (tuple(sorted(a.keys() - b.keys())) for a, b in (paths, paths[::-1]))
-    files = {binary.name: (paths[0][binary.name], paths[1][binary.name]) for binary in binaries}
-    old_bitcode, new_bitcode = ((len(sizes), sum(sizes)) for sizes in embedded)
-    bitcode = old_bitcode, new_bitcode
-    return ComparedTrees(tuple(binaries), only_old, only_new, tuple(different), files, bitcode)
+    only_old, only_new = (tuple(sorted(a.files.keys() - b.files.keys())) for a, b in (builds, builds[::-1]))
+    project = builds[1].name
+    binaries = tuple(_binary(project, name, before[name].sizes, after[name]) for name in before)
+    return ComparedBuilds(binaries, *builds, before, after, only_old, only_new, tuple(different))
 
 
-def _compare(project: str, name: str, before: MeasuredBinary, after: MeasuredBinary) -> Binary | None:
-    """Compare two files; None if they have different kinds or machines."""
-    if (before.kind, before.machine) != (after.kind, after.machine):
-        say(f"left out: {name}: not the same kind of file for the same machine in both trees")
+def _measure_both(name: str, old: Build, new: Build) -> tuple[MeasuredFile, MeasuredFile] | None:
+    """Measure a file of two builds; None if it is damaged, or has different kinds or machines."""
+    try:
+        before, after = old.files[name](), new.files[name]()
+    except UserError as error:
+        say(f"left out: {error.problem}")
         return None
-    return Binary(project, name, after.kind, after.language, VARIANT, before.sizes, after.sizes)
+    if (before.kind, before.machine) != (after.kind, after.machine):
+        say(f"left out: {name} of {old.path} and of {new.path} is not the same kind of file for the same machine")
+        return None
+    return before, after
+
+
+def _binary(project: str, name: str, before: SectionSizes, after: MeasuredFile) -> Binary:
+    return Binary(project, name, after.kind, after.language, VARIANT, before, after.sizes)

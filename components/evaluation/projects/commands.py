@@ -1,5 +1,5 @@
 """The commands that compare whole projects: compare-binaries, compare-programs and flags, which build them with both
-compilers, and compare-builds, which compares two build trees."""
+compilers, and compare-builds, which compares two builds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from components.platform.console import say
 from components.platform.console.number_types import JOBS, REDUCTION_PERCENT, REPEATS
 from components.platform.errors import UserError
 from components.platform.storage.kinds import Kind
-from components.platform.storage.options import ARTIFACT, OUTPUT, PROGRAM, TREE
+from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.options import ARTIFACT, OUTPUT, PROGRAM, TREE, LocationType
 from components.platform.storage.uri import display_path
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from components.core.projects.recipe import Recipe
 
 EXIT_NOT_BETTER = 3
+_BUILD = LocationType("dir|uri", fetch)
+"""A build tree, which changes between two comparisons, or an artifact."""
 _HIDDEN = LINK_VARIANTS["hidden"]
 
 
@@ -108,8 +111,8 @@ def compare_binaries(
 
 
 @click.command("compare-builds")
-@click.argument("old", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
+@click.argument("old", type=_BUILD)
+@click.argument("new", type=_BUILD, required=False)
 @click.option(
     "--binary",
     "binaries",
@@ -117,7 +120,12 @@ def compare_binaries(
     metavar="GLOB",
     help="Compare only paths that match (repeatable).  [default: every program and library]",
 )
-@click.option("--output", type=OUTPUT, help="Directory for binaries.json.  [default: nothing is written]")
+@click.option(
+    "--output",
+    type=OUTPUT,
+    help="Directory for binaries.json and for build.json, the sizes of NEW, or of the only build: a later "
+    "compare-builds takes the directory as OLD.  [default: nothing is written]",
+)
 @click.option(
     "--functions",
     "functions",
@@ -141,17 +149,21 @@ def compare_binaries(
 )
 def compare_builds(
     old: Path,
-    new: Path,
+    new: Path | None,
     binaries: tuple[str, ...],
     output: Path | None,
     functions: int,
     run: Path | None,
     min_reduction_percent: float | None,
 ) -> int:
-    """Compare two build trees of the same code, such as one by your compiler and one by a release clang: the programs
-    and libraries with the same paths, section by section. OLD and NEW may also be two binaries.
+    """Compare two builds of the same code, such as one by your compiler and one by a release clang: the programs and
+    libraries with the same paths, section by section.
 
-    Files in only one tree, damaged files and files for another machine are named and left out. Nothing is built and
+    A build is its directory, an output of `mlgo shrink`, or an --output of this command, which has the sizes of the
+    build that was measured, so that its tree need not be kept. One build alone, with --output, is measured for later.
+    OLD and NEW may also be two binaries.
+
+    Files in only one build, damaged files and files for another machine are named and left out. Nothing is built and
     nothing in the trees is changed; debug data does not count.
 
     \b
@@ -163,17 +175,38 @@ def compare_builds(
       cmake -S . -B build-mlgo -DCMAKE_BUILD_TYPE=Release \\
         -DCMAKE_C_COMPILER=$PWD/mlgo/clang -DCMAKE_CXX_COMPILER=$PWD/mlgo/clang++ && cmake --build build-mlgo
       mlgo evaluation compare-builds build build-mlgo --run runs/mine
+
+    \b
+    Example: the same in one build directory
+      mlgo evaluation compare-builds build --output before
+      make clean && make CC=$PWD/mlgo/clang
+      mlgo evaluation compare-builds before build
     """
     from components.evaluation.changed_functions import explain_builds
     from components.evaluation.projects.build_trees import VARIANT, compare_trees
     from components.evaluation.projects.function_changes import function_changes
     from components.evaluation.projects.linked_binaries import summarize_binaries
+    from components.evaluation.projects.measured_builds import measure_files, open_build, write_measurement
     from components.evaluation.report.terminal_report import print_binaries, print_functions
     from components.platform.storage import publish
 
+    kind: Kind = "comparison of binaries"
+    if new is None:
+        if output is None or run is not None or min_reduction_percent is not None:
+            raise UserError(
+                f"{old} is the only build, so there is nothing to compare it with",
+                "pass a second one, or only --output DIR, to keep the sizes of this one for later",
+            )
+        build = open_build(old, binaries)
+        if not (measured := measure_files(build, build.files)):
+            raise UserError(f"{old} has no program or library", "pass the directory of a finished build")
+        with publish(output, kind) as directory:
+            write_measurement(build.name, measured, directory)
+        say(f"measured {len(measured)} files of {old}: mlgo evaluation compare-builds {display_path(output)} NEW")
+        return 0
     compared = compare_trees(old, new, binaries)
     content = summarize_binaries(compared.binaries)
-    for title, names in (("in the old tree only", compared.only_old), ("in the new tree only", compared.only_new)):
+    for title, names in (("in the old build only", compared.only_old), ("in the new build only", compared.only_new)):
         if names:
             say(f"left out, {title}: {', '.join(names)}")
     for tree, (number, size_bytes) in zip((old, new), compared.bitcode, strict=True):
@@ -183,7 +216,7 @@ def compare_builds(
                 "count: build with the compilers of mlgo corpus compilers, which leave it out of linked files, or "
                 "remove it before you ship them (llvm-objcopy --remove-section=.llvmbc --remove-section=.llvmcmd)"
             )
-    pairs = ((name, *files) for name, files in compared.files.items())
+    pairs = ((name, compared.before[name].functions, compared.after[name].functions) for name in compared.before)
     changes = function_changes(pairs, functions) if functions else []
     if changes and run is not None:
         explain_builds(changes, run)
@@ -192,14 +225,16 @@ def compare_builds(
     print_binaries(content, f"bytes of {new}, change against {old}")
     if output is not None:
         left_out = {"only_old": compared.only_old, "only_new": compared.only_new, "different": compared.different}
-        with publish(output, "comparison of binaries") as directory:
+        with publish(output, kind) as directory:
             content.functions = changes
             document = {**msgspec.structs.asdict(content), **left_out}
             (directory / "binaries.json").write_text(encode_json(document), encoding="utf-8")
+            measured = compared.after | measure_files(compared.new, compared.only_new)
+            write_measurement(compared.new.name, measured, directory)
     if min_reduction_percent is None:
         return 0
     if not content.linked:
-        raise UserError("no program or shared library is in both trees", "leave --min-reduction-percent out")
+        raise UserError("no program or shared library is in both builds", "leave --min-reduction-percent out")
     linked = content.linked[VARIANT]["all"].reduction_percent
     if linked is not None and linked >= min_reduction_percent:
         return 0

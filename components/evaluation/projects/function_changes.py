@@ -40,19 +40,18 @@ def function_sizes(path: Path) -> dict[str, int]:
     return dict(sizes)
 
 
-def function_changes(pairs: Iterable[tuple[str, Path, Path]], limit: int) -> list[FunctionChange]:
+def function_changes(
+    pairs: Iterable[tuple[str, Mapping[str, int], Mapping[str, int]]], limit: int
+) -> list[FunctionChange]:
     """Return the functions with the largest changes of both directions, those that grew most first.
 
     Args:
-        pairs: name of a binary, its file in the old and in the new build.
+        pairs: name of a binary, its `function_sizes` in the old and in the new build. Without those of both, as for
+            stripped files, it is skipped.
         limit: number of functions of each direction.
     """
     changes: list[FunctionChange] = []
-    for binary, old, new in pairs:
-        try:
-            before, after = function_sizes(old), function_sizes(new)
-        except UserError:
-            continue  # its sizes are compared, and the damage is named, elsewhere
+    for binary, before, after in pairs:
         if before and after:
             changes += compare_functions(binary, before, after)
     return largest_changes(changes, limit)

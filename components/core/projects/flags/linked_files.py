@@ -12,10 +12,13 @@ from components.core.projects.flags import archive
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.input_files import open_regular
+from components.platform.storage.manifest import MANIFEST
 
 _TRIAL_DIRECTORIES = ("CMakeFiles", "conftest.dir", "meson-private")
 """Directories in which build systems compile trial programs."""
 _LIBTOOL_DIRECTORY = ".libs"
+_SHRUNK = ("shrink.json", MANIFEST)
+"""Files that every output of `mlgo shrink` has, which by default is in the source tree."""
 _DEBUG_SUFFIX = ".debug"
 """Output of `objcopy --only-keep-debug`: it has the sections of its program without their bytes."""
 _ELF_MAGIC = b"\x7fELF"
@@ -24,8 +27,8 @@ _ELF_MAGIC = b"\x7fELF"
 def find_binaries(tree: Path, globs: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
     """Yield the path relative to the tree, and the path, of each program, shared library and static library.
 
-    Symbolic links are skipped, directories in which build systems compile trial programs, and hidden directories but
-    libtool's, which has the programs and libraries.
+    Symbolic links are skipped, directories in which build systems compile trial programs, outputs of `mlgo shrink`
+    below the tree, and hidden directories but libtool's, which has the programs and libraries.
 
     Args:
         globs: only paths, relative to the tree, that match one of these; all if empty.
@@ -38,7 +41,7 @@ def find_binaries(tree: Path, globs: Sequence[str] = ()) -> Iterator[tuple[str, 
         raise UserError(f"{error.filename} cannot be read: {error.strerror}", "pass a directory that you may read")
 
     for directory, names, files in os.walk(tree, onerror=refuse):
-        names[:] = sorted(name for name in names if not _is_skipped(name))
+        names[:] = sorted(name for name in names if not _is_skipped(Path(directory, name)))
         for file in files:
             path = Path(directory, file)
             name = path.relative_to(tree).as_posix()
@@ -53,8 +56,11 @@ def find_binaries(tree: Path, globs: Sequence[str] = ()) -> Iterator[tuple[str, 
                 yield name, path
 
 
-def _is_skipped(directory: str) -> bool:
-    return (directory.startswith(".") and directory != _LIBTOOL_DIRECTORY) or directory in _TRIAL_DIRECTORIES
+def _is_skipped(directory: Path) -> bool:
+    name = directory.name
+    if (name.startswith(".") and name != _LIBTOOL_DIRECTORY) or name in _TRIAL_DIRECTORIES:
+        return True
+    return all((directory / file).is_file() for file in _SHRUNK)
 
 
 def is_archive(path: Path) -> bool:

@@ -117,10 +117,10 @@ def test_trees_without_common_binaries_are_refused(trees: tuple[Path, Path], tmp
         compare_trees(*trees, ["*.exe"])
 
 
-@pytest.mark.parametrize("name", ["missing", "file"])
-def test_missing_directory_is_refused(trees: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "problem"), [("missing", "cannot be read"), ("file", "is a file, not a build")])
+def test_missing_directory_is_refused(trees: tuple[Path, Path], tmp_path: Path, name: str, problem: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=f"{name} cannot be read"):
+    with pytest.raises(UserError, match=f"{name} {problem}"):
         compare_trees(trees[0], tmp_path / name)
 
 

@@ -55,16 +55,17 @@ def test_sizes_are_those_of_the_symbol_table(trees: tuple[Path, Path]) -> None:
 
 
 def test_largest_changes_come_first_with_readable_names(trees: tuple[Path, Path]) -> None:
-    pairs = [("app", trees[0] / "app", trees[1] / "app")]
+    old, new = (function_sizes(tree / "app") for tree in trees)
+    pairs = [("app", old, new)]
     changes = function_changes(pairs, 10)
     by_name = {change.function: change for change in changes}
     row, added = by_name["table::Row::sum(int) const"], by_name["added"]
     assert 0 < row.old < row.new and (added.old, added.new > 0) == (0, True)
     growth = [change.new - change.old for change in changes if change.new > change.old]
     assert growth == sorted(growth, reverse=True) and len(growth) >= 2
-    backwards = function_changes([("app", trees[1] / "app", trees[0] / "app")], 1)
+    backwards = function_changes([("app", new, old)], 1)
     assert [(change.old, change.new) for change in backwards] == [(changes[0].new, changes[0].old)]
-    assert function_changes([("app", trees[0] / "app", trees[0] / "app")], 10) == []
+    assert function_changes([("app", old, old)], 10) == []
 
 
 LAMBDAS = """
@@ -84,14 +85,15 @@ def test_lambdas_that_gcc_and_clang_name_differently_are_compared(tmp_path: Path
         subprocess.run([compiler, "-Os", "-c", "code.cc", "-o", f"{compiler}.o"], cwd=tmp_path, check=True)
     sizes = [function_sizes(tmp_path / f"{compiler}.o") for compiler in ("g++", "clang++-19")]
     assert any("EUl" in name for name in sizes[0]) and any("3$_0" in name for name in sizes[1])
-    changes = function_changes([("code", tmp_path / "g++.o", tmp_path / "clang++-19.o")], 1000)
+    changes = function_changes([("code", sizes[0], sizes[1])], 1000)
     heaps = [change for change in changes if "__adjust_heap" in change.function]
     assert [change.old > 0 < change.new for change in heaps] == [True], "one function in both"
     assert "{lambda}" in heaps[0].function
 
 
 def test_function_of_several_binaries_is_listed_once(trees: tuple[Path, Path]) -> None:
-    pairs = [(name, trees[0] / "app", trees[1] / "app") for name in ("one", "two")]
+    old, new = (function_sizes(tree / "app") for tree in trees)
+    pairs = [(name, old, new) for name in ("one", "two")]
     changes = function_changes(pairs, 10)
     assert {change.binary for change in changes} == {"one"}
     assert len(changes) == len({change.function for change in changes})
@@ -128,12 +130,10 @@ def test_copies_and_parts_are_their_functions_and_names_of_one_address_are_one(t
     assert function_sizes(tmp_path / "parts.o") == {"f": 15, "g": 7, "alias": 3, "outlined pieces": 6}
 
 
-def test_stripped_and_damaged_files_have_no_functions(trees: tuple[Path, Path], tmp_path: Path) -> None:
+def test_stripped_files_have_no_functions(trees: tuple[Path, Path], tmp_path: Path) -> None:
     subprocess.run(["llvm-strip-19", "-o", tmp_path / "stripped", trees[0] / "app"], check=True)
     assert function_sizes(tmp_path / "stripped") == {}
-    (tmp_path / "cut").write_bytes((trees[0] / "app").read_bytes()[:900])
-    pairs = [("a", tmp_path / "stripped", trees[1] / "app"), ("b", tmp_path / "cut", trees[1] / "app")]
-    assert function_changes(pairs, 10) == []
+    assert function_changes([("a", {}, function_sizes(trees[1] / "app"))], 10) == []
 
 
 def test_command_shows_and_writes_them(trees: tuple[Path, Path], tmp_path: Path) -> None:
