@@ -88,7 +88,7 @@ lock: $(VENV)/.training ## update the locks: Python packages with hashes, the im
 	awk 'FNR == NR {if (/^[^ ]/) known[$$1]; next} /^[^ ]/ {keep = !($$1 in known)} keep' \
 	  $(LOCKS)/pipelines.txt build/lock/vertex.txt build/lock/others.txt > $(LOCKS)/schemas.txt; \
 	awk '/^[^ ]/ {keep = /^(packaging|setuptools|wheel)==/} keep' $(LOCKS)/training.txt > $(LOCKS)/build.txt
-	@$(LOCKS)/pin-apt $(LOCKS)/apt-toolchain.txt $(LOCKS)/apt-training.txt $(LOCKS)/apt-ci.txt
+	@$(LOCKS)/pin-apt $(LOCKS)/apt-toolchain.txt $(LOCKS)/apt-clang.txt $(LOCKS)/apt-training.txt $(LOCKS)/apt-ci.txt
 
 .PHONY: lock-images
 lock-images: ## pin the base images by digest, in docker/requirements/base-images.txt and every file that names them

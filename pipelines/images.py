@@ -40,14 +40,14 @@ _CREDENTIALS = "mlgo.local-base-credentials"
 """Their label with the files in them that have credentials in a URL, with commas between."""
 _DEBIAN = "debian:bookworm-slim"
 _PYTHON = "python:3.11-slim-bookworm"
-BASES = {"toolchain": _DEBIAN, "sdk": _DEBIAN, "training": _PYTHON, CLUSTER: _PYTHON}
+BASES = {"toolchain": _DEBIAN, "sdk": _DEBIAN, "clang": _DEBIAN, "training": _PYTHON, CLUSTER: _PYTHON}
 """Base image of each image; the keys are the folders of docker/ that have a Dockerfile."""
 _DOCKER = ROOT / "docker"
 BASES_LOCK = _DOCKER / "requirements" / "base-images.txt"
 """One line per base image: NAME:TAG@sha256:DIGEST, or NAME:TAG if the digest has not been looked up."""
-ON_IMAGE = {"sdk": "toolchain", CLUSTER: "training"}
+ON_IMAGE = {"sdk": "toolchain", "clang": "toolchain", CLUSTER: "training"}
 """Images that are built on another of this project's images, from the same commit."""
-_LAYERS_BYTES = {"toolchain": 1.2e9, "training": 1.4e9}
+_LAYERS_BYTES = {"toolchain": 1.2e9, "clang": 0.5e9, "training": 1.4e9}
 """Size of an image's own layers. Building it takes more, unless it is cached."""
 _SOURCES = ("components", "pipelines", "docker", "pyproject.toml")
 """What images are made of."""

@@ -22,7 +22,7 @@ _OUTPUT = click.option(
 
 @click.group("images", short_help="Build and push the container images.")
 def images_group() -> None:
-    """Build and push the container images of the steps and of a Ray cluster's nodes.
+    """Build and push the container images of the steps, of a Ray cluster's nodes, and the one with the clang.
 
     \b
     Examples:
@@ -36,15 +36,16 @@ def images_group() -> None:
 @click.option(
     "--image", "names", type=_NAMES, multiple=True, help=f"Image to build; repeatable.  [default: {', '.join(STEPS)}]"
 )
-@click.option("--all", "everything", is_flag=True, help="Also build the image of a Ray cluster's nodes.")
+@click.option("--all", "everything", is_flag=True, help="Also build `cluster` and `clang`.")
 @click.option("--registry", default="", metavar="PREFIX", help="Prefix of the tags: HOST/PROJECT/REPOSITORY.")
 @_OUTPUT
 def build(names: tuple[str, ...], everything: bool, registry: str, output: Path) -> None:
     """Build the images with the docker daemon, tagged by git commit.
 
     Base images are pulled; if no registry answers, docker/base-image makes them with debootstrap, as root. What is
-    missing on this machine is named before the first build. The image `sdk` is based on `toolchain`, `cluster` on
-    `training`, which is then built, too.
+    missing on this machine is named before the first build. The images `sdk` and `clang` are based on `toolchain`,
+    `cluster` on `training`, which is then built, too. `cluster` is for a Ray cluster's nodes, `clang` for users who
+    have docker only.
 
     \b
     Examples:
