@@ -133,3 +133,22 @@ def test_messages_of_troubleshooting_occur_in_the_code() -> None:
     texts = literals()
     assert len(rows) >= 30
     assert [message for message in rows if not any(text.startswith(message) for text in texts)] == []
+
+
+def test_commands_that_replace_those_of_ml_compiler_opt_exist() -> None:
+    page = (DOCS / "ml-compiler-opt.md").read_text()
+    reference = (DOCS / "reference.md").read_text()
+    options = {
+        heading: set(re.findall(r"^\| `(--[a-z0-9-]+)", text, re.MULTILINE))
+        for heading, _, text in (part.partition("`") for part in reference.split("\n## `mlgo ")[1:])
+    }
+    # `mlgo evaluation --x` is `mlgo evaluation run --x`.
+    options |= {"evaluation": options["evaluation run"]}
+    unknown = []
+    for command in re.findall(r"`mlgo ([a-z][^`]*)`", page):
+        words = command.split()
+        name = " ".join(words[:2]) if " ".join(words[:2]) in options else words[0]
+        if name not in options and not any(known.startswith(f"{name} ") for known in options):
+            unknown.append(command)
+        unknown += [word for word in words if word.startswith("--") and word not in options.get(name, {word})]
+    assert unknown == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,17 @@ def mlgo(*arguments: object) -> str:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+def test_every_program_has_a_counterpart_in_the_document() -> None:
+    page = (ROOT / "docs" / "ml-compiler-opt.md").read_text()
+    programs = [
+        path
+        for path in Path(THEIRS, "compiler_opt").rglob("*.py")
+        if not path.stem.endswith("_test") and re.search(r"app\.run\(|__main__", path.read_text())
+    ]
+    assert len(programs) >= 20
+    assert [str(path) for path in programs if path.name not in page] == []
 
 
 def test_chain_of_the_demo(finished: tuple[Path, str], tmp_path: Path) -> None:
