@@ -96,9 +96,9 @@ def write_project(name: str, directory: Path) -> None:
         lines = [f"build --override_repository=rules_{key}={place}\n" for key, place in places.items()]
         (directory / ".bazelrc").write_text("".join(lines))
         rules = shutil.copytree(BAZEL_RULES / "cc", directory.parent / "rules_cc")
-        for file in (rules / "cc" / "private" / "rules_impl").glob("*.bzl"):
-            text = file.read_text().replace(', "use_cpp_toolchain")', ")")
-            file.write_text(text.replace("use_cpp_toolchain()", '["@bazel_tools//tools/cpp:toolchain_type"]'))
+        for rule in (rules / "cc" / "private" / "rules_impl").glob("*.bzl"):
+            text = rule.read_text().replace(', "use_cpp_toolchain")', ")")
+            rule.write_text(text.replace("use_cpp_toolchain()", '["@bazel_tools//tools/cpp:toolchain_type"]'))
 
 
 @pytest.mark.unit
