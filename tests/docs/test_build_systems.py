@@ -118,7 +118,9 @@ def test_commands_of_the_page(name: str, pretrained_release: Path, tmp_path: Pat
     (home / "bin" / "mlgo").chmod(0o755)
     # `mlgo shrink` would build a release clang of its own where no clone has one.
     script = "\n".join([*blocks(sections()[""]), *blocks(sections()[name])])
-    script = script.replace("mlgo shrink --", "mlgo shrink --release-toolchain $RELEASE --check 'find . -name app' --")
+    options = "--release-toolchain $RELEASE --check 'find . -name app'"
+    script = re.sub(r"^mlgo shrink ", f"mlgo shrink {options} ", script, flags=re.MULTILINE)
+    assert options in script
     environment = os.environ | {
         "HOME": str(home),
         "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
@@ -140,7 +142,7 @@ def test_commands_of_the_page(name: str, pretrained_release: Path, tmp_path: Pat
             subprocess.run(["bazel", "shutdown"], cwd=source, env=environment, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout[-6000:]
     shrunk = json.loads((source / "mlgo-shrink" / "shrink.json").read_text())
-    assert shrunk["chosen"] in ("program", "objects") and shrunk["reduction_percent"] > 0, shrunk
+    assert shrunk["chosen"] != "own" and shrunk["reduction_percent"] > 0, shrunk
     corpus = load_corpus(source / "corpus")
     objects = {Path(module.name).name.partition(".")[0] for module in corpus.modules}
     assert objects == {"library", "text", "main"}

@@ -63,7 +63,7 @@ def test_commands_of_the_page(image: str, project: Path) -> None:
     assert done.returncode == 0, done.stdout[-6000:]
     assert "building a release clang" not in done.stdout
     shrunk = json.loads((project / "mlgo-shrink" / "shrink.json").read_text())
-    assert shrunk["chosen"] in ("program", "objects") and shrunk["reduction_percent"] > 0, shrunk
+    assert shrunk["chosen"] != "own" and shrunk["reduction_percent"] > 0, shrunk
     written = {path.name for path in project.iterdir()} - {"clang"}  # tar runs on the host
     assert {"mlgo-shrink", "app", "main.o", "before"} <= written
     assert set().union(*(owners(project / name) for name in written - {"main.o"})) == {(OWNER, OWNER)}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from components.core.compiler.objects.elf import ET_REL
 from components.core.projects.flags import archive
+from components.core.projects.source_tree import SHRINK_FILE
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.input_files import open_regular
@@ -17,7 +18,7 @@ from components.platform.storage.manifest import MANIFEST
 _TRIAL_DIRECTORIES = ("CMakeFiles", "conftest.dir", "meson-private")
 """Directories in which build systems compile trial programs."""
 _LIBTOOL_DIRECTORY = ".libs"
-_SHRUNK = ("shrink.json", MANIFEST)
+_SHRUNK = (SHRINK_FILE, MANIFEST)
 """Files that every output of `mlgo shrink` has, which by default is in the source tree."""
 _DEBUG_SUFFIX = ".debug"
 """Output of `objcopy --only-keep-debug`: it has the sections of its program without their bytes."""
