@@ -50,6 +50,19 @@ corpus from a build of your own, mount the code at the path that compile_command
             ("Download the release clang of a pipeline.", "storage download gs://my-bucket/runs/7/release clang"),
         ),
     ),
+    "clang": ImageHelp(
+        description="""\
+Build C and C++ smaller, by a clang with the pretrained policies.
+
+The image is mlgo-toolchain with that clang, and with gcc, make, CMake, Ninja, Meson and autotools. `clang`, `make` and
+`sh` run, too, in place of a command of mlgo.""",
+        steps=steps_in("clang"),
+        groups=("storage",),
+        examples=(
+            ("Build a project by the smallest of several compilers and flags.", "shrink -- make -j8"),
+            ("Foretell the gain of a build, before any.", "forecast --compile-commands build"),
+        ),
+    ),
     "sdk": ImageHelp(
         description="""\
 Build LLVM from source: static libraries, headers, clang and lld, from which mlgo-toolchain links clangs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,17 +17,21 @@ from components.platform.storage.shared_state.file_lock import exclusive_lock
 
 _CLONE_CLANG = ROOT / "build" / "clang"
 """What `make clang` builds."""
+_VARIABLE = "MLGO_RELEASE_TOOLCHAIN"
+"""Environment variable with the directory of a release clang: that of the image mlgo-clang."""
 _SOURCES = ("components/toolchain", "components/core/policy/pretrained")
 """What the clang is made of, but for LLVM's packages."""
 
 
 def release_clang() -> Path:
-    """Return the directory of a release clang with the pretrained policies: that of the clone, or one in the cache,
-    which is built if it is not there.
+    """Return the directory of a release clang with the pretrained policies: that of $MLGO_RELEASE_TOOLCHAIN, that of
+    the clone, or one in the cache, which is built if it is not there.
 
     Raises:
         UserError: it cannot be built, because LLVM's packages are missing.
     """
+    if named := os.environ.get(_VARIABLE):
+        return Path(named)
     if (_CLONE_CLANG / FILE_NAME).is_file():
         return _CLONE_CLANG
     return _cached("release", ["--policy", "pretrained"], "pass one with --release-toolchain")

@@ -44,16 +44,15 @@ class Task:
 
 
 _TRAINING = ("training", "cluster")
+_LLVM = ("toolchain", "clang")
 
 STEPS = {
     "toolchain": Step(
         "components.toolchain",
-        ("toolchain", "sdk"),
+        (*_LLVM, "sdk"),
         "Build a training clang, a release clang that embeds a policy, or LLVM's libraries.",
     ),
-    "corpus": Step(
-        "components.corpus", ("toolchain",), "Turn code into a corpus: bitcode and compile command of each module."
-    ),
+    "corpus": Step("components.corpus", _LLVM, "Turn code into a corpus: bitcode and compile command of each module."),
     "trace": Step(
         "components.trace",
         _TRAINING,
@@ -82,17 +81,17 @@ STEPS = {
     "interactive": Step(
         "components.interactive", _TRAINING, "Answer a compile by a policy, through LLVM's interactive mode."
     ),
-    "evaluation": Step("components.evaluation", ("toolchain",), "Measure a policy on held-out code."),
+    "evaluation": Step("components.evaluation", _LLVM, "Measure a policy on held-out code."),
     "tune": Step(
         "components.tune",
-        ("toolchain",),
+        _LLVM,
         "Search for the inlining decisions that make one program smallest: a plan for the release clang.",
     ),
     "shrink": Step(
-        "components.shrink", ("toolchain",), "Build your code smaller: by the smallest of several compilers and flags."
+        "components.shrink", ("clang",), "Build your code smaller: by the smallest of several compilers and flags."
     ),
     "forecast": Step(
-        "components.forecast", ("toolchain",), "Foretell how much smaller the pretrained policy makes your program."
+        "components.forecast", _LLVM, "Foretell how much smaller the pretrained policy makes your program."
     ),
     "retrain": Step("pipelines.retrain", ("toolchain",)),
     "smoke": Step("pipelines.smoke", ("toolchain", "training")),
@@ -114,7 +113,7 @@ TASKS = {
     "select-policy": Task("evaluation", "toolchain", hours=1, cpus=1, memory_gb=4),
     "release-report": Task("evaluation", "toolchain", hours=6, cpus=4, memory_gb=8),
     "tune": Task("tune", "toolchain", hours=24, cpus=8, memory_gb=16),
-    "shrink": Task("shrink", "toolchain", hours=24, cpus=8, memory_gb=16),
+    "shrink": Task("shrink", "clang", hours=24, cpus=8, memory_gb=16),
     "promote": Task("retrain", "toolchain", hours=6, cpus=4, memory_gb=8),
     "record-refusal": Task("retrain", "toolchain", hours=1, cpus=1, memory_gb=2),
     "finish": Task("finish", "toolchain", hours=1, cpus=1, memory_gb=2),

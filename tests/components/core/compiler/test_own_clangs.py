@@ -31,3 +31,8 @@ def test_release_clang_that_cannot_be_built_is_an_error(tmp_path: Path, monkeypa
     with pytest.raises(UserError, match="there is no release clang, and it cannot be built"):
         release_clang()
     assert not list((tmp_path / "cache/release").glob("*/toolchain.json"))
+
+
+def test_environment_names_the_release_clang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_RELEASE_TOOLCHAIN", str(tmp_path / "clang"))
+    assert release_clang() == tmp_path / "clang"
