@@ -13,6 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +26,10 @@ from components.core.compiler.sample import Sample
 from components.core.counterfactual.flip_sets import estimate_uncertainty
 from components.core.counterfactual.flips import Flip, FlipSavings
 from components.core.counterfactual.inlining import attribute_savings, force_flips, plan_flips
+from components.core.formats.corpus import Module
 from components.core.objectives.size import linked_bytes
 from components.core.policy.tf.observation import finite_logits
+from components.core.problems.inlining import INLINING
 
 FRACTIONS = (1.0, 0.5, 0.25)
 """Fractions of the flips that pay, the best first, that the last compiles of a round combine."""
@@ -38,8 +41,10 @@ MIN_SAVED_BYTES = 1.0
 class ClimbRequest(Request):
     """A request for a round on a module; `advisor` is that of the policy, with a log.
 
+    A program starts from LLVM's heuristic, see `starting_advisor`; its first round also tries the policy's decisions.
+
     Attributes:
-        changed: decisions that differ from the policy's.
+        changed: decisions that differ from those of the start.
         tried: calls that were flipped since the last time that all of them were to be tried.
         number: number of the round; it determines which flips are tried first.
     """
@@ -59,6 +64,7 @@ class Round:
         base_linked_bytes, linked_bytes: the objective, see `linked_bytes`, before and after the round.
         changed, tried: see ClimbRequest.
         exhausted: no untried flip was left.
+        policy_bytes, policy_linked_bytes: the same under the policy alone; 0 except in the first round.
     """
 
     module: str
@@ -70,6 +76,8 @@ class Round:
     changed: dict[Key, int]
     tried: frozenset[Key]
     exhausted: bool
+    policy_bytes: int
+    policy_linked_bytes: float
 
 
 @dataclass(frozen=True)
@@ -95,42 +103,52 @@ class Climb:
         problem = problems.get(self.compiler.problem)
         counts = self.definition_counts.get(request.module.project, {})
         changed = dict(request.changed or {})
-        policy = request.advisor.policy
-        (base,) = self._compile(request, request.advisor, [changed])
+        start = starting_advisor(request.module, request.advisor)
+        (base,) = self._compile(request, start, [changed])
         assert base.callsites is not None and base.log is not None
         calls = base.callsites
         base_linked_bytes = best_linked_bytes = linked_bytes(base, counts)
         best, best_changed, tried, exhausted = base, changed, set(request.tried), True
+        policy_bytes, policy_linked_bytes = 0, 0.0
+        first_trials: list[dict[Key, int]] = []
+        if not request.number:
+            under_policy = base
+            if start != request.advisor:
+                (under_policy,) = self._compile(request, request.advisor, [{}])
+                first_trials = [list_changes(under_policy)]
+            policy_bytes, policy_linked_bytes = under_policy.text_size_bytes, linked_bytes(under_policy, counts)
         if base.log.decisions:
-            (columns,) = [context.columns for context in base.log.contexts if len(context)]
+            columns = _columns(base)
             action = columns[problem.policy.decision].reshape(-1).astype(np.int64)
             keys = _list_keys(base)
             random = np.random.default_rng([self.seed, request.number, zlib.crc32(request.module.name.encode())])
-            logits = finite_logits(columns[problem.policy.logits].reshape(-1, problem.policy.num_actions))
+            uncertainty = np.zeros(len(action))
+            if problem.policy.logits in columns:
+                logits = columns[problem.policy.logits].reshape(-1, problem.policy.num_actions)
+                uncertainty = estimate_uncertainty(finite_logits(logits))
             plan = plan_flips(
                 base,
                 action,
-                estimate_uncertainty(logits),
+                uncertainty,
                 self.flip_compiles,
                 random,
                 lambda flip: all(keys[i] in tried for i in flip.decisions.tolist()),
             )
             if plan.forced:
                 exhausted = False
-                # A set may become the next base. The base consists of decisions that differ from the policy's; the sets
+                # A set may become the next base. The base consists of decisions that differ from the start's; the sets
                 # of the plan would also contain all other decisions.
                 flip_sets = [[plan.flips[i] for i in flip_set.tolist()] for flip_set in plan.flip_sets]
                 sets = [changed | forced.actions() for forced in force_flips(base, action, flip_sets)]
-                flipped = self._compile(request, Advisor("policy", policy=policy, samples=len(sets)), sets)
+                flipped = self._compile(request, _in_samples(start, len(sets)), sets)
                 on_base = number_unreached_by_base(flipped, sets, keys)
                 savings = attribute_savings(base, plan, on_base, counts)
                 tried |= {keys[i] for i in {*savings.decision.tolist(), *list_unreached_flips(flip_sets, on_base)}}
                 paying = _choose_paying(plan.flips, savings)
-                trials = [changed | forced.actions() for forced in _combine(base, action, paying)]
+                trials = first_trials + [changed | forced.actions() for forced in _combine(base, action, paying)]
                 more: Sequence[Sample] = ()
                 if trials:
-                    advisor = Advisor("policy", policy=policy, samples=len(trials))
-                    more = self._compile(request, advisor, trials)
+                    more = self._compile(request, _in_samples(start, len(trials)), trials)
                 for decisions, sample in zip([*sets, *trials], [*flipped, *more], strict=True):
                     if (trial_bytes := linked_bytes(sample, counts)) < best_linked_bytes:
                         best, best_changed, best_linked_bytes = sample, decisions, trial_bytes
@@ -144,6 +162,8 @@ class Climb:
             best_changed,
             frozenset(tried),
             exhausted,
+            policy_bytes,
+            policy_linked_bytes,
         )
 
     def _compile(
@@ -153,14 +173,48 @@ class Climb:
         return self.compiler(Request(request.module, advisor, want_functions=True, forced=forced)).samples
 
 
+def starting_advisor(module: Module, policy: Advisor) -> Advisor:
+    """Return the advisor whose decisions the search starts from, and who decides about calls that are not forced.
+
+    On whole programs the policy is as often worse as better than LLVM's heuristic, so they start from the latter.
+
+    Args:
+        policy: the advisor of the policy, with a log.
+    """
+    return Advisor("log") if module.is_program() else policy
+
+
+def _in_samples(start: Advisor, count: int) -> Advisor:
+    """Return the same advisor in `count` compiles that log nothing."""
+    if start.policy is None:
+        return Advisor("heuristic", samples=count)
+    return Advisor("policy", policy=start.policy, samples=count)
+
+
 def list_decisions(base: Sample) -> ForcedDecisions:
-    """Return every decision of a compile. A plan contains all decisions, so that it does not depend on the policy."""
+    """Return every decision of a compile. A plan of files has all of them, so that it does not depend on the policy."""
+    return ForcedDecisions.of(_actions(base, INLINING.policy.decision))
+
+
+def list_changes(base: Sample) -> dict[Key, int]:
+    """Return the decisions of a compile that differ from those of LLVM's heuristic."""
+    heuristic = _actions(base, str(INLINING.policy.default_decision))
+    return {key: action for key, action in _actions(base, INLINING.policy.decision).items() if action != heuristic[key]}
+
+
+def _actions(base: Sample, column: str) -> dict[Key, int]:
+    """Return a column of a compile's log by the decisions' keys."""
     assert base.log is not None and base.callsites is not None
     if not base.log.decisions:
-        return ForcedDecisions((), np.zeros((0, 4), np.int32))
+        return {}
+    actions = _columns(base)[column].reshape(-1).astype(np.int64)
+    return dict(zip(_list_keys(base), actions.tolist(), strict=True))
+
+
+def _columns(base: Sample) -> dict[str, NDArray[Any]]:
+    assert base.log is not None
     (columns,) = [context.columns for context in base.log.contexts if len(context)]
-    action = columns[problems.get("inlining").policy.decision].reshape(-1).astype(np.int64)
-    return ForcedDecisions.of(dict(zip(_list_keys(base), action.tolist(), strict=True)))
+    return columns
 
 
 def _list_keys(base: Sample) -> list[Key]:

@@ -64,7 +64,7 @@ def search(
 
     Returns:
         The state of each module, without those that do not compile. Modules that were not reached have no rounds, and
-        the policy's sizes as the result. Empty if no module was reached.
+        the sizes of the start as the result. Empty if no module was reached.
 
     Raises:
         UserError: too many modules do not compile.
@@ -98,7 +98,7 @@ def search(
                         saved_percent=100
                         * (
                             1
-                            - sum(s.linked_bytes for s in started) / max(1, sum(s.policy_linked_bytes for s in started))
+                            - sum(s.linked_bytes for s in started) / max(1, sum(s.start_linked_bytes for s in started))
                         ),
                     )
                     if time.monotonic() > deadline_s:
@@ -131,7 +131,7 @@ def _measure_policy(
     states: Mapping[str, ModuleState],
     definition_counts: Mapping[str, Mapping[str, int]],
 ) -> None:
-    """Set the sizes of modules that keep the policy's decisions, so that totals are those of the program."""
+    """Set the sizes of modules that keep the start's decisions, so that totals are those of the program."""
     if not modules:
         return
     requests = [Request(module, Advisor("policy", policy=bench.policy), want_functions=True) for module in modules]
@@ -139,15 +139,15 @@ def _measure_policy(
     with Progress("compiling modules that were not reached, under the policy", len(requests)) as progress:
         for request, (size, linked) in compile_all(bench.pool, measure, requests, bench.quarantine, progress):
             state = states[request.module.name]
-            state.policy_bytes = state.size_bytes = size
-            state.policy_linked_bytes = state.linked_bytes = linked
+            state.policy_bytes, state.policy_linked_bytes = size, linked
+            state.size_bytes, state.linked_bytes = state.start_bytes, state.start_linked_bytes
 
 
 def _update(state: ModuleState, done: Round) -> None:
     """Add the result of a round to the state of its module."""
     if not state.rounds:
         state.source = done.source
-        state.policy_bytes, state.policy_linked_bytes = done.base_bytes, done.base_linked_bytes
+        state.policy_bytes, state.policy_linked_bytes = done.policy_bytes, done.policy_linked_bytes
     state.rounds += 1
     state.size_bytes, state.linked_bytes = done.size_bytes, done.linked_bytes
     state.changed, state.tried = done.changed, done.tried
@@ -179,8 +179,11 @@ def _survey(
         definition_counts = {
             project: {name: n for name, n in counts.items() if n > 1} for project, counts in weak.items()
         }
+    is_program = {module.name: module.is_program() for module in modules}
     states: dict[str, ModuleState] = {}
     for name, (size, functions) in surveyed.items():
         linked = bytes_kept(size, functions, definition_counts.get(project_of(name), {}))
-        states[name] = directory.load(name) or ModuleState(size, heuristic_linked_bytes=linked)
+        states[name] = directory.load(name) or ModuleState(
+            size, heuristic_linked_bytes=linked, is_program=is_program[name]
+        )
     return states, definition_counts

@@ -54,6 +54,7 @@ class ModuleState:
         rounds: number of finished rounds.
         gained_bytes: savings since `tried` was empty.
         finished: no further flip is expected to save anything.
+        is_program: see `Module.is_program`; the search starts from LLVM's heuristic then, else from the policy.
     """
 
     heuristic_bytes: int
@@ -68,6 +69,17 @@ class ModuleState:
     heuristic_linked_bytes: float = 0.0
     policy_linked_bytes: float = 0.0
     linked_bytes: float = 0.0
+    is_program: bool = False
+
+    @property
+    def start_bytes(self) -> int:
+        """Text under the decisions that the search starts from."""
+        return self.heuristic_bytes if self.is_program else self.policy_bytes
+
+    @property
+    def start_linked_bytes(self) -> float:
+        """The objective under these decisions."""
+        return self.heuristic_linked_bytes if self.is_program else self.policy_linked_bytes
 
 
 @dataclass

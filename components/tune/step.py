@@ -41,7 +41,7 @@ from components.platform.storage.manifest import MANIFEST
 from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
 from components.platform.storage.uri import display_path
 from components.platform.workers import make_pool
-from components.tune.climb import list_decisions
+from components.tune.climb import list_decisions, starting_advisor
 from components.tune.config import TuneConfig
 from components.tune.model_card import MARKDOWN, write_card
 from components.tune.search import Workbench, search
@@ -187,14 +187,19 @@ def _make_loadable(policy: Path, clang: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class _Decisions:
-    """Compiles a module with the decisions found, and again with all decisions of that compile forced."""
+    """Compiles a module with the decisions found, and again with the decisions that a plan lists forced."""
 
     compiler: Compiler
 
     def __call__(self, request: Request) -> tuple[int, int, ForcedDecisions]:
-        """Return the text size of both in bytes, and the decisions."""
+        """Return the text size of both in bytes, and the decisions.
+
+        Those of a program are the decisions found, as far as the compile reached them: it goes through the inliner
+        twice, and a call that is forced to stay in the first time stays in the second.
+        """
         (base,) = self.compiler(request).samples
-        decisions = list_decisions(base)
+        (found,) = request.forced
+        decisions = found.without(base.unreached) if request.module.is_program() else list_decisions(base)
         again = Request(request.module, request.advisor, forced=(decisions,))
         return base.text_size_bytes, self.compiler(again).samples[0].text_size_bytes, decisions
 
@@ -202,10 +207,15 @@ class _Decisions:
 def _confirm_plans(
     bench: Workbench, modules: Sequence[Module], states: Mapping[str, ModuleState]
 ) -> dict[str, ForcedDecisions]:
-    """Return every decision of each module for which a compile confirms the size that was found."""
-    advisor = Advisor("policy", policy=bench.policy, log=True)
+    """Return the plan's decisions of each module for which a compile confirms the size that was found."""
+    policy = Advisor("policy", policy=bench.policy, log=True)
     requests = [
-        Request(module, advisor, forced=(ForcedDecisions.of(states[module.name].changed),)) for module in modules
+        Request(
+            module,
+            starting_advisor(module, policy),
+            forced=(ForcedDecisions.of(states[module.name].changed),),
+        )
+        for module in modules
     ]
     planned: dict[str, ForcedDecisions] = {}
     decide = _Decisions(bench.compiler)
@@ -223,11 +233,11 @@ def _confirm_plans(
 def _keep_confirmed(
     states: Mapping[str, ModuleState], planned: Collection[str], quarantine: Quarantine
 ) -> dict[str, ModuleState]:
-    """Return the states of the modules that compile; those that are not in the plan have the policy's sizes."""
+    """Return the states of the modules that compile; those that are not in the plan have the sizes of the start."""
     return {
         name: state
         if name in planned
-        else replace(state, size_bytes=state.policy_bytes, linked_bytes=state.policy_linked_bytes, changed={})
+        else replace(state, size_bytes=state.start_bytes, linked_bytes=state.start_linked_bytes, changed={})
         for name, state in states.items()
         if name not in quarantine
     }
@@ -255,11 +265,19 @@ def _verify(
 ) -> dict[str, Any]:
     """Compile with the plan; count the modules with the size that was found, and those with identical objects.
 
-    The search compiles without the outliner, which the release clang has.
+    The search compiles files without the outliner, which the release clang has, and programs with it.
     """
     twice = _CompileTwice(Compiler(release.clang, _PROBLEM, config.timeout_s, config.allowed_options))
-    flags = (*plan_flags(plan), *without_outliner(release.clang))
-    requests = [Request(module, Advisor("release"), extra_flags=flags, want_digest=True) for module in modules]
+    flags, of_files = tuple(plan_flags(plan)), without_outliner(release.clang)
+    requests = [
+        Request(
+            module,
+            Advisor("release"),
+            extra_flags=flags if module.is_program() else (*flags, *of_files),
+            want_digest=True,
+        )
+        for module in modules
+    ]
     as_found = identical = 0
     with Progress("compiling with the release clang and the plan", len(requests)) as progress:
         for request, (size, same) in compile_all(bench.pool, twice, requests, bench.quarantine, progress):

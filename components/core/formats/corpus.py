@@ -21,6 +21,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -37,6 +38,10 @@ DESCRIPTION = "corpus_description.json"
 REPORT = "report.json"
 UNSPECIFIED_OVERRIDE = "<UNSPECIFIED>"
 """The only global argument that extract_ir writes for a local ThinLTO corpus; the user must replace it."""
+
+PROGRAM_ARGUMENTS = ("-main-file-name", "ld-temp.o")
+"""The name that lld gives a linked module. A clang of this project compiles bitcode of this name by the passes by which
+its lld compiles a program; other clangs compile it like any other."""
 
 Part = Literal["train", "validation", "heldout", "all"]
 _MAX_LISTED = 5
@@ -99,6 +104,10 @@ class Module(FileSet):
             return 0
         finally:
             os.close(file)
+
+    def is_program(self) -> bool:
+        """Return whether the module is a linked program or shared library, see PROGRAM_ARGUMENTS."""
+        return PROGRAM_ARGUMENTS in pairwise(self.arguments())
 
     def arguments(self) -> tuple[str, ...]:
         """Return the module's compiler arguments.

@@ -15,6 +15,7 @@ from pathlib import Path
 from components.core.compiler.objects.archive import ArchiveError, is_archive, read_members
 from components.core.formats.bitcode import MAGIC, WRAPPER, BitcodeError, bitcode_problem, producer_major, read_layout
 from components.core.formats.bitcode_symbols import read_symbols
+from components.core.formats.corpus import PROGRAM_ARGUMENTS
 from components.core.projects.link_recorder.recorder import RecordedLink, input_files
 from components.corpus.extraction.extract import compile_filter
 from components.corpus.extraction.file_io import read, write
@@ -35,11 +36,6 @@ _RELOCATABLE = (b"\1\0", b"\0\1")
 
 _VECTORIZE = {"-Os": ("-vectorize-loops", "-vectorize-slp"), "-Oz": ("-vectorize-slp",)}
 """What clang's driver adds for a level."""
-
-
-_PROGRAM_OPTIONS = ("-main-file-name", "ld-temp.o")
-"""The name that lld gives a linked module. A clang of this project compiles bitcode of this name by the passes by which
-its lld compiles a program; other clangs compile it like any other."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +178,7 @@ def program_arguments(link: RecordedLink, triple: str) -> tuple[str, ...]:
     for option, value in itertools.pairwise(link.arguments):
         if option in ("-mllvm", "--mllvm"):
             arguments += ["-mllvm", value]
-    return (*strip_own_options(arguments), *_PROGRAM_OPTIONS)
+    return (*strip_own_options(arguments), *PROGRAM_ARGUMENTS)
 
 
 def native_inputs(link: RecordedLink) -> list[str]:

@@ -13,7 +13,8 @@ include_directories(BEFORE ${ours})
 
 # Sources of the clangs and of the plugin: the advisor that computes features, and what a training one adds.
 set(features ${ours}/inlining/features)
-set(feature_advisor ${ours}/inlining/InlineFeatureAdvisor.cpp ${features}/CallsiteCosts.cpp ${features}/FunctionProperties.cpp
+set(feature_advisor ${ours}/inlining/InlineFeatureAdvisor.cpp ${ours}/inlining/HeuristicAdvisor.cpp
+    ${features}/CallsiteCosts.cpp ${features}/FunctionProperties.cpp
     ${features}/ExtendedFeatures.cpp ${features}/TrainedRanges.cpp)
 set(training_advisor ${ours}/inlining/InlineTrainingAdvisor.cpp ${ours}/inlining/CallsiteLog.cpp
     ${ours}/decisions/PolicySampling.cpp ${ours}/decisions/ForcedDecisionsFile.cpp ${ours}/policy/NativePolicy.cpp

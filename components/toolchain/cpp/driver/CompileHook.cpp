@@ -117,9 +117,9 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
           return;
         if (isPlanGiven && isPlanGiven())
           Clang->getDiagnostics().Report(diag::warn_fe_backend_plugin)
-              << "-mlgo-inline-plan has no effect: the linker compiles the "
-                 "program as one module; to inline here, pass "
-                 "-mllvm -mlgo-whole-program=0";
+              << "-mlgo-inline-plan has no effect: the linker inlines, and takes "
+                 "a plan of programs from -Wl,-mllvm,-mlgo-inline-plan=FILE; to "
+                 "inline here, pass -mllvm -mlgo-whole-program=0";
         registerInlineExportPass(Builder);
         skipOptionalPasses(Builder);
       });
@@ -131,7 +131,7 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
   if (llvm::StringRef Mode = uselessPolicy(Frontend.LLVMArgs); !Mode.empty())
     Clang->getDiagnostics().Report(diag::warn_fe_backend_plugin)
         << ("the policy has no effect without -mllvm -" + Mode).str();
-  auto Variants = requestedVariants(Frontend.LLVMArgs);
+  auto Variants = requestedVariants(Frontend.LLVMArgs, /*IsProgram=*/false);
   if (!Variants) {
     Clang->getDiagnostics().Report(diag::err_fe_backend_plugin)
         << toString(Variants.takeError());

@@ -11,9 +11,15 @@ namespace mlgo {
 
 using DefaultAdvice = std::function<bool(llvm::CallBase &)>;
 
+/// Returns an advisor that decides by LLVM's heuristic.
+std::unique_ptr<llvm::InlineAdvisor>
+createHeuristicAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM,
+                       DefaultAdvice GetDefaultAdvice);
+
 /// Returns the advisor of -enable-ml-inliner=development: it logs decisions and
-/// takes them from the policy that the command line names. Returns null after
-/// it has reported an error.
+/// takes them from the policy that the command line names. The second time that
+/// a program goes through the inliner nothing is logged or forced. Returns null
+/// after it has reported an error.
 std::unique_ptr<llvm::InlineAdvisor>
 createInlineTrainingAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM,
                             DefaultAdvice GetDefaultAdvice);

@@ -1,6 +1,7 @@
 #include "inlining/InlineFeatureAdvisor.h"
 
 #include "inlining/features/DirectCallGraph.h"
+#include "program/SizePipeline.h"
 #include "support/LLVMOptions.h"
 #include "llvm/ADT/SCCIterator.h"
 #include "llvm/Analysis/AssumptionCache.h"
@@ -257,6 +258,17 @@ bool InlineFeatureAdvisor::isOutsideRanges(CallBase &Call,
            << " outside of what the policy was trained on";
   });
   return true;
+}
+
+std::optional<bool> InlineFeatureAdvisor::takeForced(ForcedDecisions &Forced,
+                                                     CallBase &Call) {
+  const std::optional<int64_t> Action = Forced.next(
+      Call.getCaller()->getName(), Call.getCalledFunction()->getName());
+  if (!Action)
+    return std::nullopt;
+  if (*Action == 0 && isProgram && isProgram(M))
+    Call.setIsNoInline();
+  return *Action != 0;
 }
 
 std::unique_ptr<InlineAdvice>

@@ -11,6 +11,7 @@
 #ifndef MLGO_INLINE_FEATURE_ADVISOR_H
 #define MLGO_INLINE_FEATURE_ADVISOR_H
 
+#include "decisions/ForcedDecisions.h"
 #include "inlining/features/CallsiteCosts.h"
 #include "inlining/features/ExtendedFeatures.h"
 #include "inlining/features/FunctionProperties.h"
@@ -47,6 +48,11 @@ protected:
   /// mandatory inlining, which is not a decision.
   virtual std::unique_ptr<llvm::InlineAdvice>
   decide(llvm::CallBase &Call, llvm::OptimizationRemarkEmitter &ORE);
+
+  /// Returns the next forced decision about the call, if any. In a program,
+  /// which goes through the inliner again, a call that is forced to stay is
+  /// marked, and stays.
+  std::optional<bool> takeForced(ForcedDecisions &Forced, llvm::CallBase &Call);
 
   /// Returns whether the call, whose features the model runner holds, is
   /// outside of the trained ranges, and emits a remark if it is.

@@ -1,6 +1,8 @@
 #include "inlining/InlinePlan.h"
 
+#include "program/SizePipeline.h"
 #include "support/LLVMOptions.h"
+#include "llvm/Analysis/NoInferenceModelRunner.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/Module.h"
@@ -136,6 +138,22 @@ static bool defines(const Module &M, StringRef Symbol) {
   return F && !F->isDeclaration();
 }
 
+/// Returns how many of the calls in \p Rows, the decisions about a program, are
+/// of two functions that \p M defines, and the number of calls. Any program
+/// defines callers such as main.
+static std::pair<size_t, size_t> definedCalls(const DecisionRows &Rows,
+                                              const Module &M) {
+  std::vector<bool> Defined;
+  for (const std::string &Name : Rows.Names)
+    Defined.push_back(defines(M, Name));
+  return {count_if(Rows.Rows,
+                   [&](const DecisionRows::Row &Row) {
+                     return Defined[Row.Caller] && Row.Callee >= 0 &&
+                            Defined[Row.Callee];
+                   }),
+          Rows.Rows.size()};
+}
+
 /// Returns how many of the callers in \p Rows are defined in \p M, and the
 /// number of callers.
 static std::pair<size_t, size_t> definedCallers(const DecisionRows &Rows,
@@ -159,6 +177,7 @@ Plan::decisionsOf(const Module &M) const {
   const uint64_t File = MD5Hash(sys::path::filename(Name));
   const auto Exact =
       count_if(Index, [&](const Entry &E) { return E.Source == Source; });
+  const bool IsProgram = isProgram && isProgram(M);
   std::optional<DecisionRows> Best;
   size_t MostDefined = 0;
   for (const Entry &E : Index) {
@@ -167,9 +186,12 @@ Plan::decisionsOf(const Module &M) const {
     Expected<DecisionRows> Rows = rows(E);
     if (!Rows)
       return Rows.takeError();
-    auto [Defined, Callers] = definedCallers(*Rows, M);
-    // A file name is only a hint: a program may have many main.cpp.
-    if ((Exact || 2 * Defined > Callers) && (!Best || Defined > MostDefined)) {
+    auto [Defined, All] =
+        IsProgram ? definedCalls(*Rows, M) : definedCallers(*Rows, M);
+    // A file name is only a hint: a project may have many main.cpp, and all
+    // programs have one name.
+    const bool IsCertain = Exact && !IsProgram;
+    if ((IsCertain || 2 * Defined > All) && (!Best || Defined > MostDefined)) {
       Best = std::move(*Rows);
       MostDefined = Defined;
     }
@@ -246,8 +268,10 @@ PlannedInlineAdvisor::~PlannedInlineAdvisor() {
 
 std::unique_ptr<InlineAdvice>
 PlannedInlineAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
-  if (auto Action = Plan.next(Call.getCaller()->getName(),
-                              Call.getCalledFunction()->getName()))
-    return std::make_unique<TrackedAdvice>(this, Call, ORE, *Action != 0);
+  if (std::optional<bool> Action = takeForced(Plan, Call))
+    return std::make_unique<TrackedAdvice>(this, Call, ORE, *Action);
+  if (isa<NoInferenceModelRunner>(*ModelRunner))
+    return std::make_unique<TrackedAdvice>(this, Call, ORE,
+                                           GetDefaultAdvice(Call));
   return InlineFeatureAdvisor::decide(Call, ORE);
 }

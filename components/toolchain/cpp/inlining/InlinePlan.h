@@ -35,10 +35,13 @@ std::string loadPlannedChoices(llvm::Module &M) __attribute__((weak));
 /// A module is found by the path of its source file. If no entry has this path,
 /// because the program is built elsewhere, an entry with the same file name is
 /// used if the module defines more than half of its callers. Of several
-/// entries, the one with the most such callers is used.
+/// entries, the one with the most such callers is used. All programs have one
+/// name, and what counts are the calls of which the program defines both
+/// functions.
 std::optional<ForcedDecisions> loadInlinePlan(llvm::Module &M);
 
-/// Decides by a plan, and by the policy for calls that are not in the plan. A
+/// Decides by a plan, and for calls that are not in the plan by the policy or,
+/// if \p Runner evaluates none, by LLVM's heuristic. A
 /// remark (-Rpass-analysis=inline-plan) reports how many of the plan's
 /// decisions were found.
 class PlannedInlineAdvisor : public InlineFeatureAdvisor {

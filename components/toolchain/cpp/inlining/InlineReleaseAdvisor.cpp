@@ -2,7 +2,8 @@
 // policy.
 //
 // In a module without functions that are compiled for size LLVM's heuristic
-// decides, and nothing is tracked.
+// decides, and nothing is tracked. In a program with a plan it decides about
+// the calls that the plan does not list.
 //
 // -enable-ml-inliner=release requests it. With
 // -inliner-interactive-channel-base another process decides, from the features
@@ -12,9 +13,12 @@
 #include "inlining/InlineAdvisors.h"
 #include "inlining/InlineFeatureAdvisor.h"
 #include "inlining/InlinePlan.h"
+#include "program/SizePipeline.h"
+#include "program/Variants.h"
 #include "support/LLVMOptions.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
 #include "llvm/Analysis/InteractiveModelRunner.h"
+#include "llvm/Analysis/NoInferenceModelRunner.h"
 #include "llvm/Analysis/ReleaseModeModelRunner.h"
 #include "llvm/IR/Module.h"
 
@@ -40,37 +44,23 @@ static TrainedRanges embeddedRanges() {
   return Ranges;
 }
 
-namespace {
-/// Decides as LLVM's DefaultInlineAdvisor, which needs parameters that are not
-/// known here.
-class HeuristicAdvisor : public InlineAdvisor {
-public:
-  HeuristicAdvisor(Module &M, FunctionAnalysisManager &FAM,
-                   DefaultAdvice GetDefaultAdvice)
-      : InlineAdvisor(M, FAM), GetDefaultAdvice(std::move(GetDefaultAdvice)) {}
-
-private:
-  class Advice : public InlineAdvice {
-  public:
-    using InlineAdvice::InlineAdvice;
-
-  private:
-    void remark() {
-      emitInlinedInto(ORE, DLoc, Block, *Callee, *Caller,
-                      /*IsMandatory=*/false);
-    }
-    void recordInliningImpl() override { remark(); }
-    void recordInliningWithCalleeDeletedImpl() override { remark(); }
-  };
-
-  std::unique_ptr<InlineAdvice> getAdviceImpl(CallBase &Call) override {
-    return std::make_unique<Advice>(this, Call, getCallerORE(Call),
-                                    GetDefaultAdvice(Call));
-  }
-
-  const DefaultAdvice GetDefaultAdvice;
-};
-} // namespace
+/// Returns the advisor of a program with a plan, which lists what differs from
+/// the heuristic's decisions. A program goes through the inliner twice; the
+/// plan is for the first time.
+static std::unique_ptr<InlineAdvisor>
+createPlannedProgramAdvisor(Module &M, ModuleAnalysisManager &MAM,
+                            DefaultAdvice GetDefaultAdvice) {
+  std::optional<ForcedDecisions> Plan;
+  if (!isSecondRound())
+    Plan = loadInlinePlan(M);
+  if (!Plan || Plan->size() == 0)
+    return createHeuristicAdvisor(M, MAM, std::move(GetDefaultAdvice));
+  return std::make_unique<PlannedInlineAdvisor>(
+      M, MAM,
+      std::make_unique<NoInferenceModelRunner>(M.getContext(),
+                                               inliningFeatures()),
+      std::move(GetDefaultAdvice), std::move(*Plan));
+}
 
 static constexpr char ChannelOption[] = "inliner-interactive-channel-base";
 
@@ -92,9 +82,10 @@ mlgo::createInlineReleaseAdvisor(Module &M, ModuleAnalysisManager &MAM,
       none_of(M, [](const Function &F) {
         return !F.isDeclaration() && F.hasOptSize();
       }))
-    return std::make_unique<HeuristicAdvisor>(
-        M, MAM.getResult<FunctionAnalysisManagerModuleProxy>(M).getManager(),
-        std::move(GetDefaultAdvice));
+    return createHeuristicAdvisor(M, MAM, std::move(GetDefaultAdvice));
+  if (!HasChannel && isPlanGiven() && isProgram && isProgram(M))
+    if (const Variant *V = appliedVariant(); !V || V->Plan)
+      return createPlannedProgramAdvisor(M, MAM, std::move(GetDefaultAdvice));
   std::unique_ptr<MLModelRunner> Model;
   const auto &Features = inliningFeatures();
   if (HasChannel) {
@@ -107,7 +98,10 @@ mlgo::createInlineReleaseAdvisor(Module &M, ModuleAnalysisManager &MAM,
         M.getContext(), Features, DecisionName);
   }
   std::unique_ptr<InlineFeatureAdvisor> Advisor;
-  std::optional<ForcedDecisions> Plan = loadInlinePlan(M);
+  // The variant of a program that is decided by the policy has no plan.
+  std::optional<ForcedDecisions> Plan;
+  if (!isProgram || !isProgram(M))
+    Plan = loadInlinePlan(M);
   const bool IsPlanned = Plan.has_value();
   if (IsPlanned)
     Advisor = std::make_unique<PlannedInlineAdvisor>(

@@ -10,6 +10,7 @@
 #include "inlining/InlineAdvisors.h"
 #include "inlining/InlineFeatureAdvisor.h"
 #include "policy/PolicyRunner.h"
+#include "program/SizePipeline.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
 #include "llvm/Analysis/NoInferenceModelRunner.h"
 #include "llvm/Analysis/Utils/TrainingLogger.h"
@@ -167,9 +168,8 @@ InlineTrainingAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
   if (Outside)
     Advice = Default;
   if (Forced)
-    if (auto Action = Forced->next(Call.getCaller()->getName(),
-                                   Call.getCalledFunction()->getName()))
-      Advice = *Action != 0;
+    if (std::optional<bool> Action = takeForced(*Forced, Call))
+      Advice = *Action;
   if (!Log)
     return std::make_unique<TrackedAdvice>(this, Call, ORE, Advice);
   return std::make_unique<LoggedAdvice>(this, Call, ORE, Advice, Default);
@@ -180,9 +180,15 @@ std::unique_ptr<InlineAdvisor>
 mlgo::createInlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM,
                                   DefaultAdvice GetDefaultAdvice) {
   LLVMContext &Context = M.getContext();
+  // Decisions of the second time would have the keys of the first.
+  const bool IsSecond = isSecondRound && isSecondRound();
+  if (IsSecond && PolicyDirectory.empty())
+    return createHeuristicAdvisor(M, MAM, std::move(GetDefaultAdvice));
   // Before the policy is loaded, because its random stream starts with the
   // sample's seed.
-  std::optional<SampleFiles> Sample = forkIntoSamples();
+  std::optional<SampleFiles> Sample;
+  if (!IsSecond)
+    Sample = forkIntoSamples();
   std::string LogPath = Sample ? Sample->Log : TrainingLog;
   std::string CallsPath = Sample ? Sample->Calls : TrainingLog + ".calls";
 
@@ -201,7 +207,7 @@ mlgo::createInlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM,
     return nullptr;
 
   std::unique_ptr<DecisionLog> Log;
-  if (!LogPath.empty()) {
+  if (!LogPath.empty() && !IsSecond) {
     std::error_code Error;
     auto Stream = std::make_unique<raw_fd_ostream>(LogPath, Error);
     if (Error) {
@@ -214,7 +220,7 @@ mlgo::createInlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM,
   }
   auto Advisor = std::make_unique<InlineTrainingAdvisor>(
       M, MAM, std::move(Runner), std::move(GetDefaultAdvice), std::move(Log),
-      mlgo::loadForcedDecisions(Sample, "inlining"),
+      IsSecond ? nullptr : mlgo::loadForcedDecisions(Sample, "inlining"),
       Sample ? Sample->Forced : TrainingLog + ".forced");
   // Off by default: a training learns from the policy's own decisions.
   if (Policy && useTrainedRanges(/*Default=*/false))

@@ -32,7 +32,9 @@ static constexpr char OptionName[] = "mlgo-keep-smaller";
 static constexpr char VariantsOption[] = "mlgo-variants";
 static constexpr char ExperimentalOption[] = "mlgo-experimental";
 static constexpr char ChoicesOption[] = "mlgo-choices";
+static constexpr char PlanOption[] = "mlgo-inline-plan";
 static constexpr char DefaultVariants[] = "heuristic,policy";
+static constexpr char PlannedVariants[] = "heuristic,policy,plan";
 
 // These are read by requestedVariants, before LLVM parses its options.
 static cl::opt<bool>
@@ -44,8 +46,8 @@ static cl::opt<bool>
 static cl::opt<std::string> VariantList(
     VariantsOption, cl::Hidden,
     cl::desc("The variants of -mlgo-keep-smaller, which this option implies, "
-             "separated by commas or colons; each is heuristic or policy, and "
-             "more words with +: outline, no-outline, everywhere, fold, "
+             "separated by commas or colons; each is heuristic, policy or plan, "
+             "and more words with +: outline, no-outline, everywhere, fold, "
              "no-fold, ipra, ir-outliner"));
 
 static cl::opt<bool> Experimental(
@@ -101,9 +103,9 @@ bool mlgo::expectVariants(std::string Output, bool IsProgram,
 bool mlgo::expectsVariants() { return Current.has_value(); }
 
 Expected<std::vector<Variant>>
-mlgo::requestedVariants(ArrayRef<std::string> Arguments) {
+mlgo::requestedVariants(ArrayRef<std::string> Arguments, bool IsProgram) {
   std::optional<bool> IsRequested;
-  bool AllowsExperimental = false, HasChoices = false;
+  bool AllowsExperimental = false, HasChoices = false, HasPlan = false;
   std::optional<StringRef> List;
   for (StringRef Argument : Arguments) {
     for (StringRef Prefix : {"-plugin-opt=", "--plugin-opt=", "-mllvm="})
@@ -121,11 +123,19 @@ mlgo::requestedVariants(ArrayRef<std::string> Arguments) {
       List = Value;
     else if (Name == ChoicesOption)
       HasChoices = true;
+    else if (Name == PlanOption)
+      HasPlan = true;
   }
   std::vector<Variant> Variants;
   if (List || IsRequested == true) {
-    auto Parsed =
-        parseVariants(List.value_or(DefaultVariants), AllowsExperimental);
+    auto Parsed = parseVariants(
+        List.value_or(IsProgram && HasPlan ? PlannedVariants : DefaultVariants),
+        AllowsExperimental);
+    if (Parsed && !(IsProgram && HasPlan) &&
+        any_of(*Parsed, [](const Variant &V) { return V.Plan; }))
+      return createStringError(inconvertibleErrorCode(),
+                               "-mlgo-variants: the variant plan is for the "
+                               "link of a program with -mlgo-inline-plan");
     if (!Parsed || IsRequested.value_or(true))
       return Parsed;
   }

@@ -5,8 +5,9 @@
 // process forks after the passes that the variants share. Each child completes
 // the compile (in lld: the link) as one variant, one after the other, the
 // process itself is the last and the first variant, and the smallest file is
-// kept. By default the variants are the heuristic and the policy;
-// -mlgo-variants=LIST names others (Variants.h).
+// kept. By default the variants are the heuristic, the policy and, in the link
+// of a program with a plan, the plan; -mlgo-variants=LIST names others
+// (Variants.h).
 //
 //===----------------------------------------------------------------------===//
 #ifndef MLGO_KEEP_SMALLER_H
@@ -20,9 +21,10 @@ namespace mlgo {
 
 /// Returns the variants that \p Arguments, of clang -cc1 or of lld, ask for;
 /// none if they ask for none, with a warning if they name a file of choices.
-/// Fails if -mlgo-variants cannot be understood.
+/// Fails if -mlgo-variants cannot be understood, or names a plan that there is
+/// not for a program.
 llvm::Expected<std::vector<Variant>>
-requestedVariants(llvm::ArrayRef<std::string> Arguments);
+requestedVariants(llvm::ArrayRef<std::string> Arguments, bool IsProgram);
 
 /// Announces that this process writes \p Output, an object or, with
 /// \p IsProgram, a linked program, and compiles it as each of \p Variants, the

@@ -37,7 +37,7 @@ llvm::PassPluginLibraryInfo getMlgoPluginInfo() {
 /// for variants that there are not.
 static void prepareVariants(llvm::SmallVectorImpl<const char *> &Arguments) {
   const std::vector<std::string> Texts = mlgo::expandResponseFiles(Arguments);
-  auto Variants = mlgo::requestedVariants(Texts);
+  auto Variants = mlgo::requestedVariants(Texts, /*IsProgram=*/true);
   if (!Variants) {
     llvm::WithColor::error(llvm::errs(), "ld.lld")
         << llvm::toString(Variants.takeError()) << "\n";

@@ -49,6 +49,10 @@ bool mlgo::isProgram(const Module &M) {
   return Program || M.getModuleIdentifier() == LinkedModuleName;
 }
 
+static bool InSecondRound = false;
+
+bool mlgo::isSecondRound() { return InSecondRound; }
+
 /// Returns whether MergeFunctions must not replace \p F by a call of an equal
 /// function, or calls of another by calls of \p F.
 static bool mustStayApart(const Function &F) {
@@ -127,6 +131,16 @@ struct HideInlinePass : PassInfoMixin<HideInlinePass> {
   static bool isRequired() { return true; } // runs where no other passes do
 };
 
+/// Stands between the two rounds of a program's passes.
+struct SecondRoundPass : PassInfoMixin<SecondRoundPass> {
+  PreservedAnalyses run(Module &, ModuleAnalysisManager &) {
+    InSecondRound = true;
+    return PreservedAnalyses::all();
+  }
+
+  static bool isRequired() { return true; } // does no work that can be skipped
+};
+
 /// LLVM's outliner of IR, in the variants that have it.
 struct VariantIROutlinerPass : PassInfoMixin<VariantIROutlinerPass> {
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
@@ -196,8 +210,10 @@ void mlgo::registerSizePasses(PassBuilder &Builder, bool InLinker) {
         // the first, and what only calls in the whole program show has been
         // simplified.
         *IsSecond = true;
-        if (IsProgram)
+        if (IsProgram) {
+          Passes.addPass(SecondRoundPass());
           Passes.addPass(Builder.buildPerModuleDefaultPipeline(Level));
+        }
         if (expectsVariants())
           Passes.addPass(VariantIROutlinerPass());
       });

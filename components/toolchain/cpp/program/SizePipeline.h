@@ -51,7 +51,11 @@ inline constexpr char LinkedModuleName[] = "ld-temp.o";
 /// Returns whether \p M is a whole program: the module of full LTO in a linker,
 /// or what a clang compiles with -mlgo-program or under the name of such a
 /// module, to the object that our lld makes of it.
-bool isProgram(const llvm::Module &M);
+bool isProgram(const llvm::Module &M) __attribute__((weak));
+
+/// Returns whether this process compiles a program that has been through the
+/// inliner, and goes through it for the second time.
+bool isSecondRound() __attribute__((weak));
 
 /// Makes this process compile a whole program, unless -mlgo-program is given.
 void compileAsProgram();

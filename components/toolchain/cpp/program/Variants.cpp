@@ -22,6 +22,7 @@ static ArrayRef<Word> variantWords() {
   static constexpr Word Words[] = {
       {"heuristic", Inliner, false, [](Variant &) {}},
       {"policy", Inliner, false, [](Variant &V) { V.Policy = true; }},
+      {"plan", Inliner, false, [](Variant &V) { V.Plan = true; }},
       {"outline", Outliner, false, [](Variant &V) { V.Outline = true; }},
       {"no-outline", Outliner, false, [](Variant &V) { V.Outline = false; }},
       {"everywhere", Outliner, false,
@@ -55,7 +56,7 @@ Expected<Variant> mlgo::parseVariant(StringRef Name, bool Experimental) {
     const bool IsInliner = W->Group == variantWords().front().Group;
     if (IsInliner != Groups.empty())
       return invalid("'" + Name +
-                     "' has to begin with heuristic or policy, once");
+                     "' has to begin with heuristic, policy or plan, once");
     if (!Groups.insert(W->Group).second)
       return invalid("'" + Name + "' has two words where one can be, such as " +
                      Text);
@@ -90,8 +91,8 @@ static std::optional<Variant> Applied;
 
 void mlgo::applyVariant(Variant V) {
   llvmOption<InliningAdvisorMode>("enable-ml-inliner")
-      .setValue(V.Policy ? InliningAdvisorMode::Release
-                         : InliningAdvisorMode::Default);
+      .setValue(V.Policy || V.Plan ? InliningAdvisorMode::Release
+                                   : InliningAdvisorMode::Default);
   if (V.Outline)
     llvmOption<bool>("mlgo-outline").setValue(*V.Outline);
   if (V.Everywhere)

@@ -1,7 +1,7 @@
 //===- Variants.h - How a variant of a compile differs ----------*- C++ -*-===//
 //
-// A variant is named by words that are joined by '+': "heuristic" or "policy",
-// which decides about inlining, and what else differs from a compile without
+// A variant is named by words that are joined by '+': "heuristic", "policy" or
+// "plan", which decides about inlining, and what else differs from a compile without
 // variants (variantWords in Variants.cpp).
 //
 //===----------------------------------------------------------------------===//
@@ -20,6 +20,7 @@ namespace mlgo {
 struct Variant {
   std::string Name;
   bool Policy = false;
+  bool Plan = false;           ///< -mlgo-inline-plan
   std::optional<bool> Outline; ///< Unset: as -mlgo-outline says.
   std::optional<bool> Fold;    ///< Unset: as -mlgo-fold says.
   bool Everywhere = false;     ///< -mlgo-outline-everywhere
@@ -41,7 +42,7 @@ llvm::Expected<std::vector<Variant>> parseVariants(llvm::StringRef List,
 void applyVariant(Variant V);
 
 /// Returns the variant that was applied, or null.
-const Variant *appliedVariant();
+const Variant *appliedVariant() __attribute__((weak));
 
 } // namespace mlgo
 
