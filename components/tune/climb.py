@@ -144,8 +144,11 @@ class Climb:
                 on_base = number_unreached_by_base(flipped, sets, keys)
                 savings = attribute_savings(base, plan, on_base, counts)
                 tried |= {keys[i] for i in {*savings.decision.tolist(), *list_unreached_flips(flip_sets, on_base)}}
-                paying = _choose_paying(plan.flips, savings)
-                trials = first_trials + [changed | forced.actions() for forced in _combine(base, action, paying)]
+                disjoint, every = (_choose_paying(plan.flips, savings, overlap) for overlap in (False, True))
+                trials = first_trials + [
+                    changed | forced.actions()
+                    for forced in _combine(base, action, disjoint) + _combine(base, action, every)
+                ]
                 more: Sequence[Sample] = ()
                 if trials:
                     more = self._compile(request, _in_samples(start, len(trials)), trials)
@@ -252,8 +255,12 @@ def list_unreached_flips(flip_sets: Sequence[Sequence[Flip]], samples: Sequence[
     }
 
 
-def _choose_paying(flips: Sequence[Flip], savings: FlipSavings) -> list[Flip]:
-    """Return the flips that save something and do not disturb each other, those that save most first."""
+def _choose_paying(flips: Sequence[Flip], savings: FlipSavings, overlap: bool) -> list[Flip]:
+    """Return the flips that save something, those that save most first.
+
+    Args:
+        overlap: whether they may disturb each other; they flip different decisions in any case.
+    """
     measurements: dict[int, list[float]] = {}
     for flip, saved in zip(savings.flip.tolist(), (savings.saved * savings.together).tolist(), strict=True):
         measurements.setdefault(flip, []).append(saved)
@@ -263,8 +270,9 @@ def _choose_paying(flips: Sequence[Flip], savings: FlipSavings) -> list[Flip]:
     for number in sorted(saved_bytes, key=lambda flip: (-saved_bytes[flip], flip)):
         if saved_bytes[number] < MIN_SAVED_BYTES:
             break
-        if busy.isdisjoint(flips[number].touches):
-            busy |= flips[number].touches
+        used = frozenset(flips[number].decisions.tolist()) if overlap else flips[number].touches
+        if busy.isdisjoint(used):
+            busy |= used
             chosen.append(flips[number])
     return chosen
 

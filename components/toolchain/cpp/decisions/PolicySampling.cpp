@@ -8,6 +8,7 @@
 // copy-on-write, and writes its own files.
 #include "decisions/PolicySampling.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -34,6 +35,9 @@ static cl::opt<unsigned> Samples(
 static cl::opt<std::string> SamplePrefix(
     "mlgo-sample-prefix", cl::Hidden,
     cl::desc("Sample i writes PREFIX.i.o, PREFIX.i.log and PREFIX.i.calls"));
+static cl::opt<unsigned>
+    SampleJobs("mlgo-sample-jobs", cl::Hidden, cl::init(1),
+               cl::desc("Compile this many samples at the same time"));
 static cl::opt<bool>
     SampleLogs("mlgo-sample-logs", cl::Hidden, cl::init(true),
                cl::desc("Whether samples log their decisions; sizes and scores "
@@ -89,6 +93,26 @@ double mlgo::sampleUniform() {
   _exit(Status);
 }
 
+/// Waits for one of the children in \p Running, which are samples by process,
+/// and removes it. Does not return if it has failed.
+static void waitForSample(DenseMap<pid_t, unsigned> &Running) {
+  int Status = 0;
+  pid_t Child;
+  while ((Child = wait(&Status)) < 0 && errno == EINTR)
+    ;
+  if (Child < 0)
+    leave(1, Twine("cannot wait: ") + strerror(errno));
+  auto Sample = Running.find(Child);
+  if (Sample == Running.end())
+    return; // started before the compile
+  if (!WIFEXITED(Status) || WEXITSTATUS(Status) != 0)
+    leave(1, "sample " + Twine(Sample->second) +
+                 (WIFSIGNALED(Status)
+                      ? " died of signal " + Twine(WTERMSIG(Status))
+                      : Twine(" failed")));
+  Running.erase(Sample);
+}
+
 std::optional<SampleFiles> mlgo::forkIntoSamples() {
   if (Samples == 0)
     return std::nullopt;
@@ -100,7 +124,10 @@ std::optional<SampleFiles> mlgo::forkIntoSamples() {
     leave(1, "-mlgo-sample-prefix is missing");
   outs().flush();
   pid_t Parent = getpid();
+  DenseMap<pid_t, unsigned> Running;
   for (SampleIndex = 0; SampleIndex < Samples; ++SampleIndex) {
+    while (Running.size() >= std::max(1u, SampleJobs.getValue()))
+      waitForSample(Running);
     std::string Base = SamplePrefix + "." + std::to_string(SampleIndex);
     pid_t Child = fork();
     if (Child < 0)
@@ -122,14 +149,9 @@ std::optional<SampleFiles> mlgo::forkIntoSamples() {
                          Base + ".forced",
                          Base + ".scores"};
     }
-    int Status = 0;
-    while (waitpid(Child, &Status, 0) < 0 && errno == EINTR)
-      ;
-    if (!WIFEXITED(Status) || WEXITSTATUS(Status) != 0)
-      leave(1, "sample " + Twine(SampleIndex) +
-                   (WIFSIGNALED(Status)
-                        ? " died of signal " + Twine(WTERMSIG(Status))
-                        : Twine(" failed")));
+    Running[Child] = SampleIndex;
   }
+  while (!Running.empty())
+    waitForSample(Running);
   leave(0);
 }

@@ -45,8 +45,8 @@ struct SampleFiles {
   std::string Object, Log, Calls, Forced, Scores;
 };
 
-/// With -mlgo-samples=K, forks K children one after another and waits for each.
-/// Returns in a child, with the child's files and stdout redirected to its
+/// With -mlgo-samples=K, forks K children, -mlgo-sample-jobs at a time, by
+/// default one after another, and waits for them. Returns in a child, with the child's files and stdout redirected to its
 /// object. Does not return in the parent, which exits with 0 only if every
 /// child did. Without the option, returns nothing.
 std::optional<SampleFiles> forkIntoSamples();
