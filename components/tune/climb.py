@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from components.core import problems
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
-from components.core.compiler.forced_decisions import ForcedDecisions, Key, ordinals
+from components.core.compiler.forced_decisions import ForcedDecisions, Key
 from components.core.compiler.sample import Sample
 from components.core.counterfactual.flip_sets import estimate_uncertainty
 from components.core.counterfactual.flips import Flip, FlipSavings
@@ -121,6 +121,12 @@ class Climb:
             columns = _columns(base)
             action = columns[problem.policy.decision].reshape(-1).astype(np.int64)
             keys = _list_keys(base)
+            pinned: Mapping[Key, int] = changed
+            if start != request.advisor:
+                # The heuristic inlines the last call of a local function, so a flip would change decisions about
+                # functions that it does not touch.
+                pinned = dict(zip(keys, action.tolist(), strict=True))
+                best_changed = changed = list_changes(base)
             random = np.random.default_rng([self.seed, request.number, zlib.crc32(request.module.name.encode())])
             uncertainty = np.zeros(len(action))
             if problem.policy.logits in columns:
@@ -139,14 +145,14 @@ class Climb:
                 # A set may become the next base. The base consists of decisions that differ from the start's; the sets
                 # of the plan would also contain all other decisions.
                 flip_sets = [[plan.flips[i] for i in flip_set.tolist()] for flip_set in plan.flip_sets]
-                sets = [changed | forced.actions() for forced in force_flips(base, action, flip_sets)]
+                sets = [pinned | forced.actions() for forced in force_flips(base, action, flip_sets)]
                 flipped = self._compile(request, _in_samples(start, len(sets)), sets)
                 on_base = number_unreached_by_base(flipped, sets, keys)
                 savings = attribute_savings(base, plan, on_base, counts)
                 tried |= {keys[i] for i in {*savings.decision.tolist(), *list_unreached_flips(flip_sets, on_base)}}
                 disjoint, every = (_choose_paying(plan.flips, savings, overlap) for overlap in (False, True))
                 trials = first_trials + [
-                    changed | forced.actions()
+                    pinned | forced.actions()
                     for forced in _combine(base, action, disjoint) + _combine(base, action, every)
                 ]
                 more: Sequence[Sample] = ()
@@ -224,7 +230,7 @@ def _list_keys(base: Sample) -> list[Key]:
     """Return the key of each decision."""
     calls = base.callsites
     assert calls is not None
-    ordinal = ordinals(calls.caller, calls.callee).tolist()
+    ordinal = calls.ordinals().tolist()
     pairs = zip(calls.caller.tolist(), calls.callee.tolist(), ordinal, strict=True)
     return [(calls.names[caller], calls.names[callee], number) for caller, callee, number in pairs]
 

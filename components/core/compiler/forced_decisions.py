@@ -22,6 +22,8 @@ from components.core.compiler.logs.training_log import LogError
 
 Key = tuple[str, str, int]
 """First name, second name or "", ordinal."""
+SECOND_ROUND_ORDINAL = 1 << 20
+"""First ordinal of the decisions of the second time that a program goes through the inliner (ForcedDecisions.h)."""
 _VERSION = 1
 _REPORT_VERSION = 2
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from components.core.compiler.forced_decisions import ForcedDecisions, ordinals
+from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.logs.callsites import Callsites
 from components.core.compiler.sample import Sample
 from components.core.counterfactual.flip_sets import choose_flip_sets
@@ -73,7 +73,7 @@ def pin_flips(
     ordinal: if a flip removes copies of a call, a later call of the pair is mistaken for the first of them.
     """
     calls = _callsites(base)
-    ordinal = ordinals(calls.caller, calls.callee)
+    ordinal = calls.ordinals()
     every = np.arange(len(action))
     forced: list[ForcedDecisions] = []
     for flips in flip_sets:
@@ -89,7 +89,7 @@ def force_flips(
 ) -> tuple[ForcedDecisions, ...]:
     """Return forced decisions for each set of flips that leave all other decisions to the policy."""
     calls = _callsites(base)
-    ordinal = ordinals(calls.caller, calls.callee)
+    ordinal = calls.ordinals()
     decisions = [np.sort(np.concatenate([flip.decisions for flip in flips])) for flips in flip_sets]
     return tuple(_force(calls, ordinal, 1 - action, flipped) for flipped in decisions)
 

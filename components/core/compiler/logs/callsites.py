@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from components.core.compiler.forced_decisions import SECOND_ROUND_ORDINAL, ordinals
 from components.core.compiler.logs.training_log import LogError
 
 _VERSION = 1
@@ -34,6 +35,7 @@ class Callsites:
         discardable: bool [M], whether the linker or the compiler may drop the function's definition when it is unused
             (local, linkonce*, available_externally).
         source: name of the source file, "" in files of earlier versions.
+        first_round: number of decisions of the first time that a program went through the inliner; None of others.
     """
 
     caller: npt.NDArray[np.int32]
@@ -42,6 +44,15 @@ class Callsites:
     names: list[str]
     discardable: npt.NDArray[np.bool_]
     source: str = ""
+    first_round: int | None = None
+
+    def ordinals(self) -> npt.NDArray[np.int32]:
+        """Return the ordinal of each decision among those about the same caller and callee, int32 [N]."""
+        if self.first_round is None:
+            return ordinals(self.caller, self.callee)
+        parts = (slice(self.first_round), slice(self.first_round, None))
+        first, second = (ordinals(self.caller[part], self.callee[part]) for part in parts)
+        return np.concatenate([first, second + np.int32(SECOND_ROUND_ORDINAL)])
 
 
 def callsites_path(log: Path) -> Path:
@@ -60,7 +71,7 @@ def read_callsites(path: Path) -> Callsites:
     except FileNotFoundError:
         raise LogError(path, 0, "the compiler wrote no callsites file for the training log") from None
     begin = data.find(b"\n") + 1
-    decisions, functions, source = _header(path, data[:begin])
+    decisions, functions, source, first_round = _header(path, data[:begin])
     flags_at = begin + decisions * _COLUMNS * 4
     names_at = flags_at + functions
     if names_at > len(data):
@@ -81,10 +92,11 @@ def read_callsites(path: Path) -> Callsites:
         names=[name.decode("utf-8", "surrogateescape") for name in names[:-1]],
         discardable=(flags & _FLAG_DISCARDABLE) != 0,
         source=source,
+        first_round=first_round,
     )
 
 
-def _header(path: Path, line: bytes) -> tuple[int, int, str]:
+def _header(path: Path, line: bytes) -> tuple[int, int, str, int | None]:
     try:
         header: dict[str, Any] = json.loads(line)
         if header["version"] != _VERSION:
@@ -93,8 +105,9 @@ def _header(path: Path, line: bytes) -> tuple[int, int, str]:
             )
         decisions, functions = int(header["decisions"]), int(header["functions"])
         source = str(header.get("source", ""))
+        first_round = None if "first_round" not in header else int(header["first_round"])
     except (ValueError, KeyError, TypeError):
         raise LogError(path, 0, f"expected the header of a callsites file, found {line[:60]!r}") from None
     if decisions < 0 or functions < 0:
         raise LogError(path, 0, f"the header {line[:60]!r} has a negative count")
-    return decisions, functions, source
+    return decisions, functions, source, first_round

@@ -150,6 +150,10 @@ std::optional<int64_t> ForcedDecisions::next(StringRef Caller,
   return Rows[Index].Action;
 }
 
+void ForcedDecisions::startSecondRound() {
+  NextOrdinals.assign(NextOrdinals.size(), SecondRoundOrdinal);
+}
+
 Error ForcedDecisions::writeReport(const std::string &Path) const {
   std::error_code EC;
   raw_fd_ostream OS(Path, EC);

@@ -76,6 +76,13 @@ public:
   std::optional<int64_t> next(llvm::StringRef Caller,
                               llvm::StringRef Callee = "");
 
+  /// Called before a program goes through the inliner for the second time. The
+  /// ordinals of decisions then start at SecondRoundOrdinal.
+  void startSecondRound();
+
+  /// components/core/compiler/forced_decisions.py has the same number.
+  static constexpr int32_t SecondRoundOrdinal = 1 << 20;
+
   size_t size() const { return Rows.size(); }
 
   /// Returns how many of the decisions the compile has reached so far.

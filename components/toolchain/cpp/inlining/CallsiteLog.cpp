@@ -33,13 +33,18 @@ void CallsiteLog::add(std::pair<int32_t, int32_t> CallerAndCallee,
         support::endian::byte_swap<int32_t, llvm::endianness::little>(Value));
 }
 
+void CallsiteLog::startSecondRound() { FirstRound = Rows.size() / 3; }
+
 CallsiteLog::~CallsiteLog() {
   std::error_code Error;
   raw_fd_ostream OS(Path, Error);
   if (!Error) {
     OS << "{\"version\":1,\"decisions\":" << Rows.size() / 3
        << ",\"functions\":" << Flags.size()
-       << ",\"source\":" << json::Value(json::fixUTF8(Source)) << "}\n";
+       << ",\"source\":" << json::Value(json::fixUTF8(Source));
+    if (FirstRound)
+      OS << ",\"first_round\":" << *FirstRound;
+    OS << "}\n";
     OS.write(reinterpret_cast<const char *>(Rows.data()),
              Rows.size() * sizeof(int32_t));
     OS << Flags << Names;

@@ -17,9 +17,10 @@ createHeuristicAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM,
                        DefaultAdvice GetDefaultAdvice);
 
 /// Returns the advisor of -enable-ml-inliner=development: it logs decisions and
-/// takes them from the policy that the command line names. The second time that
-/// a program goes through the inliner nothing is logged or forced. Returns null
-/// after it has reported an error.
+/// takes them from the policy that the command line names. Of a program, which
+/// goes through the inliner twice, it logs and forces the decisions of both
+/// times without a policy, and of the first with one. Returns null after it has
+/// reported an error.
 std::unique_ptr<llvm::InlineAdvisor>
 createInlineTrainingAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM,
                             DefaultAdvice GetDefaultAdvice);

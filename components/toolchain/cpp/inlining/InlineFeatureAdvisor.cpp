@@ -266,7 +266,8 @@ std::optional<bool> InlineFeatureAdvisor::takeForced(ForcedDecisions &Forced,
       Call.getCaller()->getName(), Call.getCalledFunction()->getName());
   if (!Action)
     return std::nullopt;
-  if (*Action == 0 && isProgram && isProgram(M))
+  if (*Action == 0 && isProgram && isProgram(M) && !isSecondRound() &&
+      GetDefaultAdvice(Call))
     Call.setIsNoInline();
   return *Action != 0;
 }

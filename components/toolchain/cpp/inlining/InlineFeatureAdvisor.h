@@ -50,8 +50,8 @@ protected:
   decide(llvm::CallBase &Call, llvm::OptimizationRemarkEmitter &ORE);
 
   /// Returns the next forced decision about the call, if any. In a program,
-  /// which goes through the inliner again, a call that is forced to stay is
-  /// marked, and stays.
+  /// which goes through the inliner again, a call that is forced to stay where
+  /// the heuristic would inline it is marked, and stays.
   std::optional<bool> takeForced(ForcedDecisions &Forced, llvm::CallBase &Call);
 
   /// Returns whether the call, whose features the model runner holds, is

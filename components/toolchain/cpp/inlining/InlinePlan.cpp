@@ -259,7 +259,20 @@ PlannedInlineAdvisor::PlannedInlineAdvisor(
                            std::move(GetDefaultAdvice)),
       Plan(std::move(Plan)) {}
 
+static ForcedDecisions OfFirstRound;
+
+ForcedDecisions mlgo::takePlanOfFirstRound() {
+  ForcedDecisions Result = std::move(OfFirstRound);
+  OfFirstRound = ForcedDecisions();
+  Result.startSecondRound();
+  return Result;
+}
+
 PlannedInlineAdvisor::~PlannedInlineAdvisor() {
+  if (isProgram && isProgram(M) && !isSecondRound()) {
+    OfFirstRound = std::move(Plan);
+    return;
+  }
   if (Plan.size())
     remark(M, "Planned",
            Twine(Plan.matched()) + " of the plan's " + Twine(Plan.size()) +

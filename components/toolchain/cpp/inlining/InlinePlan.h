@@ -60,6 +60,10 @@ private:
   ForcedDecisions Plan;
 };
 
+/// Returns the plan of a program that goes through the inliner for the second
+/// time; empty if it has none.
+ForcedDecisions takePlanOfFirstRound();
+
 } // namespace mlgo
 
 #endif

@@ -45,13 +45,15 @@ static TrainedRanges embeddedRanges() {
 }
 
 /// Returns the advisor of a program with a plan, which lists what differs from
-/// the heuristic's decisions. A program goes through the inliner twice; the
-/// plan is for the first time.
+/// the heuristic's decisions, of both times that a program goes through the
+/// inliner.
 static std::unique_ptr<InlineAdvisor>
 createPlannedProgramAdvisor(Module &M, ModuleAnalysisManager &MAM,
                             DefaultAdvice GetDefaultAdvice) {
   std::optional<ForcedDecisions> Plan;
-  if (!isSecondRound())
+  if (isSecondRound())
+    Plan = takePlanOfFirstRound();
+  else
     Plan = loadInlinePlan(M);
   if (!Plan || Plan->size() == 0)
     return createHeuristicAdvisor(M, MAM, std::move(GetDefaultAdvice));

@@ -51,6 +51,8 @@ public:
     return {Calls.intern(Caller), Calls.intern(Callee)};
   }
 
+  void startSecondRound() { Calls.startSecondRound(); }
+
   void record(const MLModelRunner &Runner, std::pair<int32_t, int32_t> Callsite,
               int64_t Default, int64_t Advice, bool Inlined) {
     Log.startObservation();
@@ -84,18 +86,26 @@ private:
   CallsiteLog Calls;
 };
 
+/// The decisions of a compile: those that are logged, and those that are forced.
+struct Decisions {
+  std::unique_ptr<DecisionLog> Log;
+  /// Null if no decisions are forced.
+  std::unique_ptr<ForcedDecisions> Forced;
+  std::string ForcedReport;
+};
+
+/// What a program's first time through the inliner leaves to the second.
+static std::optional<Decisions> OfFirstRound;
+
 class InlineTrainingAdvisor : public InlineFeatureAdvisor {
 public:
   InlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM,
                         std::unique_ptr<MLModelRunner> Runner,
                         std::function<bool(CallBase &)> GetDefaultAdvice,
-                        std::unique_ptr<DecisionLog> Log,
-                        std::unique_ptr<ForcedDecisions> Forced,
-                        std::string ForcedReport)
+                        Decisions OfCompile)
       : InlineFeatureAdvisor(M, MAM, std::move(Runner),
                              std::move(GetDefaultAdvice)),
-        Log(std::move(Log)), Forced(std::move(Forced)),
-        ForcedReport(std::move(ForcedReport)) {}
+        OfCompile(std::move(OfCompile)) {}
   ~InlineTrainingAdvisor() override;
 
 protected:
@@ -105,16 +115,18 @@ protected:
 private:
   class LoggedAdvice;
 
-  const std::unique_ptr<DecisionLog> Log;
-  /// Null if no decisions are forced.
-  const std::unique_ptr<ForcedDecisions> Forced;
-  const std::string ForcedReport;
+  Decisions OfCompile;
 };
 
 InlineTrainingAdvisor::~InlineTrainingAdvisor() {
-  if (!Forced)
+  if (isProgram && isProgram(M) && !isSecondRound() &&
+      !isa<PolicyRunner>(*ModelRunner)) {
+    OfFirstRound = std::move(OfCompile);
     return;
-  if (Error E = Forced->writeReport(ForcedReport))
+  }
+  if (!OfCompile.Forced)
+    return;
+  if (Error E = OfCompile.Forced->writeReport(OfCompile.ForcedReport))
     report_fatal_error(std::move(E), /*gen_crash_diag=*/false);
 }
 
@@ -123,7 +135,7 @@ public:
   LoggedAdvice(InlineTrainingAdvisor *Advisor, CallBase &Call,
                OptimizationRemarkEmitter &ORE, bool Advice, bool Default)
       : TrackedAdvice(Advisor, Call, ORE, Advice), Default(Default),
-        Log(*Advisor->Log),
+        Log(*Advisor->OfCompile.Log),
         // Now, because the callee may be deleted when the advice is recorded.
         Callsite(Log.intern(*Caller, *Callee)) {}
 
@@ -160,17 +172,17 @@ InlineTrainingAdvisor::decide(CallBase &Call, OptimizationRemarkEmitter &ORE) {
   const bool Outside = HasPolicy && isOutsideRanges(Call, ORE);
   // The heuristic is evaluated only if its decision is used or logged.
   const bool Default =
-      (HasPolicy && !Log && !Outside) || GetDefaultAdvice(Call);
+      (HasPolicy && !OfCompile.Log && !Outside) || GetDefaultAdvice(Call);
   setSampleKey(xxh3_64bits(Call.getCalledFunction()->getName()));
   // The policy is evaluated also where it does not decide: its logits are
   // logged.
   bool Advice = HasPolicy ? ModelRunner->evaluate<int64_t>() != 0 : Default;
   if (Outside)
     Advice = Default;
-  if (Forced)
-    if (std::optional<bool> Action = takeForced(*Forced, Call))
+  if (OfCompile.Forced)
+    if (std::optional<bool> Action = takeForced(*OfCompile.Forced, Call))
       Advice = *Action;
-  if (!Log)
+  if (!OfCompile.Log)
     return std::make_unique<TrackedAdvice>(this, Call, ORE, Advice);
   return std::make_unique<LoggedAdvice>(this, Call, ORE, Advice, Default);
 }
@@ -180,10 +192,19 @@ std::unique_ptr<InlineAdvisor>
 mlgo::createInlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM,
                                   DefaultAdvice GetDefaultAdvice) {
   LLVMContext &Context = M.getContext();
-  // Decisions of the second time would have the keys of the first.
   const bool IsSecond = isSecondRound && isSecondRound();
-  if (IsSecond && PolicyDirectory.empty())
-    return createHeuristicAdvisor(M, MAM, std::move(GetDefaultAdvice));
+  if (IsSecond && OfFirstRound) {
+    Decisions OfCompile = std::move(*OfFirstRound);
+    OfFirstRound.reset();
+    if (OfCompile.Log)
+      OfCompile.Log->startSecondRound();
+    if (OfCompile.Forced)
+      OfCompile.Forced->startSecondRound();
+    return std::make_unique<InlineTrainingAdvisor>(
+        M, MAM,
+        std::make_unique<NoInferenceModelRunner>(Context, inliningFeatures()),
+        std::move(GetDefaultAdvice), std::move(OfCompile));
+  }
   // Before the policy is loaded, because its random stream starts with the
   // sample's seed.
   std::optional<SampleFiles> Sample;
@@ -219,9 +240,11 @@ mlgo::createInlineTrainingAdvisor(Module &M, ModuleAnalysisManager &MAM,
                                         M.getSourceFileName(), Policy);
   }
   auto Advisor = std::make_unique<InlineTrainingAdvisor>(
-      M, MAM, std::move(Runner), std::move(GetDefaultAdvice), std::move(Log),
-      IsSecond ? nullptr : mlgo::loadForcedDecisions(Sample, "inlining"),
-      Sample ? Sample->Forced : TrainingLog + ".forced");
+      M, MAM, std::move(Runner), std::move(GetDefaultAdvice),
+      Decisions{std::move(Log),
+                IsSecond ? nullptr
+                         : mlgo::loadForcedDecisions(Sample, "inlining"),
+                Sample ? Sample->Forced : TrainingLog + ".forced"});
   // Off by default: a training learns from the policy's own decisions.
   if (Policy && useTrainedRanges(/*Default=*/false))
     Advisor->setTrainedRanges(Policy->ranges());
