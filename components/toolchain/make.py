@@ -21,7 +21,14 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, Vocabulary, read_vocabulary, uses_embeddings
 from components.core.formats.policy import IMPORTED, PolicyInfo, check_features, load_policy_info, require_policy
 from components.core.formats.strategy import EXTERNAL, MIN_IR2VEC_MAJOR
-from components.core.formats.toolchain import FILE_NAME, PLUGIN, Toolchain, digest_of_clang, load_toolchain
+from components.core.formats.toolchain import (
+    CAPABILITIES,
+    FILE_NAME,
+    PLUGIN,
+    Toolchain,
+    digest_of_clang,
+    load_toolchain,
+)
 from components.core.policy.agreement import require_one_policy
 from components.platform.console import say
 from components.platform.errors import UserError
@@ -168,7 +175,10 @@ def _describe(
         features[problem] = probe.read_logged_features(clang, problem)
         # In release mode a training clang uses LLVM's own advisors.
         upstream[problem] = tuple(spec.name for spec in probe.read_supported_features(clang, problem))
-    return Toolchain(directory, config.mode, sdk.version, probe.read_triple(clang), features, built, upstream)
+    capabilities = CAPABILITIES - {"program_decisions"} if config.strategy == "plugin" else CAPABILITIES
+    return Toolchain(
+        directory, config.mode, sdk.version, probe.read_triple(clang), features, built, upstream, capabilities
+    )
 
 
 def check_embedded(info: PolicyInfo, compiler_features: Sequence[FeatureSpec], embed: Embed) -> None:

@@ -56,7 +56,8 @@ Examples:
     "--policy",
     type=ArtifactOr(*PRETRAINED_NAMES),
     default=PRETRAINED,
-    help="Policy that the search starts from, and that decides about calls that are not in the plan.",
+    help="Policy that the search starts from, and that decides about calls that are not in the plan; for whole programs "
+    "it is only tried.",
 )
 @click.option(
     "--release-toolchain",
@@ -101,8 +102,8 @@ def main(
     """Search for the inlining decisions that make a program's own modules smallest.
 
     Writes inline.plan for the release clang, and the results as tune.json, modules.csv and model-card.md. The search
-    starts from the policy's decisions and applies measured flips. An interrupted search continues when the command runs
-    again.
+    starts from the policy's decisions, for whole programs (a corpus of --unit program) from LLVM's heuristic, and
+    applies measured flips. An interrupted search continues when the command runs again.
 
     With --build, or --recipe and --row, the programs are linked at the end: by stock clang under every row of
     `mlgo evaluation flags`, by the release clang, and with the plan, which is published only if they are smaller than
@@ -129,7 +130,8 @@ def main(
         f"({planned_percent(figures):.0f}% of the text), found in {figures['rounds']} rounds"
     )
     if unreached := figures["unreached_modules"]:
-        say(f"  {unreached} modules were not reached and keep the policy's decisions; run again, with more --minutes")
+        start = "heuristic" if figures["programs"] else "policy"
+        say(f"  {unreached} modules were not reached and keep the {start}'s decisions; run again, with more --minutes")
     if failed := figures["corpus_modules"] - figures["measured_modules"]:
         say(f"  {failed} modules do not compile and are not in these figures")
     _say_sizes(f"text of {figures['measured_modules']} modules", "", figures)
@@ -147,11 +149,14 @@ def main(
             "no program was linked with the plan: link and compare before you use it, or pass --build, or --recipe and "
             "--row"
         )
-    flags = " ".join(Advisor("release").flags("inlining", None, None))
     plan = output / PLAN_FILE
     # Absolute, because a build compiles in many directories.
     shown = display_path(plan) if uri_of(plan) else plan.absolute()
-    say(f"use it with: -Oz {flags} -mllvm -mlgo-inline-plan={shown}")
+    if figures["programs"]:
+        say(f"link with: -Oz -flto -Wl,-mllvm,-mlgo-inline-plan={shown} -Wl,-mllvm,-mlgo-keep-smaller")
+    else:
+        flags = " ".join(Advisor("release").flags("inlining", None, None))
+        say(f"use it with: -Oz {flags} -mllvm -mlgo-inline-plan={shown}")
 
 
 @main.command("add-choices")

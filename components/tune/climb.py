@@ -87,12 +87,14 @@ class Climb:
     Attributes:
         flip_compiles: compiles per round that measure flips.
         definition_counts: project -> function -> number of the project's objects that define it.
+        jobs: samples of a program that are compiled at the same time.
     """
 
     compiler: Compiler
     flip_compiles: int
     seed: int
     definition_counts: Mapping[str, Mapping[str, int]]
+    jobs: int = 1
 
     def __call__(self, request: ClimbRequest) -> Round:
         """Perform a round.
@@ -179,7 +181,11 @@ class Climb:
         self, request: ClimbRequest, advisor: Advisor, decisions: Sequence[Mapping[Key, int]]
     ) -> tuple[Sample, ...]:
         forced = tuple(ForcedDecisions.of(actions) for actions in decisions)
-        return self.compiler(Request(request.module, advisor, want_functions=True, forced=forced)).samples
+        # Other training clangs search no programs and lack the option.
+        parallel = advisor.mode == "heuristic" and self.jobs > 1
+        flags = ("-mllvm", f"-mlgo-sample-jobs={self.jobs}") if parallel else ()
+        compile_ = Request(request.module, advisor, want_functions=True, extra_flags=flags, forced=forced)
+        return self.compiler(compile_).samples
 
 
 def starting_advisor(module: Module, policy: Advisor) -> Advisor:

@@ -29,6 +29,10 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
     linked = config.size_of == "linked"
     counted, prefix = ("the share of each function that the link keeps", "linked_") if linked else ("all functions", "")
     program = f"all {modules} modules" if measured == modules else f"the {measured} of {modules} modules that compile"
+    others, use = "the policy's", f"clang -Oz -mllvm -mlgo-inline-plan={PLAN_FILE} -c file.c"
+    if figures["programs"]:
+        option = f"-Wl,-mllvm,-mlgo-inline-plan={PLAN_FILE}"
+        others, use = "LLVM's heuristic's", f"clang -Oz -flto *.o -o program {option} -Wl,-mllvm,-mlgo-keep-smaller"
     lines = [
         f"# Inlining plan: {_change(figures[f'plan_{prefix}reduction_percent'])} than LLVM's heuristic",
         "",
@@ -38,7 +42,7 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
         *(_table("the share that the link keeps", "linked_", figures) if linked else []),
         f"- The plan lists {planned} of {modules} modules ({planned_percent(figures):.0f}% of the text under LLVM's "
         f"heuristic); {figures['finished_modules']} of them were searched to the end. Modules that it does not list, "
-        "and calls that have changed, get the policy's decisions, also in the figures above.",
+        f"and calls that have changed, get {others} decisions, also in the figures above.",
         f"- Search: {figures['rounds']} rounds in at most {config.minutes:g} minutes, {config.flip_compiles} compiles "
         f"of a module per round to measure flips, seed {config.seed}; it minimized the bytes of {counted}.",
         f"- {_verified(figures)}",
@@ -47,7 +51,7 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
         f"{markdown_text(figures['llvm_version'])} {markdown_code(figures['training_clang'])}.",
         "",
         "```shell",
-        f"clang -Oz -mllvm -mlgo-inline-plan={PLAN_FILE} -c file.c  # clang of release/bin",
+        f"{use}  # clang of release/bin",
         "```",
     ]
     return lines

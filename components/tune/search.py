@@ -18,6 +18,7 @@ from components.core.objectives.size import bytes_kept, linked_bytes
 from components.platform.console import Progress
 from components.platform.errors import UserError
 from components.platform.workers import WorkerPool
+from components.platform.workers.local_pool import LocalPool
 from components.tune.climb import Climb, ClimbRequest, Round
 from components.tune.config import TuneConfig
 from components.tune.state import ModuleState, SearchDirectory
@@ -72,7 +73,9 @@ def search(
     deadline_s = time.monotonic() + config.minutes * 60
     quarantine = bench.quarantine
     states, definition_counts = _survey(config, bench, modules, directory)
-    climb = Climb(bench.compiler, config.flip_compiles, config.seed, definition_counts)
+    # A Ray worker has one processor.
+    jobs = max(1, bench.pool.size // len(modules)) if isinstance(bench.pool, LocalPool) else 1
+    climb = Climb(bench.compiler, config.flip_compiles, config.seed, definition_counts, jobs)
     advisor = Advisor("policy", policy=bench.policy, log=True)
     by_name = {module.name: module for module in modules}
     with Progress("searching: rounds") as progress:

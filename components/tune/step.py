@@ -68,6 +68,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         config.link.check(release, ("stock", "plan"))
     corpus = load_corpus(config.corpus)
     require_replayable(corpus.modules, config.allowed_options)
+    _check_programs(config, corpus.modules, toolchain)
     _check_policy(config.policy, toolchain)
     # One poison module must not end the search of a program with so few that this is more than the allowed fraction.
     quarantine = Quarantine(config.max_failed_fraction, len(corpus), min_allowed=1)
@@ -110,6 +111,23 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         write_card(partial / MARKDOWN, config, figures)
         lease.update()  # a search that lost its lease publishes nothing
     return figures
+
+
+def _check_programs(config: TuneConfig, modules: Sequence[Module], toolchain: Toolchain) -> None:
+    program = next((module.name for module in modules if module.is_program()), None)
+    if program is None:
+        return
+    if config.link is not None:
+        raise UserError(
+            f"{program} is a whole program, and rows of flags are built with plans of files only",
+            "omit --build, or --recipe and --row, and link with the plan and -mlgo-keep-smaller",
+        )
+    if "program_decisions" not in toolchain.capabilities:
+        raise UserError(
+            f"{program} is a whole program, and the training clang in {display_path(toolchain.directory)}, a plugin or "
+            "of an earlier version, cannot search its decisions",
+            "make one with mlgo toolchain --mode training --strategy sdk, or search a corpus of objects",
+        )
 
 
 def _take_lease(folder: Path) -> RootLease:
@@ -329,6 +347,7 @@ def _summarize(
         **{name.replace(" ", "_"): value for name, value in _identify_inputs(config).items()},
         "corpus_modules": corpus_modules,
         "measured_modules": len(states),
+        "programs": sum(state.is_program for state in by_name),
         "unreached_modules": sum(not state.rounds for state in by_name),
         "modules": len(planned),
         "planned_heuristic_bytes": sum(states[name].heuristic_bytes for name in planned),

@@ -22,11 +22,14 @@ PLUGIN = "mlgo-inliner.so"
 _VERSION = 1
 _LDD_TIMEOUT_S = 60.0
 Mode = Literal["training", "release"]
-Capability = Literal["callsites", "samples", "forced_decisions", "trained_ranges"]
+Capability = Literal["callsites", "samples", "forced_decisions", "trained_ranges", "program_decisions"]
 """What training clangs of ours can do, and those of LLVM's own development mode cannot: name the callers and callees of
 decisions, sample from a policy and fork after the common passes, take given decisions instead of the policy's, leave
-the decisions outside of a policy's ranges to the heuristic."""
+the decisions outside of a policy's ranges to the heuristic, log and take the decisions of both times that a whole
+program goes through the inliner. Plugins lack the last: the clang that loads them has no pipeline for programs."""
 CAPABILITIES: frozenset[Capability] = frozenset(get_args(Capability))
+_LATER_CAPABILITIES: frozenset[Capability] = frozenset({"trained_ranges", "program_decisions"})
+"""Those that no clang had before they were recorded."""
 _EarlierCapability = Literal["forced decisions", "trained ranges"]
 """Two of them as earlier versions wrote them."""
 
@@ -134,7 +137,9 @@ def load_toolchain(directory: Path) -> Toolchain:
         features,
         read.built,
         read.upstream_features,
-        CAPABILITIES - {"trained_ranges"} if read.capabilities is UNSET else frozenset(map(_rename, read.capabilities)),
+        CAPABILITIES - _LATER_CAPABILITIES
+        if read.capabilities is UNSET
+        else frozenset(map(_rename, read.capabilities)),
     )
     if not toolchain.clang.exists():
         raise UserError(f"{directory} has no compiler: bin/clang is missing", remedy)

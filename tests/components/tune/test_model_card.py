@@ -19,6 +19,7 @@ FIGURES: dict[str, Any] = {
     "corpus_modules": 80,
     "measured_modules": 80,
     "modules": 12,
+    "programs": 0,
     "planned_heuristic_bytes": 150,
     "finished_modules": 3,
     "rounds": 15,
@@ -50,6 +51,12 @@ def test_card_states_gain_and_coverage(tmp_path: Path, config: TuneConfig) -> No
     assert "15 rounds in at most 15 minutes" in card
     assert f"Corpus `{'c' * 64}`, policy `without manifest`" in card
     assert "Not verified" in card
+
+
+def test_card_of_programs_says_how_to_link(tmp_path: Path, config: TuneConfig) -> None:
+    write_card(tmp_path / "card.md", config, FIGURES | {"programs": 80})
+    card = (tmp_path / "card.md").read_text()
+    assert "get LLVM's heuristic's decisions" in card and "-Wl,-mllvm,-mlgo-keep-smaller" in card
 
 
 def test_card_states_what_does_not_compile_and_programs_without_text(tmp_path: Path, config: TuneConfig) -> None:

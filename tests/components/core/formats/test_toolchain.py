@@ -32,7 +32,7 @@ def test_toolchain_of_an_earlier_version_has_its_capabilities(tmp_path: Path) ->
     document = write(tmp_path).to_json()
     assert document.pop("capabilities") == sorted(CAPABILITIES)
     (tmp_path / FILE_NAME).write_text(json.dumps(document))
-    assert load_toolchain(tmp_path).capabilities == CAPABILITIES - {"trained_ranges"}
+    assert load_toolchain(tmp_path).capabilities == CAPABILITIES - {"trained_ranges", "program_decisions"}
 
 
 def test_capabilities_with_spaces_of_an_earlier_version_are_read(tmp_path: Path) -> None:
