@@ -56,8 +56,8 @@ Examples:
     "--policy",
     type=ArtifactOr(*PRETRAINED_NAMES),
     default=PRETRAINED,
-    help="Policy that the search starts from, and that decides about calls that are not in the plan; for whole programs "
-    "it is only tried.",
+    help="Policy that the search starts from, and that decides about calls that are not in the plan; only tried for "
+    "whole programs.",
 )
 @click.option(
     "--release-toolchain",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,10 @@ from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions, Key
 from components.core.compiler.sample import Sample
 from components.core.counterfactual.flip_sets import estimate_uncertainty
-from components.core.counterfactual.flips import Flip, FlipSavings
+from components.core.counterfactual.flips import Flip, FlipPlan, FlipSavings
 from components.core.counterfactual.inlining import attribute_savings, force_flips, plan_flips
 from components.core.formats.corpus import Module
-from components.core.objectives.size import linked_bytes
+from components.core.objectives.size import import_bytes, linked_bytes
 from components.core.policy.tf.observation import finite_logits
 from components.core.problems.inlining import INLINING
 
@@ -109,7 +110,8 @@ class Climb:
         (base,) = self._compile(request, start, [changed])
         assert base.callsites is not None and base.log is not None
         calls = base.callsites
-        base_linked_bytes = best_linked_bytes = linked_bytes(base, counts)
+        size_of = partial(objective_bytes, is_program=request.module.is_program(), definition_counts=counts)
+        base_linked_bytes = best_linked_bytes = size_of(base)
         best, best_changed, tried, exhausted = base, changed, set(request.tried), True
         policy_bytes, policy_linked_bytes = 0, 0.0
         first_trials: list[dict[Key, int]] = []
@@ -118,7 +120,7 @@ class Climb:
             if start != request.advisor:
                 (under_policy,) = self._compile(request, request.advisor, [{}])
                 first_trials = [list_changes(under_policy)]
-            policy_bytes, policy_linked_bytes = under_policy.text_size_bytes, linked_bytes(under_policy, counts)
+            policy_bytes, policy_linked_bytes = under_policy.text_size_bytes, size_of(under_policy)
         if base.log.decisions:
             columns = _columns(base)
             action = columns[problem.policy.decision].reshape(-1).astype(np.int64)
@@ -151,6 +153,8 @@ class Climb:
                 flipped = self._compile(request, _in_samples(start, len(sets)), sets)
                 on_base = number_unreached_by_base(flipped, sets, keys)
                 savings = attribute_savings(base, plan, on_base, counts)
+                if start != request.advisor:
+                    savings = _count_imports(savings, plan, base, flipped)
                 tried |= {keys[i] for i in {*savings.decision.tolist(), *list_unreached_flips(flip_sets, on_base)}}
                 disjoint, every = (_choose_paying(plan.flips, savings, overlap) for overlap in (False, True))
                 trials = first_trials + [
@@ -161,7 +165,7 @@ class Climb:
                 if trials:
                     more = self._compile(request, _in_samples(start, len(trials)), trials)
                 for decisions, sample in zip([*sets, *trials], [*flipped, *more], strict=True):
-                    if (trial_bytes := linked_bytes(sample, counts)) < best_linked_bytes:
+                    if (trial_bytes := size_of(sample)) < best_linked_bytes:
                         best, best_changed, best_linked_bytes = sample, decisions, trial_bytes
         return Round(
             request.module.name,
@@ -186,6 +190,31 @@ class Climb:
         flags = ("-mllvm", f"-mlgo-sample-jobs={self.jobs}") if parallel else ()
         compile_ = Request(request.module, advisor, want_functions=True, extra_flags=flags, forced=forced)
         return self.compiler(compile_).samples
+
+
+def objective_bytes(sample: Sample, is_program: bool, definition_counts: Mapping[str, int]) -> float:
+    """Return what the search minimizes: `linked_bytes`, and in a program also the bytes of its imports.
+
+    A call that is not inlined may be all that a program needs a function of a shared library for.
+    """
+    assert sample.function_sizes is not None
+    imports = import_bytes(sample.function_sizes.undefined) if is_program else 0
+    return linked_bytes(sample, definition_counts) + imports
+
+
+def _count_imports(savings: FlipSavings, plan: FlipPlan, base: Sample, flipped: Sequence[Sample]) -> FlipSavings:
+    """Return savings that count the imports which a flip adds or removes: its callee."""
+    calls = base.callsites
+    assert calls is not None and base.function_sizes is not None
+    before, saved = base.function_sizes.undefined, savings.saved.copy()
+    for row, (flip, number) in enumerate(zip(savings.flip.tolist(), savings.flip_set.tolist(), strict=True)):
+        sizes = flipped[number - plan.numbers.start].function_sizes
+        callee = plan.flips[flip].callee
+        assert sizes is not None and callee is not None
+        name = {calls.names[callee]}
+        added = import_bytes(name & sizes.undefined) - import_bytes(name & before)
+        saved[row] -= added / savings.together[row]
+    return replace(savings, saved=saved)
 
 
 def starting_advisor(module: Module, policy: Advisor) -> Advisor:

@@ -14,12 +14,12 @@ from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.formats.corpus import Module, project_of
-from components.core.objectives.size import bytes_kept, linked_bytes
+from components.core.objectives.size import bytes_kept, import_bytes
 from components.platform.console import Progress
 from components.platform.errors import UserError
 from components.platform.workers import WorkerPool
 from components.platform.workers.local_pool import LocalPool
-from components.tune.climb import Climb, ClimbRequest, Round
+from components.tune.climb import Climb, ClimbRequest, Round, objective_bytes
 from components.tune.config import TuneConfig
 from components.tune.state import ModuleState, SearchDirectory
 
@@ -49,13 +49,14 @@ class _Survey:
 
     compiler: Compiler
 
-    def __call__(self, request: Request) -> tuple[int, dict[str, int]]:
-        """Return its text size in bytes, and the sizes of functions of which the linker keeps one definition."""
+    def __call__(self, request: Request) -> tuple[int, int, dict[str, int]]:
+        """Return its text size and its imports in bytes, and the sizes of functions of which the linker keeps one."""
         (sample,) = self.compiler(request).samples
         assert sample.function_sizes is not None
         sizes = sample.function_sizes
         weak = set(compress(sizes.names, sizes.weak.tolist()))
-        return sample.text_size_bytes, {name: size for name, size in sizes.by_name().items() if name in weak}
+        imports = import_bytes(sizes.undefined) if request.module.is_program() else 0
+        return sample.text_size_bytes, imports, {name: n for name, n in sizes.by_name().items() if name in weak}
 
 
 def search(
@@ -125,7 +126,8 @@ class _UnderPolicy:
     def __call__(self, request: Request) -> tuple[int, float]:
         """Return its text size and the objective, in bytes."""
         (sample,) = self.compiler(request).samples
-        return sample.text_size_bytes, linked_bytes(sample, self.definition_counts.get(request.module.project, {}))
+        counts = self.definition_counts.get(request.module.project, {})
+        return sample.text_size_bytes, objective_bytes(sample, request.module.is_program(), counts)
 
 
 def _measure_policy(
@@ -166,14 +168,16 @@ def _survey(
 ) -> tuple[dict[str, ModuleState], dict[str, dict[str, int]]]:
     """Return the state of every module and, by project, the number of modules with each weak function, if several."""
     weak: dict[str, Counter[str]] = {}
-    surveyed: dict[str, tuple[int, dict[str, int]]] = {}
+    surveyed: dict[str, tuple[int, int, dict[str, int]]] = {}
     requests = [Request(module, Advisor("default"), want_functions=True) for module in modules]
     requests.sort(key=lambda request: -request.module.bitcode.stat().st_size)
     survey = _Survey(bench.compiler)
     with Progress("compiling with LLVM's heuristic", len(modules)) as progress:
-        for request, (size, functions) in compile_all(bench.pool, survey, requests, bench.quarantine, progress):
+        for request, (size, imports, functions) in compile_all(
+            bench.pool, survey, requests, bench.quarantine, progress
+        ):
             name = request.module.name
-            surveyed[name] = size, functions
+            surveyed[name] = size, imports, functions
             weak.setdefault(project_of(name), Counter()).update(functions.keys())
     if not surveyed:
         raise UserError("no module of the corpus compiles", "check that the corpus was made for this clang")
@@ -184,8 +188,8 @@ def _survey(
         }
     is_program = {module.name: module.is_program() for module in modules}
     states: dict[str, ModuleState] = {}
-    for name, (size, functions) in surveyed.items():
-        linked = bytes_kept(size, functions, definition_counts.get(project_of(name), {}))
+    for name, (size, imports, functions) in surveyed.items():
+        linked = imports + bytes_kept(size, functions, definition_counts.get(project_of(name), {}))
         states[name] = directory.load(name) or ModuleState(
             size, heuristic_linked_bytes=linked, is_program=is_program[name]
         )

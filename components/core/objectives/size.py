@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,6 +98,16 @@ def linked_bytes(sample: Sample, definition_counts: Mapping[str, int]) -> float:
     assert sample.function_sizes is not None
     sizes = sample.function_sizes.by_name() if definition_counts else {}
     return bytes_kept(sample.text_size_bytes, sizes, definition_counts)
+
+
+_IMPORT_BYTES = 24 + 2 + 1 + 24 + 16 + 8
+"""Bytes of an import of a dynamic ELF64 program besides its name: symbol, version, end of the name, relocation, PLT and
+GOT entry."""
+
+
+def import_bytes(names: Collection[str]) -> int:
+    """Return what symbols that a program uses and does not define add to its dynamic symbol table and PLT."""
+    return sum(_IMPORT_BYTES + len(name) for name in names)
 
 
 def bytes_kept(text_size_bytes: int, sizes: Mapping[str, int], definition_counts: Mapping[str, int]) -> float:

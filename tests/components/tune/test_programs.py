@@ -12,10 +12,8 @@ from click.testing import CliRunner
 from components.core.compiler.compile import read_object
 from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.inline_plan import PlannedModule, write_plan
-from components.core.formats.corpus import load_corpus
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
-from components.tune.state import SearchDirectory
 from tests.components.toolchain.programs.test_linker import HEADER, SOURCES
 from tests.support.commands import run_command
 

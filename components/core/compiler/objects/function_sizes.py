@@ -89,6 +89,7 @@ class FunctionSizes:
         sections: bytes of all text by kind: .text (everything executable), .eh_frame (with .ARM.exidx),
             .gcc_except_table (with .ARM.extab), .rodata (the rest); all four keys are always present.
         text_size_bytes: text size as llvm-size counts it.
+        undefined: names of the symbols that the object uses and does not define; only of ELF.
     """
 
     names: list[str]
@@ -101,6 +102,7 @@ class FunctionSizes:
     remainder: dict[str, int]
     sections: dict[str, int]
     text_size_bytes: int
+    undefined: frozenset[str] = frozenset()
 
     @property
     def whole(self) -> NDArray[np.int64]:
@@ -219,7 +221,12 @@ class _Attribution:
             remainder=self._remainder(),
             sections=self._sections(),
             text_size_bytes=self._elf.text_size(),
+            undefined=self._undefined(),
         )
+
+    def _undefined(self) -> frozenset[str]:
+        undefined = (self._symbols.section == 0) & (self._symbols.name != 0)
+        return frozenset(self._elf.symbol_names(self._symbols.name[undefined]))
 
     def position(self, section: NDArray[np.int64], offset: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return a number that identifies each offset in text, int64, ascending by section and offset; -1 elsewhere."""
