@@ -130,8 +130,8 @@ def main(
         f"({planned_percent(figures):.0f}% of the text), found in {figures['rounds']} rounds"
     )
     if unreached := figures["unreached_modules"]:
-        start = "heuristic" if figures["programs"] else "policy"
-        say(f"  {unreached} modules were not reached and keep the {start}'s decisions; run again, with more --minutes")
+        keep = "heuristic" if figures["programs"] else "policy"
+        say(f"  {unreached} modules were not reached and keep the {keep}'s decisions; run again, with more --minutes")
     if failed := figures["corpus_modules"] - figures["measured_modules"]:
         say(f"  {failed} modules do not compile and are not in these figures")
     _say_sizes(f"text of {figures['measured_modules']} modules", "", figures)

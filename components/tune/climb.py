@@ -125,7 +125,7 @@ class Climb:
             columns = _columns(base)
             action = columns[problem.policy.decision].reshape(-1).astype(np.int64)
             keys = _list_keys(base)
-            pinned: Mapping[Key, int] = changed
+            pinned = changed
             if start != request.advisor:
                 # The heuristic inlines the last call of a local function, so a flip would change decisions about
                 # functions that it does not touch.

@@ -41,7 +41,7 @@ from components.platform.storage.manifest import MANIFEST
 from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
 from components.platform.storage.uri import display_path
 from components.platform.workers import make_pool
-from components.tune.climb import list_decisions, starting_advisor
+from components.tune.climb import list_changes, list_decisions, starting_advisor
 from components.tune.config import TuneConfig
 from components.tune.model_card import MARKDOWN, write_card
 from components.tune.search import Workbench, search
@@ -212,12 +212,11 @@ class _Decisions:
     def __call__(self, request: Request) -> tuple[int, int, ForcedDecisions]:
         """Return the text size of both in bytes, and the decisions.
 
-        Those of a program are the decisions found, as far as the compile reached them: it goes through the inliner
-        twice, and a call that is forced to stay in the first time stays in the second.
+        A plan of a program lists what differs from LLVM's heuristic.
         """
         (base,) = self.compiler(request).samples
-        (found,) = request.forced
-        decisions = found.without(base.unreached) if request.module.is_program() else list_decisions(base)
+        is_program = request.module.is_program()
+        decisions = ForcedDecisions.of(list_changes(base)) if is_program else list_decisions(base)
         again = Request(request.module, request.advisor, forced=(decisions,))
         return base.text_size_bytes, self.compiler(again).samples[0].text_size_bytes, decisions
 
@@ -249,16 +248,16 @@ def _confirm_plans(
 
 
 def _keep_confirmed(
-    states: Mapping[str, ModuleState], planned: Collection[str], quarantine: Quarantine
+    states: Mapping[str, ModuleState], planned: Mapping[str, ForcedDecisions], quarantine: Quarantine
 ) -> dict[str, ModuleState]:
     """Return the states of the modules that compile; those that are not in the plan have the sizes of the start."""
-    return {
-        name: state
-        if name in planned
-        else replace(state, size_bytes=state.start_bytes, linked_bytes=state.start_linked_bytes, changed={})
-        for name, state in states.items()
-        if name not in quarantine
-    }
+    kept = {name: state for name, state in states.items() if name not in quarantine}
+    for name, state in kept.items():
+        if name not in planned:
+            kept[name] = replace(state, size_bytes=state.start_bytes, linked_bytes=state.start_linked_bytes, changed={})
+        elif state.is_program:
+            kept[name] = replace(state, changed=planned[name].actions())  # without what the search only pinned
+    return kept
 
 
 @dataclass(frozen=True)

@@ -58,10 +58,6 @@ class ForcedDecisions:
         names = (*self.names, "")  # index -1
         return {(names[first], names[second], ordinal): action for first, second, ordinal, action in self.rows.tolist()}
 
-    def without(self, rows: npt.NDArray[np.intp]) -> ForcedDecisions:
-        """Return the decisions that are not in some of the rows."""
-        return ForcedDecisions(self.names, np.delete(self.rows, rows, axis=0))
-
     def sorted(self) -> ForcedDecisions:
         """Return the same decisions sorted by key, as a compile with forced decisions requires."""
         return ForcedDecisions(self.names, self.rows[self.order])
