@@ -1,11 +1,12 @@
 """One round of hill climbing on one module: measure flips, combine those that pay, keep the smallest object.
 
-The search starts from the policy's decisions. A round compiles the module with the decisions found so far (the base),
-then with sets of flips that do not disturb each other (core/counterfactual), and then with all flips that save
-something, the best half of them, and the best quarter. The smallest object of the round becomes the next base. Every
-result is therefore confirmed by a compile, and a round never makes a module larger. Theodoridis, Grosser and Su
-("Understanding and Exploiting Optimal Function Inlining", ASPLOS 2022) measured how far LLVM's heuristic is from the
-optimum.
+The search starts from the policy's decisions, of a program from LLVM's heuristic. A round compiles the module with the
+decisions found so far (the base), then with sets of flips that do not disturb each other (core/counterfactual), and
+then with all flips that save something, the best half of them, and the best quarter; of a program also with those that
+may disturb each other, because most of its calls are in code that is inlined into few functions. The smallest object of
+the round becomes the next base. Every result is therefore confirmed by a compile, and a round never makes a module
+larger. Theodoridis, Grosser and Su ("Understanding and Exploiting Optimal Function Inlining", ASPLOS 2022) measured how
+far LLVM's heuristic is from the optimum.
 """
 
 from __future__ import annotations
@@ -156,10 +157,11 @@ class Climb:
                 if start != request.advisor:
                     savings = _count_imports(savings, plan, base, flipped)
                 tried |= {keys[i] for i in {*savings.decision.tolist(), *list_unreached_flips(flip_sets, on_base)}}
-                disjoint, every = (_choose_paying(plan.flips, savings, overlap) for overlap in (False, True))
+                paying = [_choose_paying(plan.flips, savings, overlap=False)]
+                if start != request.advisor:
+                    paying.append(_choose_paying(plan.flips, savings, overlap=True))
                 trials = first_trials + [
-                    pinned | forced.actions()
-                    for forced in _combine(base, action, disjoint) + _combine(base, action, every)
+                    pinned | forced.actions() for chosen in paying for forced in _combine(base, action, chosen)
                 ]
                 more: Sequence[Sample] = ()
                 if trials:

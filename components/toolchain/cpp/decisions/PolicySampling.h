@@ -46,9 +46,10 @@ struct SampleFiles {
 };
 
 /// With -mlgo-samples=K, forks K children, -mlgo-sample-jobs at a time, by
-/// default one after another, and waits for them. Returns in a child, with the child's files and stdout redirected to its
-/// object. Does not return in the parent, which exits with 0 only if every
-/// child did. Without the option, returns nothing.
+/// default one after another, and waits for them. Returns in a child, with the
+/// child's files and stdout redirected to its object. Does not return in the
+/// parent, which exits with 0 only if every child did. Without the option,
+/// returns nothing.
 std::optional<SampleFiles> forkIntoSamples();
 
 } // namespace mlgo

@@ -105,24 +105,24 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
       Options.PrepareForLTO && !Options.PrepareForThinLTO && !Options.FatLTO &&
       Options.OptimizeSize > 0 && !needsPasses(Options, Clang->getLangOpts());
   // LLVM's options are parsed by the time that these run.
-  Options.PassBuilderCallbacks.push_back(
-      [Clang, MayLeavePasses,
-       IsProgram = compilesProgram(Clang->getInvocation())](
-          llvm::PassBuilder &Builder) {
-        if (IsProgram)
-          compileAsProgram();
-        registerSizePasses(Builder);
-        registerOutlining(Builder);
-        if (!MayLeavePasses || !compilesWholePrograms())
-          return;
-        if (isPlanGiven && isPlanGiven())
-          Clang->getDiagnostics().Report(diag::warn_fe_backend_plugin)
-              << "-mlgo-inline-plan has no effect: the linker inlines, and takes "
-                 "a plan of programs from -Wl,-mllvm,-mlgo-inline-plan=FILE; to "
-                 "inline here, pass -mllvm -mlgo-whole-program=0";
-        registerInlineExportPass(Builder);
-        skipOptionalPasses(Builder);
-      });
+  Options.PassBuilderCallbacks.push_back([Clang, MayLeavePasses,
+                                          IsProgram = compilesProgram(
+                                              Clang->getInvocation())](
+                                             llvm::PassBuilder &Builder) {
+    if (IsProgram)
+      compileAsProgram();
+    registerSizePasses(Builder);
+    registerOutlining(Builder);
+    if (!MayLeavePasses || !compilesWholePrograms())
+      return;
+    if (isPlanGiven && isPlanGiven())
+      Clang->getDiagnostics().Report(diag::warn_fe_backend_plugin)
+          << "-mlgo-inline-plan has no effect: the linker inlines, and takes "
+             "a plan of programs from -Wl,-mllvm,-mlgo-inline-plan=FILE; to "
+             "inline here, pass -mllvm -mlgo-whole-program=0";
+    registerInlineExportPass(Builder);
+    skipOptionalPasses(Builder);
+  });
   if (std::string Channel = missingChannel(Frontend.LLVMArgs); !Channel.empty())
     Clang->getDiagnostics().Report(diag::err_fe_backend_plugin)
         << "the interactive mode has no pipe " + Channel +

@@ -86,7 +86,8 @@ private:
   CallsiteLog Calls;
 };
 
-/// The decisions of a compile: those that are logged, and those that are forced.
+/// The decisions of a compile: those that are logged, and those that are
+/// forced.
 struct Decisions {
   std::unique_ptr<DecisionLog> Log;
   /// Null if no decisions are forced.

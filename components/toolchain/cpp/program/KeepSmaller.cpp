@@ -45,10 +45,11 @@ static cl::opt<bool>
 
 static cl::opt<std::string> VariantList(
     VariantsOption, cl::Hidden,
-    cl::desc("The variants of -mlgo-keep-smaller, which this option implies, "
-             "separated by commas or colons; each is heuristic, policy or plan, "
-             "and more words with +: outline, no-outline, everywhere, fold, "
-             "no-fold, ipra, ir-outliner"));
+    cl::desc(
+        "The variants of -mlgo-keep-smaller, which this option implies, "
+        "separated by commas or colons; each is heuristic, policy or plan, "
+        "and more words with +: outline, no-outline, everywhere, fold, "
+        "no-fold, ipra, ir-outliner"));
 
 static cl::opt<bool> Experimental(
     ExperimentalOption, cl::Hidden,

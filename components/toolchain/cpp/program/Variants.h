@@ -1,8 +1,8 @@
 //===- Variants.h - How a variant of a compile differs ----------*- C++ -*-===//
 //
 // A variant is named by words that are joined by '+': "heuristic", "policy" or
-// "plan", which decides about inlining, and what else differs from a compile without
-// variants (variantWords in Variants.cpp).
+// "plan", which decides about inlining, and what else differs from a compile
+// without variants (variantWords in Variants.cpp).
 //
 //===----------------------------------------------------------------------===//
 #ifndef MLGO_VARIANTS_H
