@@ -56,6 +56,18 @@ def test_each_sample_takes_its_forced_decisions_and_otherwise_the_bases(training
     assert mixed.unreached.tolist() == [2, 3]  # indices in the given order, not in the sorted one
 
 
+def test_samples_that_compile_at_the_same_time_are_the_same(training_toolchain, tree) -> None:
+    compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
+    forced = tuple(force(("root", "big", 0, action), ("root", "small", 0, 0)) for action in (0, 1, 0, 1, 1))
+    advisor = Advisor("heuristic", samples=len(forced))
+    serial, parallel = (
+        compiler(Request(tree, advisor, extra_flags=("-mllvm", f"-mlgo-sample-jobs={jobs}"), forced=forced)).samples
+        for jobs in (1, 3)
+    )
+    sizes = [sample.text_size_bytes for sample in serial]
+    assert [sample.text_size_bytes for sample in parallel] == sizes and len(set(sizes)) == 2
+
+
 def test_samples_without_logs_have_the_same_objects(training_toolchain, tree, policy) -> None:
     compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
     forced = tuple(force(("root", "big", i, 1)) for i in range(2))

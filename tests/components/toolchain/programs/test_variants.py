@@ -197,7 +197,7 @@ def test_variant_that_does_not_compile_is_left_out(toolchain: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ("heuristic,polcy", "there is no word 'polcy' for a variant; the words are heuristic, policy, outline, "),
+        ("heuristic,polcy", "there is no word 'polcy' for a variant; the words are heuristic, policy, plan, outline, "),
         ("policy+inline", "there is no word 'inline' for a variant"),
         ("", "there is no word '' for a variant"),
         (
@@ -206,9 +206,10 @@ def test_variant_that_does_not_compile_is_left_out(toolchain: Path, tmp_path: Pa
         ),
         ("policy+ir-outliner", "'ir-outliner' is off in LLVM's own pipelines"),
         ("policy+outline+no-outline", "'policy+outline+no-outline' has two words where one can be, such as no-outline"),
-        ("outline", "'outline' has to begin with heuristic or policy, once"),
-        ("policy+heuristic", "'policy+heuristic' has to begin with heuristic or policy, once"),
+        ("outline", "'outline' has to begin with heuristic, policy or plan, once"),
+        ("policy+heuristic", "'policy+heuristic' has to begin with heuristic, policy or plan, once"),
         ("policy,heuristic,policy", "'policy' is there twice"),
+        ("heuristic,plan", "the variant plan is for the link of a program with -mlgo-inline-plan"),
     ],
 )
 def test_invalid_variants_are_one_error_and_no_file(
