@@ -119,7 +119,7 @@ def main(
     from components.core.compiler.advisor import Advisor
     from components.core.compiler.inline_plan import PLAN_FILE
     from components.core.policy.pretrained import pretrained_policy
-    from components.tune.model_card import planned_percent
+    from components.tune.model_card import linked_title, planned_percent
     from components.tune.step import tune
 
     start = policy if isinstance(policy, Path) else pretrained_policy("inlining", name=policy)
@@ -136,7 +136,7 @@ def main(
         say(f"  {failed} modules do not compile and are not in these figures")
     _say_sizes(f"text of {figures['measured_modules']} modules", "", figures)
     if options["size_of"] == "linked":
-        _say_sizes("the share of it that the link keeps", "linked_", figures)
+        _say_sizes(linked_title(figures), "linked_", figures)
     if "release_modules" in figures:
         say(
             f"  the release clang reproduces the size of {figures['release_as_found']} of {figures['release_modules']} "
@@ -144,7 +144,7 @@ def main(
         )
     if "linked" in figures:
         _say_linked(figures["linked"])
-    else:
+    elif not figures["programs"]:
         say(
             "no program was linked with the plan: link and compare before you use it, or pass --build, or --recipe and "
             "--row"

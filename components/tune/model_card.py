@@ -28,6 +28,8 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
     planned, modules, measured = (figures[name] for name in ("modules", "corpus_modules", "measured_modules"))
     linked = config.size_of == "linked"
     counted, prefix = ("the share of each function that the link keeps", "linked_") if linked else ("all functions", "")
+    if figures["programs"]:
+        counted += ", and of the programs' imports"
     program = f"all {modules} modules" if measured == modules else f"the {measured} of {modules} modules that compile"
     others, use = "the policy's", f"clang -Oz -mllvm -mlgo-inline-plan={PLAN_FILE} -c file.c"
     if figures["programs"]:
@@ -39,7 +41,7 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
         "The decisions of one program's calls, found by a search. Other code needs a policy.",
         "",
         *_table(f"text of {program}", "", figures),
-        *(_table("the share that the link keeps", "linked_", figures) if linked else []),
+        *(_table(linked_title(figures), "linked_", figures) if linked else []),
         f"- The plan lists {planned} of {modules} modules ({planned_percent(figures):.0f}% of the text under LLVM's "
         f"heuristic); {figures['finished_modules']} of them were searched to the end. Modules that it does not list, "
         f"and calls that have changed, get {others} decisions, also in the figures above.",
@@ -55,6 +57,11 @@ def _lines(config: TuneConfig, figures: Mapping[str, Any]) -> list[str]:
         "```",
     ]
     return lines
+
+
+def linked_title(figures: Mapping[str, Any]) -> str:
+    """Return the name of what the search minimizes with `--size-of linked`."""
+    return "text and imports of the programs" if figures["programs"] else "the share of it that the link keeps"
 
 
 def planned_percent(figures: Mapping[str, Any]) -> float:
