@@ -68,8 +68,8 @@ from components.shrink.rows import ASSUMPTIONS, shrink_rows
     type=MINUTES,
     default=0,
     show_default=True,
-    help="Wall time of a search for better inlining decisions, where the smallest build compiles file by file. It goes "
-    "on when the same command runs again.",
+    help="Wall time of a search for better inlining decisions of the smallest build. It goes on when the same command "
+    "runs again.",
 )
 @click.option("--jobs", type=JOBS, default=PROCESSORS, help="Value of $JOBS for the build.  [default: processors]")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

@@ -117,7 +117,8 @@ class UserBuild:
         kept: Path,
         omitted: Iterable[Path] = (),
         bound: bool = False,
-        then: Callable[[Path], None] | None = None,
+        prepare: Callable[[Path], None] | None = None,
+        then: Callable[[Path, Path], None] | None = None,
     ) -> BuiltFiles:
         """Build in a fresh copy of the source, check the result, and keep the linked files.
 
@@ -129,7 +130,9 @@ class UserBuild:
             kept: new directory for the linked files.
             omitted: directories that are not copied.
             bound: the build finds these compilers in place of the installed gcc, too.
-            then: is called with the built tree before it is removed.
+            prepare: is called with the directory of the compilers, before the build.
+            then: is called with the built tree and the directory of the compilers, before both are removed; --check
+                does not run then.
 
         Raises:
             UserError: the build fails, links nothing, or the check fails; `bound`, and that is not possible here.
@@ -139,7 +142,7 @@ class UserBuild:
         dropped: list[str] = []
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                return self._build_once(variant, setup, kept, tuple(omitted), log, tuple(dropped), bound, then)
+                return self._build_once(variant, setup, kept, tuple(omitted), log, tuple(dropped), bound, prepare, then)
             except UserError:
                 text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
                 lacking = [word for word in lacking_options(text) if word not in dropped]
@@ -158,7 +161,8 @@ class UserBuild:
         log: Path,
         dropped: tuple[str, ...],
         bound: bool,
-        then: Callable[[Path], None] | None,
+        prepare: Callable[[Path], None] | None,
+        then: Callable[[Path, Path], None] | None,
     ) -> BuiltFiles:
         root, tools = setup.work / self.source.name, setup.work / ".compilers"
         log.unlink(missing_ok=True)
@@ -168,6 +172,8 @@ class UserBuild:
             if variant is not None:
                 tools.mkdir()
                 environment |= write_tools(tools, variant, setup, dropped)
+                if prepare is not None:
+                    prepare(tools)
             runner = ["/usr/bin/env"]
             if bound:
                 if problem := write_wrapper(tools, os.environ.get("PATH", os.defpath)):
@@ -189,7 +195,7 @@ class UserBuild:
                     f"name the command that links them, configure step included ({log} has its output)",
                 )
             if then is not None:
-                then(root)
+                then(root, tools)
             elif self.check:
                 self._run(["sh", "-e", "-c", self.check], self.check, root, log, environment, "the check")
             return built

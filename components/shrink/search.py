@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from components.core.compiler.inline_plan import PLAN_FILE
 from components.core.compiler.own_clangs import run_own_step, training_clang
 from components.core.formats.toolchain import Toolchain
+from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_script
 from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import BuildSetup
 from components.core.projects.flags.rows import FlagRow
+from components.core.projects.link_recorder.recorder import (
+    COMPILE_FLAGS,
+    LINKER,
+    LINKS,
+    find_lld,
+    link_flags,
+    write_recorder,
+)
+from components.core.projects.source_tree import remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
+from components.platform.storage.shared_state.file_lock import exclusive_lock
 from components.shrink.build import UserBuild
 
 _EMBED = ("-Xclang", "-fembed-bitcode=all")
@@ -27,35 +40,70 @@ def search_plan(
     setup: BuildSetup,
     omitted: tuple[Path, ...],
     minutes: float,
-    work: Path,
+    plan: Path,
 ) -> Path:
-    """Search with `mlgo tune`, from the pretrained policy, and return the plan.
+    """Search with `mlgo tune`, and return the file of the plan.
 
-    The search's state is in the cache, so that the next call for the same code and time goes on from there.
+    The plan has the decisions of files or, if the row compiles each program as one module, of programs. The search's
+    state is in the cache, so that the next call for the same code goes on from there. The corpus is built there, too,
+    because a corpus has paths of its build, and another corpus is another search.
 
     Args:
-        row: the row that compiles the build's files; the plan has the decisions of these.
+        row: the row that is to be built with the plan.
         bound, omitted: see `UserBuild.build`.
         minutes: wall time of the search, without the build of the corpus.
-        work: directory of the corpus and the plan.
+        plan: directory of the plan, which does not exist.
 
     Raises:
-        UserError: the build fails with embedded bitcode, or the search finds nothing.
+        UserError: the build fails with bitcode, or the search finds nothing.
     """
+    if bound and row.lto:
+        raise UserError(
+            "links cannot be recorded where the build calls compilers by their paths", "let the build use $CC and $CXX"
+        )
     training = training_clang()
-    corpus, plan = work / "corpus", work / "plan"
+    place = setup.cache / "shrink" / build.source.unique_name
+    place.mkdir(parents=True, exist_ok=True)
+    corpus, work = place / "corpus", place / "build"
 
-    def extract(tree: Path) -> None:
-        options = ("--input", tree, "--input-type", "directory", "--cmd-filter", _LEVELS, "--output", corpus)
-        if not run_own_step("components.corpus", "extract", *options):
+    def extract(tree: Path, tools: Path) -> None:
+        options: tuple[str | Path, ...] = ("--input", tree, "--input-type", "directory", "--cmd-filter", _LEVELS)
+        if row.lto:
+            options = ("--unit", "program", "--input", tools, "--obj-base-dir", tree)
+        if not run_own_step("components.corpus", "extract", *options, "--output", corpus):
             raise UserError("the build has no modules to search", "see the message above")
 
-    variant = row.variant("stock", stock, release)
-    embedding = BuildVariant("clang with bitcode", variant.clang, [*variant.flags, *_EMBED], variant.link_flags)
+    of_row = row.variant("stock", stock, release)
+    prepare: Callable[[Path], None] | None = None
+    more: tuple[str, ...] = _EMBED
+    if row.lto:
+        lld = find_lld(of_row.clang)
+        more = (*COMPILE_FLAGS, *link_flags(SCRIPT_DIRECTORY))
+
+        def prepare(tools: Path) -> None:
+            write_recorder(tools, lld, f"$here/{LINKS}", of_row.flags[0])
+            (tools / LINKS).mkdir()
+            write_script(tools / "ld", f"{SCRIPT_DIRECTORY}/{LINKER}")
+
+    variant = BuildVariant("clang with bitcode", of_row.clang, [*of_row.flags, *more], of_row.link_flags)
     say(f"building {build.source.name} with bitcode, for the search")
-    build.build("bitcode", embedding, setup, work / "bitcode", omitted, bound, then=extract)
-    state = setup.cache / "shrink" / build.source.unique_name
-    options = ("--corpus", corpus, "--toolchain", training, "--minutes", str(minutes), "--root-dir", state)
-    if not run_own_step("components.tune", *options, "--output", plan):
-        raise UserError("the search found no plan", "see the message above")
+    with exclusive_lock(place / "lock", f"waiting for another search of {build.source.directory}"):
+        for stale in (work, place / "linked"):
+            remove_tree(stale)  # of a run that was killed
+        work.mkdir()
+        at_place = replace(setup, work=work)
+        build.build("bitcode", variant, at_place, place / "linked", omitted, bound, prepare, extract)
+        remove_tree(place / "linked")
+        options = ("--corpus", corpus, "--toolchain", training, "--minutes", str(minutes))
+        if not run_own_step("components.tune", *options, "--root-dir", place / "search", "--output", plan):
+            raise UserError("the search found no plan", "see the message above")
     return plan / PLAN_FILE
+
+
+def with_plan(row: FlagRow, plan: Path) -> FlagRow:
+    """Return a row that its compiler "plan" builds with the plan in a file."""
+    if not row.lto:
+        return replace(row, plan=plan)
+    # lld takes the plan of a program. Not by -Wl, which splits at commas.
+    option = ("-Xlinker", "-mllvm", "-Xlinker", f"-mlgo-inline-plan={plan}")
+    return replace(row, link_flags=(*row.link_flags, *option))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -16,14 +17,14 @@ from components.core.projects.flags.build_variants import BuildVariant, find_sto
 from components.core.projects.flags.builds import BuildSetup, describe_failure, find_binutils, write_tools
 from components.core.projects.flags.rows import FlagRow
 from components.core.projects.flags.types import CompilerOfRow
-from components.core.projects.source_tree import remove_tree
+from components.core.projects.source_tree import SHRINK_FILE, remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
 from components.shrink.bound_compilers import WRAPPER, write_wrapper
 from components.shrink.build import BuiltFiles, UserBuild, are_alike, lost_exports, weaker_exports
 from components.shrink.rows import OWN, STOCK
-from components.shrink.search import search_plan
+from components.shrink.search import search_plan, with_plan
 from components.shrink.types import FileSizes, ShrinkReport, TriedBuild
 
 COMPILERS, FILES = "compilers", "files"
@@ -41,12 +42,14 @@ class _Trial:
     Attributes:
         row, variant: its flags and compilers; None for the user's own.
         built: what it linked; None if it may not be used.
+        plan: file of the plan that the row is built with, None without one.
     """
 
     entry: TriedBuild
     row: FlagRow | None = None
     variant: BuildVariant | None = None
     built: BuiltFiles | None = None
+    plan: Path | None = None
 
 
 @dataclass
@@ -84,9 +87,9 @@ class _Trials:
         self.done.append(_Trial(_entry(OWN, "your build as it is", own), built=own))
         return own
 
-    def add(self, name: str, row: FlagRow, compiler: CompilerOfRow) -> None:
-        """Build a row by one of its compilers."""
-        variant = row.variant(compiler, self.stock, self.release)
+    def add(self, name: str, row: FlagRow, compiler: CompilerOfRow, plan: Path | None = None) -> None:
+        """Build a row by one of its compilers, with a plan if it is "plan"."""
+        variant = (with_plan(row, plan) if plan else row).variant(compiler, self.stock, self.release)
         say(f"build {len(self.done) + 1} of {self.total}: {self.build.source.name} by {variant.title}: {row.gives}")
         own = self.done[0].built
         assert own is not None
@@ -109,7 +112,7 @@ class _Trials:
             say(f"{name} is not used: {failure}")
         else:
             say(f"{name}: {built.stripped:,} bytes, {100 * (built.stripped / own.stripped - 1):+.1f}%")
-        self.done.append(_Trial(entry, row, variant, None if failure else built))
+        self.done.append(_Trial(entry, row, variant, None if failure else built, plan))
 
     def _build(self, name: str, variant: BuildVariant) -> BuiltFiles:
         return self.build.build(name, variant, self.setup, self.work / name, self.omitted, self.bound)
@@ -145,6 +148,7 @@ def shrink(
         UserError: the user's own build or check fails, the compilers are missing, or the disk is full.
     """
     build.source.check(build.shown)
+    _refuse_own_compilers(os.environ.get("PATH", os.defpath))
     stock = find_stock_clang(release, None)
     binutils = find_binutils(stock)
     if left_out := build.source.build_directories():
@@ -156,7 +160,7 @@ def shrink(
     setup = BuildSetup(work / "build", default_cache_dir(), jobs, binutils)
     setup.work.mkdir()
     total = 1 + len(rows) + compare_stock
-    trials = _Trials(build, setup, stock, release, work, output, (output, directory), total)
+    trials = _Trials(build, setup, stock, release, work, output, (output, directory, work), total)
     try:
         own = trials.add_own()
         if all(file.kind == "static library" for file in own.files.values()):
@@ -177,7 +181,7 @@ def shrink(
             _deliver_compilers(directory, chosen, trials)
         return ShrinkReport(
             command=build.shown,
-            rebuild=f"{output / COMPILERS / WRAPPER} {build.quoted}" if chosen.built.bound else build.shown,
+            rebuild=_rebuild_line(build, output) if chosen.built.bound else build.shown,
             check=build.check,
             chosen=chosen.entry.name,
             reduction_percent=reduction_percent(own.stripped, chosen.entry.stripped) or 0.0,
@@ -190,32 +194,45 @@ def shrink(
         remove_tree(work)
 
 
+def _refuse_own_compilers(path: str) -> None:
+    """Raise UserError if PATH has the compilers of an earlier result, which would make the user's own build."""
+    for directory in path.split(os.pathsep):
+        if os.path.isfile(os.path.join(os.path.dirname(directory), SHRINK_FILE)):
+            raise UserError(
+                f"{directory}, the compilers of an earlier mlgo shrink, is in PATH",
+                "run it in a shell without them: CC, CXX and PATH as they were",
+            )
+
+
 def _search(trials: _Trials, row: FlagRow, minutes: float) -> None:
-    """Search decisions for the files that a row compiles, and build it with them."""
-    if row.lto:
-        say("no search: it decides about files, and the smallest build compiles each program as one module")
-        return
-    setup, work = trials.setup, trials.work / "search"
-    work.mkdir()
+    """Search decisions for what a row compiles, and build it with them."""
     trials.total += 1
     try:
         plan = search_plan(
-            trials.build, row, trials.bound, trials.stock, trials.release, setup, trials.omitted, minutes, work
+            trials.build,
+            row,
+            trials.bound,
+            trials.stock,
+            trials.release,
+            trials.setup,
+            trials.omitted,
+            minutes,
+            trials.work / "plan",
         )
     except UserError as error:
         say(f"no plan: {describe_failure(error)}; {error.remedy}")
         return
     name = f"{row.name}-plan"
-    trials.add(name, replace(row, name=name, gives=f"{row.name} with decisions of a search", plan=plan), "plan")
+    trials.add(name, replace(row, name=name, gives=f"{row.name} with the decisions of a search"), "plan", plan)
 
 
 def _deliver_compilers(directory: Path, chosen: _Trial, trials: _Trials) -> None:
     """Write the compilers of a build, and its plan if it has one, into the output."""
     assert chosen.row is not None and chosen.variant is not None and chosen.built is not None
     variant = chosen.variant
-    if chosen.row.plan is not None:
-        shutil.copyfile(chosen.row.plan, directory / PLAN_FILE)
-        published = replace(chosen.row, plan=trials.output / PLAN_FILE)
+    if chosen.plan is not None:
+        shutil.copyfile(chosen.plan, directory / PLAN_FILE)
+        published = with_plan(chosen.row, trials.output / PLAN_FILE)
         variant = published.variant("plan", trials.stock, trials.release)
     compilers = directory / COMPILERS
     compilers.mkdir()
@@ -242,11 +259,16 @@ def _entry(name: str, gives: str, built: BuiltFiles | None, line: str = "", fail
 
 def _build_line(compilers: Path, row: FlagRow) -> str:
     """Return what makes a shell's build use the compilers. They have names without a path, which may have spaces."""
-    words = {"PATH": f"{compilers}:$PATH", "CC": "clang", "CXX": "clang++"}
+    words = {"PATH": f'{shlex.quote(f"{compilers}:")}"$PATH"', "CC": "clang", "CXX": "clang++"}
     if row.lto:  # GNU's need a plugin for the objects
         words |= {name.upper(): name for name in ("ar", "nm", "ranlib")}
-    words["JOBS"] = "$(nproc)"
-    return "export " + " ".join(f'{name}="{value}"' for name, value in words.items())
+    words["JOBS"] = '"$(nproc)"'
+    return "export " + " ".join(f"{name}={value}" for name, value in words.items())
+
+
+def _rebuild_line(build: UserBuild, output: Path) -> str:
+    """Return the command that builds with the compilers in place of the installed ones."""
+    return f"{shlex.quote(str(output / COMPILERS / WRAPPER))} {build.quoted}"
 
 
 def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:

@@ -18,6 +18,7 @@ from components.platform.storage.manifest import MANIFEST
 _OBJECT_SUFFIXES = (".o", ".lo", ".obj")
 _BITCODE_STARTS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 """LLVM bitcode without and with a wrapper."""
+_ELF = b"\x7fELF"
 _NINJA_LOGS = (".ninja_log", ".ninja_deps")
 _CMAKE_CACHE, _CMAKE_FILES, _CMAKE_FILE = "CMakeCache.txt", "CMakeFiles", "CMakeLists.txt"
 _MESON_DIRECTORY, _CONFIG_STATUS = "meson-private", "config.status"
@@ -73,23 +74,26 @@ class SourceTree:
         the compilers and the places that they were configured for."""
         found = []
         for directory, names, _ in os.walk(self.directory):
-            for name in sorted(names):
-                path = Path(directory, name)
-                if _is_configured(path):
-                    found.append(path.relative_to(self.directory).as_posix())
-            names[:] = [name for name in names if name != _GIT and not _is_configured(Path(directory, name))]
-        return found
+            paths = {name: Path(directory, name) for name in names}
+            kept = [name for name, path in paths.items() if not self._is_excluded(path.relative_to(self.directory))]
+            found += [
+                paths[name].relative_to(self.directory).as_posix() for name in kept if _is_configured(paths[name])
+            ]
+            names[:] = [name for name in kept if name != _GIT and not _is_configured(paths[name])]
+        return sorted(found)
 
-    def copy(self, into: Path, omitted: Sequence[Path] = ()) -> None:
+    def copy(self, into: Path, omitted: Sequence[Path] = (), programs: Sequence[str] = ()) -> None:
         """Copy the tree to `into`, which does not exist.
 
         Objects, build directories and outputs of `mlgo shrink` are left out, so that everything is compiled. Times are
-        kept: generated files stay newer than their sources. Links to places in the tree are links in the copy. In place
-        of a repository's objects the copy refers to them, because version scripts ask git; a worktree and a submodule,
-        whose state is elsewhere, become a tree without git.
+        kept: generated files stay newer than their sources. Links to places in the tree are links in the copy; links to
+        other directories stay, but those that a build writes to, which are empty or have its files, become empty
+        directories. In place of a repository's objects the copy refers to them, because version scripts ask git; a
+        worktree and a submodule, whose state is elsewhere, become a tree without git.
 
         Args:
             omitted: directories that are not copied.
+            programs: files that are not copied, relative to the tree, because the build makes them.
 
         Raises:
             UserError: a file cannot be read, or the disk is full.
@@ -98,7 +102,11 @@ class SourceTree:
 
         def ignore(directory: str, names: list[str]) -> set[str]:
             within = Path(directory).relative_to(self.directory)
-            return {name for name in names if self._is_omitted(within / name, omitted_places)}
+            return {
+                name
+                for name in names
+                if self._is_omitted(within / name, omitted_places) or (within / name).as_posix() in programs
+            }
 
         try:
             shutil.copytree(self.directory, into, symlinks=True, ignore=ignore)
@@ -110,11 +118,14 @@ class SourceTree:
                 "make it readable and the disk roomy (TMPDIR names the place), or --exclude a part",
             ) from None
 
+    def _is_excluded(self, within: Path) -> bool:
+        return any(within.match(glob.rstrip("/")) for glob in self.excluded)
+
     def _is_omitted(self, within: Path, omitted_places: set[Path]) -> bool:
         path = self.directory / within
-        if any(within.match(glob.rstrip("/")) for glob in self.excluded):
+        if self._is_excluded(within):
             return True
-        if within.name == _GIT and not path.is_dir():
+        if within.name == _GIT and (path.is_symlink() or not path.is_dir()):
             return True
         if _GIT in within.parts:
             return within.parts[0] == _GIT and len(within.parts) == 2 and within.name in _GIT_OMITTED
@@ -128,24 +139,31 @@ class SourceTree:
         return not stat.S_ISREG(kind) or within.name in _NINJA_LOGS or _is_object(path)
 
     def _redirect_links(self, copy: Path) -> None:
-        """Let the links of the copy to absolute places in the tree name the copy's."""
+        """Let the links of the copy name the copy's places, or those outside of the tree that they named."""
         tree = self.directory.resolve()
         for directory, names, files in os.walk(copy):
             for name in (*names, *files):
                 path = Path(directory, name)
-                if path.is_symlink() and os.path.isabs(target := os.readlink(path)):
-                    place = Path(os.path.normpath(target))
-                    for root in (tree, Path(os.path.abspath(self.directory))):
-                        if place.is_relative_to(root):
-                            path.unlink()
-                            path.symlink_to(copy / place.relative_to(root))
-                            break
+                if not path.is_symlink():
+                    continue
+                target = os.readlink(path)
+                place = Path(os.path.normpath(self.directory.absolute() / path.relative_to(copy).parent / target))
+                root = next((root for root in (tree, self.directory.absolute()) if place.is_relative_to(root)), None)
+                if root is None:
+                    path.unlink()
+                    if _is_built_in(place):
+                        path.mkdir()
+                    else:
+                        path.symlink_to(place)
+                elif os.path.isabs(target):
+                    path.unlink()
+                    path.symlink_to(copy / place.relative_to(root))
 
     def _refer_to_objects(self, repository: Path) -> None:
         objects = self.directory / _GIT / "objects"
         if repository.is_dir() and objects.is_dir():
             info = repository / "objects" / "info"
-            info.mkdir(parents=True)
+            info.mkdir(parents=True, exist_ok=True)
             (info / "alternates").write_text(f"{objects.resolve()}\n", encoding="utf-8")
 
 
@@ -174,7 +192,25 @@ def remove_tree(directory: Path) -> None:
 
 
 def _is_configured(directory: Path) -> bool:
-    return (directory / _CMAKE_CACHE).is_file() or (directory / _MESON_DIRECTORY).is_dir()
+    # os.path: Path's methods raise if the directory cannot be read.
+    return os.path.isfile(directory / _CMAKE_CACHE) or os.path.isdir(directory / _MESON_DIRECTORY)
+
+
+def _is_built_in(place: Path) -> bool:
+    """Return whether a directory is empty, or has configuration, objects or programs of a build."""
+    try:
+        names = os.listdir(place)
+    except OSError:
+        return False
+    return not names or _is_configured(place) or any(_is_built(place / name) for name in names)
+
+
+def _is_built(path: Path) -> bool:
+    try:
+        with open(path, "rb") as stream:
+            return path.is_file() and (_is_object(path) or stream.read(len(_ELF)) == _ELF)
+    except OSError:
+        return False
 
 
 def _is_output(directory: Path) -> bool:
@@ -190,6 +226,6 @@ def _is_object(path: Path) -> bool:
             start = stream.read(18)
     except OSError:
         return False  # copying it says what is wrong
-    is_elf = start[:4] == b"\x7fELF" and int.from_bytes(start[16:18], "little") == ET_REL
+    is_elf = start[:4] == _ELF and int.from_bytes(start[16:18], "little") == ET_REL
     libtool = start[:2] == b"# " and path.suffix == ".lo"  # text that begins with a comment
     return is_elf or libtool or start[:4] in _BITCODE_STARTS

@@ -49,9 +49,39 @@ def test_static_library_gets_a_plan(
     builds = {build["name"]: build for build in json.loads((tmp_path / "out/shrink.json").read_text())["builds"]}
     assert list(builds) == ["own", "objects", "objects-plan"] and not builds["objects-plan"]["failure"]
     assert builds["objects-plan"]["stripped"] <= builds["objects"]["stripped"]
-    assert list((tmp_path / "cache/shrink").iterdir()), "the search goes on from there"
+    (search,) = (tmp_path / "cache/shrink").glob("library-*/search")
+    states = sorted(path.name for path in search.iterdir())
+    again = CliRunner().invoke(main, [*map(str, options), "--minutes", "0.1", "--no-compare-stock"])
+    assert again.exit_code == 0, again.output
+    assert sorted(path.name for path in search.iterdir()) == states, "the second search goes on from the first"
     if (tmp_path / "out/inline.plan").is_file():  # the plan is smaller, and its compilers build the same again
         copy = shutil.copytree(source, tmp_path / "again")
         line = builds["objects-plan"]["build"]
         subprocess.run(["sh", "-ec", f"{line}; make"], cwd=copy, check=True)
         assert (copy / "libtable.a").read_bytes() == (tmp_path / "out/files/libtable.a").read_bytes()
+
+
+def test_program_gets_a_plan(
+    pretrained_release: Path, training_toolchain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "program, with a comma"
+    source.mkdir()
+    for name in ("main.cc", "table.h"):
+        (source / name).write_text(SOURCES[name])
+    (source / "table.cc").write_text(CALLS)
+    (source / "Makefile").write_text("app: main.cc table.cc\n\t$(CXX) -O2 main.cc table.cc -o $@\n")
+    monkeypatch.setattr("components.shrink.search.training_clang", lambda: training_toolchain)
+    monkeypatch.setattr("components.shrink.step.default_cache_dir", lambda: tmp_path / "cache")
+    options = ["--source", source, "--release-toolchain", pretrained_release, "--output", source / "out"]
+    command = ["--minutes", "0.3", "--no-compare-stock", "--check", "./app", "make"]
+    done = CliRunner().invoke(main, [*map(str, options), *command])
+    assert done.exit_code == 0, done.output
+    shrunk = json.loads((source / "out/shrink.json").read_text())
+    builds = {build["name"]: build for build in shrunk["builds"]}
+    assert list(builds) == ["own", "program", "objects", "program-plan"], done.output
+    assert not builds["program-plan"]["failure"]
+    assert builds["program-plan"]["stripped"] <= builds["program"]["stripped"]
+    if shrunk["chosen"] == "program-plan":
+        assert (source / "out/inline.plan").is_file()
+        script = (source / "out/compilers/clang++").read_text()
+        assert f"-mlgo-inline-plan={source}/out/inline.plan" in script

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -245,18 +246,30 @@ def test_build_that_calls_a_compiler_by_its_path_gets_ours_there(
 ) -> None:
     path = shutil.which("g++")
     (source / "Makefile").write_text(SOURCES["Makefile"].replace("CXX ?= g++", f"override CXX = {path}"))
-    done = shrink(pretrained_release, "--no-compare-stock", "--check", f"{path} --version | grep g++")
+    output = tmp_path / 'out "$put'
+    done = shrink(pretrained_release, "--no-compare-stock", "--output", str(output), "--check", f"{path} --version")
     assert done.returncode == 0, done.stderr
-    shrunk = result(tmp_path)
+    shrunk = json.loads((output / "shrink.json").read_text())
     assert shrunk["chosen"] != "own" and not any(build["failure"] for build in shrunk["builds"])
     # The lines of the summary run the build in the same way, wherever the output is.
-    shell = (tmp_path / "out/summary.md").read_text().partition("```shell\n")[2].partition("```")[0]
-    assert (
-        shell.splitlines()[-1] == f"{tmp_path}/out/compilers/with-compilers {shlex.join(['sh', '-c', 'make -j$JOBS'])}"
-    )
+    shell = (output / "summary.md").read_text().partition("```shell\n")[2].partition("```")[0]
+    wrapper = output / "compilers/with-compilers"
+    assert shell.splitlines()[-1] == shlex.join([str(wrapper), "sh", "-c", "make -j$JOBS"])
     copy = shutil.copytree(source, tmp_path / "again")
     subprocess.run(["sh", "-ec", shell], cwd=copy, check=True)
-    assert (copy / "app").read_bytes() == (tmp_path / "out/files/app").read_bytes()
+    assert (copy / "app").read_bytes() == (output / "files/app").read_bytes()
+
+
+@pytest.mark.toolchain
+def test_compilers_of_an_earlier_result_are_not_the_users(
+    pretrained_release: Path, shrink: Shrink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compilers = tmp_path / "earlier/compilers"
+    compilers.mkdir(parents=True)
+    (tmp_path / "earlier/shrink.json").write_text("{}")
+    monkeypatch.setenv("PATH", f"{compilers}:{os.environ['PATH']}")
+    done = shrink(pretrained_release, "--", "make")
+    assert done.returncode == 1 and f"{compilers}, the compilers of an earlier mlgo shrink, is in PATH" in done.stderr
 
 
 @pytest.mark.toolchain

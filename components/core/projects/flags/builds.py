@@ -141,6 +141,8 @@ class OwnBuild:
                 raise UserError(
                     f"--program {program} is outside of the source tree", "pass a path relative to --source"
                 )
+            if (self.source.directory / program).is_dir():
+                raise UserError(f"--program {program} is a directory", "pass the program in it")
 
     def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
         """See `Project.build`."""
@@ -151,9 +153,7 @@ class OwnBuild:
         log.unlink(missing_ok=True)
         try:
             # The unpublished output may be in the tree; a program of an earlier build would be measured in every row.
-            self.source.copy(root / "source", (setup.work.parent,))
-            for name in self.programs:
-                (root / "source" / name).unlink(missing_ok=True)
+            self.source.copy(root / "source", (setup.work.parent,), self.programs)
             environment = write_tools(compilers, variant, setup)
             status = run_logged(["sh", "-e", "-c", self.command], root / "source", log, environment)
             if status != 0:

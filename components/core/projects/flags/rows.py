@@ -102,7 +102,7 @@ class FlagRow:
         lto: whether code is generated at the link.
         compilers: the compilers that build the row.
         own_options: options that only the release clang has.
-        plan: file of the plan that the compiler "plan" takes.
+        plan: file of the plan of files that the compiler "plan" takes, if it takes one of files.
     """
 
     name: str
@@ -152,8 +152,7 @@ class FlagRow:
             options += ["-enable-ml-inliner=default"]  # the release clang's default is its policy
         flags = [definition.optimization, *self.compile_flags]
         flags += [word for option in options for word in ("-mllvm", option)]
-        if compiler == "plan":
-            assert self.plan is not None
+        if compiler == "plan" and self.plan is not None:
             flags += plan_flags(self.plan)
         at_link = tuple(f"-Wl,-mllvm,{option}" for option in options) if self.lto else ()
         plugin = release.directory / "lib" / PLUGIN

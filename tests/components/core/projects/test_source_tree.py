@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -127,3 +128,44 @@ def test_cmake_configuration_in_place_is_done_again(tree: Path, tmp_path: Path) 
     SourceTree(tree).copy(tmp_path / "copy")
     assert (tmp_path / "copy/CMakeLists.txt").exists()
     assert not (tmp_path / "copy/CMakeCache.txt").exists() and not (tmp_path / "copy/CMakeFiles").exists()
+
+
+def test_links_that_leave_the_tree(tree: Path, tmp_path: Path) -> None:
+    """A build writes to links of directories that are empty or have its files; others are sources."""
+    for name in ("empty", "built", "headers"):
+        (tmp_path / "outside" / name).mkdir(parents=True)
+    (tmp_path / "outside/built/app").write_bytes(b"\x7fELF")
+    (tmp_path / "outside/headers/x.h").write_text("")
+    for name in ("empty", "built"):
+        (tree / name).symlink_to(tmp_path / "outside" / name)
+    (tree / "headers").symlink_to("../outside/headers")
+    SourceTree(tree).copy(tmp_path / "below" / "copy")
+    copy = tmp_path / "below/copy"
+    for name in ("empty", "built"):
+        assert (copy / name).is_dir() and not (copy / name).is_symlink() and not list((copy / name).iterdir())
+    assert (copy / "headers/x.h").is_file()
+
+
+def test_linked_repository_is_not_changed(tree: Path, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path / "repository"], check=True)
+    shutil.rmtree(tmp_path / "repository/.git/objects/info")
+    (tree / ".git").symlink_to(tmp_path / "repository/.git")
+    SourceTree(tree).copy(tmp_path / "copy")
+    assert not os.path.lexists(tmp_path / "copy/.git")
+    assert not (tmp_path / "repository/.git/objects/info").exists()
+
+
+def test_programs_of_an_earlier_build_stay(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/app").write_text("the user's")
+    (tmp_path / "outside/notes").write_text("")
+    (tree / "linked").symlink_to(tmp_path / "outside")
+    (tree / "app").write_text("old")
+    SourceTree(tree).copy(tmp_path / "copy", programs=("app", "linked/app"))
+    assert not (tmp_path / "copy/app").exists() and (tmp_path / "outside/app").read_text() == "the user's"
+
+
+def test_unreadable_directory_is_named(tree: Path, tmp_path: Path) -> None:
+    (tree / "volume").mkdir(mode=0o000)
+    assert "volume" not in SourceTree(tree).build_directories()
+    SourceTree(tree, ("volume",)).copy(tmp_path / "copy")
