@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ _OBJECT_SUFFIXES = (".o", ".lo", ".obj")
 _BITCODE_STARTS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 """LLVM bitcode without and with a wrapper."""
 _ELF = b"\x7fELF"
+_UNUSUAL = re.compile(r"[^\w.+-]")
 _NINJA_LOGS = (".ninja_log", ".ninja_deps")
 _CMAKE_CACHE, _CMAKE_FILES, _CMAKE_FILE = "CMakeCache.txt", "CMakeFiles", "CMakeLists.txt"
 _MESON_DIRECTORY, _CONFIG_STATUS = "meson-private", "config.status"
@@ -48,8 +50,8 @@ class SourceTree:
 
     @property
     def unique_name(self) -> str:
-        """A name for files about this tree, wherever another one of the same name is."""
-        return f"{self.name}-{hashlib.sha256(os.fsencode(self.directory.resolve())).hexdigest()[:8]}"
+        """A name for files about this tree, wherever another of the same name is; without blanks, as builds want."""
+        return f"{_UNUSUAL.sub('_', self.name)}-{hashlib.sha256(os.fsencode(self.directory.resolve())).hexdigest()[:8]}"
 
     def check(self, command: str) -> None:
         """Raise UserError if the tree does not exist, or was configured in place and `command` does not do that again:

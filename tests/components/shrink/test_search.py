@@ -68,8 +68,15 @@ def test_program_gets_a_plan(
     source.mkdir()
     for name in ("main.cc", "table.h"):
         (source / name).write_text(SOURCES[name])
-    (source / "table.cc").write_text(CALLS)
-    (source / "Makefile").write_text("app: main.cc table.cc\n\t$(CXX) -O2 main.cc table.cc -o $@\n")
+    # Functions that only the whole program shows to be called once.
+    calls = "".join(f"int step{i}(int x);\n" for i in range(40))
+    calls += "int steps(int x) { return " + " + ".join(f"step{i}(x)" for i in range(40)) + "; }\n"
+    steps = "".join(f"int step{i}(int x) {{ return x * {i} + (x >> {i % 7 + 1}); }}\n" for i in range(40))
+    (source / "table.cc").write_text(CALLS + calls)
+    (source / "steps.cc").write_text(steps)
+    with (source / "main.cc").open("a") as stream:
+        stream.write("int steps(int); int all = steps(3);\n")
+    (source / "Makefile").write_text("app: *.cc\n\t$(CXX) -O2 main.cc table.cc steps.cc -o $@\n")
     monkeypatch.setattr("components.shrink.search.training_clang", lambda: training_toolchain)
     monkeypatch.setattr("components.shrink.step.default_cache_dir", lambda: tmp_path / "cache")
     options = ["--source", source, "--release-toolchain", pretrained_release, "--output", source / "out"]
