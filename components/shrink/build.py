@@ -187,7 +187,7 @@ class UserBuild:
                 raise UserError(
                     f"{self.shown} builds nothing: the tree has programs or libraries of an earlier build, such as "
                     f"{next(iter(before)).relative_to(root)}",
-                    "clean the tree (make clean), or leave them out with --exclude",
+                    "name the command that builds them, clean the tree, or leave them out with --exclude",
                 )
             if not files:
                 raise UserError(

@@ -86,7 +86,7 @@ def _conclusion(shrunk: ShrinkReport, output: Path) -> list[str]:
     checked = f", {shrunk.check} passes" if shrunk.check else "; run its tests, no --check was given"
     return [
         f"{shrunk.reduction_percent:.1f}% smaller: {own.stripped:,} → {chosen.stripped:,} bytes after strip; the files "
-        f"are in {output / FILES}{checked}. Everything is compiled by -Oz, which may be slower: time it. "
+        f"are in {output / FILES}, not stripped{checked}. Everything is compiled by -Oz, which may be slower: time it. "
         f"{_share_of_stock(shrunk, own, chosen)}{notes}To build it yourself in a clean tree (make clean, a new "
         f"build directory), with the compilers in {output / COMPILERS}:",
         chosen.build,
@@ -101,7 +101,8 @@ def _share_of_stock(shrunk: ShrinkReport, own: TriedBuild, chosen: TriedBuild) -
         return ""
     if stock is chosen:
         return "It is stock clang that makes the smallest files here. "
+    ours = "the release clang, its policy and the search" if chosen.searched else "the release clang and its policy"
     return (
-        f"Stock clang with the same flags: {_change(own, stock)} against your build; the release clang and its policy: "
+        f"Stock clang with the same flags: {_change(own, stock)} against your build; {ours}: "
         f"{_change(stock, chosen)} against that. "
     )

@@ -94,7 +94,7 @@ def search_plan(
         at_place = replace(setup, work=work)
         build.build("bitcode", variant, at_place, place / "linked", omitted, bound, prepare, extract)
         remove_tree(place / "linked")
-        options = ("--corpus", corpus, "--toolchain", training, "--minutes", str(minutes))
+        options = ("--corpus", corpus, "--toolchain", training, "--minutes", str(minutes), "--no-usage")
         if not run_own_step("components.tune", *options, "--root-dir", place / "search", "--output", plan):
             raise UserError("the search found no plan", "see the message above")
     return plan / PLAN_FILE

@@ -81,7 +81,7 @@ class _Trials:
         Raises:
             UserError: the build or its check fails.
         """
-        say(f"build 1 of {self.total}: {self.build.source.name} by your own compilers: {self.build.shown}")
+        say(f"build 1: {self.build.source.name} by your own compilers: {self.build.shown}")
         own = self.build.build(OWN, None, self.setup, self.work / OWN, self.omitted)
         say(f"{OWN}: {own.stripped:,} bytes")
         self.done.append(_Trial(_entry(OWN, "your build as it is", own), built=own))
@@ -108,6 +108,7 @@ class _Trials:
             return
         line = _build_line(self.output / COMPILERS, row)
         entry = _entry(name, row.gives, built, line, failure)
+        entry.searched = plan is not None
         if failure:
             say(f"{name} is not used: {failure}")
         else:
@@ -159,14 +160,14 @@ def shrink(
     work = Path(tempfile.mkdtemp(prefix="mlgo-shrink-"))
     setup = BuildSetup(work / "build", default_cache_dir(), jobs, binutils)
     setup.work.mkdir()
-    total = 1 + len(rows) + compare_stock
+    total = 1 + len(rows) + compare_stock + bool(minutes)
     trials = _Trials(build, setup, stock, release, work, output, (output, directory, work), total)
     try:
         own = trials.add_own()
         if all(file.kind == "static library" for file in own.files.values()):
             say("the build makes static libraries only: they are compiled file by file")
             rows = [row for row in rows if not row.lto]
-            trials.total = 1 + len(rows) + compare_stock
+            trials.total = 1 + len(rows) + compare_stock + bool(minutes)
         for row in rows:
             trials.add(row.name, row, "policy")
         best = trials.smallest().row
@@ -206,7 +207,6 @@ def _refuse_own_compilers(path: str) -> None:
 
 def _search(trials: _Trials, row: FlagRow, minutes: float) -> None:
     """Search decisions for what a row compiles, and build it with them."""
-    trials.total += 1
     try:
         plan = search_plan(
             trials.build,

@@ -25,6 +25,7 @@ class TriedBuild(Struct, kw_only=True):
         stripped, text: sums over the files.
         failure: why it is not used although it may be small; "" if it may be.
         dropped: options of the user's build that its compiler does not have, left out.
+        searched: whether it has the decisions of a search.
     """
 
     name: str
@@ -35,6 +36,7 @@ class TriedBuild(Struct, kw_only=True):
     text: int = 0
     failure: str = ""
     dropped: list[str] = []
+    searched: bool = False
 
 
 class ShrinkReport(Struct, kw_only=True):

@@ -93,11 +93,17 @@ Examples:
     default=TuneConfig.max_failed_fraction,
     help="Stop if more than one module and more than this fraction of the modules fails.",
 )
+@click.option("--usage/--no-usage", default=True, hidden=True, help="Say how a plan is used, at the end.")
 @ALLOW_CC1_OPTION
 @program_options(recipe_alone=False)
 @click.pass_context
 def main(
-    context: click.Context, root_dir: Path | None, policy: Path | str, request: RowsRequest | None, **options: Any
+    context: click.Context,
+    root_dir: Path | None,
+    policy: Path | str,
+    request: RowsRequest | None,
+    usage: bool,
+    **options: Any,
 ) -> None:
     """Search for the inlining decisions that make a program's own modules smallest.
 
@@ -142,6 +148,8 @@ def main(
             f"  the release clang reproduces the size of {figures['release_as_found']} of {figures['release_modules']} "
             f"modules of the plan, {figures['release_identical_twice']} with bit-identical objects in two compiles"
         )
+    if not usage:
+        return
     if "linked" in figures:
         _say_linked(figures["linked"])
     elif not figures["programs"]:

@@ -27,6 +27,7 @@ _MESON_DIRECTORY, _CONFIG_STATUS = "meson-private", "config.status"
 SHRINK_FILE = "shrink.json"
 """File that every output of `mlgo shrink` has."""
 _GIT = ".git"
+_PYTHON_ENVIRONMENT = "pyvenv.cfg"
 _GIT_OMITTED = ("objects", "modules", "lfs", "annex", "worktrees")
 """Parts of a repository that are large: the copy refers to the objects; submodules have no history there."""
 
@@ -87,11 +88,11 @@ class SourceTree:
     def copy(self, into: Path, omitted: Sequence[Path] = (), programs: Sequence[str] = ()) -> None:
         """Copy the tree to `into`, which does not exist.
 
-        Objects, build directories and outputs of `mlgo shrink` are left out, so that everything is compiled. Times are
-        kept: generated files stay newer than their sources. Links to places in the tree are links in the copy; links to
-        other directories stay, but those that a build writes to, which are empty or have its files, become empty
-        directories. In place of a repository's objects the copy refers to them, because version scripts ask git; a
-        worktree and a submodule, whose state is elsewhere, become a tree without git.
+        Objects, build directories, outputs of `mlgo shrink` and virtual environments are left out, so that everything
+        is compiled. Times are kept: generated files stay newer than their sources. Links to places in the tree are
+        links in the copy; links to other directories stay, but those that a build writes to, which are empty or have
+        its files, become empty directories. In place of a repository's objects the copy refers to them, because version
+        scripts ask git; a worktree and a submodule, whose state is elsewhere, become a tree without git.
 
         Args:
             omitted: directories that are not copied.
@@ -137,7 +138,8 @@ class SourceTree:
         if within.parts in ((_CMAKE_CACHE,), (_CMAKE_FILES,)):
             return True  # of a configuration in place, which `check` lets the command do again
         if stat.S_ISDIR(kind):
-            return path.resolve() in omitted_places or _is_configured(path) or _is_output(path)
+            is_environment = os.path.isfile(path / _PYTHON_ENVIRONMENT)  # which names its own place
+            return path.resolve() in omitted_places or _is_configured(path) or _is_output(path) or is_environment
         return not stat.S_ISREG(kind) or within.name in _NINJA_LOGS or _is_object(path)
 
     def _redirect_links(self, copy: Path) -> None:

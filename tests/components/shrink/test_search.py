@@ -87,6 +87,7 @@ def test_program_gets_a_plan(
     builds = {build["name"]: build for build in shrunk["builds"]}
     assert list(builds) == ["own", "program", "objects", "program-plan"], done.output
     assert not builds["program-plan"]["failure"]
+    assert builds["program-plan"]["searched"] and "use it with" not in done.output
     assert builds["program-plan"]["stripped"] <= builds["program"]["stripped"]
     if shrunk["chosen"] == "program-plan":
         assert (source / "out/inline.plan").is_file()
