@@ -113,7 +113,7 @@ def own_build_lines(own: OwnBuild, files: int) -> list[str]:
     same = f"{own.as_built} of {files} files by stock clang have the section sizes of yours"
     kept = f"; {own.kept_objects} objects that are not in the corpus are as you built them" if own.kept_objects else ""
     lines = [
-        f"your own build, linked again; most of its modules are those that training saw: {same}{kept}",
+        f"your own build, linked again; most of its modules are not held out: {same}{kept}",
         f"compile time of its {own.modules} modules, without parsing: {own.stock_s:.1f} s by stock clang, "
         f"{own.policy_s:.1f} s by the release clang",
     ]

@@ -104,6 +104,9 @@ def release_notes(metrics: Metrics) -> list[str]:
     if inputs.policy_role != "trained":
         ours, other = metrics, metrics.reference.reduction_percent if metrics.reference else None
     reduction = ours.reduction_percent if ours else None
+    if chosen == "start" and reduction is not None and reduction == other:
+        note = f"the release clang {embeds} the {title}, because training found nothing better"
+        return [note] if reduction > 0 else [note, *_notes_without_gain(metrics)]
     note = (
         f"the release clang {embeds} the {title}, not the trained policy, which is {_trained_verdict(metrics)}: "
         f"held-out {labels.cases} {change(reduction, labels.comparative)} with the embedded policy, "

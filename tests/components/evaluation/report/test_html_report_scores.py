@@ -65,7 +65,7 @@ def test_verdict_and_figures_are_first(tmp_path: Path, scored: Measurements) -> 
     ]
     assert [text.index(part) for part in order] == sorted(text.index(part) for part in order)
     assert "-Oz" not in text and "bytes" not in text
-    assert "Not measured: no release clang" in text and "no TensorBoard events" in text
+    assert "Not measured: that takes a release clang" in text and "no TensorBoard events" in text
 
 
 def test_slower_programs_are_next_to_the_verdict(tmp_path: Path, scored: Measurements) -> None:
