@@ -1,7 +1,7 @@
 """Repeats the links of a user's build with other objects in place of those that embed a module of the corpus.
 
 Objects are recognized by the bitcode that they embed, wherever they are: on the command line of a link, or in a static
-library, however that was made. What a link makes is given to the links that use it.
+library, however that was made. The output of a link is given to the links that use it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from components.core.compiler.objects.archive import ArchiveError, Member, is_archive, read_members
 from components.core.compiler.objects.elf import ET_REL, Elf, ElfError
+from components.core.compiler.replay.replay_options import is_harmless_llvm_option
 from components.core.formats.links import BuildLinks, Link, embedded_digest
 
 _ELF = b"\x7fELF"
@@ -26,12 +27,17 @@ _UNWANTED_FLAGS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-ftime-trace", "-save
 _UNWANTED_WITH_VALUE = frozenset(("-o", "--output", "-MF", "-MT", "-MQ", "-MJ"))
 _UNWANTED_OF_LINKER = re.compile(r"--?(?:Map|dependency-file|out-implib|print-map)(?:=.*)?")
 """Options of the linker that write files next to the linked one, or to the terminal."""
-_RUNS_PROGRAMS = {
-    False: re.compile(r"-B.*|--?ld-path\b.*|-fuse-ld=.*/.*|-f(?:pass-)?plugin.*|--?specs\b.*|-wrapper|--config\b.*"),
-    True: re.compile(r"--?plugin\b(?!-opt).*|--?load-pass-plugin.*"),
-}
-"""Options of the driver, and of the linker, that name a program or a library to run: links.json of a corpus from
-elsewhere must not."""
+_DRIVER_RUNS_PROGRAMS = re.compile(
+    r"-B.*|--prefix.*|-ccc-.*|--?gcc-.*|--?sysroot.*|--?target=.*/.*"  # directories of programs
+    r"|--?ld-path.*|-fuse-ld=.*/.*|-wrapper.*|--?specs.*|--?config.*|--?(?:cuda|hip|rocm|ptxas|dxv).*|--?[a-z]+-arch-tool.*"
+    r"|-f[a-z-]*plugin.*|-fthinlto-distributor.*"
+    r"|-X(?!assembler$).*|-Wp,(?!-[DU][^,]*$).*|--for-.*|--analyze|--driver-mode.*"  # options for other programs
+)
+"""Options of the driver that name a program or a library to run, or a directory of programs: links.json of a corpus
+from elsewhere must not."""
+_LINKER_RUNS_PROGRAMS = re.compile(r"--?plugin(?!-opt).*|--?load-pass-plugin.*|--?thinlto-(?:distributor|remote).*")
+"""The same of the linker."""
+_LLVM_OPTION = re.compile(r"--?(?:mllvm=|plugin-opt=(?=-))(.*)")
 _EMBED = "-fembed-bitcode"
 _SOURCE = re.compile(r".*\.(?:c|cc|cpp|cxx|c\+\+|C|i|ii|m|mm)")
 
@@ -52,7 +58,7 @@ class Archive:
 
 
 Piece = str | Archive | Link
-"""What a file of a build is replaced by: a module's object, a static library that is made again, what a link makes."""
+"""Replacement of a file of a build: a module's object, a static library that is made again, the output of a link."""
 
 
 @dataclass
@@ -220,6 +226,28 @@ def has_sources(link: Link) -> bool:
     return any(not for_linker and _SOURCE.fullmatch(word) for for_linker, word in flatten(link.arguments))
 
 
+def runs_program(for_linker: bool, word: str, before: str) -> bool:
+    """Return whether a word of a link names a program or a library to run.
+
+    Args:
+        for_linker: whether it is the linker's, not the driver's.
+        before: the word of the same before it.
+    """
+    if word.startswith("@"):
+        return True  # a response file, whose words nobody checked: those of the build were expanded when recorded
+    llvm = word if before in ("-mllvm", "--mllvm") else None
+    if llvm is None and (match := _LLVM_OPTION.fullmatch(word)):
+        llvm = match[1]
+    if llvm is not None and not is_harmless_llvm_option(llvm):
+        return True
+    if before in ("-target", "--target") and "/" in word and not for_linker:
+        return True  # the driver runs TARGET-ld
+    if for_linker and _LINKER_RUNS_PROGRAMS.fullmatch(word):
+        return True
+    # With a comma it is passed on by -Xlinker, which the driver may take for the value of another option.
+    return (not for_linker or "," in word) and _DRIVER_RUNS_PROGRAMS.fullmatch(word) is not None
+
+
 def rewrite(link: Link, output: Path, replacements: Mapping[str, Path], directories: Mapping[str, Path]) -> list[str]:
     """Return the arguments of a link that reads and writes other files.
 
@@ -234,10 +262,15 @@ def rewrite(link: Link, output: Path, replacements: Mapping[str, Path], director
     arguments: list[str] = []
 
     def add(for_linker: bool, word: str) -> None:
-        arguments.extend(("-Xlinker", word) if for_linker else (word,))
+        if for_linker and word and "," not in word:
+            word = f"-Wl,{word}"  # not -Xlinker, which may be the value of another option
+        elif for_linker:
+            arguments.append("-Xlinker")
+        arguments.append(word)
 
     words = iter(flatten(link.arguments))
     previous = ""
+    last = {False: "", True: ""}
     for for_linker, word in words:
         before, previous = previous, word
         if word == "-Xclang" and not for_linker:
@@ -245,8 +278,9 @@ def rewrite(link: Link, output: Path, replacements: Mapping[str, Path], director
             if not value.startswith(_EMBED):
                 raise NotReplayed(f"its option -Xclang {value} could run a program")
             continue
-        if _RUNS_PROGRAMS[for_linker].fullmatch(word):
+        if runs_program(for_linker, word, last[for_linker]):
             raise NotReplayed(f"its option {word} could run a program")
+        last[for_linker] = word
         if for_linker and _UNWANTED_OF_LINKER.fullmatch(word):
             if "=" not in word and word.strip("-") != "print-map":
                 next(words, None)

@@ -194,6 +194,12 @@ def _select_llvm_value(name: str, value: str, option: str, selection: Selection,
         selection.refused.append(option)
 
 
+def is_harmless_llvm_option(option: str) -> bool:
+    """Return whether a value of -mllvm is an option that names neither a file nor a program."""
+    match = llvm.LLVM_OPTION.fullmatch(option)
+    return match is not None and (match[1] in llvm.LLVM_DROPPED or _is_allowed_llvm(match[1], match[2]))
+
+
 def _is_allowed_llvm(name: str, value: str | None) -> bool:
     """Return whether an LLVM option is kept."""
     if name not in llvm.LLVM_HARMLESS and (
