@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from components.core.compiler.objects.archive import is_archive, member_contents
 from components.core.compiler.objects.elf import Elf
 from components.core.compiler.objects.function_names import demangle, without_lambda_numbers
-from components.core.projects.flags import archive
 from components.evaluation.metrics_types import FunctionChange
 from components.platform.errors import UserError
 
@@ -35,7 +35,7 @@ def function_sizes(path: Path) -> dict[str, int]:
     """
     data = memoryview(path.read_bytes())
     sizes: Counter[str] = Counter()
-    for member in archive.members(data) if archive.is_archive(data) else (data,):
+    for member in member_contents(data) if is_archive(data) else (data,):
         sizes.update(_sizes(Elf(member)))
     return dict(sizes)
 

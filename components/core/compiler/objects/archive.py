@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from components.core.formats.names import is_utf8
+from components.platform.errors import UserError
 
 _MAGIC, _THIN = b"!<arch>\n", b"!<thin>\n"
 _HEADER_BYTES = 60
@@ -33,9 +34,9 @@ class Member:
     path: str = ""
 
 
-def is_archive(view: memoryview) -> bool:
-    """Return whether a file is an archive."""
-    return bytes(view[:8]) in (_MAGIC, _THIN)
+def is_archive(start: bytes | memoryview) -> bool:
+    """Return whether a file that starts with these 8 or more bytes is an archive, thin or not."""
+    return bytes(start[:8]) in (_MAGIC, _THIN)
 
 
 def read_members(view: memoryview, path: str) -> list[Member]:
@@ -83,3 +84,18 @@ def read_members(view: memoryview, path: str) -> list[Member]:
         seen.add(short)
         members.append(Member(short, content, "" if stored else os.path.join(os.path.dirname(path), full_name)))
     return members
+
+
+def member_contents(view: memoryview) -> list[memoryview]:
+    """Return the contents of the members of a static library, in its order.
+
+    Raises:
+        UserError: it is damaged, or a thin archive, whose members are separate files.
+    """
+    if bytes(view[:8]) == _THIN:
+        raise UserError("a thin archive does not contain its members", "build the library without the T modifier of ar")
+    try:
+        members = read_members(view, "")
+    except ArchiveError as error:
+        raise UserError(f"the static library {error}", "build the library again") from None
+    return [member.content for member in members if member.content is not None]

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
+from components.core.compiler.objects import archive
 from components.core.compiler.objects.elf import ET_REL
-from components.core.projects.flags import archive
 from components.core.projects.source_tree import SHRINK_FILE
 from components.platform.console import say
 from components.platform.errors import UserError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.compiler.objects.archive import is_archive, member_contents
 from components.core.compiler.objects.elf import ET_DYN, ET_REL, Elf
 from components.core.compiler.source_language import Language
-from components.core.projects.flags import archive
 from components.core.projects.flags.types import Kind, SectionSizes
 from components.platform.errors import UserError
 
@@ -52,9 +52,9 @@ def measure(path: Path) -> MeasuredBinary:
     """
     data = memoryview(path.read_bytes())
     try:
-        if archive.is_archive(data):
+        if is_archive(data):
             sizes = SectionSizes()
-            for member in archive.members(data):
+            for member in member_contents(data):
                 sizes += _elf_sizes(Elf(member))
             return MeasuredBinary("static library", sizes)
         elf = Elf(data)
