@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.forecast.types import Forecast, percent_text
+from components.forecast.types import SMALLEST_SAMPLE, Forecast, percent_text
 
 TYPICAL_ERROR_POINTS = 1.5
 """Percentage points by which a forecast of all modules may be off: docs/forecast.md."""
@@ -15,10 +15,25 @@ _WHOLE_PROGRAM = "mlgo shrink also compiles each program as one module, which is
 
 def advise(forecast: Forecast) -> list[str]:
     """Return the conclusion, in lines."""
+    lines = _conclude(forecast)
+    if forecast.failed:
+        failed, tried = len(forecast.failed), len(forecast.failed) + forecast.objects.modules
+        lines.append(
+            f"{failed} of the {tried} modules that were tried ({100 * failed / tried:.0f}%) do not compile and do not count"
+        )
+    return lines
+
+
+def _conclude(forecast: Forecast) -> list[str]:
     linked = forecast.linked
     change = linked.bytes if linked is not None else forecast.objects.text
     percent = change.percent
-    margin = max(linked.margin if linked is not None else 0.0, TYPICAL_ERROR_POINTS)
+    compiled, failed = forecast.objects.modules, len(forecast.failed)
+    if (compiled < SMALLEST_SAMPLE and compiled < forecast.modules) or failed > compiled:
+        found = f"{percent_text(percent)}, of {compiled} of {forecast.modules} modules"
+        remedy = "build the project first, so that its generated headers exist" if failed else "give it more --seconds"
+        return [f"forecast: nothing certain: {found}; {remedy}"]
+    margin = max((linked.margin if linked is not None else None) or 0.0, TYPICAL_ERROR_POINTS)
     interval = f"{percent - margin:+.1f} to {percent + margin:+.1f}%"
     if margin > max(TYPICAL_ERROR_POINTS, abs(percent)):
         sample = f"a sample of {forecast.objects.modules} modules"

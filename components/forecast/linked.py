@@ -1,5 +1,5 @@
-"""Links the objects of a program's modules without its build: what is linked once, names, padding and tables count as
-they do in what users ship.
+"""Links the objects of a program's modules without its build, so that inline functions, names, padding and tables count
+as in files that users ship.
 
 All objects for shared libraries become one library, all others one program. References to what is missing stay
 unresolved, and of definitions that several programs have, such as main, all are kept.
@@ -14,6 +14,7 @@ from typing import Literal
 
 from components.core.projects.flags.section_sizes import measure
 from components.core.projects.flags.types import SectionSizes
+from components.core.projects.response_files import write_response_file
 from components.forecast.measure import MeasuredUnit, ObjectSizes
 from components.forecast.units import Linkage
 from components.platform.processes import supervision
@@ -51,7 +52,7 @@ class Linker:
     scratch: Path
 
     def sizes(self, units: Sequence[MeasuredUnit], by: Compiler) -> SectionSizes:
-        """Return what the objects of one of the compilers are together when linked.
+        """Return the sizes of the objects of one of the compilers when they are linked together.
 
         Raises:
             LinkFailure: the linker fails.
@@ -66,7 +67,7 @@ class Linker:
 
     def _link(self, objects: Sequence[Path], flags: Sequence[str]) -> SectionSizes:
         output, arguments = self.scratch / "linked", self.scratch / "linked.rsp"
-        arguments.write_text("".join(f'"{path}"\n' for path in objects), encoding="utf-8")
+        write_response_file(arguments, objects)
         command = [str(self.lld), *_FLAGS, *flags, f"@{arguments}", "-o", str(output)]
         try:
             done = supervision.run(command, _TIMEOUT_S, cwd=self.scratch, writable=self.scratch)

@@ -159,7 +159,7 @@ def _compile(unit: Unit, clang: Path, flags: Sequence[str], output: Path) -> Uni
         except supervision.ProcessTimeout:
             raise _CompileFailure(f"it takes more than {TIMEOUT_S:.0f} s") from None
         except OSError as error:
-            raise _CompileFailure(str(error)) from None
+            raise _CompileFailure(f"{error.filename or output}: {error.strerror or error}") from None
         done.require_disk_space(output.parent)
         if done.returncode == 0:
             return unit

@@ -19,14 +19,13 @@ from components.core.projects.link_recorder.recorder import find_lld
 from components.forecast.advice import advise
 from components.forecast.linked import Compiler, Linker, LinkFailure
 from components.forecast.measure import Clangs, MeasuredUnit, ObjectSizes, measure_units
-from components.forecast.types import Change, Forecast, LinkedForecast, ObjectsForecast
+from components.forecast.types import SMALLEST_SAMPLE, Change, Forecast, LinkedForecast, ObjectsForecast
 from components.forecast.units import Unit
 from components.platform.errors import UserError
 
 _COMPILERS: tuple[Compiler, ...] = ("stock", "policy", "release")
 _SPLITS = 4
 """Random splits of the compiled units into halves."""
-_MIN_HALF = 2
 _95_PERCENT = 2.78
 """Quantile of Student's t for a variance from as many splits."""
 
@@ -53,8 +52,7 @@ def forecast(
         linked, not_linked = None, ""
         try:
             linker = Linker(find_lld(release.clang), scratch)
-            usable = round(len(units) * len(measured) / (len(measured) + len(failed)))
-            linked = _forecast_linked(measured, usable, linker, seed)
+            linked = _forecast_linked(measured, len(units), linker, seed)
         except LinkFailure as error:
             not_linked = str(error)
         except UserError as error:
@@ -112,9 +110,9 @@ def _forecast_linked(measured: Sequence[MeasuredUnit], units: int, linker: Linke
     program, because a larger program drops more copies of inline functions, was further off than the sample itself.
     """
     stock, policy, release = (linker.sizes(measured, by) for by in _COMPILERS)
-    margin = 0.0
     n = len(measured)
-    if n < units and n >= 2 * _MIN_HALF:
+    margin = 0.0 if n == units else None
+    if SMALLEST_SAMPLE <= n < units:
         random = np.random.default_rng(seed)
         halves = np.array([_split_in_halves(measured, linker, random) for _ in range(_SPLITS)])
         variance = float(((halves[:, 0] - halves[:, 1]) ** 2).mean()) / 4 * (1 - n / units)

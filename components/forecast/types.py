@@ -5,6 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 
+SMALLEST_SAMPLE = 4
+"""Modules of a sample that can be split into two halves, so that its error is known."""
+
+
 class Change(Struct, kw_only=True):
     """Bytes at -Oz by several compilers.
 
@@ -56,18 +60,18 @@ class LinkedForecast(Struct, kw_only=True):
         bytes: all sections that are loaded. machine_code, unwind: as of objects.
         names: names for the dynamic linker.
         margin: half of the width of the 95% interval of the change of `bytes` that comes from sampling, in percentage
-            points; 0 if all modules were compiled, or fewer than four.
+            points; 0 if all modules were compiled, None if less than SMALLEST_SAMPLE of a larger program were.
     """
 
     bytes: Change
     machine_code: Change
     unwind: Change
     names: Change
-    margin: float
+    margin: float | None
 
 
 class Forecast(Struct, kw_only=True):
-    """What the pretrained policy is expected to do to a program.
+    """Expected effect of the pretrained policy on a program.
 
     Attributes:
         modules: number of modules of the program.

@@ -1,4 +1,4 @@
-"""What a forecast compiles: the modules of a corpus, or the sources of a compile_commands.json."""
+"""Units of a forecast: the modules of a corpus, or the sources of a compile_commands.json."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, read_json
 
 Linkage = Literal["shared library", "program", "program at fixed addresses"]
-"""What an object was compiled for."""
+"""Kind of file that an object was compiled for."""
 _INLINING = problems.get("inlining")
 _FORM = ("-c", "-fno-lto", "-g0", "-w", "-Qunused-arguments")
 """Flags of a compile to an object that is only measured. Debug data would fill the disk."""
@@ -42,7 +42,7 @@ class Unit(Protocol):
 
     @property
     def linkage(self) -> Linkage:
-        """What the object is for."""
+        """Kind of file that the object is for."""
 
     @property
     def directory(self) -> Path | None:

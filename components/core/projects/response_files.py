@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from components.platform.errors import UserError
+
+
+def write_response_file(path: Path, arguments: Iterable[str | Path]) -> None:
+    """Write a response file, one argument a line, as `split_response_file` reads it."""
+    lines = [re.sub(r'(["\\])', r"\\\1", os.fspath(argument)) for argument in arguments]
+    path.write_text("".join(f'"{line}"\n' for line in lines), encoding="utf-8", errors="surrogateescape")
 
 
 def split_response_file(content: bytes, where: Path) -> list[str]:

@@ -28,6 +28,7 @@ from components.core.formats.links import BuildLinks, Link
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.flags.build_variants import BuildVariant, build_variants, find_stock_clang
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
+from components.core.projects.response_files import write_response_file
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics_types import OwnBuild
 from components.evaluation.projects.link_replay import (
@@ -75,7 +76,13 @@ class RelinkedBuild:
 
 @dataclass
 class _Built:
-    """What one of the builds made: linked file of the user -> ours, its sizes, or why there is none."""
+    """Linked files of one of the builds, by the path of the user's.
+
+    Attributes:
+        files: real path of the user's file -> ours.
+        measured: path of the user's file -> kind and sizes of ours.
+        failed: path of the user's file -> why there is none of ours.
+    """
 
     files: dict[str, Path] = field(default_factory=dict)
     measured: dict[str, MeasuredBinary] = field(default_factory=dict)
@@ -190,6 +197,8 @@ def _link(
     Raises:
         NotReplayed: the link cannot be repeated, or fails.
     """
+    if not os.path.isdir(link.directory):
+        raise NotReplayed(f"its directory {link.directory} is not here")
     replacements: dict[str, Path] = {}
     for path in input_paths(link):
         piece, real = plan.piece(path), os.path.realpath(path)
@@ -244,6 +253,8 @@ def _library_directories(plan: ReplayPlan, link: Link, replacements: Mapping[str
 def _link_names(theirs: Path, ours: Path) -> None:
     """Give our linked file the names that the user's has in its directory: those of versions of a shared library."""
     real = os.path.realpath(theirs)
+    if not theirs.parent.is_dir():
+        return
     with os.scandir(theirs.parent) as entries:
         for entry in entries:
             if entry.is_symlink() and os.path.realpath(entry.path) == real and not (ours.parent / entry.name).exists():
@@ -268,10 +279,14 @@ def _make_archive(
             file.write_bytes(member.content)
         names.append(file.name)
     # In a response file: large libraries have more members than a command line holds.
-    (members / "all").write_text("".join(f'"{name}"\n' for name in names), encoding="utf-8")
+    write_response_file(members / "all", names)
     command = [llvm_binutils(stock_clang)["ar"], "qcs", output, "@all"]
-    done = supervision.run([str(word) for word in command], _LINK_TIMEOUT_S, cwd=members, writable=root)
-    shutil.rmtree(members)
+    try:
+        done = supervision.run([str(word) for word in command], _LINK_TIMEOUT_S, cwd=members, writable=root)
+    except supervision.ProcessTimeout:
+        raise NotReplayed(f"{plan.within(path)} takes more than {_LINK_TIMEOUT_S:g} s to make again") from None
+    finally:
+        shutil.rmtree(members)
     if done.returncode != 0:
         raise NotReplayed(f"{plan.within(path)} cannot be made again: {_reason(done.stderr)}")
     return output

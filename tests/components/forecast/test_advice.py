@@ -15,14 +15,16 @@ def make(
     language: str = "c++",
     linked: bool = True,
     policy: float | None = None,
+    compiled: int = 9,
+    failed: int = 0,
 ) -> Forecast:
     sizes_by = [round(1000 * (100 + change)) for change in (percent if policy is None else policy, percent)]
     change = Change(stock=100_000, policy=sizes_by[0], release=sizes_by[1])
-    objects = ObjectsForecast(modules=9, text=change, machine_code=change, unwind=change)
+    objects = ObjectsForecast(modules=compiled, text=change, machine_code=change, unwind=change)
     sizes = LinkedForecast(bytes=change, machine_code=change, unwind=change, names=Change(), margin=margin)
     return Forecast(
         modules=20,
-        failed={},
+        failed={f"{number}.o": "error" for number in range(failed)},
         seed=0,
         compile_s=1,
         functions=9,
@@ -52,6 +54,18 @@ def make(
         (make(2.4), ["about 2% larger (+0.9 to +3.9%)", "do not use it as it is"], "build it with"),
         (make(-6, margin=8), ["nothing certain", "-14.0 to +2.0%", "more --seconds"], "build it"),
         (make(-6, margin=2), ["about 6% smaller (-8.0 to -4.0%)"], "nothing certain"),
+        (make(-12, compiled=3), ["nothing certain: -12.0%, of 3 of 20 modules", "more --seconds"], "smaller"),
+        (make(-12, compiled=3, linked=False), ["nothing certain"], "smaller"),
+        (
+            make(-12, compiled=5, failed=15),
+            ["nothing certain", "build the project", "15 of the 20", "(75%)"],
+            "smaller",
+        ),
+        (
+            make(-12, compiled=9, failed=1),
+            ["about 12% smaller", "1 of the 10 modules that were tried (10%)"],
+            "nothing",
+        ),
         (make(-6, linked=False), ["makes the text of its objects about 6% smaller"], "this program"),
     ],
 )

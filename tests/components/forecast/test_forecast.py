@@ -131,11 +131,27 @@ def test_short_time_compiles_a_sample(project: Path, pretrained_release: Path) -
     figures, output = forecast(pretrained_release, *arguments, "--seed", 5)
     assert 1 <= figures["objects"]["modules"] < 30 and figures["modules"] == 30
     assert f"{figures['objects']['modules']} of 30 modules" in output
-    assert 0 <= figures["linked"]["margin"] < 100
+    margin = figures["linked"]["margin"]
+    assert margin is None if figures["objects"]["modules"] < 4 else 0 <= margin < 100
+
+
+def test_sample_that_is_too_small_has_no_interval(project: Path, pretrained_release: Path) -> None:
+    (project / "plain.c").write_text("#include <no-such-header.h>\n")
+    figures, output = forecast(pretrained_release, "--compile-commands", project)
+    assert figures["linked"]["margin"] is None
+    assert "nothing certain" in output and "2 of 3 modules" in output and "1 of the 3 modules" in output
+
+
+def test_module_whose_directory_is_gone_is_named(project: Path, pretrained_release: Path) -> None:
+    database = json.loads((project / "compile_commands.json").read_text())
+    database[0]["directory"] = str(project / "gone")
+    (project / "compile_commands.json").write_text(json.dumps(database))
+    figures, _output = forecast(pretrained_release, "--compile-commands", project)
+    assert list(figures["failed"].values()) == [f"{project / 'gone'}: No such file or directory"]
 
 
 def test_no_scratch_files_remain(project: Path, pretrained_release: Path, tmp_path: Path) -> None:
-    scratch = tmp_path / "tmp"
+    scratch = tmp_path / 'of "mine"'
     scratch.mkdir()
     done = run_command(
         "components.forecast",
@@ -143,6 +159,7 @@ def test_no_scratch_files_remain(project: Path, pretrained_release: Path, tmp_pa
         env={**os.environ, "TMPDIR": str(scratch)},
     )
     assert done.returncode == 0, done.stderr
+    assert "linked together" in done.stdout
     assert list(scratch.iterdir()) == []
 
 
