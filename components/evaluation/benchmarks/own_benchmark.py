@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,15 +48,15 @@ class OwnBenchmark:
             time_repeats: runs with each build for their processor time, alternately; 0 for none.
 
         Raises:
-            UserError: nothing is linked, this machine has no counter, or the command fails or takes too long.
+            UserError: nothing is linked, a file cannot be stripped, this machine has no counter, or the command fails or
+                takes too long.
         """
         if relinked.summary.need:
             raise UserError(f"no program is linked: {relinked.summary.need}", "leave --benchmark out")
         counter, place = find_counter(), work.absolute() / "linked"
         for tree in relinked.trees:
             for name, path in find_binaries(tree):
-                # valgrind does not run a program with debug data that it cannot read, such as clang's DWARF 5.
-                subprocess.run([self.strip, "--strip-debug", path], check=True, timeout=_STRIP_TIMEOUT_S)
+                self._strip(path)
                 relocate_runpath(path, self.build / name, self.build)
         figures = work.absolute() / "figures"
         counts, outputs = [], []
@@ -83,6 +82,18 @@ class OwnBenchmark:
         return BenchmarkComparison(
             relinked.project, NAME, self.command, stock, policy, counter.name, tuple(times[0]), tuple(times[1])
         )
+
+    def _strip(self, path: Path) -> None:
+        """Remove debug data: valgrind does not run a program with data that it cannot read, such as clang's DWARF 5."""
+        try:
+            done = supervision.run([self.strip, "--strip-debug", path], _STRIP_TIMEOUT_S)
+        except supervision.ProcessTimeout:
+            problem = f"it takes more than {_STRIP_TIMEOUT_S:g} s"
+        else:
+            if done.returncode == 0:
+                return
+            problem = done.stderr.strip()[:300] or done.reason
+        raise UserError(f"{path} cannot be stripped: {problem}", "leave --benchmark out")
 
     def _count(self, counter: Counter, title: str, place: Path, figures: Path, progress: Progress) -> Count:
         counts = []

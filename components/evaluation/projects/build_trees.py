@@ -45,7 +45,7 @@ class ComparedBuilds:
 
     @property
     def bitcode(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of each build, the number of linked files with embedded bitcode, and its bytes, which do not count."""
+        """Number of linked files with embedded bitcode, and bytes of it, which do not count, in each build."""
         old, new = ([file.bitcode for file in files.values() if file.bitcode] for files in (self.before, self.after))
         return (len(old), sum(old)), (len(new), sum(new))
 

@@ -156,6 +156,9 @@ def test_links_that_fail_are_left_out_with_their_reason(own: Path, pretrained_re
             link["arguments"].append("-lmissing")
         if link["output"].endswith("/alone"):
             link["arguments"].append("-fplugin=evil.so")
+            build = Path(link["directory"])
+            gone = [str(build / word) if word.endswith(".o") else word for word in link["arguments"][:-1]]
+    document["links"].append({**link, "directory": str(build / "gone"), "arguments": gone, "output": str(build / "g")})
     changed = tmp_path / "own"
     changed.mkdir()
     (changed / "corpus").mkdir()
@@ -167,6 +170,31 @@ def test_links_that_fail_are_left_out_with_their_reason(own: Path, pretrained_re
     assert [binary.name for binary in whole.binaries.binaries] == ["libtable.so.1.2.3"]
     assert "missing" in whole.own_build.left_out["app"]
     assert whole.own_build.left_out["alone"] == "its option -fplugin=evil.so could run a program"
+    assert "is not here" in whole.own_build.left_out["g"]
+
+
+@pytest.mark.toolchain
+def test_link_that_takes_too_long_is_left_out(
+    own: Path, pretrained_release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("components.evaluation.projects.own_build._LINK_TIMEOUT_S", 1e-3)
+    whole = compare(own, pretrained_release, tmp_path / "work")
+    assert "libwords.a takes more than 0.001 s" in whole.own_build.left_out["app"]
+    assert "its link takes more than" in whole.own_build.left_out["alone"]
+
+
+@pytest.mark.toolchain
+def test_strip_that_fails_is_an_error_of_the_benchmark(
+    own: Path,
+    pretrained_release: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("components.evaluation.benchmarks.own_benchmark._STRIP_TIMEOUT_S", 1e-3)
+    whole = compare(own, pretrained_release, tmp_path / "work", benchmark="./app")
+    assert len(whole.binaries.binaries) == 3 and whole.programs is None
+    assert "cannot be stripped: it takes more than" in caplog.text
 
 
 @pytest.mark.toolchain
