@@ -1,4 +1,4 @@
-"""`mlgo setup`: installs what commands need beyond the package itself.
+"""`mlgo setup`: installs the Debian and Python packages that commands need beyond the package itself.
 
 The lists are those of the images, docker/requirements: package data of the wheel.
 """
@@ -25,13 +25,13 @@ REQUIREMENTS = ROOT / "docker" / "requirements"
 
 @dataclass(frozen=True)
 class Part:
-    """What `mlgo setup` installs by one name.
+    """Packages that `mlgo setup` installs by one name.
 
     Attributes:
-        description: what it is, and its size.
-        used_by: the commands that need it.
-        missing: returns what of it is missing; "" if it is complete.
-        install: installs it.
+        description: kind and size of the packages.
+        used_by: the commands that need them.
+        missing: returns which are missing; "" if they are complete.
+        install: installs them.
     """
 
     description: str
