@@ -217,11 +217,37 @@ def test_version_without_a_dated_section_is_not_released(tmp_path: Path) -> None
 def test_image_has_valid_name_version_and_time_of_its_commit(tmp_path: Path) -> None:
     write_release(tmp_path, "1.2.0")
     step = step_that_says("images.yml", "GITHUB_REPOSITORY_OWNER")
-    variables = {"GITHUB_REPOSITORY_OWNER": "Some-Owner", "GIT_DIR": git_directory()}
+    variables = {
+        "GITHUB_REPOSITORY_OWNER": "Some-Owner",
+        "GIT_DIR": git_directory(),
+        "GITHUB_REF": "refs/heads/main",
+    }
     _said, step_outputs = Runner(tmp_path, {}, variables).run(step)
     assert step_outputs["prefix"] == "ghcr.io/some-owner/mlgo-" and step_outputs["version"] == "1.2.0"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", step_outputs["created"])
     assert int(step_outputs["epoch"]) == datetime.fromisoformat(step_outputs["created"]).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("ref", "released"),
+    [
+        ("refs/tags/v1.2.0", "1.2.0"),
+        ("refs/tags/v1.1.0", ""),
+        ("refs/heads/main", ""),
+        ("refs/heads/v1.2.0", ""),
+    ],
+)
+def test_only_a_run_for_the_tag_of_the_version_pushes_images_with_it(ref: str, released: str, tmp_path: Path) -> None:
+    write_release(tmp_path, "1.2.0")
+    step = step_that_says("images.yml", "GITHUB_REPOSITORY_OWNER")
+    variables = {"GITHUB_REPOSITORY_OWNER": "owner", "GIT_DIR": git_directory(), "GITHUB_REF": ref}
+    _said, step_outputs = Runner(tmp_path, {}, variables).run(step)
+    assert step_outputs["released"] == released
+    job = load(FOLDER / "images.yml")["jobs"]["images"]
+    (build,) = [step["with"] for step in job["steps"] if step.get("id") == "build"]
+    by_commit, by_version = build["tags"].splitlines()
+    assert by_commit.endswith(":${{ github.sha }}")
+    assert by_version.startswith("${{ steps.facts.outputs.released && ") and "outputs.version" not in build["tags"]
 
 
 def git_directory() -> str:
@@ -235,7 +261,7 @@ def test_images_match_dockerfiles_and_their_build_arguments() -> None:
     assert set(job["strategy"]["matrix"]["image"]) == set(BASES)
     *lines, sdk, cluster = build["build-args"].splitlines()
     passed = {line.partition("=")[0] for line in lines}
-    assert sdk.startswith("${{ matrix.image == 'sdk' && format('TOOLCHAIN={0}toolchain:{1}', ")
+    assert sdk.startswith("${{ contains('sdk clang', matrix.image) && format('TOOLCHAIN={0}toolchain:{1}', ")
     assert cluster.startswith("${{ matrix.image == 'cluster' && format('TRAINING={0}training:{1}', ")
     for image in BASES:
         text = (ROOT / filled(build["file"], {"matrix.image": image})).read_text()
