@@ -53,11 +53,11 @@ case " $* " in *' -S '*) exec PROGRAM "$@" FLAGS ;; esac
 """
 _RECORDED = """\
 #!/bin/sh
-# Links go through RECORDER, but for those of configure's and other checks.
+# Links go through RECORDER, but for those of configure's and other checks. Only it reads response files.
 case "$MLGO_LINK $PWD $* " in
 recorded* | *' -c '* | *' -E '* | *' -S '* | *' -M '* | *' -MM '* | *' -fsyntax-only '*) ;;
-*conftest* | *cmTC_* | *CMakeFiles/CMakeTmp* | *CMakeFiles/CMakeScratch* | *meson-private*) ;;
-*' -o'* | *' --output'*) exec RECORDER "$0" "$@" ;;
+*conftest* | *cmTC_* | *CMakeFiles/CMakeTmp* | *CMakeFiles/CMakeScratch* | */CompilerId* | *meson-private*) ;;
+*) exec RECORDER "$0" "$@" ;;
 esac
 """
 _DROPPED = """\

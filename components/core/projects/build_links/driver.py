@@ -49,7 +49,7 @@ def make_link(
 
 
 def _output(words: Sequence[str]) -> str | None:
-    output = None
+    output = "a.out" if any(not word.startswith("-") for word in words) else None
     for index, word in enumerate(words):
         if word in ("-o", "--output"):
             output = words[index + 1] if index + 1 < len(words) else None

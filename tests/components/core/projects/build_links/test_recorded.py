@@ -67,6 +67,9 @@ def test_checks_and_compiles_are_not_recorded(tools: Path) -> None:
     for words in (["-c", "main.c", "-o", "main.o"], ["main.c", "-o", "conftest"], ["-E", "main.c", "-o", "main.i"]):
         assert run(tools, *words) == 0
     assert run(tools, str(tools.parent / "main.c"), "-o", "cmTC_12", cwd=scratch) == 0
+    identification = tools.parent / "build" / "CMakeFiles" / "3.25.1" / "CompilerIdC"
+    identification.mkdir(parents=True)
+    assert run(tools, str(tools.parent / "main.c"), cwd=identification) == 0
     assert list((tools / "links").iterdir()) == []
     assert sections(tools.parent / "conftest") >= EMBEDDED, "nothing but the compile itself ran"
 
@@ -79,6 +82,40 @@ def test_content_of_a_response_file_that_the_build_removes_is_kept(tools: Path) 
     response.unlink()
     (link,) = read_recorded(tools)
     assert link.arguments == ("-O1", "main object.o", "-o", "program")
+
+
+def test_link_whose_output_is_in_a_response_file_is_recorded_and_without_bitcode(tools: Path) -> None:
+    assert run(tools, "-c", "main.c", "-o", "main.o") == 0
+    (tools.parent / "link.params").write_text("-o\n'the program'\nmain.o\n")
+    assert run(tools, "@link.params") == 0
+    (link,) = read_recorded(tools)
+    assert link.output == str(tools.parent / "the program") and not EMBEDDED & sections(Path(link.output))
+
+
+def test_link_without_an_output_is_recorded_and_without_bitcode(tools: Path) -> None:
+    assert run(tools, "main.c") == 0
+    (link,) = read_recorded(tools)
+    assert link.output == str(tools.parent / "a.out") and not EMBEDDED & sections(Path(link.output))
+
+
+@pytest.mark.parametrize("content", ["-c main.c", '"-c"\nmain.c\n'])
+def test_compile_by_a_response_file_keeps_its_bitcode_and_is_not_recorded(tools: Path, content: str) -> None:
+    (tools.parent / "compile.rsp").write_text(content)
+    assert run(tools, "@compile.rsp", "-o", "main.o") == 0
+    assert sections(tools.parent / "main.o") >= EMBEDDED and not list((tools / "links").iterdir())
+
+
+@pytest.mark.parametrize("words", [("--version",), ("-v",), ("-print-search-dirs",)])
+def test_questions_are_not_recorded(tools: Path, words: tuple[str, ...]) -> None:
+    assert run(tools, *words) == 0
+    assert not list((tools / "links").iterdir())
+
+
+def test_relocatable_link_by_a_response_file_keeps_its_bitcode(tools: Path) -> None:
+    assert run(tools, "-c", "main.c", "-o", "main.o") == 0
+    (tools.parent / "all.rsp").write_text("-r main.o")
+    assert run(tools, "@all.rsp", "-o", "all.o") == 0
+    assert sections(tools.parent / "all.o") >= EMBEDDED
 
 
 def test_relocatable_link_keeps_its_bitcode(tools: Path) -> None:
