@@ -19,8 +19,10 @@ _CLONE_CLANG = ROOT / "build" / "clang"
 """What `make clang` builds."""
 _VARIABLE = "MLGO_RELEASE_TOOLCHAIN"
 """Environment variable with the directory of a release clang: that of the image mlgo-clang."""
-_SOURCES = ("components/toolchain", "components/core/policy/pretrained")
-"""What the clang is made of, but for LLVM's packages."""
+_SOURCES = ("components/toolchain", "components/core/policy")
+"""Sources of the clang, and of the code that embeds its policy."""
+_LLVM_CONFIG = "llvm-config-19"
+"""Program whose version is that of the LLVM packages that the clang is linked from."""
 
 
 def release_clang() -> Path:
@@ -66,10 +68,19 @@ def _cached(mode: str, options: list[str], remedy: str) -> Path:
 
 
 def _digest() -> str:
-    """Return a digest of the sources of the clang and of this program's Python, so that new ones get a new clang."""
-    digest = hashlib.sha256(sys.version.encode())
+    """Return a digest of the sources of the clang and of the versions of Python and of the installed LLVM, so that new
+    ones get a new clang."""
+    digest = hashlib.sha256(sys.version.encode() + b"\0" + _llvm_version() + b"\0")
     for folder in _SOURCES:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _llvm_version() -> bytes:
+    """Return the version of the installed LLVM; empty if there is none."""
+    try:
+        return subprocess.run([_LLVM_CONFIG, "--version"], capture_output=True, stdin=subprocess.DEVNULL).stdout.strip()
+    except OSError:
+        return b""
