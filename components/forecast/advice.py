@@ -18,9 +18,8 @@ def advise(forecast: Forecast) -> list[str]:
     lines = _conclude(forecast)
     if forecast.failed:
         failed, tried = len(forecast.failed), len(forecast.failed) + forecast.objects.modules
-        lines.append(
-            f"{failed} of the {tried} modules that were tried ({100 * failed / tried:.0f}%) do not compile and do not count"
-        )
+        share = f"{failed} of the {tried} modules that were tried ({100 * failed / tried:.0f}%)"
+        lines.append(f"{share} do not compile and do not count")
     return lines
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-
 SMALLEST_SAMPLE = 4
 """Modules of a sample that can be split into two halves, so that its error is known."""
 

@@ -48,8 +48,8 @@ class OwnBenchmark:
             time_repeats: runs with each build for their processor time, alternately; 0 for none.
 
         Raises:
-            UserError: nothing is linked, a file cannot be stripped, this machine has no counter, or the command fails or
-                takes too long.
+            UserError: nothing is linked, a file cannot be stripped, this machine has no counter, or the command fails
+                or takes too long.
         """
         if relinked.summary.need:
             raise UserError(f"no program is linked: {relinked.summary.need}", "leave --benchmark out")
