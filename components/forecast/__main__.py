@@ -48,7 +48,7 @@ def main(
     jobs: int,
     document: Path | None,
 ) -> None:
-    """Foretell how much smaller a program gets by the pretrained policy, in a minute and without training.
+    """Estimate how much smaller a program gets by the pretrained policy, in a minute and without training.
 
     Modules are compiled at -Oz by stock clang and by the release clang, and linked without the program's build, so that
     inline functions, which each object has, count once. Nothing is written to the build. The last lines say what to do.

@@ -60,7 +60,7 @@ The image is mlgo-toolchain with that clang, and with gcc, make, CMake, Ninja, M
         groups=("storage",),
         examples=(
             ("Build a project by the smallest of several compilers and flags.", "shrink -- make -j8"),
-            ("Foretell the gain of a build, before any.", "forecast --compile-commands build"),
+            ("Estimate the gain of a build, before any.", "forecast --compile-commands build"),
         ),
     ),
     "sdk": ImageHelp(

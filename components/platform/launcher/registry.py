@@ -91,7 +91,7 @@ STEPS = {
         "components.shrink", ("clang",), "Build your code smaller: by the smallest of several compilers and flags."
     ),
     "forecast": Step(
-        "components.forecast", _LLVM, "Foretell how much smaller the pretrained policy makes your program."
+        "components.forecast", _LLVM, "Estimate how much smaller the pretrained policy makes your program."
     ),
     "retrain": Step("pipelines.retrain", ("toolchain",)),
     "smoke": Step("pipelines.smoke", ("toolchain", "training")),
