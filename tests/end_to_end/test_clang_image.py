@@ -99,4 +99,4 @@ def test_functions_have_readable_names(image: str, project: Path) -> None:
         "mlgo evaluation compare-builds old ."
     )
     said = docker("run", "--rm", "-v", f"{project}:/src", image, "sh", "-c", script)
-    assert "repeat(std::" in said
+    assert "repeat(" in said and "_Z" not in said  # names are cut to the width
