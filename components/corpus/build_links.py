@@ -11,15 +11,14 @@ from components.core.formats.links import BuildLinks, write_links
 from components.core.projects.build_links.find import find_links
 from components.core.projects.compile_commands import compilers_in
 from components.corpus.extraction.outcome import Outcome
-from components.platform.console import say
 from components.platform.storage.input_files import read_text
 
 _MAX_ENTRIES = 100
 """Entries of a database whose compilers are looked at: a build has few compilers."""
 
 
-def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path, compilers: Path | None) -> None:
-    """Write links.json, unless no object is an ELF object with a module.
+def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path, compilers: Path | None) -> str:
+    """Write links.json, unless no object is an ELF object with a module; return what to say of it.
 
     Args:
         directory: of the corpus.
@@ -34,16 +33,15 @@ def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path
         if outcome.digest:
             modules.setdefault(outcome.digest, outcome.object.name)
     if not modules:
-        return
+        return ""
     is_database = source.is_file()
     named = [compilers] if compilers else list(_compilers_of(source)) if is_database else []
     tree = (source.parent if is_database else source).absolute()
     origin, links, problem = find_links(tree, named, required=compilers is not None)
     write_links(directory, BuildLinks(str(tree), origin, tuple(links), modules, problem))
     if links:
-        say(f"{len(links)} links of the build ({origin})")
-    else:
-        say(f"programs will not be linked for the report: {problem}")
+        return f"{len(links)} link{'s' if len(links) > 1 else ''} of the build ({origin})"
+    return f"programs will not be linked for the report: {problem}"
 
 
 def _compilers_of(database: Path) -> Iterator[Path]:

@@ -180,6 +180,7 @@ def extract(
     config = ExtractConfig(cmd_filter, cmd_section_name, bitcode_section_name, num_workers, llvm_major, thinlto)
     contents = read_input(kind, path, base)
     with publish(output, "corpus") as partial:
+        about_links = ""
         outcomes = extract_objects(contents.objects, partial, config)
         report = make_report(contents.project, outcomes, contents.left)
         names = [outcome.object.name for outcome in outcomes if outcome.kind == OutcomeKind.EXTRACTED]
@@ -192,9 +193,11 @@ def extract(
             edit_commands(partial, names, edits)
             copy_profiles(partial, names, {item.object.name: item.object.directory for item in outcomes})
         if thinlto is None and kind in ("json", "directory"):
-            write_build_links(partial, outcomes, path, compilers)
+            about_links = write_build_links(partial, outcomes, path, compilers)
         done = write_split_and_report(partial, splits, report)
     announce(output, report, done)
+    if about_links:
+        say(about_links)
     _announce_newer(outcomes)
     lost = sum(outcome.detail == MISSING_INDEX_WARNING for outcome in outcomes)
     if lost:

@@ -15,7 +15,7 @@ from tests.support.commands import run_command
 
 OBJCOPY = "/usr/lib/llvm-19/bin/llvm-objcopy"
 ROOT = Path(__file__).parents[4]
-ONLY_OURS = ("manifest.json", "report.json", "splits.json")
+ONLY_OURS = ("manifest.json", "report.json", "splits.json", "links.json")
 
 
 def extract(output: Path, *flags: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
