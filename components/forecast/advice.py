@@ -10,7 +10,9 @@ _SMALLEST_PERCENT = 1.0
 _LARGE_PERCENT = 3.0
 _FEW_DISCARDABLE_PERCENT = 15.0
 _BUILD = "build it with the release clang: mlgo shrink, or mlgo corpus compilers --release"
-_WHOLE_PROGRAM = "mlgo shrink also compiles each program as one module, which is where programs of C gain"
+_WHOLE_PROGRAM = (
+    "mlgo shrink also compiles each program as one module, and files by the smaller of heuristic and policy"
+)
 
 
 def advise(forecast: Forecast) -> list[str]:
