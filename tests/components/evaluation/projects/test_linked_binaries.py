@@ -110,7 +110,7 @@ def test_only_the_policy_differs(tmp_path: Path, recipe: Path, release: Path) ->
     assert (hidden["name"], hidden["language"]) == ("main", "c++")
     assert hidden["stock"]["dynstr"] < entries["main"]["stock"]["dynstr"] + library["stock"]["dynstr"]
     assert {name: total["c++"]["files"] for name, total in compared["linked"].items()} == {"default": 2, "hidden": 1}
-    assert "unknown/libstack.so" in done.stdout and "linked, hidden, C++ (1): " in done.stdout
+    assert "unknown/libstack.so" in done.stdout and "linked, hidden, all (1): " in done.stdout
     assert sorted(path.name for path in output.iterdir()) == ["binaries.json", "manifest.json"]
 
 
@@ -146,8 +146,8 @@ def test_plan_is_compared_with_the_policy_alone(tmp_path: Path, recipe: Path, re
     assert main["plan"]["sizes"]["rodata"] == main["policy"]["rodata"] == main["stock"]["rodata"]
     assert main["plan"]["against_policy_percent"] < 0
     assert compared["linked"]["default"]["all"]["plan"] == main["plan"]
-    assert "linked, default, C (1), policy without plan: " in done.stdout
-    assert "linked, default, C (1), policy and plan: " in done.stdout
+    assert "linked, default, all (1), policy without plan: " in done.stdout
+    assert "linked, default, all (1), policy and plan: " in done.stdout
     assert "program, policy and plan" in done.stdout
 
 
