@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.platform.errors import UserError
+from components.platform.launcher.images import CLANG
 from components.platform.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, PAGES_VARIABLE
+from components.platform.launcher.registry import TASKS
 from components.platform.rayjob.manifest import RUN_LABEL
 from components.platform.rayjob.step_lease import RUN_VARIABLE
 from pipelines.images import given_images
@@ -21,6 +23,9 @@ from pipelines.submit.overrides_document import LABEL_KEY, LABEL_VALUE
 
 NOTIFY_KEY = "url"
 """Key of the webhook's URL in the Secret that --notify-secret names."""
+_EXECUTOR = "exec-"
+"""What kfp puts before a component's name."""
+_USER = {"runAsUser": 1000}
 _SECRET = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RESERVED_LABELS = ("kubernetes.io", "k8s.io", "argoproj.io", "kubeflow.org")
 """Prefixes of labels that Kubernetes, Argo and KFP set themselves (KFP also `pipeline/runid`)."""
@@ -91,10 +96,19 @@ def security_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings for `platform_spec` with which steps may run where Pod Security is `restricted`.
 
     KFP gives the pods of steps everything else that it needs, but lets images decide on the user. Ours have a user
-    (docker/*/Dockerfile); its number is left out, because OpenShift assigns another one.
+    (docker/*/Dockerfile); its number is left out, because OpenShift assigns another one. The image `clang` begins as
+    root, to become the owner of a mounted directory, so its steps get a number.
     """
-    config = {"securityContext": {"runAsNonRoot": True}}
-    return {label: config for label, container in containers(spec) if _runs_our_code(container.get("command", ()))}
+    return {
+        label: {"securityContext": {"runAsNonRoot": True, **(_USER if _begins_as_root(label) else {})}}
+        for label, container in containers(spec)
+        if _runs_our_code(container.get("command", ()))
+    }
+
+
+def _begins_as_root(label: str) -> bool:
+    task = TASKS.get(label.removeprefix(_EXECUTOR))
+    return task is not None and task.image == CLANG
 
 
 def _runs_our_code(command: Sequence[str]) -> bool:
