@@ -10,14 +10,12 @@ import click
 from components.core import problems
 from components.core.compiler.clang_programs import clang_version, require_binutils
 from components.core.projects.build_links.recorded import write_link_recorder
-from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_binutils, write_compilers, write_script
+from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_binutils, write_compilers
 from components.core.projects.link_recorder.recorder import (
     COMPILE_FLAGS,
-    LINKER,
-    LINKS,
     find_lld,
     link_flags,
-    write_recorder,
+    write_recording_linkers,
 )
 from components.corpus.options import UNIT, Unit, require_size_level
 from components.platform.console import say
@@ -94,9 +92,7 @@ def compilers(clang: str, release: Path | None, problem: str, unit: Unit, memory
         flags = list(dict.fromkeys([definition.optimization, *COMPILE_FLAGS, *link_flags(SCRIPT_DIRECTORY)]))
     with publish(output, "set of compilers") as directory:
         if lld:
-            write_recorder(directory, lld, f"$here/{LINKS}", definition.optimization, memory_gib or 0)
-            (directory / LINKS).mkdir()
-            write_script(directory / "ld", f"{SCRIPT_DIRECTORY}/{LINKER}")
+            write_recording_linkers(directory, lld, definition.optimization, memory_gib or 0)
         # A build that assembles what it compiled with -S needs assembly, not LLVM's.
         assembly_flags = [definition.optimization, *_EVERYWHERE] if lld else []
         # Programs by a release clang are what users ship, and nothing is made of their links.

@@ -9,17 +9,15 @@ from pathlib import Path
 from components.core.compiler.inline_plan import PLAN_FILE
 from components.core.compiler.own_clangs import run_own_step, training_clang
 from components.core.formats.toolchain import Toolchain
-from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_script
+from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY
 from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import BuildSetup
 from components.core.projects.flags.rows import FlagRow
 from components.core.projects.link_recorder.recorder import (
     COMPILE_FLAGS,
-    LINKER,
-    LINKS,
     find_lld,
     link_flags,
-    write_recorder,
+    write_recording_linkers,
 )
 from components.core.projects.source_tree import remove_tree
 from components.platform.console import say
@@ -81,9 +79,7 @@ def search_plan(
         more = (*COMPILE_FLAGS, *link_flags(SCRIPT_DIRECTORY))
 
         def prepare(tools: Path) -> None:
-            write_recorder(tools, lld, f"$here/{LINKS}", of_row.flags[0])
-            (tools / LINKS).mkdir()
-            write_script(tools / "ld", f"{SCRIPT_DIRECTORY}/{LINKER}")
+            write_recording_linkers(tools, lld, of_row.flags[0])
 
     variant = BuildVariant("clang with bitcode", of_row.clang, [*of_row.flags, *more], of_row.link_flags)
     say(f"building {build.source.name} with bitcode, for the search")

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_script
 from components.core.projects.response_files import split_response_file
 from components.platform.errors import UserError
 from components.platform.storage.input_files import read_bytes, read_text
@@ -119,6 +120,17 @@ def write_recorder(directory: Path, lld: str | Path, links: str | Path, level: s
         "MEMORY_KIB": str(memory_gib * 1024 * 1024),
     }
     (directory / _CONFIG).write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+
+def write_recording_linkers(directory: Path, lld: Path, level: str, memory_gib: int = 0) -> None:
+    """Write the script and `ld`, which runs it, into a directory of compilers, with the directory of their records.
+
+    Args:
+        lld, level, memory_gib: see `write_recorder`.
+    """
+    write_recorder(directory, lld, f"$here/{LINKS}", level, memory_gib)
+    (directory / LINKS).mkdir()
+    write_script(directory / "ld", f"{SCRIPT_DIRECTORY}/{LINKER}")
 
 
 def read_links(directory: Path) -> list[RecordedLink]:
