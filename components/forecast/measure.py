@@ -90,14 +90,15 @@ def measure_units(
         scratch: directory for the objects.
 
     Returns:
-        The measured units, what is wrong with those that do not compile, by name, and the wall seconds.
+        The measured units in their given order, which decides which of two definitions a linker keeps; what is wrong
+        with those that do not compile, by name; and the wall seconds.
 
     Raises:
         UserError: none compiles.
     """
     order = np.random.default_rng(seed).permutation(len(units)).tolist()
     started_s = time.monotonic()
-    measured: list[MeasuredUnit] = []
+    measured: dict[int, MeasuredUnit] = {}
     failed: dict[str, str] = {}
 
     def in_time() -> Iterator[tuple[Unit, Path]]:
@@ -113,7 +114,7 @@ def measure_units(
         for index, result in pool.map_unordered(measure, in_time()):
             name = units[order[index]].name
             if isinstance(result, MeasuredUnit):
-                measured.append(result)
+                measured[order[index]] = result
             elif isinstance(result, _CompileFailure):
                 failed[name] = str(result)
             else:
@@ -125,7 +126,7 @@ def measure_units(
             f"none of the {len(failed)} modules that were tried compiles, such as {name}: {problem}",
             "build the project first, so that its generated headers exist; or pass a corpus of it: --corpus",
         )
-    return measured, failed, time.monotonic() - started_s
+    return [measured[number] for number in sorted(measured)], failed, time.monotonic() - started_s
 
 
 class _CompileFailure(Exception):

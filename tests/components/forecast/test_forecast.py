@@ -82,6 +82,14 @@ def test_sources_and_their_corpus_have_the_same_sizes(
     assert {name: part["modules"] for name, part in of_sources["languages"].items()} == {"c": 1, "c++": 2}
 
 
+def test_order_of_compiles_does_not_change_sizes(project: Path, pretrained_release: Path) -> None:
+    linked = [
+        forecast(pretrained_release, "--compile-commands", project, "--jobs", 2, "--seed", seed)[0]["linked"]
+        for seed in range(4)
+    ]
+    assert linked == [linked[0]] * 4
+
+
 def test_inline_functions_of_several_modules_are_linked_once(
     project: Path, pretrained_release: Path, clang: Path
 ) -> None:
