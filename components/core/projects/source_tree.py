@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.core.compiler.objects.elf import ET_REL
+from components.core.compiler.objects.elf import ET_REL, TYPE_BYTES, elf_type
 from components.platform.errors import UserError
+from components.platform.storage.input_files import open_regular
 from components.platform.storage.manifest import MANIFEST
 
 _OBJECT_SUFFIXES = (".o", ".lo", ".obj")
 _BITCODE_STARTS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 """LLVM bitcode without and with a wrapper."""
-_ELF = b"\x7fELF"
 _UNUSUAL = re.compile(r"[^\w.+-]")
 _NINJA_LOGS = (".ninja_log", ".ninja_deps")
 _CMAKE_CACHE, _CMAKE_FILES, _CMAKE_FILE = "CMakeCache.txt", "CMakeFiles", "CMakeLists.txt"
@@ -210,11 +210,7 @@ def _is_built_in(place: Path) -> bool:
 
 
 def _is_built(path: Path) -> bool:
-    try:
-        with open(path, "rb") as stream:
-            return path.is_file() and (_is_object(path) or stream.read(len(_ELF)) == _ELF)
-    except OSError:
-        return False
+    return _is_object(path) or elf_type(_start(path)) != 0
 
 
 def _is_output(directory: Path) -> bool:
@@ -225,11 +221,15 @@ def _is_object(path: Path) -> bool:
     """Return whether a file is an object, by its name and its content: teapot.obj may be a drawing."""
     if path.suffix not in _OBJECT_SUFFIXES:
         return False
-    try:
-        with open(path, "rb") as stream:
-            start = stream.read(18)
-    except OSError:
-        return False  # copying it says what is wrong
-    is_elf = start[:4] == _ELF and int.from_bytes(start[16:18], "little") == ET_REL
+    start = _start(path)
     libtool = start[:2] == b"# " and path.suffix == ".lo"  # text that begins with a comment
-    return is_elf or libtool or start[:4] in _BITCODE_STARTS
+    return elf_type(start) == ET_REL or libtool or start[:4] in _BITCODE_STARTS
+
+
+def _start(path: Path) -> bytes:
+    """Return the first bytes of a file, none of one that cannot be read: copying it says what is wrong."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as stream:
+            return stream.read(TYPE_BYTES)
+    except OSError:
+        return b""

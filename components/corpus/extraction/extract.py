@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components.core.compiler.objects.archive import ArchiveError, is_archive, read_members
-from components.core.compiler.objects.elf import Elf, ElfError
+from components.core.compiler.objects.elf import LINKED_TYPES, Elf, ElfError
 from components.core.compiler.objects.object_file import ForeignObject, open_foreign
 from components.core.formats.bitcode import BitcodeError, Read, producer_major, read_layout
 from components.core.formats.links import embedded_digest
@@ -29,8 +29,6 @@ from components.platform.storage.input_files import open_regular
 
 _COUNTERS = ("-coverage-data-file", "-femit-coverage-data", "-fprofile-arcs")
 """cc1's options for gcov's counters, by any LLVM: the first one names a file of the build and has no use without it."""
-_LINKED_TYPES = (2, 3)
-"""ET_EXEC and ET_DYN."""
 _EMBED = "-Xclang -fembed-bitcode=all"
 
 
@@ -228,7 +226,7 @@ class _Extraction:
         """Return why an object has no bitcode."""
         if self.item.assembly:
             return Outcome(self.item, OutcomeKind.ASSEMBLY, missing)
-        if elf.type in _LINKED_TYPES:
+        if elf.type in LINKED_TYPES:
             return Outcome(self.item, OutcomeKind.LINKED, f"it is a linked program or library, {missing}")
         compilers = bytes(elf.section(".comment") or b"").decode("utf-8", "replace").strip("\0").split("\0")
         if any(compilers) and not any("clang" in compiler for compiler in compilers):

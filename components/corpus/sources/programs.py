@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.compiler.objects.archive import ArchiveError, is_archive, read_members
+from components.core.compiler.objects.elf import ET_REL, elf_type
 from components.core.formats.bitcode import MAGIC, WRAPPER, BitcodeError, bitcode_problem, producer_major, read_layout
 from components.core.formats.bitcode_symbols import read_symbols
 from components.core.formats.corpus import PROGRAM_ARGUMENTS
@@ -30,9 +31,6 @@ _ERROR = re.compile(r"^.*?\berror: (.*(?:\n>>> .*)*)", re.MULTILINE)
 _OUT_OF_MEMORY = re.compile(r"out of memory|cannot allocate memory|bad_alloc", re.IGNORECASE)
 _MAX_MESSAGE = 300
 _MAX_UNREADABLE = 3
-_ELF = b"\x7fELF"
-_RELOCATABLE = (b"\1\0", b"\0\1")
-"""ET_REL in either byte order."""
 
 _VECTORIZE = {"-Os": ("-vectorize-loops", "-vectorize-slp"), "-Oz": ("-vectorize-slp",)}
 """What clang's driver adds for a level."""
@@ -183,7 +181,7 @@ def program_arguments(link: RecordedLink, triple: str) -> tuple[str, ...]:
 
 def native_inputs(link: RecordedLink) -> list[str]:
     """Return the names of a link's objects without bitcode, as far as they still exist, without the system's."""
-    return [name for name, content in _objects(link) if _is_native(content)]
+    return [name for name, content in _objects(link) if elf_type(content) == ET_REL]
 
 
 def _unreadable_inputs(link: RecordedLink) -> list[str]:
@@ -210,7 +208,7 @@ def _objects(link: RecordedLink) -> Iterator[tuple[str, memoryview]]:
     """Yield the name and the content of a link's objects, also those in static libraries."""
     for path in input_files(link.arguments, link.directory):
         with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size < len(_ELF):
+            if os.fstat(file.fileno()).st_size == 0:
                 continue
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         name = os.path.basename(path)
@@ -222,7 +220,3 @@ def _objects(link: RecordedLink) -> Iterator[tuple[str, memoryview]]:
         except ArchiveError:
             continue
         yield from ((f"{name}({item.name})", item.content) for item in members if item.content is not None)
-
-
-def _is_native(content: memoryview) -> bool:
-    return bytes(content[:4]) == _ELF and bytes(content[16:18]) in _RELOCATABLE

@@ -15,12 +15,10 @@ from functools import cached_property
 from pathlib import Path
 
 from components.core.compiler.objects.archive import ArchiveError, Member, is_archive, read_members
-from components.core.compiler.objects.elf import ET_REL, Elf, ElfError
+from components.core.compiler.objects.elf import ET_REL, TYPE_BYTES, Elf, ElfError, elf_type
 from components.core.compiler.replay.replay_options import is_harmless_llvm_option
 from components.core.formats.links import BuildLinks, Link, embedded_digest
 
-_ELF = b"\x7fELF"
-_TYPE = slice(16, 18)
 _BITCODE, _COMMAND = ".llvmbc", ".llvmcmd"
 _NEXT_IS_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "-MJ", "-x", "-u", "-z", "-e", "-h", "-soname", "--output"))
 _UNWANTED_FLAGS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-ftime-trace", "-save-temps"))
@@ -137,13 +135,13 @@ class ReplayPlan:
     def _find_piece(self, path: str) -> Piece | None:
         try:
             with open(path, "rb") as stream:
-                head = stream.read(18)
-                if not (_is_object(head) or is_archive(memoryview(head))):
+                head = stream.read(TYPE_BYTES)
+                if not (is_object := elf_type(head) == ET_REL) and not is_archive(head):
                     return None
                 view = memoryview(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
         except (OSError, ValueError):
             return None
-        if _is_object(head):
+        if is_object:
             module = self.links.modules.get(_digest(view))
             if module is None:
                 self._count_kept(path, 1)
@@ -164,10 +162,6 @@ class ReplayPlan:
     def _count_kept(self, path: str, objects: int) -> None:
         if Path(path).is_relative_to(os.path.realpath(self.links.tree)):
             self._kept[path] = objects
-
-
-def _is_object(head: bytes) -> bool:
-    return head[:4] == _ELF and int.from_bytes(head[_TYPE], "big" if head[5:6] == b"\2" else "little") == ET_REL
 
 
 def _digest(content: memoryview) -> str:

@@ -15,10 +15,15 @@ from numpy.typing import NDArray
 from components.platform.errors import UserError
 
 ET_REL = 1
+ET_EXEC = 2
 ET_DYN = 3
+LINKED_TYPES = (ET_EXEC, ET_DYN)
+TYPE_BYTES = 18
+"""Bytes of a file that `elf_type` reads."""
 STT_FUNC = 2
 STB_WEAK = 2
 
+_MAGIC = b"\x7fELF"
 _SHT_SYMTAB = 2
 _SHT_RELA = 4
 _SHT_NOBITS = 8
@@ -116,6 +121,16 @@ _LAYOUTS = {
 """e_ident[EI_CLASS] and e_ident[EI_DATA] -> layout."""
 
 
+def elf_type(start: bytes | memoryview) -> int:
+    """Return e_type (ET_*) of a file that starts with these TYPE_BYTES or more bytes; 0 (ET_NONE) if it is no ELF file.
+
+    For files that only have to be told apart: `Elf` reads the section headers, too.
+    """
+    if len(start) < TYPE_BYTES or start[:4] != _MAGIC:
+        return 0
+    return int.from_bytes(start[16:TYPE_BYTES], "big" if start[5] == 2 else "little")
+
+
 class ElfError(UserError):
     """The data is not a readable ELF file; the message says why."""
 
@@ -196,7 +211,7 @@ class Elf:
         magic = bytes(self._data[:4])
         if magic in (b"BC\xc0\xde", b"\xde\xc0\x17\x0b"):
             raise ElfError("this is LLVM bitcode, not an ELF object")
-        if magic != b"\x7fELF":
+        if magic != _MAGIC:
             raise ElfError(f"this is not an ELF file: it starts with {magic!r}")
         identification = bytes(self._data[4:6])
         if identification not in _LAYOUTS:

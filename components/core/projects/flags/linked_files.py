@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from components.core.compiler.objects import archive
-from components.core.compiler.objects.elf import ET_REL
+from components.core.compiler.objects.elf import LINKED_TYPES, TYPE_BYTES, elf_type
 from components.core.projects.source_tree import SHRINK_FILE
 from components.platform.console import say
 from components.platform.errors import UserError
@@ -22,7 +22,6 @@ _SHRUNK = (SHRINK_FILE, MANIFEST)
 """Files that every output of `mlgo shrink` has, which by default is in the source tree."""
 _DEBUG_SUFFIX = ".debug"
 """Output of `objcopy --only-keep-debug`: it has the sections of its program without their bytes."""
-_ELF_MAGIC = b"\x7fELF"
 
 
 def find_binaries(tree: Path, globs: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
@@ -73,5 +72,5 @@ def is_archive(path: Path) -> bool:
 def _is_linked_or_archive(path: Path) -> bool:
     """Return whether a file is linked or an archive; reads only its first bytes, because a tree has many files."""
     with os.fdopen(open_regular(path), "rb") as stream:
-        head = stream.read(18)
-    return archive.is_archive(head) or (head[:4] == _ELF_MAGIC and int.from_bytes(head[16:18], "little") != ET_REL)
+        head = stream.read(TYPE_BYTES)
+    return archive.is_archive(head) or elf_type(head) in LINKED_TYPES

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.compiler.objects.elf import ET_DYN, LINKED_TYPES, elf_type
 from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_script
 from components.core.projects.response_files import split_response_file
 from components.platform.errors import UserError
@@ -31,7 +32,6 @@ LINKS = "links"
 """Name of the directory of the records next to the script."""
 _PASSES = "default<O1>"
 _PREFIX = "link-"
-_ELF, _ET_EXEC, _ET_DYN = b"\x7fELF", 2, 3
 _REMEDY = "build again with the compilers of mlgo corpus compilers --unit program"
 _CHECK = re.compile(r"/conftest[^/]*$|/_configtest[^/]*$|/CMakeFiles/|/cmTC_[^/]*$|/meson-private/")
 """What configure, CMake, Meson and distutils link to learn about the compiler."""
@@ -76,12 +76,12 @@ class RecordedLink:
     @property
     def linked(self) -> bool:
         """Whether the output is a program or a shared library, not the result of a relocatable link."""
-        return self.elf_type in (_ET_EXEC, _ET_DYN)
+        return self.elf_type in LINKED_TYPES
 
     @property
     def position_independent(self) -> bool:
         """Whether lld generated position-independent code."""
-        return self.elf_type == _ET_DYN
+        return self.elf_type == ET_DYN
 
     @property
     def is_check(self) -> bool:
@@ -161,7 +161,6 @@ def _read(record: Path) -> RecordedLink:
         added = split_response_file(read_bytes(response, _REMEDY), response)
         arguments = [word for argument in arguments for word in (added if argument[:1] == "@" else [argument])]
     header = (record / "header").read_bytes() if (record / "header").is_file() else b""
-    order = "big" if header[5:6] == b"\2" else "little"
     module = record / "module.bc"
     output = os.path.normpath(os.path.join(text["directory"], text["output"]))
     return RecordedLink(
@@ -172,7 +171,7 @@ def _read(record: Path) -> RecordedLink:
         text["level"],
         int(text["status"]),
         (record / "messages").read_bytes().decode(errors="replace"),
-        int.from_bytes(header[16:18], order) if header[:4] == _ELF else 0,  # type: ignore[arg-type]
+        elf_type(header),
         module if module.is_file() else None,
         os.path.isfile(output) or (record / "exists").is_file(),
     )

@@ -13,7 +13,7 @@ from elftools.elf.elffile import ELFFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.core.compiler.objects.elf import STB_WEAK, STT_FUNC, Elf, ElfError
+from components.core.compiler.objects.elf import ET_DYN, ET_REL, STB_WEAK, STT_FUNC, TYPE_BYTES, Elf, ElfError, elf_type
 
 CLANG, LLVM_SIZE = "clang++-19", "llvm-size-19"
 SOURCE = """
@@ -128,6 +128,20 @@ def test_sections_and_symbols_match_pyelftools(objects: dict[str, Path], name: s
     assert elf.machine == machines.get(name, 62)
     assert elf.address_bytes == (4 if name in ("thumb", "riscv32", "powerpc") else 8)
     assert elf.byte_order == ("big" if name in ("powerpc", "s390x") else "little")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_type_is_known_from_the_first_bytes(objects: dict[str, Path], name: str) -> None:
+    start = objects[name].read_bytes()[:TYPE_BYTES]
+    with open(objects[name], "rb") as file:
+        kind = {"ET_REL": ET_REL, "ET_DYN": ET_DYN}[ELFFile(file)["e_type"]]
+    assert elf_type(start) == elf_type(memoryview(start)) == kind
+    assert [elf_type(start[:length]) for length in range(TYPE_BYTES)] == [0] * TYPE_BYTES
+
+
+@given(content=st.binary())
+def test_other_files_have_no_type(content: bytes) -> None:
+    assert content[:4] == b"\x7fELF" or elf_type(content) == elf_type(memoryview(content)) == 0
 
 
 @pytest.mark.parametrize("name", ["oz", "debug", "aarch64", "many", "riscv32", "powerpc", "s390x"])
