@@ -5,16 +5,20 @@ Build systems run compilers through others (env, time, ccache, libtool, sh -c), 
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.projects.response_files import split_response_file
+from components.core.projects.driver_arguments import (
+    OPTIONS_WITH_VALUE,
+    DriverArguments,
+    read_arguments,
+    without_outputs,
+)
 from components.platform.errors import UserError
-from components.platform.storage.input_files import MissingFile, read_bytes
+from components.platform.storage.input_files import read_bytes
 
 _COMPILER = re.compile(
     r"(?:.*-)?(?:clang|clang\+\+|gcc|g\+\+|cc|c\+\+|c[89]9|icx|icpx|armclang|hipcc|emcc|em\+\+|tcc)(?:-[\d.]+)?(?:\.exe)?"
@@ -33,52 +37,6 @@ _LAUNCHER_VALUES = {
     "libtool": ("--tag", "--mode"),
 }
 """Options of programs that run a compiler, which take the next word."""
-_VALUES_TEXT = """
---assert --config --define-macro --dyld-prefix --entry --for-assembler --for-linker --force-link --imacros
---include --include-directory --include-directory-after --include-prefix --include-with-prefix
---include-with-prefix-after --include-with-prefix-before --language --library-directory --output --param
---prefix --rtlib --serialize-diagnostics --std --sysroot --undefine-macro -A -B -D -F -G -I -L -MF -MJ -MQ -MT
--T -Tbss -Tdata -Ttext -U -Xanalyzer -Xarch_device -Xarch_host -Xassembler -Xclang -Xcuda-fatbinary
--Xcuda-ptxas -Xflang -Xlinker -Xoffload-linker -Xopenmp-target -Xpreprocessor -allowable_client -arch
--arch_only -aux-info -b -bundle_loader -ccc-gcc-name -ccc-install-dir -client_name -compatibility_version
--current_version -cxx-isystem -dependency-dot -dependency-file -dumpbase -dumpbase-ext -dumpdir -dylib_file
--dylinker_install_name -e -exported_symbols_list -filelist -filetype -fmodules-user-build-path -force_load
--fplugin-arg -framework -ftrapv-handler -gcc-toolchain -iapinotes-modules -idirafter -iframework
--iframeworkwithsysroot -imacros -image_base -imultiarch -imultilib -include -index-store-path -init
--install_name -iprefix -iquote -isysroot -isystem -isystem-after -ivfsoverlay -iwithprefix -iwithprefixbefore
--iwithsysroot -l -mllvm -module-dependency-dir -mthread-model -multiply_defined -o -object_name
--print-file-name -read_only_relocs -resource-dir -rpath -seg1addr -seg_addr_table -segs_read_only_addr
--segs_read_write_addr -serialize-diagnostics -specs -stdlib++-isystem -sub_library -sub_umbrella -target -u
--umbrella -undefined -unexported_symbols_list -vfsoverlay -weak_framework -weak_library -working-directory
--wrapper -x -z
-"""
-_VALUES = frozenset(_VALUES_TEXT.split())
-"""Options of clang and GCC that take the next word."""
-_OTHER_RESULTS = {
-    "-E": "it only preprocesses",
-    "--preprocess": "it only preprocesses",
-    "-M": "it only writes dependencies",
-    "-MM": "it only writes dependencies",
-    "--dependencies": "it only writes dependencies",
-    "--user-dependencies": "it only writes dependencies",
-    "-fsyntax-only": "it only checks the syntax",
-    "--precompile": "it precompiles a module",
-    "--analyze": "it only analyzes",
-    "-emit-ast": "it writes a syntax tree",
-    "-extract-api": "it writes an interface",
-    "-S": "it writes assembly",
-    "--assemble": "it writes assembly",
-    "-emit-llvm": "it writes bitcode",
-    "-###": "it compiles nothing",
-    "--version": "it compiles nothing",
-    "-dumpversion": "it compiles nothing",
-    "-dumpmachine": "it compiles nothing",
-}
-"""Options with which a driver writes something else than an object."""
-_DEPENDENCIES = ("-MD", "-MMD", "-MP", "-MG", "-MV", "--write-dependencies", "--write-user-dependencies")
-_NAMED_OUTPUTS = ("-o", "--output", "-MF", "-MJ", "-MQ", "-MT", "--serialize-diagnostics", "-serialize-diagnostics")
-_JOINED_OUTPUTS = ("--output=", "-MF", "-MJ", "-MQ", "-MT", "-Wp,-M", "-save-temps", "--save-temps", "-ftime-trace")
-"""Options that name a file or have one written next to the object."""
 _COLORS = re.compile(r"\x1b\[[0-9;]*[mK]")
 _UNKNOWN = re.compile(
     r"error: (?:(?:unknown argument:? '|unsupported option ')(?P<option>-[^']+)'"
@@ -89,7 +47,6 @@ _UNKNOWN = re.compile(
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".H", ".hp", ".h++", ".tcc")
 _OBJECTS = (".o", ".obj", ".lo")
 _LINKED = (*_OBJECTS, ".a", ".la", ".so", ".lib")
-_MAX_RESPONSE_FILES = 100
 _LIBTOOL_OBJECT = re.compile(r"^(pic|non_pic)_object='(.+)'$", re.MULTILINE)
 _WORD = re.compile(r"""(?:[^\s"'\\]+|"(?:[^"\\]|\\.)*"|'[^']*'|\\.)+""", re.DOTALL)
 _QUOTED = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)""", re.DOTALL)
@@ -130,25 +87,6 @@ class CompileCommand:
     output: str
 
 
-@dataclass
-class _Arguments:
-    """Arguments of a driver that determine its output.
-
-    Attributes:
-        output: argument of the last -o.
-        compiles: whether -c is given.
-        other: why the result is not an object, "" if it is.
-        inputs: input files with their language, "" if their suffix decides.
-        missing: response files that do not exist (any more: ninja removes them).
-    """
-
-    output: str | None = None
-    compiles: bool = False
-    other: str = ""
-    inputs: list[tuple[str, str]] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-
-
 def output_of_shell(command: str, directory: str, source: str, named: str = "") -> str:
     """Return the object that a shell's command writes: "b/a.o" for "cd b && cc -c a.c". NoObjectError if none."""
     working_directory, _simple, output = _compile_in(command, directory, source, named)
@@ -168,20 +106,7 @@ def compile_of_words(words: Sequence[str], directory: str, source: str, named: s
     program, arguments = compiler_of(words)
     if os.path.basename(program) in _SHELLS:
         return compile_of_shell(arguments[0], directory, source, named)
-    return CompileCommand(directory, program, tuple(_without_outputs(arguments)), output)
-
-
-def _without_outputs(arguments: Sequence[str]) -> Iterator[str]:
-    words = iter(arguments)
-    for word in words:
-        if word in _NAMED_OUTPUTS:
-            next(words, None)
-        elif word in _VALUES:
-            yield from (word, next(words, ""))
-        elif word in ("-c", "--compile", *_DEPENDENCIES) or word.startswith(_JOINED_OUTPUTS):
-            continue
-        elif not word.startswith("-o") or word.startswith(("-objcmt-", "-object")):
-            yield word
+    return CompileCommand(directory, program, tuple(without_outputs(arguments)), output)
 
 
 def _compile_in(command: str, directory: str, source: str, named: str) -> tuple[str, list[str], str]:
@@ -232,7 +157,10 @@ def output_of_words(words: Sequence[str], directory: str, source: str, named: st
         raise NotACompileError(f"it runs no compiler of C or C++ but {name}")
     if name in _SHELLS:
         return output_of_shell(arguments[0], directory, source, named)
-    options = _parse(arguments, directory)
+    try:
+        options = read_arguments(arguments, directory)
+    except UserError as error:
+        raise NoObjectError(error.problem) from None
     output = options.output if options.output is not None else named or None
     is_object = output is not None and output.endswith(_OBJECTS)
     if not _COMPILER.fullmatch(name) and not options.compiles and not is_object:
@@ -276,7 +204,7 @@ def compiler_of(words: Sequence[str]) -> tuple[str, Sequence[str]]:
             return word, [script]
         elif first is None or name in _LAUNCHER_VALUES:
             first = first or (word, words[index:])
-            values = _LAUNCHER_VALUES.get(name, _VALUES)
+            values = _LAUNCHER_VALUES.get(name, OPTIONS_WITH_VALUE)
     if first is None:
         raise NotACompileError("its command is empty")
     return first
@@ -292,72 +220,7 @@ def _script_of(arguments: Sequence[str]) -> str | None:
     return None
 
 
-def _parse(arguments: Sequence[str], directory: str) -> _Arguments:
-    options = _Arguments()
-    words = _expand(arguments, directory, options.missing)
-    first = True
-    language = ""
-    for word in words:
-        cc1, first = first and word == "-cc1", False
-        if cc1:
-            rest = list(words)
-            options.compiles = "-emit-obj" in rest
-            options.other = "" if options.compiles else "its cc1 command does not emit an object"
-            outputs = [value for option, value in itertools.pairwise(rest) if option == "-o"]
-            options.output = outputs[-1] if outputs else None
-            return options
-        if word[:2] in ("-D", "-I", "-W") and len(word) > 2:
-            continue  # most words
-        if word in ("-o", "--output"):
-            options.output = next(words, None)
-            if options.output is None:
-                raise NoObjectError(f"{word} is its last argument")
-        elif word.startswith("--output="):
-            options.output = word.removeprefix("--output=")
-        elif word in ("-x", "--language") or word.startswith(("-x", "--language=")):
-            value = next(words, "") if word in ("-x", "--language") else re.sub("^(-x|--language=)", "", word)
-            language = "" if value == "none" else value
-        elif word in _VALUES or word.startswith("-Xarch_"):
-            next(words, None)
-        elif word == "--":
-            options.inputs += [(name, language) for name in words]
-        elif not word.startswith("-") or word == "-":
-            if word and not (word.startswith("@") and options.missing):
-                options.inputs.append((word, language))
-        elif word in ("-c", "--compile"):
-            options.compiles = True
-        elif word in _OTHER_RESULTS:
-            options.other = options.other or _OTHER_RESULTS[word]
-        elif word.startswith("-o") and not word.startswith(("-objcmt-", "-object")):
-            options.output = word[2:]
-    return options
-
-
-def _expand(arguments: Sequence[str], directory: str, missing: list[str]) -> Iterator[str]:
-    """Yield the arguments with those of response files (@FILE) in their place. Append absent files to `missing`."""
-    pending = [iter(arguments)]
-    files = 0
-    while pending:
-        word = next(pending[-1], None)
-        if word is None:
-            pending.pop()
-        elif word.startswith("@") and len(word) > 1:
-            path = Path(directory, word[1:])
-            files += 1
-            if files > _MAX_RESPONSE_FILES:
-                raise NoObjectError(f"it has more than {_MAX_RESPONSE_FILES} response files, or {path} includes itself")
-            try:
-                pending.append(iter(split_response_file(read_bytes(path), path)))
-            except MissingFile:  # to a driver, it is then an ordinary argument
-                missing.append(word[1:])
-                yield word
-            except UserError as error:
-                raise NoObjectError(error.problem) from None
-        else:
-            yield word
-
-
-def _imply_output(options: _Arguments, directory: str, source: str) -> str:
+def _imply_output(options: DriverArguments, directory: str, source: str) -> str:
     """Return the object of a compile without -o: the source's name with the suffix .o, in the working directory."""
     if options.missing:
         raise NoObjectError(f"its response file {options.missing[0]} does not exist")
