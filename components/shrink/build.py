@@ -8,8 +8,8 @@ import shlex
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components.core.projects.compiler_command import lacking_options
@@ -58,20 +58,49 @@ class LinkedFile:
 
 
 @dataclass(frozen=True)
+class Compilers:
+    """The compilers that a build uses in place of the user's.
+
+    Attributes:
+        variant: compilers and flags.
+        bound: whether the build finds them in place of the installed gcc, too.
+        dropped: options of the build that they do not have, left out.
+        add_tools: is called with their directory, and writes more programs into it.
+    """
+
+    variant: BuildVariant
+    bound: bool = False
+    dropped: tuple[str, ...] = ()
+    add_tools: Callable[[Path], None] | None = None
+
+    def write(self, directory: Path, setup: BuildSetup) -> dict[str, str]:
+        """Write them into a new directory, and return the environment that names them.
+
+        Raises:
+            UserError: `bound`, and that is not possible here.
+        """
+        directory.mkdir()
+        environment = write_tools(directory, self.variant, setup, self.dropped)
+        if self.add_tools is not None:
+            self.add_tools(directory)
+        if self.bound and (problem := write_wrapper(directory, os.environ.get("PATH", os.defpath))):
+            raise UserError(f"the compilers cannot stand in for the installed ones: {problem}", _CALLED_BY_PATH)
+        return environment
+
+
+@dataclass(frozen=True)
 class BuiltFiles:
     """What a build linked.
 
     Attributes:
         files: by paths relative to the source tree.
-        dropped: options of the build that the compiler does not have, left out.
+        compilers: the compilers of the build; None for the user's own.
         unmoved: files that search for libraries in the directory of the build, which is gone.
-        bound: whether the compilers stood in for the installed ones.
     """
 
     files: Mapping[str, LinkedFile]
-    dropped: tuple[str, ...] = ()
+    compilers: Compilers | None = None
     unmoved: tuple[str, ...] = ()
-    bound: bool = False
 
     @property
     def stripped(self) -> int:
@@ -82,6 +111,11 @@ class BuiltFiles:
     def text(self) -> int:
         """Machine code of all files, in bytes."""
         return sum(file.text for file in self.files.values())
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Options of the build that its compilers do not have."""
+        return self.compilers.dropped if self.compilers is not None else ()
 
 
 @dataclass(frozen=True)
@@ -109,96 +143,90 @@ class UserBuild:
         """The command as words of a shell."""
         return shlex.join(self.command)
 
-    def build(
+
+@dataclass(frozen=True)
+class Builder:
+    """Runs the user's build in fresh copies of its source.
+
+    Attributes:
+        build: the build.
+        setup: where it runs.
+        omitted: directories that are not copied.
+    """
+
+    build: UserBuild
+    setup: BuildSetup
+    omitted: tuple[Path, ...]
+
+    def run(
         self,
         title: str,
-        variant: BuildVariant | None,
-        setup: BuildSetup,
+        compilers: Compilers | None,
         kept: Path,
-        omitted: Iterable[Path] = (),
-        bound: bool = False,
-        prepare: Callable[[Path], None] | None = None,
         then: Callable[[Path, Path], None] | None = None,
     ) -> BuiltFiles:
-        """Build in a fresh copy of the source, check the result, and keep the linked files.
+        """Build, check the result, and keep the linked files.
 
         A build that fails because clang lacks options of gcc is repeated without them.
 
         Args:
             title: name of the build, for messages and the name of the log.
-            variant: compilers and flags; None for the user's own.
+            compilers: compilers of the build; None for the user's own.
             kept: new directory for the linked files.
-            omitted: directories that are not copied.
-            bound: the build finds these compilers in place of the installed gcc, too.
-            prepare: is called with the directory of the compilers, before the build.
             then: is called with the built tree and the directory of the compilers, before both are removed; --check
                 does not run then.
 
         Raises:
-            UserError: the build fails, links nothing, or the check fails; `bound`, and that is not possible here.
+            UserError: the build fails, links nothing, or the check fails; or the compilers cannot be bound here.
         """
-        log = setup.cache / "logs" / "shrink" / f"{self.source.unique_name}-{title}.log"
+        log = self.setup.cache / "logs" / "shrink" / f"{self.build.source.unique_name}-{title}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        dropped: list[str] = []
-        for attempt in range(1, _MAX_ATTEMPTS + 1):
+        for _ in range(1, _MAX_ATTEMPTS):
             try:
-                return self._build_once(variant, setup, kept, tuple(omitted), log, tuple(dropped), bound, prepare, then)
+                return self._run_once(compilers, kept, log, then)
             except UserError:
                 text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-                lacking = [word for word in lacking_options(text) if word not in dropped]
-                if variant is None or not lacking or attempt == _MAX_ATTEMPTS:
+                if compilers is None:
+                    raise
+                lacking = [word for word in lacking_options(text) if word not in compilers.dropped]
+                if not lacking:
                     raise
                 say(f"{title}: again without options that clang does not have: {' '.join(lacking)}")
-                dropped += lacking
-        raise AssertionError("not reached")
+                compilers = replace(compilers, dropped=(*compilers.dropped, *lacking))
+        return self._run_once(compilers, kept, log, then)
 
-    def _build_once(
-        self,
-        variant: BuildVariant | None,
-        setup: BuildSetup,
-        kept: Path,
-        omitted: tuple[Path, ...],
-        log: Path,
-        dropped: tuple[str, ...],
-        bound: bool,
-        prepare: Callable[[Path], None] | None,
-        then: Callable[[Path, Path], None] | None,
+    def _run_once(
+        self, compilers: Compilers | None, kept: Path, log: Path, then: Callable[[Path, Path], None] | None
     ) -> BuiltFiles:
-        root, tools = setup.work / self.source.name, setup.work / ".compilers"
+        build = self.build
+        root, tools = self.setup.work / build.source.name, self.setup.work / ".compilers"
         log.unlink(missing_ok=True)
-        environment = {"JOBS": str(setup.jobs), "CMAKE_BUILD_PARALLEL_LEVEL": str(setup.jobs)}
+        environment = {"JOBS": str(self.setup.jobs), "CMAKE_BUILD_PARALLEL_LEVEL": str(self.setup.jobs)}
         try:
-            self.source.copy(root, omitted)
-            if variant is not None:
-                tools.mkdir()
-                environment |= write_tools(tools, variant, setup, dropped)
-                if prepare is not None:
-                    prepare(tools)
-            runner = ["/usr/bin/env"]
-            if bound:
-                if problem := write_wrapper(tools, os.environ.get("PATH", os.defpath)):
-                    raise UserError(f"the compilers cannot stand in for the installed ones: {problem}", _CALLED_BY_PATH)
-                runner = [str(tools / WRAPPER)]
+            build.source.copy(root, self.omitted)
+            runner = "/usr/bin/env"
+            if compilers is not None:
+                environment |= compilers.write(tools, self.setup)
+                runner = str(tools / WRAPPER) if compilers.bound else runner
             before = {path: _identity(path) for _, path in find_binaries(root)}
-            self._run([*runner, *self.command], self.shown, root, log, environment, "the build")
-            files, unmoved = _keep(root, kept, setup.binutils, before)
-            built = BuiltFiles(files, dropped, unmoved, bound)
+            _run([runner, *build.command], build.shown, root, log, environment, "the build")
+            files, unmoved = _keep(root, kept, self.setup.binutils, before)
             if not files and before:
                 raise UserError(
-                    f"{self.shown} builds nothing: the tree has programs or libraries of an earlier build, such as "
+                    f"{build.shown} builds nothing: the tree has programs or libraries of an earlier build, such as "
                     f"{next(iter(before)).relative_to(root)}",
                     "name the command that builds them, clean the tree, or leave them out with --exclude",
                 )
             if not files:
                 raise UserError(
-                    f"{self.shown} makes no program and no library",
+                    f"{build.shown} makes no program and no library",
                     f"name the command that links them, configure step included ({log} has its output)",
                 )
             if then is not None:
                 then(root, tools)
-            elif self.check:
-                self._run(["sh", "-e", "-c", self.check], self.check, root, log, environment, "the check")
-            return built
+            elif build.check:
+                _run(["sh", "-e", "-c", build.check], build.check, root, log, environment, "the check")
+            return BuiltFiles(files, compilers, unmoved)
         except UserError:
             remove_tree(kept)
             raise
@@ -206,12 +234,11 @@ class UserBuild:
             for directory in (root, tools):
                 remove_tree(directory)
 
-    def _run(
-        self, command: list[str], shown: str, cwd: Path, log: Path, environment: dict[str, str], what: str
-    ) -> None:
-        status = run_logged(command, cwd, log, environment)
-        if status != 0:
-            raise UserError(f"{what}, {shown}, ends with status {status}:\n{log_tail(log)}", f"see {log}")
+
+def _run(command: list[str], shown: str, cwd: Path, log: Path, environment: dict[str, str], what: str) -> None:
+    status = run_logged(command, cwd, log, environment)
+    if status != 0:
+        raise UserError(f"{what}, {shown}, ends with status {status}:\n{log_tail(log)}", f"see {log}")
 
 
 def lost_exports(before: BuiltFiles, after: BuiltFiles) -> str:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from components.core.compiler.inline_plan import PLAN_FILE
 from components.core.compiler.own_clangs import run_own_step, training_clang
-from components.core.formats.toolchain import Toolchain
 from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY
-from components.core.projects.flags.build_variants import BuildVariant
-from components.core.projects.flags.builds import BuildSetup
 from components.core.projects.flags.rows import FlagRow
 from components.core.projects.link_recorder.recorder import (
     COMPILE_FLAGS,
@@ -23,77 +19,71 @@ from components.core.projects.source_tree import remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.shared_state.file_lock import exclusive_lock
-from components.shrink.build import UserBuild
+from components.shrink.build import Builder, Compilers
 
 _EMBED = ("-Xclang", "-fembed-bitcode=all")
 _LEVELS = "^-O[sz]$"
 
 
-def search_plan(
-    build: UserBuild,
-    row: FlagRow,
-    bound: bool,
-    stock: Path,
-    release: Toolchain,
-    setup: BuildSetup,
-    omitted: tuple[Path, ...],
-    minutes: float,
-    plan: Path,
-) -> Path:
+def search_plan(builder: Builder, compilers: Compilers, whole_program: bool, minutes: float, plan: Path) -> Path:
     """Search with `mlgo tune`, and return the file of the plan.
 
-    The plan has the decisions of files or, if the row compiles each program as one module, of programs. The search's
-    state is in the cache, so that the next call for the same code goes on from there. The corpus is built there, too,
-    because a corpus has paths of its build, and another corpus is another search.
+    The search's state is in the cache, so that the next call for the same code goes on from there. The corpus is built
+    there, too, because a corpus has paths of its build, and another corpus is another search.
 
     Args:
-        row: the row that is to be built with the plan.
-        bound, omitted: see `UserBuild.build`.
+        compilers: stock clang, with the flags of the row that is to be built with the plan.
+        whole_program: whether the plan has the decisions of programs, each of which is one module, not those of files.
         minutes: wall time of the search, without the build of the corpus.
         plan: directory of the plan, which does not exist.
 
     Raises:
         UserError: the build fails with bitcode, or the search finds nothing.
     """
-    if bound and row.lto:
+    if compilers.bound and whole_program:
         raise UserError(
             "links cannot be recorded where the build calls compilers by their paths", "let the build use $CC and $CXX"
         )
+    source = builder.build.source
     training = training_clang()
-    place = setup.cache / "shrink" / build.source.unique_name
+    place = builder.setup.cache / "shrink" / source.unique_name
     place.mkdir(parents=True, exist_ok=True)
-    corpus, work = place / "corpus", place / "build"
+    corpus, work, linked = place / "corpus", place / "build", place / "linked"
 
     def extract(tree: Path, tools: Path) -> None:
         options: tuple[str | Path, ...] = ("--input", tree, "--input-type", "directory", "--cmd-filter", _LEVELS)
-        if row.lto:
+        if whole_program:
             options = ("--unit", "program", "--input", tools, "--obj-base-dir", tree)
         if not run_own_step("components.corpus", "extract", *options, "--output", corpus):
             raise UserError("the build has no modules to search", "see the message above")
 
-    of_row = row.variant("stock", stock, release)
-    prepare: Callable[[Path], None] | None = None
-    more: tuple[str, ...] = _EMBED
-    if row.lto:
-        lld = find_lld(of_row.clang)
-        more = (*COMPILE_FLAGS, *link_flags(SCRIPT_DIRECTORY))
-
-        def prepare(tools: Path) -> None:
-            write_recording_linkers(tools, lld, of_row.flags[0])
-
-    variant = BuildVariant("clang with bitcode", of_row.clang, [*of_row.flags, *more], of_row.link_flags)
-    say(f"building {build.source.name} with bitcode, for the search")
-    with exclusive_lock(place / "lock", f"waiting for another search of {build.source.directory}"):
-        for stale in (work, place / "linked"):
+    say(f"building {source.name} with bitcode, for the search")
+    with exclusive_lock(place / "lock", f"waiting for another search of {source.directory}"):
+        for stale in (work, linked):
             remove_tree(stale)  # of a run that was killed
         work.mkdir()
-        at_place = replace(setup, work=work)
-        build.build("bitcode", variant, at_place, place / "linked", omitted, bound, prepare, extract)
-        remove_tree(place / "linked")
+        at_place = replace(builder, setup=replace(builder.setup, work=work))
+        at_place.run("bitcode", _with_bitcode(compilers, whole_program), linked, extract)
+        remove_tree(linked)
         options = ("--corpus", corpus, "--toolchain", training, "--minutes", str(minutes), "--no-usage")
         if not run_own_step("components.tune", *options, "--root-dir", place / "search", "--output", plan):
             raise UserError("the search found no plan", "see the message above")
     return plan / PLAN_FILE
+
+
+def _with_bitcode(compilers: Compilers, whole_program: bool) -> Compilers:
+    """Return the compilers with bitcode in their objects or, for whole programs, objects of bitcode and a linker that
+    records its links."""
+    stock = compilers.variant
+    if not whole_program:
+        return replace(compilers, variant=replace(stock, flags=[*stock.flags, *_EMBED]))
+    lld = find_lld(stock.clang)
+
+    def add_linkers(tools: Path) -> None:
+        write_recording_linkers(tools, lld, stock.flags[0])
+
+    flags = [*stock.flags, *COMPILE_FLAGS, *link_flags(SCRIPT_DIRECTORY)]
+    return replace(compilers, variant=replace(stock, flags=flags), add_tools=add_linkers)
 
 
 def with_plan(row: FlagRow, plan: Path) -> FlagRow:

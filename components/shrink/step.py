@@ -13,16 +13,24 @@ from pathlib import Path
 from components.core.compiler.inline_plan import PLAN_FILE
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
-from components.core.projects.flags.build_variants import BuildVariant, find_stock_clang
-from components.core.projects.flags.builds import BuildSetup, describe_failure, find_binutils, write_tools
-from components.core.projects.flags.rows import FlagRow
+from components.core.projects.flags.build_variants import find_stock_clang
+from components.core.projects.flags.builds import BuildSetup, describe_failure, find_binutils
+from components.core.projects.flags.rows import TITLES, FlagRow
 from components.core.projects.flags.types import CompilerOfRow
 from components.core.projects.source_tree import SHRINK_FILE, remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
-from components.shrink.bound_compilers import WRAPPER, write_wrapper
-from components.shrink.build import BuiltFiles, UserBuild, are_alike, lost_exports, weaker_exports
+from components.shrink.bound_compilers import WRAPPER
+from components.shrink.build import (
+    Builder,
+    BuiltFiles,
+    Compilers,
+    UserBuild,
+    are_alike,
+    lost_exports,
+    weaker_exports,
+)
 from components.shrink.rows import OWN, STOCK
 from components.shrink.search import search_plan, with_plan
 from components.shrink.types import FileSizes, ShrinkReport, TriedBuild
@@ -40,15 +48,15 @@ class _Trial:
     """A build that was tried.
 
     Attributes:
-        row, variant: its flags and compilers; None for the user's own.
+        entry: its line in the report.
         built: what it linked; None if it may not be used.
+        row: its flags; None for the user's own build.
         plan: file of the plan that the row is built with, None without one.
     """
 
     entry: TriedBuild
-    row: FlagRow | None = None
-    variant: BuildVariant | None = None
     built: BuiltFiles | None = None
+    row: FlagRow | None = None
     plan: Path | None = None
 
 
@@ -57,70 +65,96 @@ class _Trials:
     """The builds of a user's code.
 
     Attributes:
+        stock: the stock clang.
         work: directory of what the builds link, by the builds' names.
         output: the published directory, which messages name.
-        omitted: directories that are not copied.
         total: number of builds, for messages.
+        done: the builds, the user's own first.
         bound: whether the compilers have to stand in for the installed ones, since the build calls these.
     """
 
-    build: UserBuild
-    setup: BuildSetup
+    builder: Builder
     stock: Path
     release: Toolchain
     work: Path
     output: Path
-    omitted: tuple[Path, ...]
-    total: int
+    total: int = 1
     done: list[_Trial] = field(default_factory=list)
     bound: bool = False
 
-    def add_own(self) -> BuiltFiles:
-        """Build by the user's own compilers, first of all.
-
-        Raises:
-            UserError: the build or its check fails.
-        """
-        say(f"build 1: {self.build.source.name} by your own compilers: {self.build.shown}")
-        own = self.build.build(OWN, None, self.setup, self.work / OWN, self.omitted)
-        say(f"{OWN}: {own.stripped:,} bytes")
-        self.done.append(_Trial(_entry(OWN, "your build as it is", own), built=own))
-        return own
-
-    def add(self, name: str, row: FlagRow, compiler: CompilerOfRow, plan: Path | None = None) -> None:
-        """Build a row by one of its compilers, with a plan if it is "plan"."""
-        variant = (with_plan(row, plan) if plan else row).variant(compiler, self.stock, self.release)
-        say(f"build {len(self.done) + 1} of {self.total}: {self.build.source.name} by {variant.title}: {row.gives}")
+    @property
+    def own(self) -> BuiltFiles:
+        """What the user's own build linked."""
         own = self.done[0].built
         assert own is not None
-        try:
-            built = self._build(name, variant)
-            if not self.bound and are_alike(own, built):
-                say(f"{name}: the files are those of your own compilers, which are called by their paths: again")
-                self.bound = True
-                remove_tree(self.work / name)
-                built = self._build(name, variant)
-            failure = _NOT_REPLACED if are_alike(own, built) else lost_exports(own, built)
-        except UserError as error:
-            failure = describe_failure(error).rstrip(":")
-            say(f"{name} is not used: {failure}; {error.remedy}")
-            self.done.append(_Trial(_entry(name, row.gives, None, failure=failure), row, variant))
-            return
-        line = _build_line(self.output / COMPILERS, row)
-        entry = _entry(name, row.gives, built, line, failure)
-        entry.searched = plan is not None
-        if failure:
-            say(f"{name} is not used: {failure}")
-        else:
-            say(f"{name}: {built.stripped:,} bytes, {100 * (built.stripped / own.stripped - 1):+.1f}%")
-        self.done.append(_Trial(entry, row, variant, None if failure else built, plan))
-
-    def _build(self, name: str, variant: BuildVariant) -> BuiltFiles:
-        return self.build.build(name, variant, self.setup, self.work / name, self.omitted, self.bound)
+        return own
 
     def smallest(self) -> _Trial:
         """Return the smallest build that may be used, the first of equally small ones."""
         return min((one for one in self.done if one.built is not None), key=lambda one: one.entry.stripped)
+
+    def run(self, rows: Sequence[FlagRow], compare_stock: bool, minutes: float) -> None:
+        """Try the user's own build, the rows, and two more builds of the smallest row; for the arguments see `shrink`.
+
+        Raises:
+            UserError: the user's own build or check fails.
+        """
+        self._add_own()
+        if all(file.kind == "static library" for file in self.own.files.values()):
+            say("the build makes static libraries only: they are compiled file by file")
+            rows = [row for row in rows if not row.lto]
+        self.total = 1 + len(rows) + compare_stock + bool(minutes)
+        for row in rows:
+            self._add(row, "policy")
+        best = self.smallest().row
+        if best is not None and compare_stock:
+            self._add(replace(best, name=STOCK, gives=f"the flags of {best.name}, by stock clang"), "stock")
+        if best is not None and minutes:
+            self._add_searched(best, minutes)
+
+    def _add_own(self) -> None:
+        build = self.builder.build
+        say(f"build 1: {build.source.name} by your own compilers: {build.shown}")
+        own = self.builder.run(OWN, None, self.work / OWN)
+        say(f"{OWN}: {own.stripped:,} bytes")
+        self.done.append(_Trial(_entry(OWN, "your build as it is", own), own))
+
+    def _add(self, row: FlagRow, compiler: CompilerOfRow, plan: Path | None = None) -> None:
+        """Build a row by one of its compilers, with a plan if it is "plan"."""
+        variant = (with_plan(row, plan) if plan else row).variant(compiler, self.stock, self.release)
+        name, source = row.name, self.builder.build.source.name
+        say(f"build {len(self.done) + 1} of {self.total}: {source} by {TITLES[compiler]}: {row.gives}")
+        try:
+            built = self.builder.run(name, Compilers(variant, self.bound), self.work / name)
+            if not self.bound and are_alike(self.own, built):
+                say(f"{name}: the files are those of your own compilers, which are called by their paths: again")
+                self.bound = True
+                remove_tree(self.work / name)
+                built = self.builder.run(name, Compilers(variant, self.bound), self.work / name)
+            failure = _NOT_REPLACED if are_alike(self.own, built) else lost_exports(self.own, built)
+        except UserError as error:
+            failure = describe_failure(error).rstrip(":")
+            say(f"{name} is not used: {failure}; {error.remedy}")
+            self.done.append(_Trial(_entry(name, row.gives, None, failure=failure)))
+            return
+        entry = _entry(name, row.gives, built, _build_line(self.output / COMPILERS, row), failure)
+        entry.searched = plan is not None
+        if failure:
+            say(f"{name} is not used: {failure}")
+        else:
+            say(f"{name}: {built.stripped:,} bytes, {100 * (built.stripped / self.own.stripped - 1):+.1f}%")
+        self.done.append(_Trial(entry, None if failure else built, row, plan))
+
+    def _add_searched(self, row: FlagRow, minutes: float) -> None:
+        """Search decisions for what a row compiles, and build it with them."""
+        stock = Compilers(row.variant("stock", self.stock, self.release), self.bound)
+        try:
+            plan = search_plan(self.builder, stock, row.lto, minutes, self.work / "plan")
+        except UserError as error:
+            say(f"no plan: {describe_failure(error)}; {error.remedy}")
+            return
+        gives = f"{row.name} with the decisions of a search"
+        self._add(replace(row, name=f"{row.name}-plan", gives=gives), "plan", plan)
 
 
 def shrink(
@@ -142,6 +176,7 @@ def shrink(
         rows: the rows that the release clang builds.
         compare_stock: build the smallest row by stock clang, too, which tells what the flags save without our clang.
         minutes: wall time of a search for better inlining decisions; 0 for none.
+        jobs: parallel compiles.
         output: the published directory, which messages name; it is not copied.
         directory: its directory until then; gets COMPILERS and FILES.
 
@@ -158,39 +193,12 @@ def shrink(
             "pass a command that configures if the options matter"
         )
     work = Path(tempfile.mkdtemp(prefix="mlgo-shrink-"))
-    setup = BuildSetup(work / "build", default_cache_dir(), jobs, binutils)
-    setup.work.mkdir()
-    total = 1 + len(rows) + compare_stock + bool(minutes)
-    trials = _Trials(build, setup, stock, release, work, output, (output, directory, work), total)
     try:
-        own = trials.add_own()
-        if all(file.kind == "static library" for file in own.files.values()):
-            say("the build makes static libraries only: they are compiled file by file")
-            rows = [row for row in rows if not row.lto]
-            trials.total = 1 + len(rows) + compare_stock + bool(minutes)
-        for row in rows:
-            trials.add(row.name, row, "policy")
-        best = trials.smallest().row
-        if best is not None and compare_stock:
-            trials.add(STOCK, replace(best, gives=f"the flags of {best.name}, by stock clang"), "stock")
-        if best is not None and minutes:
-            _search(trials, best, minutes)
-        chosen = trials.smallest()
-        assert chosen.built is not None
-        shutil.copytree(work / chosen.entry.name, directory / FILES, symlinks=True)
-        if chosen.variant is not None:
-            _deliver_compilers(directory, chosen, trials)
-        return ShrinkReport(
-            command=build.shown,
-            rebuild=_rebuild_line(build, output) if chosen.built.bound else build.shown,
-            check=build.check,
-            chosen=chosen.entry.name,
-            reduction_percent=reduction_percent(own.stripped, chosen.entry.stripped) or 0.0,
-            kinds={name: file.kind for name, file in chosen.built.files.items()},
-            builds=[one.entry for one in trials.done],
-            why="" if chosen.built is not own else _why_nothing(trials.done),
-            notes=_notes(own, chosen.built),
-        )
+        setup = BuildSetup(work / "build", default_cache_dir(), jobs, binutils)
+        setup.work.mkdir()
+        trials = _Trials(Builder(build, setup, (output, directory, work)), stock, release, work, output)
+        trials.run(rows, compare_stock, minutes)
+        return _deliver(trials, directory)
     finally:
         remove_tree(work)
 
@@ -205,40 +213,35 @@ def _refuse_own_compilers(path: str) -> None:
             )
 
 
-def _search(trials: _Trials, row: FlagRow, minutes: float) -> None:
-    """Search decisions for what a row compiles, and build it with them."""
-    try:
-        plan = search_plan(
-            trials.build,
-            row,
-            trials.bound,
-            trials.stock,
-            trials.release,
-            trials.setup,
-            trials.omitted,
-            minutes,
-            trials.work / "plan",
-        )
-    except UserError as error:
-        say(f"no plan: {describe_failure(error)}; {error.remedy}")
-        return
-    name = f"{row.name}-plan"
-    trials.add(name, replace(row, name=name, gives=f"{row.name} with the decisions of a search"), "plan", plan)
+def _deliver(trials: _Trials, directory: Path) -> ShrinkReport:
+    """Write the files of the smallest build, and its compilers, into the output, and report all builds."""
+    build, own, chosen = trials.builder.build, trials.own, trials.smallest()
+    assert chosen.built is not None
+    shutil.copytree(trials.work / chosen.entry.name, directory / FILES, symlinks=True)
+    compilers = chosen.built.compilers
+    if compilers is not None:
+        _deliver_compilers(directory, compilers, chosen, trials)
+    bound = compilers is not None and compilers.bound
+    return ShrinkReport(
+        command=build.shown,
+        rebuild=_rebuild_line(build, trials.output) if bound else build.shown,
+        check=build.check,
+        chosen=chosen.entry.name,
+        reduction_percent=reduction_percent(own.stripped, chosen.entry.stripped) or 0.0,
+        kinds={name: file.kind for name, file in chosen.built.files.items()},
+        builds=[one.entry for one in trials.done],
+        why="" if chosen.built is not own else _why_nothing(trials.done),
+        notes=_notes(own, chosen.built),
+    )
 
 
-def _deliver_compilers(directory: Path, chosen: _Trial, trials: _Trials) -> None:
+def _deliver_compilers(directory: Path, compilers: Compilers, chosen: _Trial, trials: _Trials) -> None:
     """Write the compilers of a build, and its plan if it has one, into the output."""
-    assert chosen.row is not None and chosen.variant is not None and chosen.built is not None
-    variant = chosen.variant
-    if chosen.plan is not None:
+    if chosen.plan is not None and chosen.row is not None:
         shutil.copyfile(chosen.plan, directory / PLAN_FILE)
         published = with_plan(chosen.row, trials.output / PLAN_FILE)
-        variant = published.variant("plan", trials.stock, trials.release)
-    compilers = directory / COMPILERS
-    compilers.mkdir()
-    write_tools(compilers, variant, trials.setup, chosen.built.dropped)
-    if chosen.built.bound and (problem := write_wrapper(compilers, os.environ.get("PATH", os.defpath))):
-        raise UserError(f"the delivered compilers cannot stand in for the installed ones: {problem}", "run it again")
+        compilers = replace(compilers, variant=published.variant("plan", trials.stock, trials.release))
+    compilers.write(directory / COMPILERS, trials.builder.setup)
 
 
 def _entry(name: str, gives: str, built: BuiltFiles | None, line: str = "", failure: str = "") -> TriedBuild:
