@@ -201,7 +201,7 @@ class Builder:
         build = self.build
         root, tools = self.setup.work / build.source.name, self.setup.work / ".compilers"
         log.unlink(missing_ok=True)
-        environment = {"JOBS": str(self.setup.jobs), "CMAKE_BUILD_PARALLEL_LEVEL": str(self.setup.jobs)}
+        environment = self.setup.job_variables
         try:
             build.source.copy(root, self.omitted)
             runner = "/usr/bin/env"

@@ -16,6 +16,7 @@ from typing import Any
 
 from components.core.compiler.clang_programs import clangxx, llvm_binutils
 from components.core.projects.compile_commands import DATABASE, find_output
+from components.core.projects.flags.linked_files import is_linked_or_archive
 from components.core.projects.recipe import Recipe, Target
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail, run_logged
@@ -26,8 +27,6 @@ BUILD_TYPE = "MinSizeRel"
 _BUILT = "built_commands.json"
 _NINJA_STATUS = re.compile(r"^\[(\d+)/(\d+)\] ")
 _LINKED_KINDS = ("EXE", "SHARED", "MODULE")
-_LINKED = (b"\x7fELF", b"!<ar")
-"""First bytes of programs and shared libraries, and of static libraries."""
 _INTERRUPTED = (130, -2, -15)
 """Exit statuses of ninja when it, or a compiler it runs, gets SIGINT or SIGTERM."""
 
@@ -342,12 +341,7 @@ def _finish(
 
 def _binaries(recipe: Recipe, directory: Path) -> tuple[Path, ...]:
     candidates = {path.resolve() for glob in recipe.binaries for path in directory.glob(glob) if path.is_file()}
-    return tuple(sorted(path for path in candidates if _magic(path) in _LINKED))
-
-
-def _magic(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(4)
+    return tuple(sorted(path for path in candidates if is_linked_or_archive(path)))
 
 
 def _failure(recipe: Recipe, what: str, log: Path) -> UserError:

@@ -87,34 +87,30 @@ def objects_in(content: str, database: Path) -> Iterator[tuple[str, str]]:
 
     Stops at invalid content, because the step that reads the file reports the error.
     """
-    try:
-        entries = json.loads(content)
-    except (ValueError, RecursionError):
-        return
-    for entry in entries if isinstance(entries, list) else []:
-        output = find_output(entry, database) if isinstance(entry, dict) else None
+    for entry in _entries(content):
+        output = find_output(entry, database)
         if output is not None and "\0" not in (directory := directory_of(entry, database)) + output:
             yield directory, os.path.join(directory, output)
 
 
 def compilers_in(content: str, database: Path) -> Iterator[str]:
     """Yield the path of the compiler of each command in a compilation database; nothing of invalid content."""
-    try:
-        entries = json.loads(content)
-    except (ValueError, RecursionError):
-        return
-    for entry in entries if isinstance(entries, list) else []:
-        if not isinstance(entry, dict):
-            continue
-        arguments, command = entry.get("arguments"), entry.get("command")
+    for entry in _entries(content):
+        command, _source, _named = _fields(entry)
         try:
             directory = directory_of(entry, database)
-            if isinstance(arguments, list) and all(isinstance(word, str) for word in arguments):
-                programs = [compiler_of(arguments)[0]]
-            elif isinstance(command, str):
-                programs = [program for _directory, program, _arguments in compiler_calls(command, directory)]
+            if isinstance(command, list):
+                programs = [compiler_of(command)[0]]
             else:
-                continue
+                programs = [program for _directory, program, _arguments in compiler_calls(command or "", directory)]
         except NoObjectError:
             continue
         yield from (os.path.join(directory, program) for program in programs if "/" in program)
+
+
+def _entries(content: str) -> list[dict[str, Any]]:
+    try:
+        entries = json.loads(content)
+    except (ValueError, RecursionError):
+        return []
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []

@@ -110,7 +110,7 @@ def write_compilers(
 
 
 def write_binutils(directory: Path, binutils: Mapping[str, Path]) -> None:
-    """Write scripts that run the programs of `build.llvm_binutils`, each also as llvm-NAME, which CMake prefers."""
+    """Write scripts that run LLVM's binutils, by their names, each also as llvm-NAME, which CMake prefers."""
     for name, program in binutils.items():
         for alias in (name, f"llvm-{name}"):
             write_script(directory / alias, program)

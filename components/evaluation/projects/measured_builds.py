@@ -9,9 +9,8 @@ build.json, the measurement:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -19,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from components.core.compiler.source_language import Language
-from components.core.projects.flags.linked_files import find_binaries
+from components.core.projects.flags.linked_files import find_binaries, matches
 from components.core.projects.flags.section_sizes import measure
 from components.core.projects.flags.types import Kind, SectionSizes
 from components.evaluation.projects.function_changes import function_sizes
@@ -163,12 +162,8 @@ def _read_measurement(path: Path, globs: Sequence[str]) -> Build:
     if isinstance(document, dict) and document.get("version", _VERSION) != _VERSION:
         raise UserError(f"{file} is of version {document['version']}; this program reads {_VERSION}", _AGAIN)
     measurement = typed(document, _Measurement, file, "the measurement of a build", _AGAIN)
-    files = {name: partial(_same, file) for name, file in measurement.files.items() if _matches(name, globs)}
+    files = {name: partial(_same, file) for name, file in measurement.files.items() if matches(name, globs)}
     return Build(path, measurement.build, files)
-
-
-def _matches(name: str, globs: Iterable[str]) -> bool:
-    return not globs or any(fnmatch(name, glob) for glob in globs)
 
 
 def _same(file: MeasuredFile) -> MeasuredFile:

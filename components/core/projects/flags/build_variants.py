@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from components.core.formats.toolchain import Toolchain
 from components.core.projects.build import BuiltProject, build_project
 from components.core.projects.debian_build.package import build_shipped_binaries
 from components.core.projects.flags.link_variants import LINK_VARIANTS, LinkVariant
+from components.core.projects.flags.linked_files import matches
 from components.core.projects.recipe import Recipe
 from components.core.projects.source import fetch_recipe
 from components.platform.console import Progress, say
@@ -107,12 +107,8 @@ def _debian_build(recipe: Recipe, variant: BuildVariant, cache: Path, jobs: int)
     log = cache / "logs" / "debian" / f"{recipe.name}-{variant.title.replace(' ', '-')}.log"
     with build_shipped_binaries(recipe, variant.clang, variant.flags, variant.link_flags, cache, jobs, log) as folder:
         paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-        binaries = [path for path in paths if _is_named(path.relative_to(folder).as_posix(), recipe)]
+        binaries = [path for path in paths if matches(path.relative_to(folder).as_posix(), recipe.binaries)]
         yield BuiltProject(folder, folder, tuple(binaries), (), log)
-
-
-def _is_named(path: str, recipe: Recipe) -> bool:
-    return not recipe.binaries or any(fnmatch.fnmatch(path, glob) for glob in recipe.binaries)
 
 
 def find_stock_clang(release: Toolchain, stock_clang: Path | None) -> Path:

@@ -55,6 +55,11 @@ class BuildSetup:
     jobs: int
     binutils: dict[str, Path]
 
+    @property
+    def job_variables(self) -> dict[str, str]:
+        """The environment that tells a build how many compiles to run in parallel."""
+        return {"JOBS": str(self.jobs), "CMAKE_BUILD_PARALLEL_LEVEL": str(self.jobs)}
+
     def clear(self) -> None:
         """Remove the directory of the builds."""
         shutil.rmtree(self.work, ignore_errors=True)
@@ -197,8 +202,7 @@ def write_tools(
         "CXX": str(directory / "clang++"),
         **{name.upper(): str(directory / name) for name in setup.binutils},
         "PATH": f"{directory}:{path}",
-        "JOBS": str(setup.jobs),
-        "CMAKE_BUILD_PARALLEL_LEVEL": str(setup.jobs),
+        **setup.job_variables,
     }
 
 

@@ -45,10 +45,10 @@ def find_binaries(tree: Path, globs: Sequence[str] = ()) -> Iterator[tuple[str, 
         for file in files:
             path = Path(directory, file)
             name = path.relative_to(tree).as_posix()
-            if path.is_symlink() or not path.is_file() or (globs and not any(fnmatch(name, glob) for glob in globs)):
+            if path.is_symlink() or not path.is_file() or not matches(name, globs):
                 continue
             try:
-                is_binary = _is_linked_or_archive(path)
+                is_binary = is_linked_or_archive(path)
             except OSError as error:
                 say(f"left out: {path} cannot be read: {error.strerror}")
                 continue
@@ -63,13 +63,18 @@ def _is_skipped(directory: Path) -> bool:
     return all((directory / file).is_file() for file in _SHRUNK)
 
 
+def matches(name: str, globs: Sequence[str]) -> bool:
+    """Return whether a name matches one of the globs, as every name does where there are none."""
+    return not globs or any(fnmatch(name, glob) for glob in globs)
+
+
 def is_archive(path: Path) -> bool:
     """Return whether a file is a static library."""
     with os.fdopen(open_regular(path), "rb") as stream:
         return archive.is_archive(stream.read(8))
 
 
-def _is_linked_or_archive(path: Path) -> bool:
+def is_linked_or_archive(path: Path) -> bool:
     """Return whether a file is linked or an archive; reads only its first bytes, because a tree has many files."""
     with os.fdopen(open_regular(path), "rb") as stream:
         head = stream.read(TYPE_BYTES)
