@@ -312,7 +312,7 @@ def explain_functions(
     flipped = list(dict.fromkeys(group for own in groups.values() for group in own[:measured]))
     samples: dict[tuple[int, ...], Sample] = {}
     if flipped:
-        flips = [[Flip(np.array(group), 1 - int(explained.action[group[0]]), frozenset(), -1)] for group in flipped]
+        flips = [[Flip(np.array(group), 1 - int(explained.action[group[0]]), frozenset())] for group in flipped]
         advisor = Advisor("policy", policy=policy, samples=len(flips))
         forced = pin_flips(base, explained.action, flips)
         samples = dict(zip(flipped, _compile(clang, module, advisor, forced, extra_flags), strict=True))
