@@ -341,5 +341,11 @@ def _symbols(path: Path, nm: Path) -> dict[str, str]:
 def _of_kinds(symbols: Mapping[str, str], kinds: str) -> frozenset[str]:
     """Return the symbols with one of these letters, without those that linkers define, and without the variants of
     constructors and destructors, of which gcc exports more."""
-    names = (name for name, kind in symbols.items() if kind in kinds and name.partition("@")[0] not in _LINKER_DEFINED)
+    names = (name for name, kind in symbols.items() if kind in kinds and not _is_linker_defined(name))
     return frozenset(_VARIANT.sub("", name) if name.startswith("_Z") else name for name in names)
+
+
+def _is_linker_defined(symbol: str) -> bool:
+    """Return whether a linker defines a symbol; GNU ld alone defines one for each version: V1@@V1."""
+    name, _, version = symbol.partition("@")
+    return name in _LINKER_DEFINED or name == version.lstrip("@")

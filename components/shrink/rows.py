@@ -38,7 +38,14 @@ _LENIENT = (
 )
 """Code that gcc 12 accepts, with a warning or without one: the user's own compiler decides what is an error."""
 _SECTIONS = ("-ffunction-sections", "-fdata-sections")
-_LINK = ("-fuse-ld=lld", "-Wl,--gc-sections", "-Wl,-z,nostart-stop-gc", "-Wl,--icf=safe", "-Wl,-O2")
+_LINK = (
+    "-fuse-ld=lld",
+    "-Wl,--gc-sections",
+    "-Wl,-z,nostart-stop-gc",
+    "-Wl,--icf=safe",
+    "-Wl,-O2",
+    "-Wl,--undefined-version",  # version scripts may name symbols that are not there, as for GNU ld
+)
 _KEEP_SMALLER = "-mlgo-keep-smaller"
 _LTO = "-flto"
 

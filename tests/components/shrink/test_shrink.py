@@ -214,6 +214,22 @@ def test_unique_symbols_of_gcc_are_noted(
 
 
 @pytest.mark.toolchain
+def test_library_with_symbol_versions_is_delivered(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    """GNU ld exports the versions, too, and accepts a script that names a symbol that is not there."""
+    (source / "table.map").write_text("V1 { global: table_*; missing; local: *; };\nV2 { global: also_missing; } V1;\n")
+    (source / "Makefile").write_text(
+        "all:\n\t$(CXX) -O2 -shared -fPIC table.cc -Wl,--version-script=table.map -o t.so\n"
+    )
+    done = shrink(pretrained_release, "--no-compare-stock", "--", "make", "CXX=g++")
+    assert done.returncode == 0, done.stderr
+    assert not any(build["failure"] for build in result(tmp_path)["builds"])
+    exported = subprocess.check_output(["nm", "-D", "--defined-only", tmp_path / "out/files/t.so"], text=True)
+    assert "table_unused@@V1" in exported and result(tmp_path)["chosen"] != "own"
+
+
+@pytest.mark.toolchain
 def test_a_failing_check_falls_back_to_the_next_best(pretrained_release: Path, shrink: Shrink, tmp_path: Path) -> None:
     """The check accepts no program that was linked by full LTO."""
     check = "case $CXX$(cat .. 2>/dev/null) in *compilers*) ! grep -q flto $CXX ;; esac"
