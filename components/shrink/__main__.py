@@ -16,7 +16,7 @@ from components.platform.console import say
 from components.platform.console.number_types import JOBS, MINUTES
 from components.platform.storage import publish
 from components.platform.storage.options import ARTIFACT, OUTPUT, TREE
-from components.shrink.detect import detect_build
+from components.shrink.detect import detect_builds
 from components.shrink.rows import ASSUMPTIONS, shrink_rows
 
 
@@ -118,17 +118,18 @@ def main(
         command = ("sh", "-c", command[0])
     elif command == ("",):  # of a pipeline whose parameter is empty
         command = ()
+    commands = [command]
     if not command and source.is_dir():
-        command = ("sh", "-c", detect_build(source))
-        say(f"the build: {command[-1]}")
-    tree.check(" ".join(command))
+        commands = [("sh", "-c", detected) for detected in detect_builds(source)]
+        say(f"the build: {commands[0][-1]}")
+    tree.check(" ".join(commands[0]))
     release = load_toolchain(release_toolchain or release_clang()).require_mode("release")
     rows = shrink_rows(release, allowed)
     _leave_virtual_environment()
     place = output.absolute()
     with publish(output, "smaller build") as directory:
-        build = UserBuild(tree, command, check)
-        shrunk = shrink(build, release, rows, compare_stock, minutes, jobs, place, directory)
+        builds = [UserBuild(tree, command, check) for command in commands]
+        shrunk = shrink(builds, release, rows, compare_stock, minutes, jobs, place, directory)
         (directory / SHRINK_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(shrunk), indent=1))
         (directory / "summary.md").write_text(summary_markdown(shrunk, place), encoding="utf-8")
     print_shrunk(shrunk, output)

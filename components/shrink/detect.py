@@ -8,7 +8,7 @@ from components.platform.errors import UserError
 
 _CONFIGURE = "./configure && make -j$JOBS"
 _BUILDS = (
-    # The first whose file is there. A Makefile next to configure is what configure made of the tree itself.
+    # The most usual first. A Makefile next to configure is what configure made of the tree itself.
     ("CMakeLists.txt", "cmake -S . -B mlgo-build -DCMAKE_BUILD_TYPE=Release && cmake --build mlgo-build -j$JOBS"),
     ("meson.build", "meson setup mlgo-build --buildtype=release && ninja -C mlgo-build -j$JOBS"),
     ("configure", _CONFIGURE),
@@ -22,16 +22,19 @@ _BUILDS = (
 """A file of a source tree -> its usual build."""
 
 
-def detect_build(source: Path) -> str:
-    """Return the shell command that builds a source tree; $JOBS is the number of parallel compiles.
+def detect_builds(source: Path) -> list[str]:
+    """Return the shell commands that may build a source tree, the most usual first; $JOBS is the number of parallel
+    compiles.
+
+    A distribution's patches may leave a tree that only its own rules build.
 
     Raises:
         UserError: no file of a known build system is in the tree.
     """
-    for name, command in _BUILDS:
-        if (source / name).is_file():
-            return command
-    raise UserError(
-        f"{source} has no file of a known build system ({', '.join(name for name, _ in _BUILDS)})",
-        "name the build: mlgo shrink -- make -C src",
-    )
+    found = list(dict.fromkeys(command for name, command in _BUILDS if (source / name).is_file()))
+    if not found:
+        raise UserError(
+            f"{source} has no file of a known build system ({', '.join(name for name, _ in _BUILDS)})",
+            "name the build: mlgo shrink -- make -C src",
+        )
+    return found

@@ -65,6 +65,7 @@ class _Trials:
     """The builds of a user's code.
 
     Attributes:
+        others: builds that take the place of the builder's if that fails, the first that works.
         stock: the stock clang.
         work: directory of what the builds link, by the builds' names.
         output: the published directory, which messages name.
@@ -79,6 +80,7 @@ class _Trials:
     work: Path
     output: Path
     total: int = 1
+    others: Sequence[UserBuild] = ()
     done: list[_Trial] = field(default_factory=list)
     bound: bool = False
 
@@ -113,11 +115,27 @@ class _Trials:
             self._add_searched(best, minutes)
 
     def _add_own(self) -> None:
-        build = self.builder.build
-        say(f"build 1: {build.source.name} by your own compilers: {build.shown}")
-        own = self.builder.run(OWN, None, self.work / OWN)
-        say(f"{OWN}: {own.stripped:,} bytes")
-        self.done.append(_Trial(_entry(OWN, "your build as it is", own), own))
+        """Build by the user's own compilers; if a build fails, by the next of `others`.
+
+        Raises:
+            UserError: each build or its check fails; the error is that of the first.
+        """
+        failures: list[UserError] = []
+        for build in (self.builder.build, *self.others):
+            say(f"build 1: {build.source.name} by your own compilers: {build.shown}")
+            self.builder = replace(self.builder, build=build)
+            try:
+                build.source.check(build.shown)
+                own = self.builder.run(OWN, None, self.work / OWN)
+            except UserError as error:
+                failures.append(error)
+                if self.others:
+                    say(f"{build.shown} does not work: {describe_failure(error).rstrip(':')}")
+                continue
+            say(f"{OWN}: {own.stripped:,} bytes")
+            self.done.append(_Trial(_entry(OWN, "your build as it is", own), own))
+            return
+        raise failures[0]
 
     def _add(self, row: FlagRow, compiler: CompilerOfRow, plan: Path | None = None) -> None:
         """Build a row by one of its compilers, with a plan if it is "plan"."""
@@ -158,7 +176,7 @@ class _Trials:
 
 
 def shrink(
-    build: UserBuild,
+    builds: Sequence[UserBuild],
     release: Toolchain,
     rows: Sequence[FlagRow],
     compare_stock: bool,
@@ -173,6 +191,7 @@ def shrink(
     used. If none is smaller, the user's own build is the result.
 
     Args:
+        builds: the user's build; of several, the first that works by the user's own compilers.
         rows: the rows that the release clang builds.
         compare_stock: build the smallest row by stock clang, too, which tells what the flags save without our clang.
         minutes: wall time of a search for better inlining decisions; 0 for none.
@@ -183,7 +202,7 @@ def shrink(
     Raises:
         UserError: the user's own build or check fails, the compilers are missing, or the disk is full.
     """
-    build.source.check(build.shown)
+    build, *others = builds
     _refuse_own_compilers(os.environ.get("PATH", os.defpath))
     stock = find_stock_clang(release, None)
     binutils = find_binutils(stock)
@@ -196,7 +215,7 @@ def shrink(
     try:
         setup = BuildSetup(work / "build", default_cache_dir(), jobs, binutils)
         setup.work.mkdir()
-        trials = _Trials(Builder(build, setup, (output, directory, work)), stock, release, work, output)
+        trials = _Trials(Builder(build, setup, (output, directory, work)), stock, release, work, output, others=others)
         trials.run(rows, compare_stock, minutes)
         return _deliver(trials, directory)
     finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.platform.errors import UserError
-from components.shrink.detect import detect_build
+from components.shrink.detect import detect_builds
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,19 @@ def test_the_build_system_decides(tmp_path: Path, names: tuple[str, ...], start:
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    assert detect_build(tmp_path).startswith(start)
+    assert detect_builds(tmp_path)[0].startswith(start)
+
+
+def test_every_build_of_a_tree_is_named_once(tmp_path: Path) -> None:
+    for name in ("debian/rules", "Makefile", "GNUmakefile", "configure.ac"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    make, configure, debian = detect_builds(tmp_path)
+    assert make == "make -j$JOBS" and configure.startswith("autoreconf -fi && ") and debian == "debian/rules build"
 
 
 def test_unknown_build_system_is_refused(tmp_path: Path) -> None:
     (tmp_path / "build.rs").touch()
     with pytest.raises(UserError, match="no file of a known build system") as error:
-        detect_build(tmp_path)
+        detect_builds(tmp_path)
     assert "name the build" in error.value.remedy

@@ -230,6 +230,25 @@ def test_library_with_symbol_versions_is_delivered(
 
 
 @pytest.mark.toolchain
+def test_another_build_is_found_where_the_usual_one_fails(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    """Patches of Debian want its own rules, or a new configure script; this Makefile makes nothing."""
+    (source / "debian").mkdir()
+    (source / "Makefile").rename(source / "own.mk")
+    (source / "Makefile").write_text("all:\n")
+    (source / "debian/rules").write_text("#!/usr/bin/make -f\nbuild:\n\t$(MAKE) -f own.mk\n")
+    (source / "debian/rules").chmod(0o755)
+    done = shrink(pretrained_release, "--no-compare-stock")
+    assert done.returncode == 0, done.stderr
+    assert "make -j$JOBS does not work: make -j$JOBS makes no program and no library" in done.stdout
+    assert result(tmp_path)["command"] == "debian/rules build" and result(tmp_path)["chosen"] != "own"
+    (source / "own.mk").write_text("build:\n\tfalse\n")
+    done = shrink(pretrained_release)
+    assert done.returncode == 1 and "error: make -j$JOBS makes no program and no library" in done.stderr
+
+
+@pytest.mark.toolchain
 def test_a_failing_check_falls_back_to_the_next_best(pretrained_release: Path, shrink: Shrink, tmp_path: Path) -> None:
     """The check accepts no program that was linked by full LTO."""
     check = "case $CXX$(cat .. 2>/dev/null) in *compilers*) ! grep -q flto $CXX ;; esac"
