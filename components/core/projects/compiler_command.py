@@ -39,11 +39,12 @@ _LAUNCHER_VALUES = {
 """Options of programs that run a compiler, which take the next word."""
 _COLORS = re.compile(r"\x1b\[[0-9;]*[mK]")
 _UNKNOWN = re.compile(
-    r"error: (?:(?:unknown argument:? '|unsupported option ')(?P<option>-[^']+)'"
-    r"|unsupported argument '(?P<value>[^']*)' to option '(?P<name>-[^']+=)'"
+    r"lld: error: unknown argument '(?P<linker>-[^']+)'"
+    r"|error: (?:(?:unknown argument:? '|unsupported option ')(?P<option>-[^']+)'"
+    r"|unsupported argument '(?P<value>[^']*)' to option '(?P<name>-[^']+[=,])'"
     r"|invalid value '[^']*' in '(?P<pair>-[^']+)')"
 )
-"""What clang says of an option, or of an option's value, that only gcc has."""
+"""What clang and lld say of an option, or of an option's value, that only gcc, GNU as or GNU ld has."""
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".H", ".hp", ".h++", ".tcc")
 _OBJECTS = (".o", ".obj", ".lo")
 _LINKED = (*_OBJECTS, ".a", ".la", ".so", ".lib")
@@ -65,9 +66,15 @@ class NotACompileError(NoObjectError):
 
 
 def lacking_options(text: str) -> list[str]:
-    """Return the options of which clang's output says that it does not have them, each once."""
-    found = _UNKNOWN.finditer(_COLORS.sub("", text))
-    return list(dict.fromkeys(match["option"] or match["pair"] or match["name"] + match["value"] for match in found))
+    """Return the options of which clang's output says that it does not have them, each once, those of the linker and
+    the assembler as -Wl,OPTION and -Wa,OPTION."""
+    return list(dict.fromkeys(map(_lacking_option, _UNKNOWN.finditer(_COLORS.sub("", text)))))
+
+
+def _lacking_option(match: re.Match[str]) -> str:
+    if match["linker"]:
+        return f"-Wl,{match['linker']}"
+    return match["option"] or match["pair"] or match["name"] + match["value"]
 
 
 @dataclass(frozen=True)

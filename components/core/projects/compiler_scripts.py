@@ -10,7 +10,8 @@ import os
 import platform
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,10 +19,10 @@ from components.core.compiler.clang_programs import clangxx
 
 C_NAMES, CXX_NAMES = ("clang", "cc", "gcc"), ("clang++", "c++", "g++")
 """Names of the scripts, because Makefiles call compilers by their names."""
-_INSTALLED = re.compile(
-    rf"(?:{re.escape(platform.machine())}-(?:pc-|redhat-|suse-)?linux(?:-gnu)?-)?"
-    r"(?:(?P<c>cc|gcc|clang|c89|c99)|c\+\+|g\+\+|clang\+\+)(?:-[0-9.]+)?"
-)
+_NATIVE = rf"(?:{re.escape(platform.machine())}-(?:pc-|redhat-|suse-)?linux(?:-gnu)?-)?"
+_INSTALLED = re.compile(rf"{_NATIVE}(?:(?P<c>cc|gcc|clang|c89|c99)|c\+\+|g\+\+|clang\+\+)(?:-[0-9.]+)?")
+_INSTALLED_BINUTILS = re.compile(rf"{_NATIVE}(?:gcc-|llvm-)?(?P<program>ar|nm|ranlib|strip)(?:-[0-9.]+)?")
+_RELOCATABLE_LINK = re.compile(r"-fuse-ld=.*|-f(?:no-)?lto.*|-Wl,-mllvm,.*|-Wl,--load-pass-plugin=.*")
 _SCRIPT_WITHOUT_FLAGS = """\
 #!/bin/sh
 exec PROGRAM "$@"
@@ -51,6 +52,15 @@ _ASSEMBLY = """\
 #!/bin/sh
 case " $* " in *' -S '*) exec PROGRAM "$@" FLAGS ;; esac
 """
+_LINKER = """\
+#!/bin/sh
+# GNU ld reads no bitcode, which is what objects and archives of LTO have.
+bitcode=$(printf 'BC\\300\\336')
+for word; do
+  if [ -f "$word" ] && LC_ALL=C grep -qaF "$bitcode" "$word"; then exec LLD "$@" FLAGS; fi
+done
+exec PROGRAM "$@"
+"""
 _RECORDED = """\
 #!/bin/sh
 # Links go through RECORDER, but for those of configure's and other checks. Only it reads response files.
@@ -64,9 +74,21 @@ _DROPPED = """\
 #!/bin/sh
 for word; do
   shift
-  case $word in DROPPED) ;; *) set -- "$@" "$word" ;; esac
+  case $word in
+  DROPPED) continue ;;
+  -Wa,* | -Wl,*)
+    word=$word,
+    for part in PARTS; do
+      case $word in "${part%%,*}"*",${part#*,},"*) word=${word%%",${part#*,},"*},${word#*",${part#*,},"} ;; esac
+    done
+    word=${word%,}
+    case $word in -Wa | -Wl) continue ;; esac ;;
+  esac
+  set -- "$@" "$word"
 done
 """
+_JOINED = ("-Wa,", "-Wl,")
+"""Options with a list of options, of which single ones are dropped."""
 SCRIPT_DIRECTORY = "SCRIPT_DIRECTORY"
 """In a program's path and in flags, the directory that the script is in."""
 
@@ -75,12 +97,16 @@ def installed_names(path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of native C and of C++ compilers in the directories of a PATH, such as g++-12, for builds that
     look for a version or call the triple's."""
     names: dict[bool, set[str]] = {True: set(C_NAMES), False: set(CXX_NAMES)}
+    for name in _programs(path):
+        if match := _INSTALLED.fullmatch(name):
+            names[match["c"] is not None].add(name)
+    return tuple(sorted(names[True])), tuple(sorted(names[False]))
+
+
+def _programs(path: str) -> Iterator[str]:
     for directory in path.split(os.pathsep):
         with suppress(OSError):
-            for name in os.listdir(directory):
-                if match := _INSTALLED.fullmatch(name):
-                    names[match["c"] is not None].add(name)
-    return tuple(sorted(names[True])), tuple(sorted(names[False]))
+            yield from os.listdir(directory)
 
 
 def write_compilers(
@@ -98,9 +124,9 @@ def write_compilers(
     Args:
         directory: directory of the scripts, which exists.
         names: names of the scripts of C and of C++.
-        dropped: words that are left out of every command line.
+        dropped: words that are left out of every command line; -Wl,OPTION and -Wa,OPTION also in lists of options.
         flags: flags of every call; with -Qunused-arguments those of a compile are accepted at a link and vice versa.
-        link_flags: further flags of every call but links to an object.
+        link_flags: further flags of every call; links to an object get those of LTO and of the linker's choice.
         assembly_flags: flags that replace the others with -S.
         recorder: program that runs the links, see build_links/record-link; "" for none.
     """
@@ -109,11 +135,29 @@ def write_compilers(
             write_script(directory / name, program, flags, link_flags, assembly_flags, dropped, recorder)
 
 
-def write_binutils(directory: Path, binutils: Mapping[str, Path]) -> None:
-    """Write scripts that run LLVM's binutils, by their names, each also as llvm-NAME, which CMake prefers."""
+def write_binutils(directory: Path, binutils: Mapping[str, Path], path: str = "") -> None:
+    """Write scripts that run LLVM's binutils, by their names, each also as llvm-NAME, which CMake prefers, and
+    under the names of native ones in the directories of a PATH, such as gcc-ar."""
     for name, program in binutils.items():
         for alias in (name, f"llvm-{name}"):
             write_script(directory / alias, program)
+    for alias in _programs(path):
+        match = _INSTALLED_BINUTILS.fullmatch(alias)
+        if match and match["program"] in binutils:
+            write_script(directory / alias, binutils[match["program"]])
+
+
+def write_linker(directory: Path, lld: Path, options: Sequence[str], path: str) -> None:
+    """Write `ld`, which runs lld where an input has bitcode and else the linker of a PATH, for builds that call it.
+
+    Args:
+        options: lld's options of LTO.
+    """
+    installed = shutil.which("ld", path=path)
+    text = _LINKER.replace("LLD", shlex.quote(str(lld))).replace("FLAGS", shlex.join(options))
+    script = directory / "ld"
+    script.write_text(text.replace("PROGRAM", shlex.quote(installed or str(lld))))
+    script.chmod(0o755)
 
 
 def write_script(
@@ -133,12 +177,14 @@ def write_script(
     text = _SCRIPT if everything else _SCRIPT_WITHOUT_FLAGS
     text = text.replace("FLAGS", shlex.join(everything))
     if link_flags:
-        text = _RELOCATABLE.replace("FLAGS", shlex.join(flags)) + text.removeprefix("#!/bin/sh\n")
+        kept = [flag for flag in link_flags if _RELOCATABLE_LINK.fullmatch(flag)]
+        text = _RELOCATABLE.replace("FLAGS", shlex.join([*flags, *kept])) + text.removeprefix("#!/bin/sh\n")
     if assembly_flags:
         text = _ASSEMBLY.replace("FLAGS", shlex.join(assembly_flags)) + text.removeprefix("#!/bin/sh\n")
     if dropped:
         words = "|".join(shlex.quote(word) for word in dropped)
-        text = _DROPPED.replace("DROPPED", words) + text.removeprefix("#!/bin/sh\n")
+        parts = shlex.join(word for word in dropped if word.startswith(_JOINED))
+        text = _DROPPED.replace("DROPPED", words).replace("PARTS", parts) + text.removeprefix("#!/bin/sh\n")
     if recorder:
         text = _RECORDED.replace("RECORDER", recorder) + text.removeprefix("#!/bin/sh\n")
     text = text.replace("PROGRAM", shlex.quote(str(program)))

@@ -62,6 +62,21 @@ add_library(rows STATIC table.cc)
 add_executable(app main.cc)
 target_link_libraries(app rows)
 """
+ODD_MAKEFILE = """
+all: app
+offsets.h: offsets.c
+\tgcc -O2 -S $< -o - | sed -n 's/^->\\([A-Z]*\\) [$$]*\\([0-9]*\\).*/#define \\1 \\2/p' > $@
+\tgrep ROWS $@
+main.o: main.cc offsets.h
+%.o: %.cc
+\tg++ -O2 -Wa,-mtune=generic64 -Wa,--noexecstack,-mtune=generic64 -c $< -o $@
+app: main.o table.o more.o
+\tld -r -o both.o main.o table.o
+\tgcc -nostdlib -r -o again.o both.o
+\trm -f libmore.a
+\tgcc-ar qc libmore.a more.o
+\tg++ again.o -L. -lmore -Wl,-O1,--hash-size=31,--as-needed -o $@
+"""
 Shrink = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -211,6 +226,29 @@ def test_unique_symbols_of_gcc_are_noted(
     assert done.returncode == 0, done.stderr
     assert any("unique in a process by gcc only" in note for note in result(tmp_path)["notes"])
     assert "Note: " in done.stdout
+
+
+@pytest.mark.toolchain
+def test_tools_that_do_not_know_bitcode_get_along_with_each_build(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    """The build reads assembly, calls ld and gcc's ar, and passes options to them that LLVM's do not have."""
+    (source / "Makefile").write_text(ODD_MAKEFILE)
+    (source / "offsets.c").write_text('void f(void) { __asm__ volatile("\\n->ROWS %0" :: "i"(sizeof(long) - 1)); }\n')
+    (source / "main.cc").write_text(
+        SOURCES["main.cc"]
+        .replace("% 7", "% ROWS")
+        .replace("#include <cstdio>", '#include <cstdio>\n#include "offsets.h"')
+    )
+    (source / "more.cc").write_text('extern "C" int more() { return 1; }\n')
+    done = shrink(pretrained_release, "--check", "./app")
+    assert done.returncode == 0, done.stderr
+    shrunk = result(tmp_path)
+    assert [build["failure"] for build in shrunk["builds"]] == [""] * 4 and shrunk["chosen"] != "own"
+    program, objects = shrunk["builds"][1:3]
+    assert program["dropped"] == ["-Wl,--hash-size=31"]  # LTO's compiles run no assembler
+    assert set(objects["dropped"]) == {"-Wa,-mtune=generic64", "-Wl,--hash-size=31"}
+    assert subprocess.check_output([tmp_path / "out/files/app"], text=True) == "290\n"
 
 
 @pytest.mark.toolchain

@@ -14,11 +14,12 @@ from typing import Protocol
 
 from components.core.compiler.clang_programs import require_binutils
 from components.core.compiler.source_language import Language
-from components.core.projects.compiler_scripts import installed_names, write_binutils, write_compilers
+from components.core.projects.compiler_scripts import installed_names, write_binutils, write_compilers, write_linker
 from components.core.projects.flags.build_variants import BuildVariant, whole_build
 from components.core.projects.flags.link_variants import LINK_VARIANTS
 from components.core.projects.flags.section_sizes import measure
 from components.core.projects.flags.types import RowSizes
+from components.core.projects.link_recorder.recorder import LINKER
 from components.core.projects.recipe import Recipe
 from components.core.projects.source_tree import SourceTree
 from components.platform.errors import UserError
@@ -28,6 +29,7 @@ MISSING = "the build does not make it"
 _LINKED_KINDS = ("EXE", "SHARED", "MODULE")
 _LLD = "-fuse-ld=lld"
 _ERROR = re.compile(r"\berror: |undefined reference|undefined symbol", re.IGNORECASE)
+_LTO_OPTIONS = ("-Wl,-mllvm,", "-Wl,--load-pass-plugin=")
 _STRIP_TIMEOUT_S = 300.0
 
 
@@ -195,8 +197,15 @@ def write_tools(
     """
     path = os.environ.get("PATH", os.defpath)
     flags = [*variant.flags, "-Qunused-arguments"]
-    write_compilers(directory, variant.clang, flags, variant.link_flags, names=installed_names(path), dropped=dropped)
-    write_binutils(directory, setup.binutils)
+    lto = any(flag.startswith("-flto") for flag in flags)
+    # Builds read the assembly that they ask for, in which gcc takes any text; with LTO it would be LLVM's IR.
+    assembly = [*flags, "-fno-lto", "-fno-integrated-as"]
+    names = installed_names(path)
+    write_compilers(directory, variant.clang, flags, variant.link_flags, assembly, names, dropped)
+    write_binutils(directory, setup.binutils, path)
+    lld = variant.clang.resolve().parent / LINKER
+    if lto and lld.is_file():
+        write_linker(directory, lld, _lto_options(variant.link_flags), path)
     return {
         "CC": str(directory / "clang"),
         "CXX": str(directory / "clang++"),
@@ -204,6 +213,12 @@ def write_tools(
         "PATH": f"{directory}:{path}",
         **setup.job_variables,
     }
+
+
+def _lto_options(link_flags: Sequence[str]) -> list[str]:
+    """Return lld's options for LTO among flags of a driver."""
+    passed = [flag.removeprefix("-Wl,").split(",") for flag in link_flags if flag.startswith(_LTO_OPTIONS)]
+    return [word for words in passed for word in words]
 
 
 def _measure_all(paths: dict[str, Path], strip: Path, expected: Sequence[str] = ()) -> dict[str, MeasuredProgram | str]:

@@ -199,6 +199,14 @@ def test_options_that_clang_lacks_are_named(directory: Path) -> None:
     assert lacking_options("x.c:1:1: error: unknown type name 'y'") == []
 
 
+def test_options_that_its_assembler_and_linker_lack_are_named(directory: Path) -> None:
+    texts = []
+    for options in (["-c", "-Wa,--no-such"], ["-shared", "-fuse-ld=lld", "-Wl,-O1,--no-such=1"]):
+        command = ["clang-19", "-x", "c", "/dev/null", *options, "-o", "none"]
+        texts.append(subprocess.run(command, cwd=directory, capture_output=True, text=True).stderr)
+    assert lacking_options("".join(texts)) == ["-Wa,--no-such", "-Wl,--no-such=1"]
+
+
 @pytest.mark.parametrize(
     ("command", "reason"),
     [

@@ -6,7 +6,12 @@ import platform
 import subprocess
 from pathlib import Path
 
-from components.core.projects.compiler_scripts import installed_names, write_compilers
+from components.core.projects.compiler_scripts import (
+    installed_names,
+    write_binutils,
+    write_compilers,
+    write_linker,
+)
 
 CLANG = Path("/usr/bin/clang-19")
 
@@ -23,6 +28,49 @@ def test_link_flags_reach_links_but_not_links_to_an_object(tmp_path: Path) -> No
     assert '"--gc-sections"' in arguments(tmp_path / "clang", "a.o", "-o", "a")
     for relocatable in ("-r", "-Wl,-r", "-Wl,--relocatable"):
         assert "--gc-sections" not in arguments(tmp_path / "clang", relocatable, "a.o", "-o", "b.o")
+
+
+def test_links_to_an_object_get_the_flags_of_lto(tmp_path: Path) -> None:
+    flags = ["-fuse-ld=lld", "-flto", "-Wl,--icf=safe", "-Wl,-mllvm,-inline-threshold=1"]
+    write_compilers(tmp_path, CLANG, ["-Oz"], flags)
+    command = arguments(tmp_path / "clang", "-r", "a.o", "-o", "b.o")
+    assert "ld.lld" in command and "--icf=safe" not in command and "-inline-threshold=1" in command
+
+
+def test_single_options_of_linker_and_assembler_are_dropped(tmp_path: Path) -> None:
+    write_compilers(tmp_path, CLANG, [], dropped=["-Wl,--no-such", "-Wl,-z", "-Wa,-mtune=i8"])
+    words = ["-Wl,--no-such", "-Wl,-O1,--no-such,-z,defs", "-Wl,--no-such,--trace", "-Wa,-mtune=i8"]
+    command = arguments(tmp_path / "clang", *words, "-Wl,--no-such-other", "a.o")
+    linked = [word for word in command.split() if word.strip('"') in ("-O1", "defs", "--trace")]
+    assert linked == ['"-O1"', '"defs"', '"--trace"']
+    assert '"--no-such"' not in command and '"--no-such-other"' in command
+    assert '"-Wl"' not in command and "mtune" not in command
+
+
+def test_binutils_have_the_names_of_installed_ones(tmp_path: Path) -> None:
+    installed, tools = tmp_path / "installed", tmp_path / "tools"
+    for directory in (installed, tools):
+        directory.mkdir()
+    native = f"{platform.machine()}-linux-gnu-gcc-nm-12"
+    for name in ("gcc-ar", native, "arm-none-eabi-ar", "gcc-ranlib", "tar"):
+        (installed / name).touch()
+    write_binutils(tools, {"ar": Path("/usr/bin/llvm-ar-19"), "nm": Path("/usr/bin/llvm-nm-19")}, str(installed))
+    assert {path.name for path in tools.iterdir()} == {"ar", "llvm-ar", "nm", "llvm-nm", "gcc-ar", native}
+    assert "llvm-nm-19" in (tools / native).read_text()
+
+
+def test_linker_takes_bitcode_and_is_gnus_otherwise(tmp_path: Path) -> None:
+    write_linker(tmp_path, Path("/usr/bin/ld.lld-19"), ["-mllvm", "-inline-threshold=1"], "/usr/bin:/bin")
+    (tmp_path / "a b.c").write_text("int f(void) { return 1; }\n")
+    for name, flag in (("lto.o", "-flto"), ("native.o", "-fno-lto")):
+        subprocess.run([CLANG, flag, "-c", "a b.c", "-o", name], cwd=tmp_path, check=True)
+    subprocess.run(
+        [tmp_path / "ld", "-r", "lto.o", "native.o", "-z", "muldefs", "-o", "a b.o"], cwd=tmp_path, check=True
+    )
+    assert " T f" in subprocess.check_output(["nm", "a b.o"], cwd=tmp_path, text=True)
+    for word, linker in (("lto.o", "LLD"), ("native.o", "GNU ld")):
+        shown = subprocess.check_output([tmp_path / "ld", "-v", word, "-r", "-o", "x.o"], cwd=tmp_path, text=True)
+        assert linker in shown
 
 
 def test_flags_stand_last_but_before_files(tmp_path: Path) -> None:
