@@ -14,7 +14,7 @@ from components.core.compiler.inline_plan import PLAN_FILE
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
 from components.core.projects.flags.build_variants import find_stock_clang
-from components.core.projects.flags.builds import BuildSetup, describe_failure, find_binutils
+from components.core.projects.flags.builds import BuildSetup, compiler_arguments, describe_failure, find_binutils
 from components.core.projects.flags.rows import TITLES, FlagRow
 from components.core.projects.flags.types import CompilerOfRow
 from components.core.projects.source_tree import SHRINK_FILE, remove_tree
@@ -281,7 +281,9 @@ def _entry(name: str, gives: str, built: BuiltFiles | None, line: str = "", fail
 
 def _build_line(compilers: Path, row: FlagRow) -> str:
     """Return what makes a shell's build use the compilers. They have names without a path, which may have spaces."""
-    words = {"PATH": f'{shlex.quote(f"{compilers}:")}"$PATH"', "CC": "clang", "CXX": "clang++"}
+    words = {"PATH": f'{shlex.quote(f"{compilers}:")}"$PATH"'}
+    for variable, name in (("CC", "clang"), ("CXX", "clang++")):
+        words[variable] = shlex.quote(shlex.join([name, *compiler_arguments(variable)]))
     if row.lto:  # GNU's need a plugin for the objects
         words |= {name.upper(): name for name in ("ar", "nm", "ranlib")}
     words["JOBS"] = '"$(nproc)"'

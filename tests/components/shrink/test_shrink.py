@@ -229,6 +229,22 @@ def test_unique_symbols_of_gcc_are_noted(
 
 
 @pytest.mark.toolchain
+def test_options_of_the_users_compilers_stay(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "env LANG=C g++ -std=gnu++17 '-DTITLE=\"a row\"'")
+    (source / "main.cc").write_text(
+        SOURCES["main.cc"] + "static_assert(__cplusplus == 201703L && sizeof(TITLE) == 6);\n"
+    )
+    done = shrink(pretrained_release, "--no-compare-stock")
+    assert done.returncode == 0, done.stderr
+    assert [build["failure"] for build in result(tmp_path)["builds"]] == [""] * 3
+    shell = (tmp_path / "out/summary.md").read_text().partition("```shell\n")[2].partition("```")[0]
+    subprocess.run(["sh", "-ec", shell], cwd=source, check=True)
+    assert (source / "app").read_bytes() == (tmp_path / "out/files/app").read_bytes()
+
+
+@pytest.mark.toolchain
 def test_tools_that_do_not_know_bitcode_get_along_with_each_build(
     pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -14,6 +15,7 @@ from typing import Protocol
 
 from components.core.compiler.clang_programs import require_binutils
 from components.core.compiler.source_language import Language
+from components.core.projects.compiler_command import compiler_of
 from components.core.projects.compiler_scripts import installed_names, write_binutils, write_compilers, write_linker
 from components.core.projects.flags.build_variants import BuildVariant, whole_build
 from components.core.projects.flags.link_variants import LINK_VARIANTS
@@ -207,12 +209,25 @@ def write_tools(
     if lto and lld.is_file():
         write_linker(directory, lld, _lto_options(variant.link_flags), path)
     return {
-        "CC": str(directory / "clang"),
-        "CXX": str(directory / "clang++"),
+        "CC": shlex.join([str(directory / "clang"), *compiler_arguments("CC")]),
+        "CXX": shlex.join([str(directory / "clang++"), *compiler_arguments("CXX")]),
         **{name.upper(): str(directory / name) for name in setup.binutils},
         "PATH": f"{directory}:{path}",
         **setup.job_variables,
     }
+
+
+def compiler_arguments(variable: str) -> Sequence[str]:
+    """Return the options in the user's CC or CXX, such as those of CC="ccache gcc -std=gnu89".
+
+    Raises:
+        UserError: a quote is not closed.
+    """
+    try:
+        words = shlex.split(os.environ.get(variable, ""))
+    except ValueError as error:
+        raise UserError(f"the environment variable {variable} cannot be read: {error}", "correct it") from None
+    return compiler_of(words)[1] if words else ()
 
 
 def _lto_options(link_flags: Sequence[str]) -> list[str]:
