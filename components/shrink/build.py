@@ -18,7 +18,7 @@ from components.core.projects.flags.builds import BuildSetup, stripped_bytes, wr
 from components.core.projects.flags.linked_files import find_binaries, is_archive
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.flags.types import Kind
-from components.core.projects.runpath import relocate_runpath
+from components.core.projects.runpath import needed_libraries, relocate_runpath
 from components.core.projects.source_tree import SourceTree, remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
@@ -28,8 +28,21 @@ from components.shrink.bound_compilers import WRAPPER, write_wrapper
 _NM_TIMEOUT_S = 300.0
 _LINKER_DEFINED = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})
 """Symbols that GNU ld exports and lld does not, or that are the start of a program."""
+_COMPILERS_LIBRARIES = (
+    "libc.",
+    "libm.",
+    "libmvec.",
+    "libgcc_s.",
+    "libgomp.",
+    "libstdc++.",
+    "libatomic.",
+    "libssp.",
+    "ld-linux",
+)
+"""Shared libraries of which compilers decide whether a program needs them."""
 _MAX_ATTEMPTS = 4
 _CALLED_BY_PATH = "let the build use $CC and $CXX, or install bubblewrap where it may make namespaces"
+_GNU_OPENMP, _OPENMP = "libgomp.so.1", "libomp.so.5"
 _VARIANT = re.compile(r"(C[1-5]|D[0-5])(?=E|I)")
 """Constructors and destructors of the Itanium C++ ABI: gcc also exports those that no other module can need."""
 
@@ -46,6 +59,7 @@ class LinkedFile:
         weak: the weak ones of a shared library, copies of inline functions mostly, which do not count as exports.
         unique: its symbols of which a process has one copy, whoever opens the library (STB_GNU_UNIQUE).
         kept: the file itself, unstripped, copied out of the build.
+        libraries: the shared libraries that it needs.
     """
 
     kind: Kind
@@ -55,6 +69,7 @@ class LinkedFile:
     kept: Path
     weak: frozenset[str] = frozenset()
     unique: frozenset[str] = frozenset()
+    libraries: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -241,12 +256,15 @@ def _run(command: list[str], shown: str, cwd: Path, log: Path, environment: dict
         raise UserError(f"{what}, {shown}, ends with status {status}:\n{log_tail(log)}", f"see {log}")
 
 
-def lost_exports(before: BuiltFiles, after: BuiltFiles) -> str:
-    """Return what the first file that `after` lacks, or that exports less there, has lost; "" if there is none."""
+def lost_abilities(before: BuiltFiles, after: BuiltFiles) -> str:
+    """Return what the first file that `after` lacks, or that exports less or has no threads of OpenMP there, has lost;
+    "" if there is none."""
     for name, file in before.files.items():
         other = after.files.get(name)
         if other is None or other.kind != file.kind:
             return f"{name} is not made"
+        if _GNU_OPENMP in file.libraries and not other.libraries & {_GNU_OPENMP, _OPENMP}:
+            return f"{name} no longer uses OpenMP: the compilers need libomp-19-dev"
         if lost := sorted(file.exports - other.exports):
             more = f" and {len(lost) - 1} more symbols" if len(lost) > 1 else ""
             return f"{name} no longer exports {lost[0]}{more}"
@@ -267,6 +285,14 @@ def weaker_exports(before: BuiltFiles, after: BuiltFiles) -> tuple[int, int]:
     pairs = [(file, after.files[name]) for name, file in before.files.items()]
     lost = sum(len(file.weak - other.weak - other.exports) for file, other in pairs)
     return lost, sum(len(file.unique - other.unique) for file, other in pairs)
+
+
+def lost_libraries(before: BuiltFiles, after: BuiltFiles) -> list[str]:
+    """Return the shared libraries that a file of `before` needs and no file of `after`, but for those of compilers."""
+    needed_before, needed_after = (
+        {name for file in files.files.values() for name in file.libraries} for files in (before, after)
+    )
+    return sorted(name for name in needed_before - needed_after if not name.startswith(_COMPILERS_LIBRARIES))
 
 
 def _identity(path: Path) -> tuple[int, int]:
@@ -312,6 +338,7 @@ def _keep(
             kept=copy,
             weak=_of_kinds(symbols, "WV") if binary.kind == "shared library" else frozenset(),
             unique=_of_kinds(symbols, "u") if binary.kind == "shared library" else frozenset(),
+            libraries=needed_libraries(copy) if linked else frozenset(),
         )
         _keep_links(path, copy)
     return files, tuple(unmoved)

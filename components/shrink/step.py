@@ -28,7 +28,8 @@ from components.shrink.build import (
     Compilers,
     UserBuild,
     are_alike,
-    lost_exports,
+    lost_abilities,
+    lost_libraries,
     weaker_exports,
 )
 from components.shrink.rows import OWN, STOCK
@@ -149,7 +150,7 @@ class _Trials:
                 self.bound = True
                 remove_tree(self.work / name)
                 built = self.builder.run(name, Compilers(variant, self.bound), self.work / name)
-            failure = _NOT_REPLACED if are_alike(self.own, built) else lost_exports(self.own, built)
+            failure = _NOT_REPLACED if are_alike(self.own, built) else lost_abilities(self.own, built)
         except UserError as error:
             failure = describe_failure(error).rstrip(":")
             say(f"{name} is not used: {failure}; {error.remedy}")
@@ -308,6 +309,11 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
         notes.append(
             f"{unique} variables of inline functions are unique in a process by gcc only: plugins that are opened with "
             "RTLD_LOCAL get their own"
+        )
+    if gone := lost_libraries(own, delivered):
+        notes.append(
+            f"nothing uses {', '.join(gone)} any more: only unused code did, or the configure step does not find "
+            "it by clang"
         )
     if delivered.dropped:
         notes.append(f"built without {' '.join(delivered.dropped)}, which clang does not have")

@@ -38,15 +38,9 @@ def relocate_runpath(path: Path, built: Path, root: Path) -> bool:
     """
     data = bytearray(path.read_bytes())
     elf = Elf(memoryview(data))
-    dynamic, strings = elf.section(".dynamic"), elf.section(".dynstr")
-    if dynamic is None or strings is None:
+    strings, entries = elf.section(".dynstr"), _dynamic_entries(elf)
+    if strings is None:
         return True
-    entries = []
-    for offset in range(0, len(dynamic) - _ENTRY.size + 1, _ENTRY.size):
-        tag, value = _ENTRY.unpack_from(dynamic, offset)
-        if tag == _DT_NULL:
-            break
-        entries.append((tag, value))
     table = bytes(strings)
     changed, complete = False, True
     for tag, start in entries:
@@ -70,6 +64,31 @@ def relocate_runpath(path: Path, built: Path, root: Path) -> bool:
     if changed:
         path.write_bytes(data)
     return complete
+
+
+def needed_libraries(path: Path) -> frozenset[str]:
+    """Return the names of the shared libraries that a linked file needs (DT_NEEDED).
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    elf = Elf(memoryview(path.read_bytes()))
+    table = bytes(elf.section(".dynstr") or b"")
+    return frozenset(
+        os.fsdecode(table[start:].partition(b"\0")[0]) for tag, start in _dynamic_entries(elf) if tag == _DT_NEEDED
+    )
+
+
+def _dynamic_entries(elf: Elf) -> list[tuple[int, int]]:
+    """Return the tags and values of .dynamic."""
+    dynamic = elf.section(".dynamic") or b""
+    entries = []
+    for offset in range(0, len(dynamic) - _ENTRY.size + 1, _ENTRY.size):
+        tag, value = _ENTRY.unpack_from(dynamic, offset)
+        if tag == _DT_NULL:
+            break
+        entries.append((tag, value))
+    return entries
 
 
 def _relocate(search: str, built: Path, root: Path) -> str:

@@ -229,6 +229,35 @@ def test_unique_symbols_of_gcc_are_noted(
 
 
 @pytest.mark.toolchain
+def test_build_without_openmp_is_not_delivered(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    """A configure step that looks for OpenMP does not find it where clang's library is missing."""
+    openmp = "-O2 $(if $(findstring compilers,$(CXX)),,-fopenmp)"
+    (source / "Makefile").write_text(
+        SOURCES["Makefile"].replace("-O2", openmp).replace("all: app libtable.so", "all: app")
+    )
+    loop = "\n#pragma omp parallel for\n  for (int i = 0;"
+    (source / "main.cc").write_text(SOURCES["main.cc"].replace("\n  for (int i = 0;", loop))
+    done = shrink(pretrained_release, "--no-compare-stock", "--", "make", "app")
+    assert done.returncode == 0, done.stderr
+    _, program, objects = result(tmp_path)["builds"]
+    assert program["failure"] == objects["failure"] == "app no longer uses OpenMP: the compilers need libomp-19-dev"
+
+
+@pytest.mark.toolchain
+def test_library_that_is_no_longer_used_is_noted(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    found = "$(if $(findstring compilers,$(CXX)),table.o,-L. -ltable)"
+    (source / "Makefile").write_text(SOURCES["Makefile"].replace("$^ -o", f"main.o {found} -o") + "app: libtable.so\n")
+    done = shrink(pretrained_release, "--no-compare-stock")
+    assert done.returncode == 0, done.stderr
+    assert result(tmp_path)["chosen"] != "own"
+    assert any(note.startswith("nothing uses libtable.so any more") for note in result(tmp_path)["notes"])
+
+
+@pytest.mark.toolchain
 def test_options_of_the_users_compilers_stay(
     pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
