@@ -52,12 +52,14 @@ _ASSEMBLY = """\
 #!/bin/sh
 case " $* " in *' -S '*) exec PROGRAM "$@" FLAGS ;; esac
 """
-_LINKER = """\
+_IF_BITCODE = """\
 #!/bin/sh
-# GNU ld reads no bitcode, which is what objects and archives of LTO have.
+# PROGRAM reads no bitcode, which is what objects and archives of LTO have.
 bitcode=$(printf 'BC\\300\\336')
 for word; do
-  if [ -f "$word" ] && LC_ALL=C grep -qaF "$bitcode" "$word"; then exec LLD "$@" FLAGS; fi
+  case $word in
+  *.o | *.lo | *.obj | *.a | *.os) if LC_ALL=C grep -qaF "$bitcode" "$word" 2>/dev/null; then COMMAND; fi ;;
+  esac
 done
 exec PROGRAM "$@"
 """
@@ -147,17 +149,22 @@ def write_binutils(directory: Path, binutils: Mapping[str, Path], path: str = ""
             write_script(directory / alias, binutils[match["program"]])
 
 
-def write_linker(directory: Path, lld: Path, options: Sequence[str], path: str) -> None:
-    """Write `ld`, which runs lld where an input has bitcode and else the linker of a PATH, for builds that call it.
+def write_bitcode_tools(directory: Path, lld: Path, options: Sequence[str], path: str) -> None:
+    """Write `ld` and let the `strip` of `write_binutils` get along with objects and archives of LTO.
+
+    `ld` runs lld where one is an input, and otherwise the linker of a PATH. `strip` leaves them as they are: they have
+    no symbols or debug data that are linked.
 
     Args:
-        options: lld's options of LTO.
+        lld: a linker that reads bitcode.
+        options: its options of LTO.
     """
-    installed = shutil.which("ld", path=path)
-    text = _LINKER.replace("LLD", shlex.quote(str(lld))).replace("FLAGS", shlex.join(options))
-    script = directory / "ld"
-    script.write_text(text.replace("PROGRAM", shlex.quote(installed or str(lld))))
-    script.chmod(0o755)
+    linker = shutil.which("ld", path=path) or str(lld)
+    run_lld = f'exec {shlex.quote(str(lld))} "$@" {shlex.join(options)}'
+    for name, program, command in (("ld", linker, run_lld), ("strip", str(directory / "llvm-strip"), "exit 0")):
+        text = _IF_BITCODE.replace("PROGRAM", shlex.quote(program)).replace("COMMAND", command)
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o755)
 
 
 def write_script(

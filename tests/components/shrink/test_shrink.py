@@ -75,6 +75,7 @@ app: main.o table.o more.o
 \tgcc -nostdlib -r -o again.o both.o
 \trm -f libmore.a
 \tgcc-ar qc libmore.a more.o
+\tstrip -g libmore.a
 \tg++ again.o -L. -lmore -Wl,-O1,--hash-size=31,--as-needed -o $@
 """
 Shrink = Callable[..., subprocess.CompletedProcess[str]]
@@ -255,6 +256,20 @@ def test_library_that_is_no_longer_used_is_noted(
     assert done.returncode == 0, done.stderr
     assert result(tmp_path)["chosen"] != "own"
     assert any(note.startswith("nothing uses libtable.so any more") for note in result(tmp_path)["notes"])
+
+
+@pytest.mark.toolchain
+def test_programs_are_one_module_where_the_build_wants_fat_objects(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    """Flags of dpkg-buildflags with LTO."""
+    sizes = []
+    for flags in ("-O2", "-O2 -flto=auto -ffat-lto-objects"):
+        (source / "Makefile").write_text(SOURCES["Makefile"].replace("-O2", flags))
+        done = shrink(pretrained_release, "--no-compare-stock", "--", "make", "app")
+        assert done.returncode == 0, done.stderr
+        sizes.append(result(tmp_path)["builds"][1]["stripped"])
+    assert sizes[0] == sizes[1] and not result(tmp_path)["builds"][1]["dropped"]
 
 
 @pytest.mark.toolchain

@@ -16,7 +16,12 @@ from typing import Protocol
 from components.core.compiler.clang_programs import require_binutils
 from components.core.compiler.source_language import Language
 from components.core.projects.compiler_command import compiler_of
-from components.core.projects.compiler_scripts import installed_names, write_binutils, write_compilers, write_linker
+from components.core.projects.compiler_scripts import (
+    installed_names,
+    write_binutils,
+    write_bitcode_tools,
+    write_compilers,
+)
 from components.core.projects.flags.build_variants import BuildVariant, whole_build
 from components.core.projects.flags.link_variants import LINK_VARIANTS
 from components.core.projects.flags.section_sizes import measure
@@ -31,6 +36,7 @@ MISSING = "the build does not make it"
 _LINKED_KINDS = ("EXE", "SHARED", "MODULE")
 _LLD = "-fuse-ld=lld"
 _ERROR = re.compile(r"\berror: |undefined reference|undefined symbol", re.IGNORECASE)
+_FAT_OBJECTS = "-ffat-lto-objects"
 _LTO_OPTIONS = ("-Wl,-mllvm,", "-Wl,--load-pass-plugin=")
 _STRIP_TIMEOUT_S = 300.0
 
@@ -203,11 +209,12 @@ def write_tools(
     # Builds read the assembly that they ask for, in which gcc takes any text; with LTO it would be LLVM's IR.
     assembly = [*flags, "-fno-lto", "-fno-integrated-as"]
     names = installed_names(path)
+    dropped = (_FAT_OBJECTS, *dropped)  # which lld would link without LTO; its opposite does not cancel it
     write_compilers(directory, variant.clang, flags, variant.link_flags, assembly, names, dropped)
     write_binutils(directory, setup.binutils, path)
     lld = variant.clang.resolve().parent / LINKER
     if lto and lld.is_file():
-        write_linker(directory, lld, _lto_options(variant.link_flags), path)
+        write_bitcode_tools(directory, lld, _lto_options(variant.link_flags), path)
     return {
         "CC": shlex.join([str(directory / "clang"), *compiler_arguments("CC")]),
         "CXX": shlex.join([str(directory / "clang++"), *compiler_arguments("CXX")]),

@@ -9,8 +9,8 @@ from pathlib import Path
 from components.core.projects.compiler_scripts import (
     installed_names,
     write_binutils,
+    write_bitcode_tools,
     write_compilers,
-    write_linker,
 )
 
 CLANG = Path("/usr/bin/clang-19")
@@ -60,7 +60,7 @@ def test_binutils_have_the_names_of_installed_ones(tmp_path: Path) -> None:
 
 
 def test_linker_takes_bitcode_and_is_gnus_otherwise(tmp_path: Path) -> None:
-    write_linker(tmp_path, Path("/usr/bin/ld.lld-19"), ["-mllvm", "-inline-threshold=1"], "/usr/bin:/bin")
+    write_bitcode_tools(tmp_path, Path("/usr/bin/ld.lld-19"), ["-mllvm", "-inline-threshold=1"], "/usr/bin:/bin")
     (tmp_path / "a b.c").write_text("int f(void) { return 1; }\n")
     for name, flag in (("lto.o", "-flto"), ("native.o", "-fno-lto")):
         subprocess.run([CLANG, flag, "-c", "a b.c", "-o", name], cwd=tmp_path, check=True)
@@ -71,6 +71,18 @@ def test_linker_takes_bitcode_and_is_gnus_otherwise(tmp_path: Path) -> None:
     for word, linker in (("lto.o", "LLD"), ("native.o", "GNU ld")):
         shown = subprocess.check_output([tmp_path / "ld", "-v", word, "-r", "-o", "x.o"], cwd=tmp_path, text=True)
         assert linker in shown
+
+
+def test_strip_leaves_bitcode_as_it_is(tmp_path: Path) -> None:
+    write_binutils(tmp_path, {"strip": Path("/usr/bin/llvm-strip-19")})
+    write_bitcode_tools(tmp_path, Path("/usr/bin/ld.lld-19"), [], "/usr/bin:/bin")
+    for name, flag in (("lto.o", "-flto"), ("native.o", "-g")):
+        subprocess.run([CLANG, flag, "-x", "c", "-c", "/dev/null", "-o", tmp_path / name], check=True)
+    before = (tmp_path / "lto.o").read_bytes()
+    subprocess.run([tmp_path / "strip", "-g", "lto.o"], cwd=tmp_path, check=True)
+    assert (tmp_path / "lto.o").read_bytes() == before
+    subprocess.run([tmp_path / "strip", "-g", "native.o"], cwd=tmp_path, check=True)
+    assert b".debug_info" not in (tmp_path / "native.o").read_bytes()
 
 
 def test_flags_stand_last_but_before_files(tmp_path: Path) -> None:
