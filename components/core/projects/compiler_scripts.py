@@ -22,6 +22,7 @@ C_NAMES, CXX_NAMES = ("clang", "cc", "gcc"), ("clang++", "c++", "g++")
 _NATIVE = rf"(?:{re.escape(platform.machine())}-(?:pc-|redhat-|suse-)?linux(?:-gnu)?-)?"
 _INSTALLED = re.compile(rf"{_NATIVE}(?:(?P<c>cc|gcc|clang|c89|c99)|c\+\+|g\+\+|clang\+\+)(?:-[0-9.]+)?")
 _INSTALLED_BINUTILS = re.compile(rf"{_NATIVE}(?:gcc-|llvm-)?(?P<program>ar|nm|ranlib|strip)(?:-[0-9.]+)?")
+_INSTALLED_LINKER = re.compile(rf"{_NATIVE}ld(?:\.bfd|\.gold)?")
 _RELOCATABLE_LINK = re.compile(r"-fuse-ld=.*|-f(?:no-)?lto.*|-Wl,-mllvm,.*|-Wl,--load-pass-plugin=.*")
 _SCRIPT_WITHOUT_FLAGS = """\
 #!/bin/sh
@@ -150,7 +151,7 @@ def write_binutils(directory: Path, binutils: Mapping[str, Path], path: str = ""
 
 
 def write_bitcode_tools(directory: Path, lld: Path, options: Sequence[str], path: str) -> None:
-    """Write `ld` and let the `strip` of `write_binutils` get along with objects and archives of LTO.
+    """Write `ld` and `strip`, also under the names of native ones in a PATH, for objects and archives of LTO.
 
     `ld` runs lld where one is an input, and otherwise the linker of a PATH. `strip` leaves them as they are: they have
     no symbols or debug data that are linked.
@@ -159,11 +160,17 @@ def write_bitcode_tools(directory: Path, lld: Path, options: Sequence[str], path
         lld: a linker that reads bitcode.
         options: its options of LTO.
     """
-    linker = shutil.which("ld", path=path) or str(lld)
+    llvm_strip = f"{SCRIPT_DIRECTORY}/llvm-strip"
+    programs = {"ld": str(lld), "strip": llvm_strip}
+    for name in _programs(path):
+        if match := _INSTALLED_BINUTILS.fullmatch(name):
+            programs |= {name: llvm_strip} if match["program"] == "strip" and name != "llvm-strip" else {}
+        elif _INSTALLED_LINKER.fullmatch(name):
+            programs[name] = shutil.which(name, path=path) or str(lld)
     run_lld = f'exec {shlex.quote(str(lld))} "$@" {shlex.join(options)}'
-    for name, program, command in (("ld", linker, run_lld), ("strip", str(directory / "llvm-strip"), "exit 0")):
-        text = _IF_BITCODE.replace("PROGRAM", shlex.quote(program)).replace("COMMAND", command)
-        (directory / name).write_text(text)
+    for name, program in programs.items():
+        text = _IF_BITCODE.replace("PROGRAM", shlex.quote(program).replace(SCRIPT_DIRECTORY, '"${0%/*}"'))
+        (directory / name).write_text(text.replace("COMMAND", "exit 0" if program == llvm_strip else run_lld))
         (directory / name).chmod(0o755)
 
 

@@ -309,6 +309,9 @@ def test_tools_that_do_not_know_bitcode_get_along_with_each_build(
     assert program["dropped"] == ["-Wl,--hash-size=31"]  # LTO's compiles run no assembler
     assert set(objects["dropped"]) == {"-Wa,-mtune=generic64", "-Wl,--hash-size=31"}
     assert subprocess.check_output([tmp_path / "out/files/app"], text=True) == "290\n"
+    shell = (tmp_path / "out/summary.md").read_text().partition("```shell\n")[2].partition("```")[0]
+    subprocess.run(["sh", "-ec", shell], cwd=source, check=True)
+    assert (source / "app").read_bytes() == (tmp_path / "out/files/app").read_bytes()
 
 
 @pytest.mark.toolchain

@@ -68,8 +68,8 @@ def test_linker_takes_bitcode_and_is_gnus_otherwise(tmp_path: Path) -> None:
         [tmp_path / "ld", "-r", "lto.o", "native.o", "-z", "muldefs", "-o", "a b.o"], cwd=tmp_path, check=True
     )
     assert " T f" in subprocess.check_output(["nm", "a b.o"], cwd=tmp_path, text=True)
-    for word, linker in (("lto.o", "LLD"), ("native.o", "GNU ld")):
-        shown = subprocess.check_output([tmp_path / "ld", "-v", word, "-r", "-o", "x.o"], cwd=tmp_path, text=True)
+    for name, word, linker in (("ld", "lto.o", "LLD"), ("ld.bfd", "lto.o", "LLD"), ("ld", "native.o", "GNU ld")):
+        shown = subprocess.check_output([tmp_path / name, "-v", word, "-r", "-o", "x.o"], cwd=tmp_path, text=True)
         assert linker in shown
 
 
