@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from components.core.compiler.probe import has_option
 from components.core.formats.toolchain import Toolchain
-from components.core.projects.flags.rows import FLAG_GROUPS, PROBLEM, FlagRow
+from components.core.projects.flags.rows import FLAG_GROUPS, PROBLEM, FlagGroup, FlagRow
 from components.platform.errors import UserError
 
 _LENIENT = (
@@ -68,7 +68,14 @@ PROGRAM = FlagRow(
 )
 OWN, STOCK = "own", "stock"
 """The user's build by the user's compilers, and the smallest row's flags by stock clang, in tables and files."""
-ASSUMPTIONS = {name: group.assumes for name, group in FLAG_GROUPS.items() if group.assumes}
+_ALLOWABLE = {name: group for name, group in FLAG_GROUPS.items() if group.assumes}
+# All that the group "layout" saves beyond _LINK.
+_ALLOWABLE["no-build-id"] = FlagGroup(
+    "no build ID",
+    link_flags=("-Wl,--build-id=none",),
+    assumes="no debugger, crash report or package of debug data finds a file's debug data by its build ID",
+)
+ASSUMPTIONS = {name: group.assumes for name, group in _ALLOWABLE.items()}
 """Flags that may be allowed -> what they assume of the program."""
 
 
@@ -91,7 +98,7 @@ def shrink_rows(release: Toolchain, allowed: Sequence[str] = ()) -> list[FlagRow
         rows.append(row)
         more = row
         for name in dict.fromkeys(allowed):
-            more = more.with_group(name, FLAG_GROUPS[name])
+            more = more.with_group(name, _ALLOWABLE[name])
         if allowed:
             rows.append(replace(more, name=f"{row.name}-allowed", gives=f"{row.name} with {', '.join(allowed)}"))
     return rows

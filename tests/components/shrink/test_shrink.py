@@ -439,10 +439,11 @@ def test_allowed_flags_are_rows_of_their_own(
     assert builds["program-allowed"]["failure"].startswith("libtable.so no longer exports")
     assert builds["program-allowed"]["gives"] == "program with hidden, relr"
     (source / "Makefile").write_text(SOURCES["Makefile"].replace("all: app libtable.so", "all: app"))
-    done = shrink(pretrained_release, "--allow", "relr", "--no-compare-stock")
+    done = shrink(pretrained_release, "--allow", "relr", "--allow", "no-build-id", "--no-compare-stock")
     assert done.returncode == 0, done.stderr
     relr = next(build for build in result(tmp_path)["builds"] if build["name"] == "program-allowed")
     assert not relr["failure"] and relr["files"]["app"]["stripped"] > 0
+    assert not subprocess.check_output(["readelf", "-n", tmp_path / "out/files/app"]).count(b"Build ID")
 
 
 @pytest.mark.toolchain
