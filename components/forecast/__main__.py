@@ -64,20 +64,22 @@ def main(
 
     from components.core.compiler.own_clangs import release_clang
     from components.core.formats.toolchain import load_toolchain
+    from components.forecast.linked_files import BuildFiles, find_linked_files
     from components.forecast.report import print_forecast
     from components.forecast.step import forecast
-    from components.forecast.units import corpus_units, source_units
+    from components.forecast.units import Unit, corpus_units, source_units
 
     if document is not None:
         require_writable(document, "--json")
     if compile_commands is not None and corpus is None:
-        units = source_units(compile_commands)
+        sources = source_units(compile_commands)
+        units, links = list[Unit](sources), find_linked_files(sources, compile_commands)
     elif corpus is not None and compile_commands is None:
-        units = corpus_units(corpus)
+        units, links = corpus_units(corpus), BuildFiles()
     else:
         raise UserError("exactly one input is needed", "pass --compile-commands FILE, or --corpus DIR")
     release = load_toolchain(release_toolchain or release_clang()).require_mode("release")
-    result = forecast(units, release, stock_clang, seconds, jobs, seed)
+    result = forecast(units, links, release, stock_clang, seconds, jobs, seed)
     print_forecast(result)
     if document is not None:
         replace_text(document, msgspec.json.format(msgspec.json.encode(result), indent=1).decode())

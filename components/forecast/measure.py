@@ -81,7 +81,7 @@ class Clangs:
 
 def measure_units(
     units: Sequence[Unit], clangs: Clangs, seconds: float, jobs: int, seed: int, scratch: Path
-) -> tuple[list[MeasuredUnit], dict[str, str], float]:
+) -> tuple[dict[int, MeasuredUnit], dict[str, str], float]:
     """Compile units in random order until the time is over; those that have begun are finished.
 
     Args:
@@ -90,8 +90,8 @@ def measure_units(
         scratch: directory for the objects.
 
     Returns:
-        The measured units in their given order, which decides which of two definitions a linker keeps; what is wrong
-        with those that do not compile, by name; and the wall seconds.
+        The measured units by their number, in their given order, which decides which of two definitions a linker keeps;
+        what is wrong with those that do not compile, by name; and the wall seconds.
 
     Raises:
         UserError: none compiles.
@@ -126,7 +126,7 @@ def measure_units(
             f"none of the {len(failed)} modules that were tried compiles, such as {name}: {problem}",
             "build the project first, so that its generated headers exist; or pass a corpus of it: --corpus",
         )
-    return [measured[number] for number in sorted(measured)], failed, time.monotonic() - started_s
+    return dict(sorted(measured.items())), failed, time.monotonic() - started_s
 
 
 class _CompileFailure(Exception):

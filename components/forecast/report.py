@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from components.forecast.types import Change, Forecast, ObjectsForecast, percent_text
+from components.core.formats.links import LinksSource
+from components.forecast.types import Change, FileForecast, Forecast, ObjectsForecast, percent_text
 from components.platform.console.tables import make_table, table_console
 
 _LANGUAGES = {"c": "C", "c++": "C++", "other": "other languages"}
 _MAX_FAILED = 3
+_MAX_FILES = 12
+_SOURCES: dict[LinksSource, str] = {
+    "recorded": "as its compilers recorded",
+    "ninja": "as ninja links",
+    "CMake": "as its Makefiles link",
+}
 _COLUMNS = ("", "stock", "policy", "change", "release clang", "change")
 
 
@@ -23,12 +30,16 @@ def print_forecast(forecast: Forecast) -> None:
     ]
     if linked := forecast.linked:
         rows += [
-            _row("linked together", linked.bytes),
+            _row("linked files" if forecast.files else "linked together", linked.bytes),
             _row("  its machine code", linked.machine_code),
             _row("  its unwind tables", linked.unwind),
             _row("  its names for the dynamic linker", linked.names),
         ]
+    rows += [_row(_file_name(file), file.bytes) for file in forecast.files[:_MAX_FILES]]
     console.print(make_table(title, _COLUMNS, rows))
+    if len(forecast.files) > _MAX_FILES:
+        say = f"and {len(forecast.files) - _MAX_FILES} smaller files: --json has them"
+        console.print(say, highlight=False, soft_wrap=True, markup=False)
     for line in forecast.advice:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
@@ -52,8 +63,20 @@ def _introduction(forecast: Forecast) -> list[str]:
         share = 100 * forecast.departures / forecast.decisions
         lines.append(f"decisions of the policy: {forecast.decisions:,}, {share:.0f}% unlike LLVM's heuristic")
     if forecast.not_linked:
-        lines.append(f"warning: the objects cannot be linked: {forecast.not_linked}")
+        lines.append(f"warning: cannot link {'' if forecast.linked else 'the objects: '}{forecast.not_linked}")
+    if forecast.files:
+        others = f"; {forecast.unlinked} modules are in none and do not count" if forecast.unlinked else ""
+        lines.append(f"linked files of the build, {_SOURCES[forecast.links]}: {len(forecast.files)}{others}")
+    elif forecast.linked:
+        lines.append(
+            "links of the build are unknown: its modules are linked as one program, those for libraries as one"
+        )
     return lines
+
+
+def _file_name(file: FileForecast) -> str:
+    of = "" if file.compiled == file.modules else f", {file.compiled} of {file.modules} modules"
+    return f"  {file.name}{of}"
 
 
 def _parts(forecast: Forecast) -> list[tuple[str, ObjectsForecast]]:

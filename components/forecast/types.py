@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from components.core.formats.links import LinksSource
+
 SMALLEST_SAMPLE = 4
 """Modules of a sample that can be split into two halves, so that its error is known."""
 
@@ -52,8 +54,23 @@ class ObjectsForecast(Struct, kw_only=True):
     unwind: Change
 
 
+class FileForecast(Struct, kw_only=True):
+    """Sizes of a program or shared library of the build, without start-up code and system libraries.
+
+    Attributes:
+        name: path relative to the directory of the build.
+        modules: number of its modules. compiled: how many of them were compiled.
+        bytes: all sections that are loaded.
+    """
+
+    name: str
+    modules: int
+    compiled: int
+    bytes: Change
+
+
 class LinkedForecast(Struct, kw_only=True):
-    """Sizes of the objects when linked together.
+    """Sizes of the objects when linked: the sum over the files of the build, or of all together if they are unknown.
 
     Attributes:
         bytes: all sections that are loaded. machine_code, unwind: as of objects.
@@ -82,7 +99,10 @@ class Forecast(Struct, kw_only=True):
         unwind_percent: share of text in unwind and exception tables.
         decisions: number of decisions of the policy, 0 if unknown. departures: those unlike LLVM's heuristic.
         objects: all compiled modules. languages: those of each language.
-        linked: None if they cannot be linked. not_linked: why.
+        linked: None if they cannot be linked. not_linked: why, or why files of the build are not in `files`.
+        links: who says how the build links; "none" if that is unknown.
+        files: programs and shared libraries of the build, the largest first; [] if their links are unknown.
+        unlinked: number of compiled modules that are in no such file, and do not count in `linked`.
         advice: what to do.
     """
 
@@ -99,4 +119,7 @@ class Forecast(Struct, kw_only=True):
     languages: dict[str, ObjectsForecast]
     linked: LinkedForecast | None
     not_linked: str = ""
+    links: LinksSource = "none"
+    files: list[FileForecast] = []
+    unlinked: int = 0
     advice: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -121,6 +122,17 @@ class SourceUnit:
         return self.compile.output
 
     @property
+    def object(self) -> str:
+        """Absolute path of the object in the build."""
+        return os.path.normpath(os.path.join(self.compile.directory, self.compile.output))
+
+    @property
+    def compiler(self) -> str:
+        """Path of the compiler; "" if the command names none."""
+        program = self.compile.program
+        return os.path.join(self.compile.directory, program) if "/" in program else ""
+
+    @property
     def language(self) -> Language:
         """See `Unit`."""
         return source_language(self.compile.arguments, self.source)
@@ -179,7 +191,7 @@ def corpus_units(directory: Path) -> list[Unit]:
     return [CorpusUnit(module) for module in kept]
 
 
-def source_units(database: Path) -> list[Unit]:
+def source_units(database: Path) -> list[SourceUnit]:
     """Return the compiles of C and C++ in a compile_commands.json, each object once.
 
     Raises:
@@ -191,11 +203,11 @@ def source_units(database: Path) -> list[Unit]:
         raise UserError(f"there is no {database}", _DATABASE_REMEDY) from None
     if not isinstance(entries, list):
         raise UserError(f"{database} is not a compilation database: not a list", _DATABASE_REMEDY)
-    units: dict[tuple[str, str], Unit] = {}
+    units: dict[str, SourceUnit] = {}
     for entry in entries:
         unit = _source_unit(entry, database) if isinstance(entry, dict) else None
         if unit is not None:
-            units.setdefault((unit.compile.directory, unit.compile.output), unit)
+            units.setdefault(unit.object, unit)
     if not units:
         raise UserError(f"none of the {len(entries)} entries of {database} compiles C or C++", _DATABASE_REMEDY)
     return list(units.values())

@@ -120,7 +120,7 @@ def _compile_in(command: str, directory: str, source: str, named: str) -> tuple[
     """Return the directory, the words and the object of the first simple command that makes an object."""
     reason: NoObjectError = NotACompileError("its command is empty")
     working_directory = directory
-    for simple in _simple_commands(_shell_words(command)):
+    for simple in simple_commands(command):
         if simple[0] == "cd" and len(simple) == 2:
             working_directory = os.path.join(working_directory, simple[1])
             continue
@@ -137,7 +137,7 @@ def compiler_calls(command: str, directory: str) -> Iterator[tuple[str, str, Seq
     Raises:
         NoObjectError: the command cannot be read.
     """
-    for simple in _simple_commands(_shell_words(command)):
+    for simple in simple_commands(command):
         if simple[0] == "cd" and len(simple) == 2:
             directory = os.path.join(directory, simple[1])
             continue
@@ -289,8 +289,13 @@ def _unquote(match: re.Match[str]) -> str:
     return "" if escaped == "\n" else str(escaped)
 
 
-def _simple_commands(words: Sequence[tuple[str, bool]]) -> Iterator[list[str]]:
-    """Yield the simple commands of a shell's command, without redirections."""
+def simple_commands(command: str) -> Iterator[list[str]]:
+    """Yield the words of the simple commands of a shell's command, without redirections.
+
+    Raises:
+        NoObjectError: the command cannot be read.
+    """
+    words = _shell_words(command)
     simple: list[str] = []
     redirected = subshell = False
     for written, bare in [*words, (";", True)]:

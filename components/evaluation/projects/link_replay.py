@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +18,9 @@ from components.core.compiler.objects.archive import ArchiveError, Member, is_ar
 from components.core.compiler.objects.elf import ET_REL, TYPE_BYTES, Elf, ElfError, elf_type
 from components.core.compiler.replay.replay_options import is_harmless_llvm_option
 from components.core.formats.links import BuildLinks, Link, embedded_digest
+from components.core.projects.build_links.inputs import NEXT_IS_VALUE, flatten, input_paths
 
 _BITCODE, _COMMAND = ".llvmbc", ".llvmcmd"
-_NEXT_IS_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "-MJ", "-x", "-u", "-z", "-e", "-h", "-soname", "--output"))
 _UNWANTED_FLAGS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-ftime-trace", "-save-temps"))
 _UNWANTED_WITH_VALUE = frozenset(("-o", "--output", "-MF", "-MT", "-MQ", "-MJ"))
 _UNWANTED_OF_LINKER = re.compile(r"--?(?:Map|dependency-file|out-implib|print-map)(?:=.*)?")
@@ -174,47 +174,6 @@ def _digest(content: memoryview) -> str:
     return embedded_digest(bitcode, command) if bitcode and command else ""
 
 
-def input_paths(link: Link) -> Iterator[str]:
-    """Yield the paths of the files that a link reads, those of -l in the directories of its -L; not the system's."""
-    words = flatten(link.arguments)
-    searched: list[str] = []
-    libraries: list[str] = []
-    previous = ""
-    for _for_linker, word in words:
-        before, previous = previous, word
-        if before == "-L":
-            searched.append(word)
-        elif word.startswith("-L") and len(word) > 2:
-            searched.append(word[2:])
-        elif before == "-l" or (word.startswith("-l") and len(word) > 2):
-            libraries.append(word.removeprefix("-l") if before != "-l" else word)
-        elif before not in _NEXT_IS_VALUE and word and not word.startswith("-"):
-            path = os.path.join(link.directory, word)
-            if os.path.isfile(path):
-                yield path
-    for name in libraries:
-        names = (name[1:],) if name.startswith(":") else (f"lib{name}.so", f"lib{name}.a")
-        for directory in searched:
-            for file in names:
-                path = os.path.join(link.directory, directory, file)
-                if os.path.isfile(path):
-                    yield path
-
-
-def flatten(arguments: Sequence[str]) -> list[tuple[bool, str]]:
-    """Return the words of a driver's arguments, those in -Wl and -Xlinker too, each with whether it is the linker's."""
-    words: list[tuple[bool, str]] = []
-    iterator = iter(arguments)
-    for word in iterator:
-        if word == "-Xlinker":
-            words += [(True, value) for value in (next(iterator, None),) if value is not None]
-        elif word.startswith("-Wl,"):
-            words += [(True, part) for part in word.split(",")[1:]]
-        else:
-            words.append((False, word))
-    return words
-
-
 def has_sources(link: Link) -> bool:
     """Return whether a link compiles, too."""
     return any(not for_linker and _SOURCE.fullmatch(word) for for_linker, word in flatten(link.arguments))
@@ -296,7 +255,7 @@ def rewrite(link: Link, output: Path, replacements: Mapping[str, Path], director
             add(for_linker, word)
         else:
             path = None
-            if word and not word.startswith("-") and before not in _NEXT_IS_VALUE:
+            if word and not word.startswith("-") and before not in NEXT_IS_VALUE:
                 path = replacements.get(os.path.realpath(os.path.join(link.directory, word)))
             add(for_linker, str(path) if path else word)
     return [*arguments, "-o", str(output)]

@@ -26,6 +26,7 @@ from components.core.compiler.replay.command_line import require_replayable
 from components.core.formats.corpus import Corpus, Module
 from components.core.formats.links import BuildLinks, Link
 from components.core.formats.toolchain import Toolchain
+from components.core.projects.build_links.inputs import input_paths
 from components.core.projects.flags.build_variants import BuildVariant, build_variants, find_stock_clang
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.response_files import write_response_file
@@ -36,7 +37,6 @@ from components.evaluation.projects.link_replay import (
     NotReplayed,
     ReplayPlan,
     has_sources,
-    input_paths,
     rewrite,
 )
 from components.evaluation.projects.linked_binaries import Binary

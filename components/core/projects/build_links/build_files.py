@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 from components.core.formats.links import Link
 from components.core.projects.build_links.driver import make_link
-from components.core.projects.compiler_command import NoObjectError, compiler_calls
+from components.core.projects.compiler_command import NoObjectError, compiler_calls, simple_commands
 from components.platform.errors import UserError
 from components.platform.processes import supervision
 
 _NINJA = "build.ninja"
 _LINK_SCRIPTS = "CMakeFiles/*.dir/link.txt"
 _TIMEOUT_S = 300.0
+_ARCHIVER = re.compile(r"(?:.*-)?ar(?:-[\d.]+)?(?:\.exe)?")
+_APPENDS = re.compile(r"-?[a-zA-Z]*[qr][a-zA-Z]*")
+
+BuildCommands = list[tuple[str, str]]
+"""Directory and text of commands of a shell, in the order of the build."""
 
 
-def links_of_ninja(build: Path) -> list[Link]:
-    """Return the links of a directory with a build.ninja, in the order of the build; [] if there is none, or no ninja.
-
-    ninja does not print the contents of response files, so links with one that it has removed are left out.
-    """
+def commands_of_ninja(build: Path) -> BuildCommands:
+    """Return the commands of a directory with a build.ninja; [] if there is none, or no ninja."""
     ninja = shutil.which("ninja")
     if ninja is None or not (build / _NINJA).is_file():
         return []
@@ -36,28 +39,63 @@ def links_of_ninja(build: Path) -> list[Link]:
             return []
         stdout.seek(0)
         lines = stdout.read().decode("utf-8", "surrogateescape").splitlines()
-    return list(_links(lines, str(build.absolute()))) if done.returncode == 0 else []
+    return [(str(build.absolute()), line) for line in lines] if done.returncode == 0 else []
 
 
-def links_of_cmake(build: Path) -> list[Link]:
-    """Return the links of a directory of CMake's Makefiles; [] if it is none."""
-    links: list[Link] = []
+def commands_of_cmake(build: Path) -> BuildCommands:
+    """Return the commands that link and archive in a directory of CMake's Makefiles; [] if it is none."""
+    commands: BuildCommands = []
     if not (build / "CMakeCache.txt").is_file():
-        return links
+        return commands
     for path in sorted(build.glob(f"**/{_LINK_SCRIPTS}")):
         # Makefiles run the script in the directory that has CMakeFiles.
         directory = str(path.parents[2].absolute())
-        links += _links(path.read_text(encoding="utf-8", errors="surrogateescape").splitlines(), directory)
-    return links
+        lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        commands += [(directory, line) for line in lines]
+    return commands
 
 
-def _links(lines: Iterable[str], directory: str) -> Iterator[Link]:
-    """Yield the links of existing files among commands of a shell that run in a directory."""
-    for line in lines:
+def links_in(commands: BuildCommands, built: bool = True) -> list[Link]:
+    """Return the links among the commands of a build.
+
+    ninja does not print the contents of response files, so links with one that it has removed are left out.
+
+    Args:
+        built: only those of files that exist.
+    """
+    links: list[Link] = []
+    for directory, line in commands:
         try:
             for working_directory, driver, arguments in compiler_calls(line, directory):
                 link = make_link(driver, arguments, working_directory)
-                if link is not None and os.path.isfile(link.output):
-                    yield link
+                if link is not None and (not built or os.path.isfile(link.output)):
+                    links.append(link)
         except (NoObjectError, UserError):
             continue
+    return links
+
+
+def archives_in(commands: BuildCommands) -> dict[str, tuple[str, ...]]:
+    """Return the absolute path of each archive among the commands of a build -> the paths of its members' files."""
+    archives: dict[str, tuple[str, ...]] = {}
+    for directory, line in commands:
+        try:
+            calls = list(simple_commands(line))
+        except NoObjectError:
+            continue
+        for call in calls:
+            if call[0] == "cd" and len(call) == 2:
+                directory = os.path.join(directory, call[1])
+            elif _ARCHIVER.fullmatch(os.path.basename(call[0])) and (made := _archive(call[1:], directory)):
+                path, members = made
+                archives[path] = (*archives.get(path, ()), *members)
+    return archives
+
+
+def _archive(arguments: Sequence[str], directory: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return the archive that a call of ar appends to, and the files: "ar qc libx.a a.o b.o"."""
+    operation, *words = [*arguments, ""]
+    files = [os.path.normpath(os.path.join(directory, word)) for word in words if word and word[0] not in "-@"]
+    if len(files) < 2 or not _APPENDS.fullmatch(operation):
+        return None
+    return files[0], tuple(files[1:])

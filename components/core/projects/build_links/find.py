@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from components.core.formats.links import Link, LinksSource
-from components.core.projects.build_links.build_files import links_of_cmake, links_of_ninja
+from components.core.projects.build_links.build_files import commands_of_cmake, commands_of_ninja, links_in
 from components.core.projects.build_links.recorded import has_recorder, read_recorded
 from components.platform.errors import UserError
 
@@ -28,17 +28,24 @@ def find_links(tree: Path, compilers: Iterable[Path], required: bool = False) ->
     Raises:
         UserError: a directory has no such compilers although it must.
     """
+    if links := recorded_links(tree, compilers, required):
+        return "recorded", links, ""
+    if links := links_in(commands_of_ninja(tree)):
+        return "ninja", links, ""
+    if links := links_in(commands_of_cmake(tree)):
+        return "CMake", links, ""
+    return "none", [], f"no link of the build is known; {_REMEDY}"
+
+
+def recorded_links(tree: Path, compilers: Iterable[Path], required: bool = False) -> list[Link]:
+    """Return the links of a build that its compilers recorded, in its order; for the arguments see `find_links`."""
     for directory in compilers:
         if has_recorder(directory):
             if recorded := [link for link in read_recorded(directory) if _belongs(link, tree)]:
-                return "recorded", recorded, ""
+                return recorded
         elif required:
             raise UserError(f"{directory} has no compilers that record links", f"{_REMEDY} DIR")
-    if links := links_of_ninja(tree):
-        return "ninja", links, ""
-    if links := links_of_cmake(tree):
-        return "CMake", links, ""
-    return "none", [], f"no link of the build is known; {_REMEDY}"
+    return []
 
 
 def _belongs(link: Link, tree: Path) -> bool:

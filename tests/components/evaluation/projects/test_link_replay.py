@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from components.core.formats.links import BuildLinks, Link, embedded_digest
+from components.core.projects.build_links.inputs import flatten, input_paths
 from components.evaluation.projects.link_replay import (
     Archive,
     NotReplayed,
     ReplayPlan,
-    flatten,
     has_sources,
-    input_paths,
     rewrite,
 )
 

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from components.core.projects.build_links.build_files import links_of_cmake, links_of_ninja
+from components.core.projects.build_links.build_files import (
+    commands_of_cmake,
+    commands_of_ninja,
+    links_in,
+)
 
 CMAKE = """cmake_minimum_required(VERSION 3.16)
 project(own LANGUAGES C)
@@ -53,7 +57,7 @@ def stamps(directory: Path) -> dict[str, int]:
 def test_links_of_ninja_in_the_order_of_the_build(source: Path) -> None:
     directory = build(source, "Ninja")
     before = stamps(directory)
-    links = links_of_ninja(directory)
+    links = links_in(commands_of_ninja(directory))
     assert [link.output for link in links] == [str(directory / "part" / "libpart.so"), str(directory / "program")]
     assert {link.directory for link in links} == {str(directory)} and not links[0].cxx
     assert "CMakeFiles/program.dir/main.c.o" in links[1].arguments
@@ -62,7 +66,7 @@ def test_links_of_ninja_in_the_order_of_the_build(source: Path) -> None:
 
 def test_links_of_cmakes_makefiles_run_in_their_directories(source: Path) -> None:
     directory = build(source, "Unix Makefiles")
-    links = {Path(link.output).name: link for link in links_of_cmake(directory)}
+    links = {Path(link.output).name: link for link in links_in(commands_of_cmake(directory))}
     assert {name: link.directory for name, link in links.items()} == {
         "libpart.so": str(directory / "part"),
         "program": str(directory),
@@ -79,7 +83,7 @@ def test_link_whose_response_file_is_gone_and_files_that_are_not_built_are_left_
     (source / "build.ninja").write_text(rules)
     (source / "a").touch()
     (source / "b").touch()
-    (link,) = links_of_ninja(source)
+    (link,) = links_in(commands_of_ninja(source))
     assert (link.directory, link.output) == (str(source / "part"), str(source / "b"))
 
 
@@ -87,4 +91,4 @@ def test_other_directories_have_no_links(tmp_path: Path, source: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "build.ninja").write_text("build a: unknown b\n")
     for directory in (source, tmp_path / "broken"):
-        assert links_of_ninja(directory) == [] and links_of_cmake(directory) == []
+        assert links_in(commands_of_ninja(directory)) == [] and links_in(commands_of_cmake(directory)) == []
