@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -23,9 +23,19 @@ from components.platform.storage.input_files import MissingFile, read_json
 Linkage = Literal["shared library", "program", "program at fixed addresses"]
 """Kind of file that an object was compiled for."""
 _INLINING = problems.get("inlining")
-_FORM = ("-c", "-fno-lto", "-g0", "-w", "-Qunused-arguments")
-"""Flags of a compile to an object that is only measured. Debug data would fill the disk."""
+_FORM_TEXT = """
+-c -fno-lto -fno-whole-program-vtables -fno-virtual-function-elimination -fno-sanitize=cfi -g0 -w -Qunused-arguments
+"""
+_FORM = tuple(_FORM_TEXT.split())
+"""Flags of a compile to an object that is only measured, without what needs LTO. Debug data would fill the disk."""
 _ASSEMBLY = (".s", ".S", ".sx", ".asm")
+_PRECOMPILED = (".pch", ".gch", ".pcm")
+_INCLUDE_PCH = "-include-pch"
+_CROSS = re.compile(
+    r"(?P<target>(?P<machine>x86_64|i[3-6]86|aarch64\w*|arm\w*|riscv\d+|powerpc\w*|mips\w*|s390x|loongarch\d+|sparc\w*)"
+    r"-[\w.-]+)-(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+)(?:-[\d.]+)?"
+)
+"""Names of cross compilers, such as aarch64-linux-gnu-gcc-12."""
 _PIC = re.compile(r"-f(?P<no>no-)?(?P<kind>pic|pie)", re.IGNORECASE)
 _DATABASE_REMEDY = "pass the compile_commands.json of a configured build, or a corpus: --corpus DIR"
 
@@ -111,15 +121,17 @@ class SourceUnit:
 
     Attributes:
         source: path of the source, as the database spells it.
+        root: absolute path of the directory that names are relative to: the database's.
     """
 
     source: str
     compile: CompileCommand
+    root: str
 
     @property
     def name(self) -> str:
         """See `Unit`."""
-        return self.compile.output
+        return os.path.relpath(self.object, self.root)
 
     @property
     def object(self) -> str:
@@ -156,7 +168,7 @@ class SourceUnit:
         """See `Unit`."""
         driver = clangxx(clang) if "++" in Path(self.compile.program).name else clang
         size = [_INLINING.optimization, *_FORM, *_to_driver(flags), "-o", str(output)]
-        own = list(self.compile.arguments)
+        own = [*_target(self.compile), *_without_precompiled(self.compile)]
         at = own.index("--") if "--" in own else len(own)
         return [str(driver), *own[:at], *size, *own[at:]]
 
@@ -164,7 +176,37 @@ class SourceUnit:
         """See `Unit`."""
         kept = tuple(word for word in self.compile.arguments if word not in options)
         command = CompileCommand(self.compile.directory, self.compile.program, kept, self.compile.output)
-        return SourceUnit(self.source, command)
+        return SourceUnit(self.source, command, self.root)
+
+
+def _target(command: CompileCommand) -> list[str]:
+    """Return the option for the target of a cross compiler, which its name says."""
+    match = _CROSS.fullmatch(os.path.basename(command.program))
+    if not match or (match["machine"] == os.uname().machine and "linux" in match["target"]):
+        return []
+    return [f"--target={match['target']}"]
+
+
+def _without_precompiled(command: CompileCommand) -> Iterator[str]:
+    """Yield the arguments of a compile that does not use precompiled headers, which are of one compiler and level.
+
+    CMake includes the header, too, after the precompiled one. clang's driver uses HEADER.pch for -include HEADER if it
+    exists, which its compiler cc1 does not.
+    """
+    words = list(command.arguments)
+    at = 0
+    while at < len(words):
+        if words[at : at + 2] == ["-Xclang", _INCLUDE_PCH]:
+            at += 4
+            continue
+        if words[at] == "-include" and at + 1 < len(words):
+            header = words[at + 1]
+            if os.path.exists(os.path.join(command.directory, f"{header}.pch")):
+                yield from ("-Xclang", "-include", "-Xclang", header)
+                at += 2
+                continue
+        yield words[at]
+        at += 1
 
 
 def _to_driver(flags: Iterable[str]) -> list[str]:
@@ -222,5 +264,7 @@ def _source_unit(entry: dict[str, Any], database: Path) -> SourceUnit | None:
         return None
     if not isinstance(source, str) or source.endswith(_ASSEMBLY) or "\0" in directory:
         return None
-    unit = SourceUnit(source, command)
+    if command.output.endswith(_PRECOMPILED):
+        return None
+    unit = SourceUnit(source, command, os.path.abspath(database.parent))
     return unit if unit.language in ("c", "c++") else None

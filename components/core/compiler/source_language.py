@@ -19,6 +19,13 @@ _BY_SUFFIX: dict[str, Language] = {
     ".c++": "c++",
     ".C": "c++",
     ".CPP": "c++",
+    ".cppm": "c++",
+    ".ccm": "c++",
+    ".cxxm": "c++",
+    ".c++m": "c++",
+    ".ixx": "c++",
+    ".i": "c",
+    ".ii": "c++",
     ".m": "other",
     ".mm": "other",
     ".cu": "other",
@@ -32,6 +39,7 @@ _BY_OPTION: dict[str, Language] = {
     "c++": "c++",
     "c++-cpp-output": "c++",
     "c++-header": "c++",
+    "c++-module": "c++",
 }
 """Language by the value of -x; cpp-output is code that was preprocessed before compilation, for example by ccache."""
 _OBJECT_SUFFIXES = frozenset({".o", ".obj", ".lo", ".os", ".pic"})
@@ -45,6 +53,8 @@ def source_language(arguments: Sequence[str], name: str) -> Language:
         name: the module's name, the path of its object: the part before ".o" is often the name of the source.
     """
     language = dict(pairwise(arguments)).get("-x", "")
+    # Not each word that begins with -x: cc1 takes options of LLVM, such as -x86-asm-syntax.
+    language = next((word[2:] for word in arguments if word.startswith("-x") and word[2:] in _BY_OPTION), language)
     if language not in ("", "ir", "none"):
         return _BY_OPTION.get(language, "other")
     path = PurePosixPath(name)

@@ -84,7 +84,8 @@ class CompileCommand:
     Attributes:
         directory: absolute path of the directory that it runs in.
         program: the compiler, as the command spells it.
-        arguments: its arguments with the source, without -c and without options that name or add outputs.
+        arguments: its arguments with the source, those of response files in their places, without -c and without
+            options that name or add outputs.
         output: the object, as the command spells it.
     """
 
@@ -113,7 +114,8 @@ def compile_of_words(words: Sequence[str], directory: str, source: str, named: s
     program, arguments = compiler_of(words)
     if os.path.basename(program) in _SHELLS:
         return compile_of_shell(arguments[0], directory, source, named)
-    return CompileCommand(directory, program, tuple(without_outputs(arguments)), output)
+    words = read_arguments(arguments, directory).words
+    return CompileCommand(directory, program, tuple(without_outputs(words)), output)
 
 
 def _compile_in(command: str, directory: str, source: str, named: str) -> tuple[str, list[str], str]:

@@ -56,10 +56,16 @@ _OTHER_RESULTS = {
 """Options with which a driver writes something else than an object."""
 _DEPENDENCIES = ("-MD", "-MMD", "-MP", "-MG", "-MV", "--write-dependencies", "--write-user-dependencies")
 _NAMED_OUTPUTS = ("-o", "--output", "-MF", "-MJ", "-MQ", "-MT", "--serialize-diagnostics", "-serialize-diagnostics")
-_JOINED_OUTPUTS = ("-MF", "-MJ", "-MQ", "-MT", "-Wp,-M", "-save-temps", "--save-temps", "-ftime-trace")
+_JOINED_OUTPUTS_TEXT = """
+-MF -MJ -MQ -MT -Wp,-M -save-temps --save-temps -ftime-trace -fmodule-output -fsave-optimization-record
+-foptimization-record-file= -fproc-stat-report
+"""
+_JOINED_OUTPUTS = tuple(_JOINED_OUTPUTS_TEXT.split())
 """Options that name a file or have one written next to the object."""
 _NOT_OUTPUTS = ("-objcmt-", "-object")
 """Other options that begin with -o."""
+_MODULE_MAP = ".modmap"
+"""Suffix of the response files in which CMake says where modules are."""
 _MAX_RESPONSE_FILES = 100
 _REMEDY = "correct the command"
 
@@ -161,7 +167,11 @@ def _expand(arguments: Sequence[str], directory: str, missing: list[str]) -> Ite
 
 
 def without_outputs(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield arguments of a compile without -c, and without those that name or add outputs."""
+    """Yield arguments of a compile without -c, and without those that name or add outputs.
+
+    Response files that do not exist stay, but for CMake's maps of modules: a build writes them, and most sources import
+    no module.
+    """
     words = iter(arguments)
     for word in words:
         if word in _NAMED_OUTPUTS:
@@ -170,5 +180,5 @@ def without_outputs(arguments: Sequence[str]) -> Iterator[str]:
             yield from (word, next(words, ""))
         elif word in ("-c", "--compile", *_DEPENDENCIES) or word.startswith(_JOINED_OUTPUTS):
             continue
-        elif _joined_output(word) is None:
+        elif _joined_output(word) is None and not (word.startswith("@") and word.endswith(_MODULE_MAP)):
             yield word
