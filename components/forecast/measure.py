@@ -147,7 +147,8 @@ def _measure(unit: Unit, scratch: Path, clangs: Clangs) -> MeasuredUnit:
         stock, policy = _read_sizes(scratch / "stock.o"), _read_sizes(scratch / "policy.o")
         release = _read_sizes(scratch / "release.o") if clangs.no_outliner else policy
     except (ElfError, OSError) as error:
-        raise _CompileFailure(f"its object cannot be read: {error}") from None
+        problem = error.problem if isinstance(error, ElfError) else error
+        raise _CompileFailure(f"its object cannot be read: {problem}") from None
     return MeasuredUnit(unit, stock, policy, release, decisions, departures)
 
 

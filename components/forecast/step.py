@@ -197,7 +197,8 @@ def _link_files(
     with closing(LocalPool(jobs)) as pool, Progress("linking the files of the build", len(order)) as progress:
         for index, result in pool.map_unordered(link, in_time):
             if isinstance(result, (LinkFailure, UserError)):
-                failed.append(f"{order[index].name}: {result}")
+                problem = result.problem if isinstance(result, UserError) else result
+                failed.append(f"{order[index].name}: {problem}")
             elif isinstance(result, Exception):
                 raise result
             else:

@@ -14,6 +14,7 @@ from components.core.compiler.clang_programs import clangxx
 from components.core.compiler.replay.command_line import replay_arguments, require_replayable
 from components.core.compiler.source_language import Language, source_language
 from components.core.formats.corpus import Module, load_corpus
+from components.core.formats.names import is_utf8
 from components.core.projects.compile_commands import compile_of, directory_of
 from components.core.projects.compiler_command import CompileCommand, NoObjectError
 from components.platform.console import say
@@ -262,9 +263,10 @@ def _source_unit(entry: dict[str, Any], database: Path) -> SourceUnit | None:
         command = compile_of(entry, directory)
     except NoObjectError:
         return None
-    if not isinstance(source, str) or source.endswith(_ASSEMBLY) or "\0" in directory:
+    if not isinstance(source, str) or source == "-" or source.endswith(_ASSEMBLY):
         return None
-    if command.output.endswith(_PRECOMPILED):
+    words = "".join((source, command.directory, command.program, command.output, *command.arguments))
+    if command.output.endswith(_PRECOMPILED) or "\0" in words or not is_utf8(words):
         return None
     unit = SourceUnit(source, command, os.path.abspath(database.parent))
     return unit if unit.language in ("c", "c++") else None

@@ -171,6 +171,58 @@ def test_no_scratch_files_remain(project: Path, pretrained_release: Path, tmp_pa
     assert list(scratch.iterdir()) == []
 
 
+def test_objects_of_one_name_in_two_directories_fail_each(project: Path, pretrained_release: Path) -> None:
+    entries = json.loads((project / "compile_commands.json").read_text())
+    for name in ("one", "two"):
+        (project / name).mkdir()
+        (project / name / "a.c").write_text("#include <no-such-header.h>\n")
+        entries.append({"directory": name, "file": "a.c", "arguments": ["cc", "-c", "a.c"]})
+    (project / "compile_commands.json").write_text(json.dumps(entries))
+    figures, _output = forecast(pretrained_release, "--compile-commands", project)
+    assert sorted(figures["failed"]) == ["one/a.o", "two/a.o"]
+
+
+def test_object_of_another_format_is_named_in_one_line(project: Path, pretrained_release: Path) -> None:
+    (project / "none.c").write_text("int none(void) { return 1; }\n")
+    entries = json.loads((project / "compile_commands.json").read_text())
+    entries.append({"directory": ".", "file": "none.c", "command": "x86_64-w64-mingw32-gcc -c none.c"})
+    (project / "compile_commands.json").write_text(json.dumps(entries))
+    figures, _output = forecast(pretrained_release, "--compile-commands", project)
+    assert list(figures["failed"]) == ["none.o"]
+    assert "not an ELF file" in figures["failed"]["none.o"] and "\n" not in figures["failed"]["none.o"]
+
+
+def test_each_program_is_linked_as_ninja_links_it(project: Path, pretrained_release: Path) -> None:
+    main = "int main(int n, char **) { Store s; return n > 1 ? second(s, {}) : 0; }"
+    main = f"int second(Store &, const std::string &); {main}"
+    (project / "large.cc").write_text(STORE + main)
+    (project / "small.c").write_text(
+        "int plain(int); int put(int x) { return x; } int main(void) { return plain(1); }\n"
+    )
+    names = [*SOURCES, "large.cc", "small.c"]
+    write_database(project, names)
+    objects = "".join(f"build {Path(name).stem}.o: cc {name}\n" for name in names)
+    (project / "build.ninja").write_text(
+        "rule cc\n  command = cc -c $in -o $out\nrule link\n  command = c++ $in -o $out\n"
+        f"rule ar\n  command = rm -f $out && ar qc $out $in\n{objects}"
+        "build libcommon.a: ar first.o second.o plain.o\n"
+        "build large: link large.o libcommon.a\nbuild small: link small.o libcommon.a\n"
+    )
+    figures, output = forecast(pretrained_release, "--compile-commands", project)
+    assert figures["links"] == "ninja" and [file["name"] for file in figures["files"]] == ["large", "small"]
+    large, small = (file["bytes"] for file in figures["files"])
+    assert figures["linked"]["bytes"] == {key: large[key] + small[key] for key in ("stock", "policy", "release")}
+    # Of the library, small needs the module of C alone, and large only second.cc.
+    assert small["stock"] < 3_000 and small["policy"] == small["stock"]
+    assert large["stock"] > 2 * small["stock"] and large["policy"] < large["stock"]
+    assert "as ninja links: 2" in output and "linked files" in output
+    (project / "build.ninja").unlink()
+    together, output = forecast(pretrained_release, "--compile-commands", project)
+    assert together["links"] == "none" and together["files"] == []
+    assert together["linked"]["bytes"]["stock"] != figures["linked"]["bytes"]["stock"]
+    assert "links of the build are unknown" in output
+
+
 @pytest.mark.parametrize("arguments", [(), ("--corpus", "{corpus}", "--compile-commands", "{project}")])
 def test_exactly_one_input_is_needed(arguments: tuple[str, ...], project: Path, tiny_corpus: Corpus) -> None:
     given = [word.format(corpus=tiny_corpus.directory, project=project) for word in arguments]

@@ -1,4 +1,4 @@
-"""The programs and shared libraries of a build and their modules, of real builds and of ones that are only configured."""
+"""Which modules a build links into which of its files: real builds, finished ones and ones that are only configured."""
 
 from __future__ import annotations
 

@@ -199,12 +199,16 @@ def test_what_is_no_compile_of_c_is_left_out(tmp_path: Path) -> None:
         entry(tmp_path, "cc -E a.c"),
         {"directory": str(tmp_path), "file": "a.c"},
         "a.c",
+        entry(tmp_path, "cc -x c -c - -o a.o", "-"),
+        entry(tmp_path, "cc -DA=\0 -c a.c"),
+        entry(tmp_path, "cc -DA=\ud800 -c a.c"),
+        entry(tmp_path / "\ud800", "cc -c a.c"),
         entry(tmp_path, "cc -c b.c", "b.c"),
         entry(tmp_path, "cc -c b.c", "b.c"),
     ]
     assert [unit.name for unit in source_units(database(tmp_path, *entries))] == ["b.o"]
-    with pytest.raises(UserError, match=r"none of the 6 entries of .* compiles C or C\+\+"):
-        source_units(database(tmp_path, *entries[:6]))
+    with pytest.raises(UserError, match=r"none of the 10 entries of .* compiles C or C\+\+"):
+        source_units(database(tmp_path, *entries[:10]))
 
 
 def test_options_that_clang_lacks_can_be_left_out(tmp_path: Path) -> None:
