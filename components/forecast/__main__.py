@@ -51,7 +51,9 @@ def main(
     """Estimate how much smaller a program gets by the pretrained policy, in a minute and without training.
 
     Modules are compiled at -Oz by stock clang and by the release clang, and linked without the program's build, so that
-    inline functions, which each object has, count once. Nothing is written to the build. The last lines say what to do.
+    inline functions, which each object has, count once: in each program and shared library if ninja's or CMake's files,
+    or the compilers of mlgo corpus compilers, say how the build links, else together. Nothing is written to the build.
+    The last lines say what to do.
 
     \b
     Examples:
