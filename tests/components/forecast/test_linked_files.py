@@ -50,7 +50,17 @@ def source(tmp_path: Path) -> Path:
 
 def configure(source: Path, generator: str, *options: str) -> Path:
     build = source / "build"
-    command = ["cmake", "-G", generator, "-S", source, "-B", build, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *options]
+    command: list[str | Path] = [
+        "cmake",
+        "-G",
+        generator,
+        "-S",
+        source,
+        "-B",
+        build,
+        "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+        *options,
+    ]
     subprocess.run(command, check=True, capture_output=True)
     return build
 
