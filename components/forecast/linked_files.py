@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from components.core.compiler.objects.archive import ArchiveError, is_archive, read_members
-from components.core.compiler.objects.elf import ET_REL
+from components.core.compiler.objects.elf import ET_REL, TYPE_BYTES, elf_type
 from components.core.formats.links import Link, LinksSource
 from components.core.projects.build_links.build_files import (
     archives_in,
@@ -30,8 +30,6 @@ _KEPT_OPTIONS = re.compile(
     r"--gc-sections|--no-gc-sections|--icf=(?:safe|all|none)|-O[0-2]|--export-dynamic|-Bsymbolic"
 )
 """Options of the linker that change sizes and name no file."""
-_ELF_HEAD_BYTES = 18
-"""Up to the end of e_type."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +185,6 @@ def _linked_file(link: Link, inputs: _Inputs, tree: Path) -> LinkedFile:
 def _is_object(path: Path) -> bool:
     try:
         with path.open("rb") as stream:
-            head = stream.read(_ELF_HEAD_BYTES)
+            return elf_type(stream.read(TYPE_BYTES)) == ET_REL
     except OSError:
         return False
-    return head[:4] == b"\x7fELF" and int.from_bytes(head[16:18], "little") == ET_REL
