@@ -23,6 +23,7 @@ from components.core.projects.source_tree import SourceTree, remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail, run_logged
+from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_wrapper
 
 _NM_TIMEOUT_S = 300.0
@@ -219,6 +220,8 @@ class Builder:
         environment = self.setup.job_variables
         try:
             build.source.copy(root, self.omitted)
+            if is_workspace(root):
+                confine_bazel(root, kept.name)
             runner = "/usr/bin/env"
             if compilers is not None:
                 environment |= compilers.write(tools, self.setup)

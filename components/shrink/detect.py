@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from components.platform.errors import UserError
+from components.shrink.bazel import WORKSPACE_FILES
 
 _CONFIGURE = "./configure && make -j$JOBS"
 _BUILDS = (
     # The most usual first. A Makefile next to configure is what configure made of the tree itself.
     ("CMakeLists.txt", "cmake -S . -B mlgo-build -DCMAKE_BUILD_TYPE=Release && cmake --build mlgo-build -j$JOBS"),
     ("meson.build", "meson setup mlgo-build --buildtype=release && ninja -C mlgo-build -j$JOBS"),
+    *((name, "bazel build -c opt --jobs=$JOBS //...") for name in WORKSPACE_FILES),
     ("configure", _CONFIGURE),
     ("Makefile", "make -j$JOBS"),
     ("makefile", "make -j$JOBS"),

@@ -94,6 +94,7 @@ def write_project(name: str, directory: Path) -> None:
         # Repositories that Bazel would download. Debian's rules are newer than its Bazel, which lacks one name.
         places = {"cc": directory.parent / "rules_cc", "java": BAZEL_RULES / "java", "proto": BAZEL_RULES / "proto"}
         lines = [f"build --override_repository=rules_{key}={place}\n" for key, place in places.items()]
+        lines.append(f"build --disk_cache={directory.parent / 'cache'}\n")  # knows a compiler by its path
         (directory / ".bazelrc").write_text("".join(lines))
         rules = shutil.copytree(BAZEL_RULES / "cc", directory.parent / "rules_cc")
         for rule in (rules / "cc" / "private" / "rules_impl").glob("*.bzl"):

@@ -24,6 +24,8 @@ _UNUSUAL = re.compile(r"[^\w.+-]")
 _NINJA_LOGS = (".ninja_log", ".ninja_deps")
 _CMAKE_CACHE, _CMAKE_FILES, _CMAKE_FILE = "CMakeCache.txt", "CMakeFiles", "CMakeLists.txt"
 _MESON_DIRECTORY, _CONFIG_STATUS = "meson-private", "config.status"
+_BAZEL_OUTPUTS = "execroot"
+"""Part of the paths that bazel-bin and the other links of a built workspace of Bazel name."""
 SHRINK_FILE = "shrink.json"
 """File that every output of `mlgo shrink` has."""
 _GIT = ".git"
@@ -88,11 +90,12 @@ class SourceTree:
     def copy(self, into: Path, omitted: Sequence[Path] = (), programs: Sequence[str] = ()) -> None:
         """Copy the tree to `into`, which does not exist.
 
-        Objects, build directories, outputs of `mlgo shrink` and virtual environments are left out, so that everything
-        is compiled. Times are kept: generated files stay newer than their sources. Links to places in the tree are
-        links in the copy; links to other directories stay, but those that a build writes to, which are empty or have
-        its files, become empty directories. In place of a repository's objects the copy refers to them, because version
-        scripts ask git; a worktree and a submodule, whose state is elsewhere, become a tree without git.
+        Objects, build directories, links to Bazel's, outputs of `mlgo shrink` and virtual environments are left out, so
+        that everything is compiled. Times are kept: generated files stay newer than their sources. Links to places in
+        the tree are links in the copy; links to other directories stay, but those that a build writes to, which are
+        empty or have its files, become empty directories. In place of a repository's objects the copy refers to them,
+        because version scripts ask git; a worktree and a submodule, whose state is elsewhere, become a tree without
+        git.
 
         Args:
             omitted: directories that are not copied.
@@ -134,7 +137,7 @@ class SourceTree:
             return within.parts[0] == _GIT and len(within.parts) == 2 and within.name in _GIT_OMITTED
         kind = path.lstat().st_mode
         if stat.S_ISLNK(kind):
-            return False
+            return _BAZEL_OUTPUTS in Path(os.readlink(path)).parts
         if within.parts in ((_CMAKE_CACHE,), (_CMAKE_FILES,)):
             return True  # of a configuration in place, which `check` lets the command do again
         if stat.S_ISDIR(kind):

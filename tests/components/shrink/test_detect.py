@@ -15,6 +15,8 @@ from components.shrink.detect import detect_builds
     [
         (("CMakeLists.txt", "Makefile"), "cmake -S . -B mlgo-build"),
         (("meson.build",), "meson setup mlgo-build"),
+        (("MODULE.bazel", "Makefile"), "bazel build -c opt"),
+        (("WORKSPACE", "configure"), "bazel build -c opt"),
         (("Makefile", "configure"), "./configure && make"),
         (("Makefile",), "make "),
         (("configure", "configure.ac"), "./configure && make"),

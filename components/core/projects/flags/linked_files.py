@@ -18,6 +18,8 @@ from components.platform.storage.manifest import MANIFEST
 _TRIAL_DIRECTORIES = ("CMakeFiles", "conftest.dir", "meson-private")
 """Directories in which build systems compile trial programs."""
 _LIBTOOL_DIRECTORY = ".libs"
+_BAZEL_BIN = "bazel-out/*/bin"
+"""Where Bazel's link to the outputs of a workspace leads, whose name --symlink_prefix determines."""
 _SHRUNK = (SHRINK_FILE, MANIFEST)
 """Files that every output of `mlgo shrink` has, which by default is in the source tree."""
 _DEBUG_SUFFIX = ".debug"
@@ -27,8 +29,8 @@ _DEBUG_SUFFIX = ".debug"
 def find_binaries(tree: Path, globs: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
     """Yield the path relative to the tree, and the path, of each program, shared library and static library.
 
-    Symbolic links are skipped, directories in which build systems compile trial programs, outputs of `mlgo shrink`
-    below the tree, and hidden directories but libtool's, which has the programs and libraries.
+    Symbolic links are skipped but bazel-bin, directories in which build systems compile trial programs, outputs of
+    `mlgo shrink` below the tree, and hidden directories but libtool's, which has the programs and libraries.
 
     Args:
         globs: only paths, relative to the tree, that match one of these; all if empty.
@@ -40,7 +42,13 @@ def find_binaries(tree: Path, globs: Sequence[str] = ()) -> Iterator[tuple[str, 
     def refuse(error: OSError) -> None:
         raise UserError(f"{error.filename} cannot be read: {error.strerror}", "pass a directory that you may read")
 
-    for directory, names, files in os.walk(tree, onerror=refuse):
+    seen = set()
+    for directory, names, files in os.walk(tree, onerror=refuse, followlinks=True):
+        place = os.stat(directory)
+        if (identity := (place.st_dev, place.st_ino)) in seen:  # where bazel-bin leads may be in the tree
+            names.clear()
+            continue
+        seen.add(identity)
         names[:] = sorted(name for name in names if not _is_skipped(Path(directory, name)))
         for file in files:
             path = Path(directory, file)
@@ -58,6 +66,8 @@ def find_binaries(tree: Path, globs: Sequence[str] = ()) -> Iterator[tuple[str, 
 
 def _is_skipped(directory: Path) -> bool:
     name = directory.name
+    if directory.is_symlink():
+        return not directory.resolve().match(_BAZEL_BIN)
     if (name.startswith(".") and name != _LIBTOOL_DIRECTORY) or name in _TRIAL_DIRECTORIES:
         return True
     return all((directory / file).is_file() for file in _SHRUNK)
