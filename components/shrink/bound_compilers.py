@@ -10,26 +10,64 @@ import os
 import shlex
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
-from components.core.projects.compiler_scripts import installed_names
+from components.core.compiler.clang_programs import clangxx
+from components.core.projects.compiler_scripts import installed_names, write_script
+from components.core.projects.flags.build_variants import BuildVariant
+from components.core.projects.flags.builds import BuildSetup, write_tools
+from components.platform.errors import UserError
 
 WRAPPER = "with-compilers"
 """Script that runs a command with the compilers of its directory in place of the installed ones."""
 _BWRAP = "bwrap"
 _TIMEOUT_S = 30.0
+_KEPT = "installed"
+"""Directory in which the clang that the compilers run is, wherever it is installed."""
+_AS_CLANG = "as-clang"
+"""Script that stands in for a clang under all its names."""
 
 
-def write_wrapper(directory: Path, path: str) -> str:
-    """Write WRAPPER into a directory of compilers, see `write_tools`.
-
-    Clang's own programs stay: the compilers of the directory run one of them.
+def write_bound_tools(
+    directory: Path, place: Path, variant: BuildVariant, setup: BuildSetup, dropped: Sequence[str] = ()
+) -> dict[str, str]:
+    """Write the tools of `write_tools`, and WRAPPER with them, and return the environment that names them.
 
     Args:
-        path: the PATH whose compilers are replaced.
+        directory: directory of the tools, which exists.
+        place: where it will be.
+        dropped: words that are left out of every command line of a compiler.
 
-    Returns:
-        Why it cannot be used here; "" if it can.
+    Raises:
+        UserError: they cannot stand in for the installed compilers here.
+    """
+    clang = variant.clang.resolve()
+    environment = write_tools(directory, variant, setup, dropped, _keep_clang(clang, directory, place))
+    if problem := _write_wrapper(directory, place, os.environ.get("PATH", os.defpath), clang):
+        raise UserError(
+            f"the compilers cannot stand in for the installed ones: {problem}",
+            "let the build use $CC and $CXX, or install bubblewrap where it may make namespaces",
+        )
+    return environment
+
+
+def _keep_clang(clang: Path, directory: Path, place: Path) -> tuple[Path, Path]:
+    """Return where in a directory of compilers, which will be in `place`, a clang and its clang++ can be run although
+    WRAPPER replaces them."""
+    kept = Path(_KEPT, clang.parent.name)
+    (directory / kept).mkdir(parents=True)
+    programs = (clang, clangxx(clang))
+    for program in programs:
+        write_script(directory / kept / program.name, program)  # where nothing is mounted
+    return place / kept / programs[0].name, place / kept / programs[1].name
+
+
+def _write_wrapper(directory: Path, place: Path, path: str, clang: Path) -> str:
+    """Write WRAPPER, which replaces the compilers in `path`, and return why it cannot be used here, "" if it can.
+
+    Args:
+        clang: the clang that the compilers run.
     """
     replaced: dict[Path, str] = {}
     for names, own in zip(installed_names(path), ("gcc", "g++"), strict=True):
@@ -37,23 +75,42 @@ def write_wrapper(directory: Path, path: str) -> str:
             for folder in path.split(os.pathsep):
                 program = Path(folder, name)
                 # A program of another name dispatches by it: ccache, or a wrapper of the user.
-                if program.is_file() and _is_gcc(target := program.resolve()):
-                    replaced[target] = own
+                if program.is_file() and _is_compiler(target := program.resolve()):
+                    # One clang is both compilers, by the name that it is called by.
+                    replaced[target] = _AS_CLANG if "clang" in target.name else own
     if not replaced:
-        return "no gcc is in PATH"
+        return "no compiler is in PATH"
     if shutil.which(_BWRAP) is None:
         return "bubblewrap is not installed"
-    binds = [f'--ro-bind "$here/{script}" {shlex.quote(str(target))}' for target, script in sorted(replaced.items())]
+    stand_in = directory / _AS_CLANG
+    stand_in.write_text(_dispatch(place), encoding="utf-8")
+    binds = [f'"$here/{script}" {shlex.quote(str(target))}' for target, script in sorted(replaced.items())]
+    if clang in replaced:
+        binds.append(f'{shlex.quote(str(clang.parents[1]))} "$here/{_KEPT}"')
     wrapper = directory / WRAPPER
+    mounts = " ".join(f"--ro-bind {bind}" for bind in binds)
     wrapper.write_text(
-        f'#!/bin/sh\nhere=$(cd "${{0%/*}}" && pwd) || exit\nexec {_BWRAP} --dev-bind / / {" ".join(binds)} -- "$@"\n',
+        f'#!/bin/sh\nhere=$(cd "${{0%/*}}" && pwd) || exit\nexec {_BWRAP} --dev-bind / / {mounts} -- "$@"\n',
         encoding="utf-8",
     )
-    wrapper.chmod(0o755)
+    for script in (stand_in, wrapper):
+        script.chmod(0o755)
     done = subprocess.run([wrapper, "true"], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S)
     return "" if done.returncode == 0 else f"bubblewrap: {done.stderr.strip()}"
 
 
-def _is_gcc(target: Path) -> bool:
-    names = {name for group in installed_names(str(target.parent)) for name in group}
-    return target.name in names and "clang" not in target.name
+def _is_compiler(target: Path) -> bool:
+    return any(target.name in names for names in installed_names(str(target.parent)))
+
+
+def _dispatch(place: Path) -> str:
+    """Return the text of a script that runs the compiler in `place` for the name that it is called by."""
+    c, cxx = (shlex.quote(str(place / name)) for name in ("clang", "clang++"))
+    return f"""\
+#!/bin/sh
+case ${{0##*/}} in
+*clang-cpp*) exec {c} --driver-mode=cpp "$@" ;;
+*++*) exec {cxx} "$@" ;;
+*) exec {c} "$@" ;;
+esac
+"""

@@ -24,7 +24,7 @@ from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail, run_logged
 from components.shrink.bazel import confine_bazel, is_workspace
-from components.shrink.bound_compilers import WRAPPER, write_wrapper
+from components.shrink.bound_compilers import WRAPPER, write_bound_tools
 
 _NM_TIMEOUT_S = 300.0
 _LINKER_DEFINED = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})
@@ -42,7 +42,6 @@ _COMPILERS_LIBRARIES = (
 )
 """Shared libraries of which compilers decide whether a program needs them."""
 _MAX_ATTEMPTS = 4
-_CALLED_BY_PATH = "let the build use $CC and $CXX, or install bubblewrap where it may make namespaces"
 _GNU_OPENMP, _OPENMP = "libgomp.so.1", "libomp.so.5"
 _VARIANT = re.compile(r"(C[1-5]|D[0-5])(?=E|I)")
 """Constructors and destructors of the Itanium C++ ABI: gcc also exports those that no other module can need."""
@@ -79,7 +78,7 @@ class Compilers:
 
     Attributes:
         variant: compilers and flags.
-        bound: whether the build finds them in place of the installed gcc, too.
+        bound: whether the build finds them in place of the installed ones, too.
         dropped: options of the build that they do not have, left out.
         add_tools: is called with their directory, and writes more programs into it.
     """
@@ -89,18 +88,22 @@ class Compilers:
     dropped: tuple[str, ...] = ()
     add_tools: Callable[[Path], None] | None = None
 
-    def write(self, directory: Path, setup: BuildSetup) -> dict[str, str]:
+    def write(self, directory: Path, setup: BuildSetup, place: Path | None = None) -> dict[str, str]:
         """Write them into a new directory, and return the environment that names them.
+
+        Args:
+            place: where the directory will be; None for where it is.
 
         Raises:
             UserError: `bound`, and that is not possible here.
         """
         directory.mkdir()
-        environment = write_tools(directory, self.variant, setup, self.dropped)
+        if self.bound:
+            environment = write_bound_tools(directory, place or directory, self.variant, setup, self.dropped)
+        else:
+            environment = write_tools(directory, self.variant, setup, self.dropped)
         if self.add_tools is not None:
             self.add_tools(directory)
-        if self.bound and (problem := write_wrapper(directory, os.environ.get("PATH", os.defpath))):
-            raise UserError(f"the compilers cannot stand in for the installed ones: {problem}", _CALLED_BY_PATH)
         return environment
 
 

@@ -261,7 +261,7 @@ def _deliver_compilers(directory: Path, compilers: Compilers, chosen: _Trial, tr
         shutil.copyfile(chosen.plan, directory / PLAN_FILE)
         published = with_plan(chosen.row, trials.output / PLAN_FILE)
         compilers = replace(compilers, variant=published.variant("plan", trials.stock, trials.release))
-    compilers.write(directory / COMPILERS, trials.builder.setup)
+    compilers.write(directory / COMPILERS, trials.builder.setup, trials.output / COMPILERS)
 
 
 def _entry(name: str, gives: str, built: BuiltFiles | None, line: str = "", failure: str = "") -> TriedBuild:

@@ -121,6 +121,7 @@ def write_compilers(
     names: tuple[Sequence[str], Sequence[str]] = (C_NAMES, CXX_NAMES),
     dropped: Sequence[str] = (),
     recorder: str = "",
+    cxx: Path | None = None,
 ) -> None:
     """Write scripts that run a clang and its clang++ with flags behind the other options, so that they win.
 
@@ -132,8 +133,9 @@ def write_compilers(
         link_flags: further flags of every call; links to an object get those of LTO and of the linker's choice.
         assembly_flags: flags that replace the others with -S.
         recorder: program that runs the links, see build_links/record-link; "" for none.
+        cxx: the clang++; None for the one next to `clang`.
     """
-    for own, program in zip(names, (clang, clangxx(clang)), strict=True):
+    for own, program in zip(names, (clang, cxx or clangxx(clang)), strict=True):
         for name in own:
             write_script(directory / name, program, flags, link_flags, assembly_flags, dropped, recorder)
 

@@ -397,6 +397,28 @@ def test_build_that_calls_a_compiler_by_its_path_gets_ours_there(
 
 
 @pytest.mark.toolchain
+@pytest.mark.parametrize("path", ["/usr/bin/clang++-19", "/usr/lib/llvm-19/bin/clang++"])
+def test_build_that_calls_clang_by_its_path_gets_ours_there(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path, path: str
+) -> None:
+    """The release clang compiles where that clang is, and so does the same clang with the row's flags."""
+    table = shlex.join([path.replace("++", ""), "-x", "c", "-c", "number.c", "-o", "number.o"])
+    makefile = SOURCES["Makefile"].replace("CXX ?= g++", f"override CXX = {path}")
+    makefile = makefile.replace("app: main.o table.o", f"number.o: number.c\n\t{table}\napp: main.o table.o number.o")
+    (source / "Makefile").write_text(makefile)
+    (source / "number.c").write_text("int number(void) { int class = 7; return class; }\n")
+    done = shrink(pretrained_release, "--check", f"./app && {path} --version")
+    assert done.returncode == 0, done.stderr
+    own, program, objects, stock = result(tmp_path)["builds"]
+    assert not any(build["failure"] for build in result(tmp_path)["builds"])
+    assert min(program["stripped"], objects["stripped"]) < stock["stripped"] < own["stripped"]
+    shell = (tmp_path / "out/summary.md").read_text().partition("```shell\n")[2].partition("```")[0]
+    copy = shutil.copytree(source, tmp_path / "again")
+    subprocess.run(["sh", "-ec", shell], cwd=copy, check=True)
+    assert (copy / "app").read_bytes() == (tmp_path / "out/files/app").read_bytes()
+
+
+@pytest.mark.toolchain
 def test_compilers_of_an_earlier_result_are_not_the_users(
     pretrained_release: Path, shrink: Shrink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

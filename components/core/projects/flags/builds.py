@@ -195,13 +195,18 @@ def find_binutils(stock_clang: Path) -> dict[str, Path]:
 
 
 def write_tools(
-    directory: Path, variant: BuildVariant, setup: BuildSetup, dropped: Sequence[str] = ()
+    directory: Path,
+    variant: BuildVariant,
+    setup: BuildSetup,
+    dropped: Sequence[str] = (),
+    programs: tuple[Path, Path] | None = None,
 ) -> dict[str, str]:
     """Write compilers with the variant's flags, and LLVM's binutils, and return the environment that names them.
 
     Args:
         directory: directory of the tools, which exists.
         dropped: words that are left out of every command line of a compiler.
+        programs: where the variant's clang and clang++ are when the tools run; None for where they are now.
     """
     path = os.environ.get("PATH", os.defpath)
     flags = [*variant.flags, "-Qunused-arguments"]
@@ -210,7 +215,8 @@ def write_tools(
     assembly = [*flags, "-fno-lto", "-fno-integrated-as"]
     names = installed_names(path)
     dropped = (_FAT_OBJECTS, *dropped)  # which lld would link without LTO; its opposite does not cancel it
-    write_compilers(directory, variant.clang, flags, variant.link_flags, assembly, names, dropped)
+    clang, cxx = programs or (variant.clang, None)
+    write_compilers(directory, clang, flags, variant.link_flags, assembly, names, dropped, cxx=cxx)
     write_binutils(directory, setup.binutils, path)
     lld = variant.clang.resolve().parent / LINKER
     if lto and lld.is_file():
