@@ -319,14 +319,17 @@ def _keep(
     """
     binaries = {name: path for name, path in find_binaries(root) if before.get(path) != _identity(path)}
     linked_files = {name: path for name, path in binaries.items() if not is_archive(path)}
-    measured: dict[str, tuple[Path, MeasuredBinary]] = {}
+    measured: dict[str, tuple[Path, MeasuredBinary, int]] = {}
     for name, path in (linked_files or binaries).items():
         try:
-            measured[name] = (path, measure(path))
+            binary = measure(path)
+            linked = binary.kind != "static library"
+            stripped = stripped_bytes(path, binutils["strip"]) if linked else binary.sizes.total
+            measured[name] = (path, binary, stripped)
         except UserError as error:
             say(f"left out: {error.problem}")
     files, unmoved = {}, []
-    for name, (path, binary) in measured.items():
+    for name, (path, binary, stripped) in measured.items():
         copy = kept / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, copy)
@@ -337,7 +340,7 @@ def _keep(
         symbols = _symbols(copy, binutils["nm"]) if linked else {}
         files[name] = LinkedFile(
             kind=binary.kind,
-            stripped=stripped_bytes(copy, binutils["strip"]) if linked else binary.sizes.total,
+            stripped=stripped,
             text=binary.sizes.text,
             # Variables that a program exports are mostly copies of a library's (R_X86_64_COPY).
             exports=_of_kinds(symbols, "Ti" if binary.kind == "program" else "TiDBRGSA"),

@@ -216,6 +216,21 @@ def test_static_libraries_alone_are_compiled_file_by_file(
 
 
 @pytest.mark.toolchain
+def test_static_programs_of_gcc_are_measured(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    """LLVM's strip refuses the static program of GNU ld, and no strip can read the last file."""
+    program = "app: main.o table.o\n\t$(CXX) -static -O2 $^ -o $@\n\t(head -c 64 $@; yes) | head -c 9000 >damaged\n"
+    rule = "app: main.o table.o\n\t$(CXX) -O2 $^ -o $@\n"
+    (source / "Makefile").write_text(SOURCES["Makefile"].replace(rule, program))
+    done = shrink(pretrained_release, "--no-compare-stock", "--", "make", "app")
+    assert done.returncode == 0, done.stderr
+    assert "left out: " in done.stdout and "damaged" in done.stdout
+    assert result(tmp_path)["builds"][0]["files"].keys() == {"app"}
+    assert result(tmp_path)["chosen"] != "own" and subprocess.check_output([tmp_path / "out/files/app"]) == b"290\n"
+
+
+@pytest.mark.toolchain
 def test_unique_symbols_of_gcc_are_noted(
     pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
 ) -> None:
