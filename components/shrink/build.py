@@ -230,7 +230,8 @@ class Builder:
                 environment |= compilers.write(tools, self.setup)
                 runner = str(tools / WRAPPER) if compilers.bound else runner
             before = {path: _identity(path) for _, path in find_binaries(root)}
-            _run([runner, *build.command], build.shown, root, log, environment, "the build")
+            hint = _outside_hint(build.source) if compilers is None else ""
+            _run([runner, *build.command], build.shown, root, log, environment, "the build", hint)
             files, unmoved = _keep(root, kept, self.setup.binutils, before)
             if not files and before:
                 raise UserError(
@@ -256,10 +257,23 @@ class Builder:
                 remove_tree(directory)
 
 
-def _run(command: list[str], shown: str, cwd: Path, log: Path, environment: dict[str, str], what: str) -> None:
+def _outside_hint(source: SourceTree) -> str:
+    """Return what to do if the build needs files outside of the tree; "" if it seems not to."""
+    tree = source.directory.resolve()
+    if not source.names_parent():
+        return ""
+    return (
+        f"; only {tree} is copied: if the build needs files above it, run it in the directory that has all, such as "
+        f"{tree.parent}: mlgo shrink 'cd {shlex.quote(tree.name)} && ...'"
+    )
+
+
+def _run(
+    command: list[str], shown: str, cwd: Path, log: Path, environment: dict[str, str], what: str, hint: str = ""
+) -> None:
     status = run_logged(command, cwd, log, environment)
     if status != 0:
-        raise UserError(f"{what}, {shown}, ends with status {status}:\n{log_tail(log)}", f"see {log}")
+        raise UserError(f"{what}, {shown}, ends with status {status}:\n{log_tail(log)}", f"see {log}{hint}")
 
 
 def lost_abilities(before: BuiltFiles, after: BuiltFiles) -> str:
