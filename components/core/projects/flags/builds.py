@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -38,6 +39,9 @@ _LLD = "-fuse-ld=lld"
 _ERROR = re.compile(r"\berror: |undefined reference|undefined symbol", re.IGNORECASE)
 _FAT_OBJECTS = "-ffat-lto-objects"
 _LTO_OPTIONS = ("-Wl,-mllvm,", "-Wl,--load-pass-plugin=")
+_CMAKE_ERROR = "CMake Error at "
+"""Start of a line that the reason follows."""
+_OPENMP = re.compile(r"\bOpenMP|\bomp\.h\b|-lomp\b")
 _STRIP_TIMEOUT_S = 300.0
 
 
@@ -185,8 +189,16 @@ class OwnBuild:
 
 def describe_failure(error: UserError) -> str:
     """Return the line of an error, which may hold the end of a log, that says what failed."""
-    lines = [line.strip() for line in error.problem.splitlines() if line.strip()]
-    return next((line for line in lines[1:] if _ERROR.search(line)), lines[0] if lines else "failed")
+    first, *lines = [line.strip() for line in error.problem.splitlines() if line.strip()] or ["failed"]
+    reasons = (
+        following if line.startswith(_CMAKE_ERROR) else line
+        for line, following in itertools.pairwise([*lines, ""])
+        if _ERROR.search(line) or line.startswith(_CMAKE_ERROR)
+    )
+    reason = next(reasons, first)
+    return (
+        f"{reason}: clang's OpenMP is a package of its own, such as libomp-19-dev" if _OPENMP.search(reason) else reason
+    )
 
 
 def find_binutils(stock_clang: Path) -> dict[str, Path]:

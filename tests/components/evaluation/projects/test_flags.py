@@ -369,6 +369,9 @@ def test_failure_is_the_line_with_the_error() -> None:
     log = "make ends with status 2:\ncc -c x.c\nx.c:3:1: error: expected ';'\nmake: *** [x.o] Error 1"
     assert describe_failure(UserError(log)) == "x.c:3:1: error: expected ';'"
     assert describe_failure(UserError("p cannot be fetched")) == "p cannot be fetched"
+    cmake = "make ends with status 1:\nCMake Error at x.cmake:230 (message):\n  Could NOT find {}\nCall Stack ...\n"
+    assert describe_failure(UserError(cmake.format("ZLIB"))) == "Could NOT find ZLIB"
+    assert describe_failure(UserError(cmake.format("OpenMP_C"))).endswith("such as libomp-19-dev")
 
 
 @pytest.mark.parametrize(
