@@ -144,12 +144,14 @@ class _Trials:
         name, source = row.name, self.builder.build.source.name
         say(f"build {len(self.done) + 1} of {self.total}: {source} by {TITLES[compiler]}: {row.gives}")
         try:
-            built = self.builder.run(name, Compilers(variant, self.bound), self.work / name)
+            compilers = Compilers(variant, self.bound, tuple(self.done[-1].entry.dropped))
+            built = self.builder.run(name, compilers, self.work / name)
             if not self.bound and are_alike(self.own, built):
                 say(f"{name}: the files are those of your own compilers, which are called by their paths: again")
                 self.bound = True
                 remove_tree(self.work / name)
-                built = self.builder.run(name, Compilers(variant, self.bound), self.work / name)
+                compilers = Compilers(variant, self.bound, built.dropped)
+                built = self.builder.run(name, compilers, self.work / name)
             failure = _NOT_REPLACED if are_alike(self.own, built) else lost_abilities(self.own, built)
         except UserError as error:
             failure = describe_failure(error).rstrip(":")
