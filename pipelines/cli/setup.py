@@ -5,8 +5,10 @@ The lists are those of the images, docker/requirements: package data of the whee
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -70,8 +72,31 @@ def _missing_module(name: str) -> Callable[[], str]:
     return lambda: "" if find_spec(name) else f"missing: the Python package {name}"
 
 
-def _install_here(lock: str) -> Callable[[], None]:
-    return lambda: _install_lock(lock, sys.executable)
+def _install_here(lock: str, module: str) -> Callable[[], None]:
+    def install() -> None:
+        if not find_spec(module):
+            _require_writable(Path(sysconfig.get_path("purelib")))
+        _install_lock(lock, sys.executable)
+
+    return install
+
+
+def _require_writable(directory: Path) -> None:
+    """Refuse to install into a directory that pip would find read-only only after it has downloaded everything.
+
+    Raises:
+        UserError: the directory is another user's, or on a read-only disk.
+    """
+    if os.access(directory, os.W_OK):
+        return
+    try:
+        owner = directory.owner()
+    except (KeyError, OSError):  # an account of another machine, for example in a container
+        owner = "its owner"
+    raise UserError(
+        f"you cannot write to {directory}, where the packages belong",
+        f"run the command as {owner}, or install mlgo for yourself with pipx",
+    )
 
 
 def _missing_pipelines() -> str:
@@ -83,6 +108,7 @@ def _install_pipelines() -> None:
     if not _missing_pipelines():
         return
     directory = pipelines_environments()[1]
+    _require_writable(directory.parent)
     # --clear: an earlier attempt may have been killed. pip is that of this environment; Debian's venv may have none.
     _run([sys.executable, "-m", "venv", "--without-pip", "--clear", str(directory)], f"making {directory}")
     _install_lock("pipelines", directory / "bin" / "python")
@@ -138,9 +164,11 @@ PARTS = {
         "TensorFlow and others (1.5 GB)",
         "mlgo run, retrain, trace, vocab, warmstart, ppo, policy, cluster",
         _missing_module("tensorflow"),
-        _install_here("training"),
+        _install_here("training", "tensorflow"),
     ),
-    "ray": Part("Ray, includes training (1.8 GB)", "--workers ray", _missing_module("ray"), _install_here("ray")),
+    "ray": Part(
+        "Ray, includes training (1.8 GB)", "--workers ray", _missing_module("ray"), _install_here("ray", "ray")
+    ),
     "pipelines": Part(
         "kfp in an environment of its own (0.3 GB)", "mlgo pipeline compile", _missing_pipelines, _install_pipelines
     ),

@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from components.core.projects.recipe import PACKAGED
 from pipelines.cli.main import COMMANDS, cli
@@ -39,6 +42,22 @@ def test_wheel_has_every_file_in_one_package(wheel: Path) -> None:
     assert packed == expected
     (top_level,) = (name for name in archive.namelist() if name.endswith("/top_level.txt"))
     assert archive.read(top_level).decode().split() == ["mlgo_pipeline"]
+
+
+def test_unsupported_python_is_refused_without_compiling_a_dependency(wheel: Path) -> None:
+    """pip looks at dependencies before requires-python. NumPy 1, without a wheel for 3.13, takes minutes to compile."""
+    archive = zipfile.ZipFile(wheel)
+    (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    fields = message_from_bytes(archive.read(metadata))
+    needs = [Requirement(value) for value in fields.get_all("Requires-Dist")]
+    base = [need for need in needs if not need.marker or "extra" not in str(need.marker)]
+
+    def needed(version: str) -> set[str]:
+        python = {"python_version": version, "python_full_version": f"{version}.0"}
+        return {need.name for need in base if not need.marker or need.marker.evaluate(python)}
+
+    assert "3.13" not in SpecifierSet(fields["Requires-Python"])
+    assert needed("3.11") - needed("3.13") == {"numpy"} and needed("3.13") - needed("3.14") == set()
 
 
 def test_commands_run_in_an_empty_folder(installed: Installation) -> None:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import venv
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,35 @@ def test_kfp_gets_an_environment_of_its_own_inside_of_ours(
     PARTS["pipelines"].install()
     python = tmp_path / "ours" / "pipelines" / "bin" / "python"
     assert (imported(python, "kfp"), imported(python, "tool")) == ("kfp", "tool") and not half_made.exists()
+
+
+@contextmanager
+def as_another_user() -> Iterator[None]:
+    """As root, be nobody for access(2), which asks for the real user; the modes of tmp_path keep others out."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.setresuid(65534, -1, -1)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.setresuid(0, -1, -1)
+
+
+@pytest.mark.parametrize("name", ["training", "ray", "pipelines"])
+def test_environment_of_another_user_is_refused_before_anything_is_downloaded(
+    name: str, locks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No list has training or ray: an installation would fail with another message."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir(mode=0o555)
+    monkeypatch.setattr(sys, "prefix", str(theirs))
+    monkeypatch.setattr(setup, "find_spec", lambda _: None)
+    monkeypatch.setattr(setup.sysconfig, "get_path", lambda _: str(theirs))
+    with as_another_user(), pytest.raises(UserError, match=f"you cannot write to {theirs}") as error:
+        PARTS[name].install()
+    assert f"run the command as {theirs.owner()}" in error.value.remedy
+    assert list(theirs.iterdir()) == []
 
 
 def test_package_with_another_hash_is_refused(locks: Path, tmp_path: Path) -> None:
