@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.formats.strategy import Strategy
+from components.core.formats.strategy import DEFAULT_LLVM_MAJOR, Strategy
 from components.platform.errors import UserError
 
 _LLVM_CONFIG = Path("lib/cmake/llvm/LLVMConfig.cmake")
@@ -90,7 +90,9 @@ def find_sdk(major: int, prefix: Path | None = None, strategy: Strategy = "sdk")
     packages |= missing_build_tools()
     if packages:
         state = f"the LLVM {major} SDK in {prefix} is incomplete" if prefix.is_dir() else f"no LLVM {major} SDK found"
-        raise UserError(f"{state}: {', '.join(sorted(packages))} missing", apt_line(packages))
+        # The line has what the SDK needs; the command also installs what a build looks for later.
+        remedy = "mlgo setup debian, or " if major == DEFAULT_LLVM_MAJOR else ""
+        raise UserError(f"{state}: {', '.join(sorted(packages))} missing", f"{remedy}{apt_line(packages)}")
     return Sdk(prefix, major, version)
 
 
