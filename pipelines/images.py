@@ -207,7 +207,10 @@ def read_images(path: Path) -> dict[str, Image]:
     try:
         document = read_json(path, "make images")
     except MissingFile:
-        raise UserError(f"no images are built: {path} does not exist", "run make images or mlgo images build") from None
+        raise UserError(
+            f"no images are built: {path} does not exist",
+            "run mlgo images build in a clone, or pass --images NAME=REFERENCE@DIGEST,... where a command has it",
+        ) from None
     return typed(document, dict[str, Image], path, "a list of images", "make images")
 
 

@@ -55,7 +55,9 @@ class DockerRunner(Runner):
         super().__init__()
         missing = sorted(set(used) - set(images))
         if missing:
-            raise UserError(f"the image {missing[0]} is not built", "run make images or mlgo images build")
+            raise UserError(
+                f"the image {missing[0]} is not built", "run mlgo images build in a clone, or pass it by --images"
+            )
         self._references = {IMAGES[key]: images[key].reference for key in used}
         self._stack = ExitStack()
         self._client: Any = None
@@ -117,7 +119,7 @@ class DockerRunner(Runner):
             )
         except ImageNotFound:
             raise UserError(
-                f"the image {reference} is not on this machine", "run make images, or docker pull it"
+                f"the image {reference} is not on this machine", "run mlgo images build in a clone, or docker pull it"
             ) from None
         except APIError as error:
             problem = f"docker cannot start the step {step.name}: {error.explanation}"
