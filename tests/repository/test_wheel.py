@@ -49,7 +49,7 @@ def test_unsupported_python_is_refused_without_compiling_a_dependency(wheel: Pat
     archive = zipfile.ZipFile(wheel)
     (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
     fields = message_from_bytes(archive.read(metadata))
-    needs = [Requirement(value) for value in fields.get_all("Requires-Dist")]
+    needs = [Requirement(value) for value in fields.get_all("Requires-Dist", [])]
     base = [need for need in needs if not need.marker or "extra" not in str(need.marker)]
 
     def needed(version: str) -> set[str]:
