@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from components.core.formats.links import BuildLinks, write_links
+from components.core.formats.links import BuildLinks, Lto, write_links
+from components.core.projects.build_links.driver import lto_of
 from components.core.projects.build_links.find import find_links
-from components.core.projects.compile_commands import compilers_in
+from components.core.projects.compile_commands import compilers_in, compiles_in
 from components.corpus.extraction.outcome import Outcome
 from components.platform.storage.input_files import read_text
 
@@ -38,10 +39,24 @@ def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path
     named = [compilers] if compilers else list(_compilers_of(source)) if is_database else []
     tree = (source.parent if is_database else source).absolute()
     origin, links, problem = find_links(tree, named, required=compilers is not None)
-    write_links(directory, BuildLinks(str(tree), origin, tuple(links), modules, problem))
+    lto = _lto_of_modules(source, outcomes) if is_database else None
+    write_links(directory, BuildLinks(str(tree), origin, tuple(links), modules, problem, lto))
     if links:
         return f"{len(links)} link{'s' if len(links) > 1 else ''} of the build ({origin})"
     return f"programs will not be linked for the report: {problem}"
+
+
+def _lto_of_modules(database: Path, outcomes: Sequence[Outcome]) -> dict[str, Lto]:
+    """Return the LTO that the commands of a database ask for, by the modules of their objects."""
+    content = read_text(database)
+    if "-flto" not in content:
+        return {}
+    asked: dict[str, Lto] = {}
+    for path, compile_command in compiles_in(content, database):
+        if lto := lto_of(compile_command.arguments):
+            asked[os.path.abspath(path)] = lto
+    found = ((outcome.object.name, asked.get(os.path.abspath(outcome.object.path))) for outcome in outcomes)
+    return {name: lto for name, lto in found if lto}
 
 
 def _compilers_of(database: Path) -> Iterator[Path]:

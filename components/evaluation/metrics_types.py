@@ -346,6 +346,18 @@ class BenchmarkSummary(Struct, kw_only=True):
     time: TimeChange | UnsetType = UNSET
 
 
+FULL_LTO = "full LTO"
+"""Link variant of files of the user's own build that are linked with full LTO. The release clang decides there by
+LLVM's heuristic, so they do not count for the verdict on a policy."""
+
+
+class KeptObjects(Struct):
+    """Objects of the user's own build that stay as they are: their number, and the names of the first ones."""
+
+    number: int
+    names: list[str]
+
+
 class OwnBuild(Struct, kw_only=True):
     """How the programs of the user's own build were linked again: `linked` and `binaries` are of them.
 
@@ -354,7 +366,10 @@ class OwnBuild(Struct, kw_only=True):
         need: what is missing to link any program; "" if one was linked.
         modules: number of modules that were compiled again, for both builds.
         kept_objects: number of the build's objects in linked files that are not in the corpus, the same in both builds.
-        as_built: number of linked files that have by stock clang the section sizes of the user's own files.
+        kept: why such objects stay as they are -> these objects.
+        as_built: number of files linked without LTO that have by stock clang the section sizes of the user's own files.
+        thin_lto, full_lto: number of files that are linked with LTO, as the build's own flags ask.
+        two_linkers: number of them whose link names no linker: GNU ld by stock clang, lld by the release clang.
         left_out: linked file -> why it is not compared.
         stock_s, policy_s: seconds of compiling these modules from bitcode, which is optimization and code generation,
             in sum.
@@ -364,7 +379,11 @@ class OwnBuild(Struct, kw_only=True):
     need: str = ""
     modules: int = 0
     kept_objects: int = 0
+    kept: dict[str, KeptObjects] = {}
     as_built: int = 0
+    thin_lto: int = 0
+    full_lto: int = 0
+    two_linkers: int = 0
     left_out: dict[str, str] = {}
     stock_s: float = 0.0
     policy_s: float = 0.0

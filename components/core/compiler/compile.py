@@ -22,6 +22,7 @@ from components.core.compiler.objects.object_file import measure_object
 from components.core.compiler.replay.command_line import replay_arguments
 from components.core.compiler.sample import NO_ROWS, Sample
 from components.core.formats.corpus import Module
+from components.core.formats.links import Lto
 from components.platform.errors import UserError
 from components.platform.processes import supervision
 from components.platform.processes.reaper import REAPER
@@ -45,6 +46,7 @@ class Request:
         flips: decisions that forks of this compile measure, each alone; the compile itself does not take them. A
             decision may occur with several actions. Only for problems with scores and an advisor with one sample.
         want_digest: whether to compute a digest of the object; only for an advisor that does not log.
+        lto: link-time optimization that `Compiler.make_object` makes bitcode for; None for native code.
     """
 
     module: Module
@@ -54,6 +56,7 @@ class Request:
     forced: tuple[ForcedDecisions, ...] = ()
     flips: ForcedDecisions | None = None
     want_digest: bool = False
+    lto: Lto | None = None
 
     def __post_init__(self) -> None:
         if self.forced and len(self.forced) != max(1, self.advisor.samples):
@@ -163,6 +166,7 @@ class Compiler:
             module.thinlto_index,
             self.allowed_options,
             module.directory,
+            request.lto,
         )
         try:
             # In the scratch directory, so that files that a crash or an unusual flag leaves are removed with it.

@@ -19,6 +19,8 @@ LINKS = "links.json"
 VERSION = 1
 LinksSource = Literal["recorded", "ninja", "CMake", "none"]
 """Who said how the build links: its compilers, ninja's or CMake's files, nobody."""
+Lto = Literal["full", "thin"]
+"""Kind of link-time optimization that a compile asks for."""
 
 
 class Link(Struct, frozen=True):
@@ -46,6 +48,8 @@ class BuildLinks(Struct, frozen=True):
         links: in the order of the build.
         modules: `embedded_digest` of an object -> the module that was extracted from it.
         problem: why there are no links; "" if there are.
+        lto: module -> the LTO that the build's own flags compile it for; None if no compile command is known. The
+            compilers that embed bitcode append -fno-lto.
     """
 
     tree: str
@@ -53,6 +57,7 @@ class BuildLinks(Struct, frozen=True):
     links: tuple[Link, ...]
     modules: dict[str, str]
     problem: str = ""
+    lto: dict[str, Lto] | None = None
     version: int = VERSION
 
 

@@ -18,6 +18,7 @@ from components.core.projects.compiler_command import (
     output_of_shell,
     output_of_words,
 )
+from components.platform.errors import UserError
 
 DATABASE = "compile_commands.json"
 """Name of the file in a build directory."""
@@ -91,6 +92,22 @@ def objects_in(content: str, database: Path) -> Iterator[tuple[str, str]]:
         output = find_output(entry, database)
         if output is not None and "\0" not in (directory := directory_of(entry, database)) + output:
             yield directory, os.path.join(directory, output)
+
+
+def compiles_in(content: str, database: Path) -> Iterator[tuple[str, CompileCommand]]:
+    """Yield the path of the object and the compile of each command that is one; nothing of invalid content."""
+    try:
+        entries = json.loads(content)
+    except (ValueError, RecursionError):
+        return
+    for entry in entries if isinstance(entries, list) else []:
+        if not isinstance(entry, dict):
+            continue
+        try:
+            directory = directory_of(entry, database)
+            yield os.path.join(directory, output_of(entry, directory)), compile_of(entry, directory)
+        except (NoObjectError, UserError):
+            continue
 
 
 def compilers_in(content: str, database: Path) -> Iterator[str]:

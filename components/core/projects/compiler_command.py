@@ -133,8 +133,14 @@ def _compile_in(command: str, directory: str, source: str, named: str) -> tuple[
     raise reason
 
 
-def compiler_calls(command: str, directory: str) -> Iterator[tuple[str, str, Sequence[str]]]:
+def compiler_calls(
+    command: str, directory: str, others: re.Pattern[str] | None = None
+) -> Iterator[tuple[str, str, Sequence[str]]]:
     """Yield the calls of compilers in a shell's command: the directory that each runs in, the compiler, its arguments.
+
+    Args:
+        directory: directory that the command runs in.
+        others: names of further programs whose calls are wanted.
 
     Raises:
         NoObjectError: the command cannot be read.
@@ -144,7 +150,8 @@ def compiler_calls(command: str, directory: str) -> Iterator[tuple[str, str, Seq
             directory = os.path.join(directory, simple[1])
             continue
         program, arguments = compiler_of(simple)
-        if _COMPILER.fullmatch(os.path.basename(program)):
+        name = os.path.basename(program)
+        if _COMPILER.fullmatch(name) or (others and others.fullmatch(name)):
             yield directory, program, arguments
 
 

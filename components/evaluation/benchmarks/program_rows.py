@@ -6,7 +6,14 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from components.evaluation.metrics_types import BenchmarkSummary, LinkedTotal, LinkedTotals, TimeChange, Verdict
+from components.evaluation.metrics_types import (
+    FULL_LTO,
+    BenchmarkSummary,
+    LinkedTotal,
+    LinkedTotals,
+    TimeChange,
+    Verdict,
+)
 from components.evaluation.report.formatting import change, interval
 
 COMPARATIVE = ("fewer instructions", "more instructions")
@@ -22,8 +29,9 @@ class Judged(Protocol):
 
 
 def headline_total(linked: LinkedTotals) -> LinkedTotal | None:
-    """Return the sum over all programs and shared libraries of the main link variant; None if none were linked."""
-    variant = linked.get("default") or next(iter(linked.values()), None)
+    """Return the sum over all programs and shared libraries of the main link variant; None if none were linked, or only
+    with full LTO, where the policy does not decide."""
+    variant = linked.get("default") or next((sums for name, sums in linked.items() if name != FULL_LTO), None)
     return variant["all"] if variant else None
 
 

@@ -1,7 +1,8 @@
 """Repeats the links of a user's build with other objects in place of those that embed a module of the corpus.
 
 Objects are recognized by the bitcode that they embed, wherever they are: on the command line of a link, or in a static
-library, however that was made. The output of a link is given to the links that use it.
+library, however that was made. The output of a link is given to the links that use it, a relocatable object's too. What
+stays as the build left it is counted with the reason.
 """
 
 from __future__ import annotations
@@ -17,14 +18,21 @@ from pathlib import Path
 from components.core.compiler.objects.archive import ArchiveError, Member, is_archive, read_members
 from components.core.compiler.objects.elf import ET_REL, TYPE_BYTES, Elf, ElfError, elf_type
 from components.core.compiler.replay.replay_options import is_harmless_llvm_option
-from components.core.formats.links import BuildLinks, Link, embedded_digest
-from components.core.projects.build_links.inputs import NEXT_IS_VALUE, flatten, input_paths
+from components.core.formats.bitcode import MAGIC, WRAPPER, BitcodeError, read_layout
+from components.core.formats.links import BuildLinks, Link, Lto, embedded_digest
+from components.core.projects.build_links.driver import lto_of
+from components.core.projects.build_links.inputs import NEXT_IS_VALUE, flatten, input_paths, is_relocatable
 
 _BITCODE, _COMMAND = ".llvmbc", ".llvmcmd"
 _UNWANTED_FLAGS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-ftime-trace", "-save-temps"))
 _UNWANTED_WITH_VALUE = frozenset(("-o", "--output", "-MF", "-MT", "-MQ", "-MJ"))
 _UNWANTED_OF_LINKER = re.compile(r"--?(?:Map|dependency-file|out-implib|print-map)(?:=.*)?")
 """Options of the linker that write files next to the linked one, or to the terminal."""
+_UNWANTED_OF_LTO = re.compile(
+    r"--?(?:plugin-opt=)?(?:save-temps|cache-dir|cache-policy|obj-path)(?:=.*)?|--?thinlto-cache-(?:dir|policy)=.*"
+    r"|--?thinlto-emit-(?:index|imports)-files|--?lto-obj-path=.*|--?opt-remarks-.*"
+)
+"""The same of link-time optimization."""
 _DRIVER_RUNS_PROGRAMS = re.compile(
     r"-B.*|--prefix.*|-ccc-.*|--?gcc-.*|--?sysroot.*|--?target=.*/.*"  # directories of programs
     r"|--?ld-path.*|-fuse-ld=.*/.*|-wrapper.*|--?specs.*|--?config.*|--?(?:cuda|hip|rocm|ptxas|dxv).*|--?[a-z]+-arch-tool.*"
@@ -38,6 +46,15 @@ _LINKER_RUNS_PROGRAMS = re.compile(r"--?plugin(?!-opt).*|--?load-pass-plugin.*|-
 _LLVM_OPTION = re.compile(r"--?(?:mllvm=|plugin-opt=(?=-))(.*)")
 _EMBED = "-fembed-bitcode"
 _SOURCE = re.compile(r".*\.(?:c|cc|cpp|cxx|c\+\+|C|i|ii|m|mm)")
+NO_BITCODE = "without bitcode: assembly, prebuilt, or compiled without the compilers of mlgo corpus compilers"
+LTO_BITCODE = "bitcode of LTO, which no corpus has: build with the compilers of mlgo corpus compilers"
+JOINED = (
+    "linked from several objects (ld -r) by a link that is not recorded: build with the ld of mlgo corpus compilers"
+)
+NOT_IN_CORPUS = "whose modules are not in the corpus: its report.json says why"
+_WITHOUT_KINDS = "an option of it is -flto, and no compile command says which objects have it: extract the corpus from \
+compile_commands.json"
+_OTHER_LTO = re.compile(r"-funified-lto|--?(?:plugin-opt=)?thinlto-index-only(?:=.*)?")
 
 
 class NotReplayed(Exception):
@@ -69,8 +86,9 @@ class ReplayPlan:
 
     links: BuildLinks
     _pieces: dict[str, Piece | None] = field(default_factory=dict)
-    _kept: dict[str, int] = field(default_factory=dict)
+    _kept: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     _changes: dict[str, bool] = field(default_factory=dict)
+    _lto: dict[str, Lto | None] = field(default_factory=dict)
 
     @cached_property
     def _outputs(self) -> dict[str, Link]:
@@ -114,10 +132,48 @@ class ReplayPlan:
                 found.update(module for _member, module in piece.members if module)
         return found
 
-    def kept_objects(self, links: Iterable[Link]) -> int:
-        """Return the number of objects of the build, by themselves and in its libraries, that stay as they are."""
-        paths = {os.path.realpath(path) for link in links for path in input_paths(link)}
-        return sum(self._kept.get(path, 0) for path in paths)
+    def kept_objects(self, links: Iterable[Link]) -> dict[str, list[str]]:
+        """Return why objects of the build, by themselves and in its libraries, stay as they are -> their names."""
+        paths = dict.fromkeys(os.path.realpath(path) for link in links for path in input_paths(link))
+        tree = os.path.realpath(self.links.tree)
+        kept: dict[str, list[str]] = {}
+        for path in paths:
+            for member, reason in self._kept.get(path, ()) if Path(path).is_relative_to(tree) else ():
+                kept.setdefault(reason, []).append(os.path.relpath(path, tree) + (f"({member})" if member else ""))
+        return kept
+
+    def optimizes(self, link: Link) -> Lto | None:
+        """Return the LTO that a link itself does: its objects or sources are compiled for one.
+
+        Raises:
+            NotReplayed: which objects are is unknown, or it is of a kind that is not replayed.
+        """
+        asked = lto_of(link.arguments)
+        if other := next((word for _, word in flatten(link.arguments) if _OTHER_LTO.fullmatch(word)), None):
+            raise NotReplayed(f"its option {other} is not replayed: build with -flto or -flto=thin alone")
+        if asked and self.links.lto is None:
+            raise NotReplayed(_WITHOUT_KINDS)
+        kinds = {(self.links.lto or {}).get(module) for module in self.modules(link)}
+        bitcode = any(
+            LTO_BITCODE in dict(self._kept.get(os.path.realpath(path), ())).values() for path in input_paths(link)
+        )
+        if bitcode or has_sources(link):
+            kinds.add(asked or ("full" if bitcode else None))
+        return "full" if "full" in kinds else "thin" if "thin" in kinds else None
+
+    def lto(self, link: Link) -> Lto | None:
+        """Return the LTO that code of a linked file went through, in its own link or a relocatable one that it uses.
+
+        Raises:
+            NotReplayed: as `optimizes`.
+        """
+        if link.output not in self._lto:
+            self._lto[link.output] = None  # for a link that uses its own output
+            used = (self.piece(path) for path in input_paths(link))
+            parts = [piece for piece in used if isinstance(piece, Link) and is_relocatable(piece)]
+            kinds = {self.optimizes(link), *map(self.lto, parts)}
+            self._lto[link.output] = "full" if "full" in kinds else "thin" if "thin" in kinds else None
+        return self._lto[link.output]
 
     def changes(self, link: Link) -> bool:
         """Return whether a link has a module of the corpus, itself or in a file that another link makes of one."""
@@ -136,32 +192,49 @@ class ReplayPlan:
         try:
             with open(path, "rb") as stream:
                 head = stream.read(TYPE_BYTES)
-                if not (is_object := elf_type(head) == ET_REL) and not is_archive(head):
+                if elf_type(head) != ET_REL and not _is_bitcode(head) and not is_archive(head):
                     return None
                 view = memoryview(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
         except (OSError, ValueError):
             return None
-        if is_object:
-            module = self.links.modules.get(_digest(view))
-            if module is None:
-                self._count_kept(path, 1)
-            return module
+        if not is_archive(view):
+            return self._module_of(view, path)
         try:
-            members = [(member, self._module_of(member)) for member in read_members(view, path)]
+            members = [
+                (member, self._module_of(_content(member), path, member.name)) for member in read_members(view, path)
+            ]
         except (ArchiveError, OSError):
             return None
-        self._count_kept(path, sum(module is None for _member, module in members))
         return Archive(tuple(members)) if any(module for _member, module in members) else None
 
-    def _module_of(self, member: Member) -> str | None:
-        content = member.content
-        if content is None:
-            content = memoryview(Path(member.path).read_bytes())
-        return self.links.modules.get(_digest(content))
+    def _module_of(self, content: memoryview, path: str, member: str = "") -> str | None:
+        """Return the module of an object, a member of the library `path` or that file; None for one that stays."""
+        module = self.links.modules.get(_digest(content))
+        if module is None:
+            self._kept.setdefault(path, []).append((member, _reason_to_keep(content)))
+        return module
 
-    def _count_kept(self, path: str, objects: int) -> None:
-        if Path(path).is_relative_to(os.path.realpath(self.links.tree)):
-            self._kept[path] = objects
+
+def _content(member: Member) -> memoryview:
+    return memoryview(Path(member.path).read_bytes()) if member.content is None else member.content
+
+
+def _is_bitcode(head: bytes | memoryview) -> bool:
+    return bytes(head[:4]) in (MAGIC, WRAPPER)
+
+
+def _reason_to_keep(content: memoryview) -> str:
+    """Return why an object that is no module of the corpus stays as it is."""
+    if _is_bitcode(content):
+        return LTO_BITCODE
+    try:
+        bitcode = Elf(content).section(_BITCODE)
+        if not bitcode:
+            return NO_BITCODE
+        modules = read_layout(lambda offset, length: bytes(bitcode[offset : offset + length]), len(bitcode))
+    except (ElfError, BitcodeError):
+        return NO_BITCODE
+    return JOINED if len(modules) > 1 else NOT_IN_CORPUS
 
 
 def _digest(content: memoryview) -> str:
@@ -172,6 +245,11 @@ def _digest(content: memoryview) -> str:
     except ElfError:
         return ""
     return embedded_digest(bitcode, command) if bitcode and command else ""
+
+
+def names_linker(link: Link) -> bool:
+    """Return whether a link says which linker it uses; otherwise LTO is by GNU ld or by the release clang's lld."""
+    return any(word.startswith(("-fuse-ld=", "--ld-path=")) for word in link.arguments)
 
 
 def has_sources(link: Link) -> bool:
@@ -232,11 +310,13 @@ def rewrite(link: Link, output: Path, replacements: Mapping[str, Path], director
                 raise NotReplayed(f"its option -Xclang {value} could run a program")
             continue
         if runs_program(for_linker, word, last[for_linker]):
-            raise NotReplayed(f"its option {word} could run a program")
+            raise NotReplayed(f"its option {word} could run a program: link without it to have this file compared")
         last[for_linker] = word
         if for_linker and _UNWANTED_OF_LINKER.fullmatch(word):
             if "=" not in word and word.strip("-") != "print-map":
                 next(words, None)
+            previous = ""
+        elif for_linker and _UNWANTED_OF_LTO.fullmatch(word):
             previous = ""
         elif not for_linker and word in _UNWANTED_WITH_VALUE:
             next(words, None)

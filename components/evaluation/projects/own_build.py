@@ -2,7 +2,8 @@
 
 The user's tree is only read: compilers and linkers may write in the directory of the work alone. Objects are compiled
 from the corpus' bitcode, so neither sources nor headers nor generated files are needed; what is not in the corpus is
-linked as the user's build left it.
+linked as the user's build left it. What the build's flags compile for link-time optimization is compiled to bitcode and
+linked by it, although the compilers that embed bitcode append -fno-lto.
 """
 
 from __future__ import annotations
@@ -13,30 +14,32 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
+from components.core import problems
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.clang_programs import clangxx, llvm_binutils
 from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.compiler.replay.command_line import require_replayable
 from components.core.formats.corpus import Corpus, Module
-from components.core.formats.links import BuildLinks, Link
+from components.core.formats.links import BuildLinks, Link, Lto
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.build_links.inputs import input_paths
 from components.core.projects.flags.build_variants import BuildVariant, build_variants, find_stock_clang
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.response_files import write_response_file
 from components.evaluation.config import EvaluationConfig
-from components.evaluation.metrics_types import OwnBuild
+from components.evaluation.metrics_types import FULL_LTO, KeptObjects, OwnBuild
 from components.evaluation.projects.link_replay import (
     Archive,
     NotReplayed,
     ReplayPlan,
     has_sources,
+    names_linker,
     rewrite,
 )
 from components.evaluation.projects.linked_binaries import Binary
@@ -48,10 +51,12 @@ from components.platform.workers.factory import make_pool
 LINK_VARIANT = "default"
 _LINK_TIMEOUT_S = 1800.0
 _BUILDS = ("stock", "policy")
-_AT_LINK = ("-fno-lto", "-Qunused-arguments")
+_QUIET = "-Qunused-arguments"
 _OBJECTS, _TREE, _TEMPORARY = "objects", "tree", "tmp"
 _FAILURE = re.compile(r"\berror:|undefined reference|undefined symbol|cannot find|multiple definition")
 _MAX_REASON = 300
+_MAX_KEPT_NAMES = 20
+_NOT_COMPILED = "that do not compile from the bitcode of the corpus"
 _MAX_FAILED_FRACTION = 1.0
 """A module that does not compile stays as the user's build has it, in both builds."""
 
@@ -99,7 +104,8 @@ class _CompileBoth:
 
     def __call__(self, request: Request) -> tuple[float, float]:
         name = _object_name(request.module.name)
-        stock_s = self.stock.make_object(Request(request.module, Advisor("default")), self.directories[0] / name)
+        stock = replace(request, advisor=Advisor("default"))
+        stock_s = self.stock.make_object(stock, self.directories[0] / name)
         policy_s = self.policy.make_object(request, self.directories[1] / name)
         return stock_s, policy_s
 
@@ -128,29 +134,34 @@ def relink(
     for root in roots:
         for name in (_OBJECTS, _TREE, _TEMPORARY):
             (root / name).mkdir(parents=True)
-    failed, seconds = _compile([by_name[name] for name in needed], config, variants, roots)
+    failed, seconds = _compile([by_name[name] for name in needed], plan.links.lto or {}, config, variants, roots)
+    level = problems.get(config.problem).optimization
     built = []
     with Progress("linking your build", 2 * len(plan.order)) as progress:
         for variant, root in zip(variants, roots, strict=True):
-            built.append(_link_all(plan, variant, root, failed, stock_clang, progress))
+            replay = _Replay(plan, variant, level, root, failed, stock_clang)
+            built.append(replay.link_all(progress))
     project = next(iter(corpus.project_titles().values()))
-    return _compare(project, plan, built, OwnBuild(source=links.source, stock_s=seconds[0], policy_s=seconds[1]), roots)
+    summary = OwnBuild(source=links.source, stock_s=seconds[0], policy_s=seconds[1])
+    return _compare(project, plan, built, failed, summary, roots)
 
 
 def _compile(
     modules: Sequence[Module],
+    lto: Mapping[str, Lto],
     config: EvaluationConfig,
     variants: tuple[BuildVariant, BuildVariant],
     roots: Sequence[Path],
 ) -> tuple[set[str], tuple[float, float]]:
-    """Compile the modules for both builds; return those that failed, and the seconds of each build."""
+    """Compile the modules for both builds, those of `lto` to bitcode as -flto does; return those that failed, and the
+    seconds of each build."""
     require_replayable(modules, config.allowed_options)
     compilers = [
         Compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options) for variant in variants
     ]
     compile_both = _CompileBoth(compilers[0], compilers[1], (roots[0] / _OBJECTS, roots[1] / _OBJECTS))
     quarantine = Quarantine(_MAX_FAILED_FRACTION, len(modules))
-    requests = [Request(module, Advisor("release")) for module in modules]
+    requests = [Request(module, Advisor("release"), lto=lto.get(module.name)) for module in modules]
     stock_s = policy_s = 0.0
     with (
         closing(make_pool(f"local:{config.jobs}")) as pool,
@@ -161,93 +172,132 @@ def _compile(
     return {module.name for module in modules if module.name in quarantine}, (stock_s, policy_s)
 
 
-def _link_all(
-    plan: ReplayPlan, variant: BuildVariant, root: Path, failed: set[str], stock_clang: Path, progress: Progress
-) -> _Built:
-    """Link everything for one build."""
-    built = _Built()
-    archives: dict[str, Path] = {}
-    for link in plan.order:
-        progress.advance()
-        if not plan.changes(link):
-            continue
-        try:
-            output = _link(plan, link, variant, root, failed, stock_clang, built, archives)
-            built.files[os.path.realpath(link.output)] = output
-            built.measured[link.output] = measure(output)
-        except NotReplayed as error:
-            built.failed[link.output] = str(error)
-        except UserError as error:
-            built.failed[link.output] = error.problem
-    return built
+@dataclass
+class _Replay:
+    """Links everything for one build.
 
-
-def _link(
-    plan: ReplayPlan,
-    link: Link,
-    variant: BuildVariant,
-    root: Path,
-    failed: set[str],
-    stock_clang: Path,
-    built: _Built,
-    archives: dict[str, Path],
-) -> Path:
-    """Repeat a link; return the linked file.
-
-    Raises:
-        NotReplayed: the link cannot be repeated, or fails.
+    Attributes:
+        level: optimization level of the modules, which links by LTO get: the build's compilers append it to all calls.
+        root: directory of the build.
+        failed: modules that did not compile, whose objects stay as they are.
     """
-    if not os.path.isdir(link.directory):
-        raise NotReplayed(f"its directory {link.directory} is not here")
-    replacements: dict[str, Path] = {}
-    for path in input_paths(link):
-        piece, real = plan.piece(path), os.path.realpath(path)
-        if isinstance(piece, Link):
-            if real in built.files:
-                replacements[real] = built.files[real]
-            elif piece.output in built.failed:
-                raise NotReplayed(f"{plan.within(piece.output)}, which it uses, is not linked")
-        elif isinstance(piece, Archive):
-            if real not in archives:
-                archives[real] = _make_archive(plan, path, piece, root, failed, stock_clang)
-            replacements[real] = archives[real]
-        elif piece and piece not in failed:
-            replacements[real] = root / _OBJECTS / _object_name(piece)
-    output = root / _TREE / plan.within(link.output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    directories = _library_directories(plan, link, replacements, root)
-    arguments = rewrite(link, output, replacements, directories)
-    libraries = {path.parent for path in replacements.values() if path.is_relative_to(root / _TREE)}
-    arguments += [f"-Wl,-rpath-link,{directory}" for directory in sorted(libraries)]
-    arguments += [*(variant.flags if has_sources(link) else []), *_AT_LINK]
-    clang = clangxx(variant.clang) if link.cxx else variant.clang
-    command = ["/usr/bin/env", f"TMPDIR={root / _TEMPORARY}", str(clang), *arguments]
-    try:
-        done = supervision.run(command, _LINK_TIMEOUT_S, cwd=Path(link.directory), writable=root)
-    except supervision.ProcessTimeout:
-        raise NotReplayed(f"its link takes more than {_LINK_TIMEOUT_S:g} s") from None
-    done.require_disk_space(root)
-    if done.returncode != 0 or not output.is_file():
-        raise NotReplayed(_reason(done.stderr) or f"its link ends with status {done.returncode}")
-    _link_names(Path(link.output), output)
-    return output
 
+    plan: ReplayPlan
+    variant: BuildVariant
+    level: str
+    root: Path
+    failed: set[str]
+    stock_clang: Path
+    _built: _Built = field(default_factory=_Built)
+    _archives: dict[str, Path] = field(default_factory=dict)
 
-def _library_directories(plan: ReplayPlan, link: Link, replacements: Mapping[str, Path], root: Path) -> dict[str, Path]:
-    """Return directory of the user's libraries -> ours, with the libraries by the names that -l looks for."""
-    directories: dict[str, Path] = {}
-    for path in input_paths(link):
-        real = os.path.realpath(path)
-        name = os.path.basename(path)
-        if real not in replacements or not name.startswith("lib"):
-            continue
-        directory = os.path.normpath(os.path.dirname(path))
-        ours = root / "libraries" / plan.within(directory)
-        ours.mkdir(parents=True, exist_ok=True)
-        if not (ours / name).is_symlink():
-            (ours / name).symlink_to(replacements[real])
-        directories[directory] = ours
-    return directories
+    def link_all(self, progress: Progress) -> _Built:
+        """Repeat the links that have a module of the corpus."""
+        built = self._built
+        for link in self.plan.order:
+            progress.advance()
+            if not self.plan.changes(link):
+                continue
+            try:
+                output = self._link(link)
+                built.files[os.path.realpath(link.output)] = output
+                built.measured[link.output] = measure(output)
+            except NotReplayed as error:
+                built.failed[link.output] = str(error)
+            except UserError as error:
+                built.failed[link.output] = error.problem
+        return built
+
+    def _link(self, link: Link) -> Path:
+        """Repeat a link; return the linked file.
+
+        Raises:
+            NotReplayed: the link cannot be repeated, or fails.
+        """
+        if not os.path.isdir(link.directory):
+            raise NotReplayed(f"its directory {link.directory} is not here")
+        plan, root = self.plan, self.root
+        replacements: dict[str, Path] = {}
+        for path in input_paths(link):
+            piece, real = plan.piece(path), os.path.realpath(path)
+            if isinstance(piece, Link):
+                if real in self._built.files:
+                    replacements[real] = self._built.files[real]
+                elif piece.output in self._built.failed:
+                    raise NotReplayed(f"{plan.within(piece.output)}, which it uses, is not linked")
+            elif isinstance(piece, Archive):
+                if real not in self._archives:
+                    self._archives[real] = self._make_archive(path, piece)
+                replacements[real] = self._archives[real]
+            elif piece and piece not in self.failed:
+                replacements[real] = root / _OBJECTS / _object_name(piece)
+        output = root / _TREE / plan.within(link.output)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        arguments = rewrite(link, output, replacements, self._library_directories(link, replacements))
+        libraries = {path.parent for path in replacements.values() if path.is_relative_to(root / _TREE)}
+        arguments += [f"-Wl,-rpath-link,{directory}" for directory in sorted(libraries)]
+        arguments += self._flags(link)
+        clang = clangxx(self.variant.clang) if link.cxx else self.variant.clang
+        command = ["/usr/bin/env", f"TMPDIR={root / _TEMPORARY}", str(clang), *arguments]
+        try:
+            done = supervision.run(command, _LINK_TIMEOUT_S, cwd=Path(link.directory), writable=root)
+        except supervision.ProcessTimeout:
+            raise NotReplayed(f"its link takes more than {_LINK_TIMEOUT_S:g} s") from None
+        done.require_disk_space(root)
+        if done.returncode != 0 or not output.is_file():
+            raise NotReplayed(_reason(done.stderr) or f"its link ends with status {done.returncode}")
+        _link_names(Path(link.output), output)
+        return output
+
+    def _flags(self, link: Link) -> list[str]:
+        if self.plan.optimizes(link):
+            return [self.level, _QUIET]
+        return [*(self.variant.flags if has_sources(link) else []), "-fno-lto", _QUIET]
+
+    def _library_directories(self, link: Link, replacements: Mapping[str, Path]) -> dict[str, Path]:
+        """Return directory of the user's libraries -> ours, with the libraries by the names that -l looks for."""
+        directories: dict[str, Path] = {}
+        for path in input_paths(link):
+            real = os.path.realpath(path)
+            name = os.path.basename(path)
+            if real not in replacements or not name.startswith("lib"):
+                continue
+            directory = os.path.normpath(os.path.dirname(path))
+            ours = self.root / "libraries" / self.plan.within(directory)
+            ours.mkdir(parents=True, exist_ok=True)
+            if not (ours / name).is_symlink():
+                (ours / name).symlink_to(replacements[real])
+            directories[directory] = ours
+        return directories
+
+    def _make_archive(self, path: str, archive: Archive) -> Path:
+        """Make a static library with the objects of this build in place of the members that are in the corpus."""
+        output = self.root / "archives" / self.plan.within(path)
+        members = output.with_name(f"{output.name}.members")
+        members.mkdir(parents=True)
+        names = []
+        for number, (member, module) in enumerate(archive.members):
+            file = members / f"{number}-{member.name}"
+            if module and module not in self.failed:
+                shutil.copyfile(self.root / _OBJECTS / _object_name(module), file)
+            elif member.content is None:
+                shutil.copyfile(member.path, file)
+            else:
+                file.write_bytes(member.content)
+            names.append(file.name)
+        # In a response file: large libraries have more members than a command line holds.
+        write_response_file(members / "all", names)
+        command = [llvm_binutils(self.stock_clang)["ar"], "qcs", output, "@all"]
+        name = self.plan.within(path)
+        try:
+            done = supervision.run([str(word) for word in command], _LINK_TIMEOUT_S, cwd=members, writable=self.root)
+        except supervision.ProcessTimeout:
+            raise NotReplayed(f"{name} takes more than {_LINK_TIMEOUT_S:g} s to make again") from None
+        finally:
+            shutil.rmtree(members)
+        if done.returncode != 0:
+            raise NotReplayed(f"{name} cannot be made again: {_reason(done.stderr)}")
+        return output
 
 
 def _link_names(theirs: Path, ours: Path) -> None:
@@ -261,39 +311,13 @@ def _link_names(theirs: Path, ours: Path) -> None:
                 (ours.parent / entry.name).symlink_to(ours.name)
 
 
-def _make_archive(
-    plan: ReplayPlan, path: str, archive: Archive, root: Path, failed: set[str], stock_clang: Path
-) -> Path:
-    """Make a static library with the objects of this build in place of the members that are in the corpus."""
-    output = root / "archives" / plan.within(path)
-    members = output.with_name(f"{output.name}.members")
-    members.mkdir(parents=True)
-    names = []
-    for number, (member, module) in enumerate(archive.members):
-        file = members / f"{number}-{member.name}"
-        if module and module not in failed:
-            shutil.copyfile(root / _OBJECTS / _object_name(module), file)
-        elif member.content is None:
-            shutil.copyfile(member.path, file)
-        else:
-            file.write_bytes(member.content)
-        names.append(file.name)
-    # In a response file: large libraries have more members than a command line holds.
-    write_response_file(members / "all", names)
-    command = [llvm_binutils(stock_clang)["ar"], "qcs", output, "@all"]
-    try:
-        done = supervision.run([str(word) for word in command], _LINK_TIMEOUT_S, cwd=members, writable=root)
-    except supervision.ProcessTimeout:
-        raise NotReplayed(f"{plan.within(path)} takes more than {_LINK_TIMEOUT_S:g} s to make again") from None
-    finally:
-        shutil.rmtree(members)
-    if done.returncode != 0:
-        raise NotReplayed(f"{plan.within(path)} cannot be made again: {_reason(done.stderr)}")
-    return output
-
-
 def _compare(
-    project: str, plan: ReplayPlan, built: Sequence[_Built], summary: OwnBuild, roots: Sequence[Path]
+    project: str,
+    plan: ReplayPlan,
+    built: Sequence[_Built],
+    failed: set[str],
+    summary: OwnBuild,
+    roots: Sequence[Path],
 ) -> RelinkedBuild:
     """Return the files that both builds have, and why others are missing."""
     stock, policy = built
@@ -315,10 +339,21 @@ def _compare(
         linked.append(link)
         if before.kind == "object":
             continue
-        binaries.append(Binary(project, name, after.kind, after.language, LINK_VARIANT, before.sizes, after.sizes))
-        summary.as_built += _has_sizes(link.output, before)
-    summary.modules = len({module for link in linked for module in plan.modules(link)})
-    summary.kept_objects, summary.left_out = plan.kept_objects(linked), left_out
+        lto = plan.lto(link)
+        title = FULL_LTO if lto == "full" else LINK_VARIANT
+        binaries.append(Binary(project, name, after.kind, after.language, title, before.sizes, after.sizes))
+        summary.thin_lto += lto == "thin"
+        summary.full_lto += lto == "full"
+        summary.two_linkers += lto is not None and not names_linker(link)
+        summary.as_built += lto is None and _has_sizes(link.output, before)
+    modules = {module for link in linked for module in plan.modules(link)}
+    summary.modules = len(modules - failed)
+    kept = plan.kept_objects(linked)
+    if failures := sorted(modules & failed):
+        kept[_NOT_COMPILED] = failures
+    summary.kept_objects = sum(map(len, kept.values()))
+    summary.kept = {reason: KeptObjects(len(names), names[:_MAX_KEPT_NAMES]) for reason, names in kept.items()}
+    summary.left_out = left_out
     if not binaries:
         name, reason = next(iter(left_out.items()), ("", plan.links.problem))
         summary.need = f"{name}: {reason}" if name else reason

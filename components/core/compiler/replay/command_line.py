@@ -17,6 +17,7 @@ from pathlib import Path
 
 from components.core.compiler.replay.replay_options import MissingValue, Selection, is_response_file, select_options
 from components.core.formats.corpus import Module
+from components.core.formats.links import Lto
 from components.core.formats.profiles import profile_resolver
 from components.platform.errors import UserError
 
@@ -31,6 +32,7 @@ def replay_arguments(
     thinlto_index: Path | None = None,
     allowed_options: Collection[str] = (),
     corpus: Path | None = None,
+    lto: Lto | None = None,
 ) -> list[str]:
     """Return clang's arguments that compile `bitcode` to the object `output` as `recorded` compiled the source.
 
@@ -43,6 +45,7 @@ def replay_arguments(
         thinlto_index: the module's ThinLTO index. A flag tells LLVM that the bitcode already has its imports.
         allowed_options: names of recorded options that are replayed although they are not on the allow list.
         corpus: directory of the module's corpus; profiles in it may be read.
+        lto: link-time optimization whose bitcode `output` shall be, as by -flto=`lto`; None for native code.
 
     Raises:
         UserError: the recorded arguments are empty, end inside an option, or include a refused option.
@@ -58,7 +61,10 @@ def replay_arguments(
     if output is None:
         command += ["-emit-codegen-only"] if is_cc1 else ["-Xclang", "-emit-codegen-only"]
         return [*command, *extra_flags, "-x", "ir", str(bitcode)]
-    command += ["-emit-obj"] if is_cc1 else []
+    if lto is not None:
+        command += ["-emit-llvm-bc", f"-flto={lto}", "-flto-unit"] if is_cc1 else [f"-flto={lto}"]
+    elif is_cc1:
+        command += ["-emit-obj"]
     return [*command, *extra_flags, "-x", "ir", str(bitcode), "-o", str(output)]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from components.core.formats.links import Link
-from components.core.projects.build_links.driver import make_link
+from components.core.projects.build_links.driver import LINKER, make_link
 from components.core.projects.compiler_command import NoObjectError, compiler_calls, simple_commands
 from components.platform.errors import UserError
 from components.platform.processes import supervision
@@ -66,7 +66,7 @@ def links_in(commands: BuildCommands, built: bool = True) -> list[Link]:
     links: list[Link] = []
     for directory, line in commands:
         try:
-            for working_directory, driver, arguments in compiler_calls(line, directory):
+            for working_directory, driver, arguments in compiler_calls(line, directory, LINKER):
                 link = make_link(driver, arguments, working_directory)
                 if link is not None and (not built or os.path.isfile(link.output)):
                     links.append(link)

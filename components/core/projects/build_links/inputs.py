@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from components.core.formats.links import Link
+from components.core.projects.build_links.driver import RELOCATABLE
 
 NEXT_IS_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "-MJ", "-x", "-u", "-z", "-e", "-h", "-soname", "--output"))
 """Options of a link that take the next word, which is no file that it reads."""
@@ -61,3 +62,8 @@ def flatten(arguments: Sequence[str]) -> list[tuple[bool, str]]:
         else:
             words.append((False, word))
     return words
+
+
+def is_relocatable(link: Link) -> bool:
+    """Return whether a link makes an object (-r)."""
+    return any(word in RELOCATABLE for _for_linker, word in flatten(link.arguments))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from pathlib import Path
 
 from components.core.compiler.clang_programs import llvm_binutils
@@ -22,10 +23,22 @@ _SCRIPT = Path(__file__).with_name("record-link")
 LINKS = "links"
 """Name of the directory of the records, next to the compilers."""
 _PREFIX = "link-"
+_LINKER = "ld"
+_RELOCATABLE = """\
+#!/bin/sh
+# Relocatable links go through RECORDER, but for those of compilers, which have gone through it.
+case "$MLGO_LINK $* " in
+recorded*) ;;
+*' -r '* | *' -i '* | *' --relocatable '*) exec RECORDER "$0" "$@" ;;
+esac
+exec PROGRAM "$@"
+"""
 
 
 def write_link_recorder(directory: Path, clang: Path) -> str:
     """Write the program that records links into a directory of compilers, and return how their scripts call it.
+
+    An `ld` that records relocatable links is written, too, for builds that run it themselves.
 
     Args:
         directory: directory of the compilers, which exists.
@@ -36,7 +49,18 @@ def write_link_recorder(directory: Path, clang: Path) -> str:
     script = directory / _SCRIPT.name
     script.write_text(_SCRIPT.read_text(encoding="utf-8").replace("OBJCOPY", shlex.quote(str(objcopy))))
     script.chmod(0o755)
-    return f"{SCRIPT_DIRECTORY}/{_SCRIPT.name}"
+    recorder = f"{SCRIPT_DIRECTORY}/{_SCRIPT.name}"
+    if linker := _find_linker():
+        text = _RELOCATABLE.replace("RECORDER", recorder).replace("PROGRAM", shlex.quote(linker))
+        (directory / _LINKER).write_text(text.replace(SCRIPT_DIRECTORY, '"${0%/*}"'))
+        (directory / _LINKER).chmod(0o755)
+    return recorder
+
+
+def _find_linker() -> str | None:
+    """Return the installed linker, not one that `write_link_recorder` wrote into a directory of the PATH."""
+    directories = [path for path in os.get_exec_path() if not has_recorder(Path(path))]
+    return shutil.which(_LINKER, path=os.pathsep.join(directories))
 
 
 def has_recorder(compilers: Path) -> bool:
