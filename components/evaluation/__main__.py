@@ -15,7 +15,7 @@ from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
 from components.core.projects.flags.options import RowNames
 from components.core.projects.option import CORPUS, RECIPE
-from components.evaluation.config import MATCHING, RELEASE_IF, THRESHOLDS, EvaluationConfig
+from components.evaluation.config import MATCHING, RELEASE_IF, RELINK, THRESHOLDS, EvaluationConfig
 from components.evaluation.projects.commands import (
     EXIT_NOT_BETTER,
     LINK_VARIANT,
@@ -120,6 +120,14 @@ def main() -> None:
     "[default: no limit]",
 )
 @TIME_REPEATS
+@click.option(
+    "--relink",
+    type=click.Choice(RELINK),
+    default="yes",
+    show_default=True,
+    help="Whether to link the programs of your own build again, for stock clang and for the release clang, where a "
+    "corpus knows how. no: the verdict is on the held-out modules.",
+)
 @click.option(
     "--benchmark",
     default="",

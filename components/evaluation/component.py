@@ -129,6 +129,7 @@ def release_report(  # type: ignore[no-untyped-def]
     min_reduction_percent: str,
     max_slowdown_percent: str,
     time_repeats: int,
+    relink: str,
     benchmark: str,
     flag_rows: str,
     release_report: dsl.Output[dsl.Artifact],
@@ -152,6 +153,7 @@ def release_report(  # type: ignore[no-untyped-def]
         max_slowdown_percent: Maximum increase, in percent, of the instructions that benchmarks execute. Empty: no
             limit.
         time_repeats: Runs of each benchmark with each build, to compare their processor time. 0: none.
+        relink: Whether the programs of the build that the corpus comes from are linked again: `yes` or `no`.
         benchmark: Shell command that runs programs of the build that the corpus comes from. Empty: none.
         flag_rows: Rows of flags under which the programs are also built, separated by commas; `all`. Empty: none.
         release_report: Measurements, metrics, report and verdict.
@@ -173,6 +175,7 @@ def release_report(  # type: ignore[no-untyped-def]
             "--min-reduction-percent": min_reduction_percent,
             "--max-slowdown-percent": max_slowdown_percent,
             "--time-repeats": time_repeats,
+            "--relink": relink,
             "--benchmark": benchmark,
             "--flag-rows": flag_rows,
             "--quiet": True,

@@ -14,6 +14,9 @@ from components.platform.processes.cgroup import available_processors
 THRESHOLDS = (0, 5, 15, 30, 50)
 """-inline-threshold values of the sweep: values that a user without a policy would try."""
 
+RELINK = ("yes", "no")
+"""Whether the report on a release clang links the user's own programs again, if the corpus knows their links."""
+
 RELEASE_IF = ("better", "always")
 """Verdicts for which the release clang embeds the trained policy. Otherwise it embeds another one, or none is built
 (components/evaluation/release_policy.py)."""
@@ -36,6 +39,7 @@ class EvaluationConfig:
         release_if: one of RELEASE_IF.
         stock_clang: None takes the installed clang of the release clang's version.
         time_repeats: runs of each benchmark with each build for their processor time; 0 takes none.
+        relink: one of RELINK.
         benchmark: shell command that runs programs of the user's own build; "" for none.
         flag_rows: names of rows; "all" for every row that needs no permission; () for none.
     """
@@ -55,6 +59,7 @@ class EvaluationConfig:
     min_reduction_percent: float | None = None
     max_slowdown_percent: float | None = None
     time_repeats: int = 0
+    relink: str = "yes"
     benchmark: str = ""
     problem: str = "inlining"
     workers: str = "local"
@@ -100,6 +105,11 @@ class EvaluationConfig:
             raise UserError(
                 "--benchmark requires --release-toolchain, and no --recipe: it runs programs of your own build",
                 "leave --benchmark out, or describe benchmarks in the recipe",
+            )
+        if self.benchmark and self.relink == "no":
+            raise UserError(
+                "--benchmark runs the programs of your own build, which --relink no does not link",
+                "leave one of the two options out",
             )
         runs_programs = self.recipe is not None or bool(self.benchmark)
         if self.max_slowdown_percent is not None and not runs_programs:

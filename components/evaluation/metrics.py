@@ -105,7 +105,7 @@ def judge_whole_projects(metrics: SizeMetrics, max_slowdown_percent: float | Non
         required, reduction = metrics.min_reduction_percent, total.reduction_percent
         enough = reduction is not None and reduction >= required
         if not enough and metrics.verdict == "better":
-            metrics.refused_because = f"linked programs and libraries are {change(reduction)}"
+            metrics.refused_because = f"text of linked programs and libraries is {change(reduction)}"
         metrics.verdict = "better" if enough and metrics.refused_because is None else "not better"
     if metrics.flags is not UNSET and (reason := why_not_delivered(metrics.flags, "policy")) is not None:
         metrics.verdict = "not better"

@@ -227,7 +227,12 @@ def time_is_of_benchmarks(write: FormatParameter, time_repeats: int, recipe: str
 
 
 @rule
-def benchmark_runs_the_own_build(write: FormatParameter, benchmark: str, recipe: str) -> None:
+def benchmark_runs_the_own_build(write: FormatParameter, benchmark: str, recipe: str, relink: str = "yes") -> None:
+    if benchmark and relink == "no":
+        raise UserError(
+            f"{write('benchmark', benchmark)}: it runs the programs that {write('relink', 'no')} does not link",
+            f"leave {write('benchmark', '')} or {write('relink', 'no')} out",
+        )
     if benchmark and recipe:
         raise UserError(
             f"{write('benchmark', benchmark)}: a recipe names the benchmarks of its projects",

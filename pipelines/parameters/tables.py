@@ -18,7 +18,7 @@ from components.core.formats.strategy import DEFAULT_LLVM_MAJOR, LLVM_SOURCES, F
 from components.core.projects.flags.options import RowNames
 from components.core.projects.option import COMPILE_COMMANDS, LOCAL_CORPUS, RECIPE
 from components.core.projects.recipe import recipe_words
-from components.evaluation.config import RELEASE_IF
+from components.evaluation.config import RELEASE_IF, RELINK
 from components.platform.console import PRESETS
 from components.platform.console.number_types import (
     FINITE_FLOAT,
@@ -189,6 +189,15 @@ TRAINING = (
         default=0,
         example="20",
         option=Option("N"),
+    ),
+    Parameter(
+        "relink",
+        "For inlining with {compile_commands} or {corpus}: `yes`, the report links the programs of your build again, "
+        "and the verdict is on them; `no`, it is on the held-out modules.",
+        type=click.Choice(RELINK),
+        default="yes",
+        example="no",
+        option=Option(),
     ),
     Parameter(
         "benchmark",

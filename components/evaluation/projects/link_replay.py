@@ -52,8 +52,7 @@ JOINED = (
     "linked from several objects (ld -r) by a link that is not recorded: build with the ld of mlgo corpus compilers"
 )
 NOT_IN_CORPUS = "whose modules are not in the corpus: its report.json says why"
-_WITHOUT_KINDS = "an option of it is -flto, and no compile command says which objects have it: extract the corpus from \
-compile_commands.json"
+_UNKNOWN_LTO = "it has the option -flto, and nothing says which objects have: extract the corpus by --compile-commands"
 _OTHER_LTO = re.compile(r"-funified-lto|--?(?:plugin-opt=)?thinlto-index-only(?:=.*)?")
 
 
@@ -152,7 +151,7 @@ class ReplayPlan:
         if other := next((word for _, word in flatten(link.arguments) if _OTHER_LTO.fullmatch(word)), None):
             raise NotReplayed(f"its option {other} is not replayed: build with -flto or -flto=thin alone")
         if asked and self.links.lto is None:
-            raise NotReplayed(_WITHOUT_KINDS)
+            raise NotReplayed(_UNKNOWN_LTO)
         kinds = {(self.links.lto or {}).get(module) for module in self.modules(link)}
         bitcode = any(
             LTO_BITCODE in dict(self._kept.get(os.path.realpath(path), ())).values() for path in input_paths(link)

@@ -35,15 +35,15 @@ def require_tools(
     build_variants(stock, release, config.problem)
     if config.flag_rows:
         _rows_request(config, recipes).check(release, ("stock", "policy"))
-    if config.max_slowdown_percent is not None and not any(recipe.benchmarks for recipe in recipes):
+    needs_benchmarks = {
+        "--max-slowdown-percent": config.max_slowdown_percent is not None,
+        "--time-repeats": config.time_repeats > 0,
+    }
+    option = next((option for option, given in needs_benchmarks.items() if given), None)
+    if option and not any(recipe.benchmarks for recipe in recipes):
         raise UserError(
-            "no held-out project has benchmarks, so the slowdown of its programs cannot be measured",
-            "add `benchmarks` to the recipe of one, or leave --max-slowdown-percent out",
-        )
-    if config.time_repeats and not any(recipe.benchmarks for recipe in recipes):
-        raise UserError(
-            "no held-out project has benchmarks, so the time of its programs cannot be taken",
-            "add `benchmarks` to the recipe of one, or leave --time-repeats out",
+            f"no held-out project has benchmarks, whose programs {option} is about",
+            f"add `benchmarks` to the recipe of one, or leave {option} out",
         )
     if _needs_programs(objective, config):
         find_counter()
@@ -101,12 +101,17 @@ def compare_own_build(
     Raises:
         UserError: the benchmark that limits a slowdown cannot be run, or a compiler is missing.
     """
-    links = read_links(corpus.directory)
     sizes = objective.recipe_field == "binaries"
-    if not (config.benchmark or (sizes and links is not None)):
+    if config.relink == "no" or not (config.benchmark or sizes):
         return WholeProjects(BinariesComparison())
+    links = read_links(corpus.directory)
     if links is None:
-        links = BuildLinks("", "none", (), {}, f"the corpus in {corpus.directory} has no {LINKS}: extract it again")
+        problem = _why_without_links(corpus)
+        if not (problem or config.benchmark):
+            return WholeProjects(BinariesComparison())
+        links = BuildLinks(
+            "", "none", (), {}, problem or f"the corpus in {corpus.directory} has no {LINKS}: extract it again"
+        )
     if not links.links:
         _skip_benchmark(objective, config, UserError(links.problem, "leave --benchmark out"))
         return WholeProjects(BinariesComparison(), own_build=OwnBuild(source=links.source, need=links.problem))
@@ -126,6 +131,22 @@ def compare_own_build(
             _skip_benchmark(objective, config, error)
     binaries = summarize_binaries(relinked.binaries) if sizes else BinariesComparison()
     return WholeProjects(binaries, programs, own_build=relinked.summary)
+
+
+def _why_without_links(corpus: Corpus) -> str:
+    """Return why a corpus of an LTO build has no links.json; "" for other corpora, whose builds may not link."""
+    if any(module.thinlto_index is not None for module in corpus):
+        return (
+            "the corpus is of ThinLTO's backends, but the release clang decides in the compile of each file, too; build "
+            "with the compilers of mlgo corpus compilers, and train by --compile-commands: what has -flto=thin there is "
+            "linked with it"
+        )
+    if any(module.is_program() for module in corpus):
+        return (
+            "each module of the corpus is a linked program already, without what its libraries add; for linked files, "
+            "compare two finished builds with mlgo evaluation compare-builds"
+        )
+    return ""
 
 
 def _skip_benchmark(objective: Objective, config: EvaluationConfig, error: UserError) -> None:

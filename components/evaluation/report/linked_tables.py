@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from components.core.projects.flags.types import SectionSizes
-from components.evaluation.metrics_types import BinaryEntry, LinkedTotals, OwnBuild
+from components.evaluation.metrics_types import FULL_LTO, BinaryEntry, KeptObjects, LinkedTotals, OwnBuild
 from components.evaluation.report.formatting import change
 
+TEXT = "text (llvm-size)"
+"""Name of what sums, tables and the verdict on linked files count."""
 SECTIONS = {
-    "llvm_size_text": "text (llvm-size)",
+    "llvm_size_text": TEXT,
     "text": ".text",
     "rodata": ".rodata",
     "eh_frame": ".eh_frame",
@@ -27,7 +29,15 @@ PROJECT_COLUMNS = ["project", "link variant", *SECTIONS.values()]
 """Titles of `project_rows`."""
 BINARY_COLUMNS = ["binary", "link variant", *SECTIONS.values()]
 """Titles of `binary_rows`."""
-OWN_COLUMNS = ["file", "stripped, stock", "stripped, policy", ".text, policy", ".eh_frame, policy"]
+OWN_SECTIONS = ("llvm_size_text", "text", "eh_frame", "total")
+OWN_COLUMNS = [
+    "file",
+    f"{TEXT}, stock",
+    f"{TEXT}, policy",
+    ".text, policy",
+    ".eh_frame, policy",
+    "stripped, policy",
+]
 """Titles of `own_rows`."""
 MAX_BINARIES = 20
 """More binaries of a user's build have too many rows for a terminal; metrics.json has all."""
@@ -71,27 +81,34 @@ def select_linked(binaries: Sequence[BinaryEntry]) -> list[BinaryEntry]:
 def project_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
     """Return a row for each link variant, project and kind of its linked binaries, with bytes and change by section."""
     return [
-        [f"{row.project}: {row.count} {_plural(row.kind, row.count)}", row.link_variant, *_cells(row.stock, row.policy)]
+        [f"{row.project}: {_count(row.count, row.kind)}", row.link_variant, *_cells(row.stock, row.policy)]
         for row in binaries_by_project(select_linked(binaries))
     ]
 
 
 def own_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
     """Return a row for each of the MAX_BINARIES largest binaries of the user's own build, one for the sum of more, and
-    one for the sum of all."""
-    largest = sorted(binaries, key=lambda binary: -binary.stock.total)
+    one for the sum of all of each link variant."""
+    largest = sorted(binaries, key=lambda binary: -binary.stock.llvm_size_text)
     shown, others = largest[:MAX_BINARIES], largest[MAX_BINARIES:]
-    rows = [_own_row(binary.name, [binary]) for binary in shown]
+    rows = [_own_row(binary.name + _marked(binary.link_variant), [binary]) for binary in shown]
     if others:
         rows.append(_own_row(f"{len(others)} more", others))
-    return [*rows, _own_row(f"all {len(binaries)}", binaries)]
+    for variant in dict.fromkeys(binary.link_variant for binary in binaries):
+        chosen = [binary for binary in binaries if binary.link_variant == variant]
+        rows.append(_own_row(f"all {len(chosen)}{_marked(variant)}", chosen))
+    return rows
+
+
+def _marked(link_variant: str) -> str:
+    return f" ({FULL_LTO})" if link_variant == FULL_LTO else ""
 
 
 def _own_row(title: str, binaries: Sequence[BinaryEntry]) -> list[str]:
     stock = sum((binary.stock for binary in binaries), SectionSizes())
     policy = sum((binary.policy for binary in binaries), SectionSizes())
-    cells = [_cell(getattr(stock, section), getattr(policy, section)) for section in ("total", "text", "eh_frame")]
-    return [title, f"{stock.total:,}", *cells]
+    cells = [_cell(getattr(stock, section), getattr(policy, section)) for section in OWN_SECTIONS]
+    return [title, f"{stock.llvm_size_text:,}", *cells]
 
 
 def binary_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
@@ -110,16 +127,52 @@ def own_build_lines(own: OwnBuild, files: int) -> list[str]:
     """
     if own.need:
         return [f"the programs of your build are not linked: {own.need}"]
-    same = f"{own.as_built} of {files} files by stock clang have the section sizes of yours"
-    kept = f"; {own.kept_objects} objects that are not in the corpus are as you built them" if own.kept_objects else ""
+    lto = own.thin_lto + own.full_lto
+    same = (
+        f"{own.as_built} of {files - lto} files by stock clang have the section sizes of yours" if files > lto else ""
+    )
     lines = [
-        f"your own build, linked again; most of its modules are not held out: {same}{kept}",
-        f"compile time of its {own.modules} modules, without parsing: {own.stock_s:.1f} s by stock clang, "
-        f"{own.policy_s:.1f} s by the release clang",
+        f"your own build, linked again; most of its modules are not held out{': ' if same else ''}{same}",
+        *_lto_lines(own),
+        f"compile time of its {own.modules} modules, without parsing{' and the link' if lto else ''}: "
+        f"{own.stock_s:.1f} s by stock clang, {own.policy_s:.1f} s by the release clang",
+    ]
+    lines += [
+        f"as you built them: {_count(kept.number, 'object')} {reason}: {_list_first(kept)}"
+        for reason, kept in own.kept.items()
     ]
     reasons = [f"not compared: {name}: {reason}" for name, reason in own.left_out.items()]
     more = len(reasons) - _MAX_REASONS
     return [*lines, *reasons[:_MAX_REASONS], *([f"not compared: {more} more files"] if more > 0 else [])]
+
+
+def _lto_lines(own: OwnBuild) -> list[str]:
+    """Return what figures of files that are linked with LTO mean."""
+    lines = []
+    if own.thin_lto or own.full_lto:
+        kinds = ((own.thin_lto, "ThinLTO"), (own.full_lto, FULL_LTO))
+        files = " and ".join(f"{_count(number, 'file')} with {kind}" for number, kind in kinds if number)
+        lines.append(
+            f"{files}, as your build's flags ask; the compilers of mlgo corpus compilers, which embed bitcode, built "
+            "without"
+        )
+    if own.full_lto:
+        lines.append(
+            f"files with {FULL_LTO} do not count for the verdict: there the release clang decides by LLVM's heuristic, "
+            "in a pipeline of its own"
+        )
+    if own.two_linkers:
+        lines.append(
+            f"{_count(own.two_linkers, 'file')} with LTO but without -fuse-ld: GNU ld links by stock clang, lld by the "
+            "release clang, and the figures contain this; -fuse-ld=lld makes it one linker"
+        )
+    return lines
+
+
+def _list_first(kept: KeptObjects) -> str:
+    shown = kept.names[:_MAX_REASONS]
+    more = kept.number - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def list_variants(binary: BinaryEntry) -> list[tuple[str, SectionSizes]]:
@@ -144,12 +197,12 @@ def linked_lines(linked: LinkedTotals) -> list[str]:
             subject = f"linked, {variant}, {titles.get(language, language)} ({total.files})"
             alone = "" if total.plan is UNSET else ", policy without plan"
             lines.append(
-                f"{subject}{alone}: {change(total.reduction_percent)}, "
+                f"{subject}{alone}: {TEXT} {change(total.reduction_percent)}, "
                 f".text alone {change(total.text_reduction_percent)}"
             )
             if total.plan is not UNSET:
                 lines.append(
-                    f"{subject}, policy and plan: {change(total.plan.reduction_percent)}, "
+                    f"{subject}, policy and plan: {TEXT} {change(total.plan.reduction_percent)}, "
                     f".text alone {change(total.plan.text_reduction_percent)}; "
                     f"against the policy without plan {change(total.plan.against_policy_percent)}"
                 )
@@ -162,6 +215,10 @@ def _cells(stock: SectionSizes, policy: SectionSizes) -> list[str]:
 
 def _cell(stock: int, policy: int) -> str:
     return f"{policy:,} {100 * (policy / stock - 1):+.2f}%" if stock else f"{policy:,}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {_plural(noun, number)}"
 
 
 def _plural(kind: str, count: int) -> str:

@@ -234,7 +234,7 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
     """Return the card as Markdown. worst: as for `model_card`."""
     gate, corpus, training, labels = card.gate, card.corpus, card.training, OBJECTIVES[card.measure].labels
     programs, total = card.programs or None, headline_total(card.linked or {})
-    linked = f"linked programs and libraries {change(total.reduction_percent)}, " if total else ""
+    linked = f"text of linked programs and libraries {change(total.reduction_percent)}, " if total else ""
     assumed = ", ".join(f"{markdown_code(name)} {value:g}" for name, value in (card.optional_features or {}).items())
     regressions = [f"- {markdown_text(case.line(labels.unit))}" for case in worst] or [labels.no_worse]
     bounds = interval_in_words(gate.reduction_percent_ci95, labels.comparative)

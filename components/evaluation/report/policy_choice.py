@@ -243,7 +243,7 @@ def headline(metrics: Metrics) -> str:
     if metrics.verdict == "better":
         text = f"Better: {modules}"
         if total is not None:
-            text = f"Better: linked programs and libraries {change(total.reduction_percent)} than {baseline}"
+            text = f"Better: text of linked programs and libraries {change(total.reduction_percent)} than {baseline}"
             if (metrics.reduction_percent or 0.0) > 0:
                 text += f", held-out modules {change(metrics.reduction_percent)}"
         better = better_still(metrics)

@@ -201,7 +201,7 @@ def describe_reduction(metrics: Metrics) -> str:
     total = program_rows.headline_total(metrics.linked) if isinstance(metrics, SizeMetrics) else None
     if total is None:
         return f"{modules} on {count}"
-    return f"linked programs and libraries {change(total.reduction_percent)}, {count} {modules}"
+    return f"text of linked programs and libraries {change(total.reduction_percent)}, {count} {modules}"
 
 
 def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
@@ -382,7 +382,9 @@ def _linked_rows(metrics: Metrics, binaries: Sequence[BinaryEntry]) -> tuple[lis
 def _linked_table(metrics: Metrics, binaries: Sequence[BinaryEntry]) -> Table:
     columns, rows = _linked_rows(metrics, binaries)
     if _is_own_build(metrics):
-        return make_table("Programs and shared libraries of your build: bytes, change against stock", columns, rows)
+        counted = f"bytes, change against stock; the verdict is on {linked_tables.TEXT}"
+        title = f"Programs and shared libraries of your build: {counted}"
+        return make_table(title, columns, rows)
     title = "Linked programs and shared libraries by project: bytes with the policy, change against stock"
     return make_table(
         title, columns, [[*row[:2], *(cell.replace(" ", "\n") for cell in row[2:])] for row in rows], left=2
