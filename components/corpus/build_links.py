@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from components.core.formats.links import BuildLinks, Lto, write_links
+from components.core.formats.links import BuildLinks, Lto, ModuleLto, write_links
 from components.core.projects.build_links.driver import lto_of
 from components.core.projects.build_links.find import find_links
 from components.core.projects.compile_commands import compilers_in, compiles_in
@@ -39,24 +39,29 @@ def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path
     named = [compilers] if compilers else list(_compilers_of(source)) if is_database else []
     tree = (source.parent if is_database else source).absolute()
     origin, links, problem = find_links(tree, named, required=compilers is not None)
-    lto = _lto_of_modules(source, outcomes) if is_database else None
+    lto = _lto_of_modules(source, outcomes, modules) if is_database else None
     write_links(directory, BuildLinks(str(tree), origin, tuple(links), modules, problem, lto))
     if links:
         return f"{len(links)} link{'s' if len(links) > 1 else ''} of the build ({origin})"
     return f"programs will not be linked for the report: {problem}"
 
 
-def _lto_of_modules(database: Path, outcomes: Sequence[Outcome]) -> dict[str, Lto]:
-    """Return the LTO that the commands of a database ask for, by the modules of their objects."""
+def _lto_of_modules(database: Path, outcomes: Sequence[Outcome], modules: dict[str, str]) -> dict[str, ModuleLto]:
+    """Return the LTO that the commands of a database ask for, by the modules of their objects.
+
+    Args:
+        modules: `embedded_digest` of an object -> its module.
+    """
     content = read_text(database)
     if "-flto" not in content:
         return {}
-    asked: dict[str, Lto] = {}
-    for path, compile_command in compiles_in(content, database):
-        if lto := lto_of(compile_command.arguments):
-            asked[os.path.abspath(path)] = lto
-    found = ((outcome.object.name, asked.get(os.path.abspath(outcome.object.path))) for outcome in outcomes)
-    return {name: lto for name, lto in found if lto}
+    asked = {os.path.abspath(path): lto_of(command.arguments) for path, command in compiles_in(content, database)}
+    kinds: dict[str, set[Lto | None]] = {}
+    for outcome in outcomes:
+        if outcome.digest:
+            kinds.setdefault(modules[outcome.digest], set()).add(asked.get(os.path.abspath(outcome.object.path)))
+    single = {name: next(iter(found)) if len(found) == 1 else "mixed" for name, found in kinds.items()}
+    return {name: lto for name, lto in single.items() if lto}
 
 
 def _compilers_of(database: Path) -> Iterator[Path]:

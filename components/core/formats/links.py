@@ -21,6 +21,8 @@ LinksSource = Literal["recorded", "ninja", "CMake", "none"]
 """Who said how the build links: its compilers, ninja's or CMake's files, nobody."""
 Lto = Literal["full", "thin"]
 """Kind of link-time optimization that a compile asks for."""
+ModuleLto = Literal["full", "thin", "mixed"]
+"""The same of a module; "mixed" if equal objects of it are compiled for several kinds or not all for one."""
 
 
 class Link(Struct, frozen=True):
@@ -57,7 +59,7 @@ class BuildLinks(Struct, frozen=True):
     links: tuple[Link, ...]
     modules: dict[str, str]
     problem: str = ""
-    lto: dict[str, Lto] | None = None
+    lto: dict[str, ModuleLto] | None = None
     version: int = VERSION
 
 

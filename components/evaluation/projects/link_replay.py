@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -152,13 +152,20 @@ class ReplayPlan:
             raise NotReplayed(f"its option {other} is not replayed: build with -flto or -flto=thin alone")
         if asked and self.links.lto is None:
             raise NotReplayed(_UNKNOWN_LTO)
-        kinds = {(self.links.lto or {}).get(module) for module in self.modules(link)}
-        bitcode = any(
-            LTO_BITCODE in dict(self._kept.get(os.path.realpath(path), ())).values() for path in input_paths(link)
-        )
-        if bitcode or has_sources(link):
-            kinds.add(asked or ("full" if bitcode else None))
-        return "full" if "full" in kinds else "thin" if "thin" in kinds else None
+        kinds: set[Lto | None] = set()
+        for module in self.modules(link):
+            if (lto := (self.links.lto or {}).get(module)) == "mixed":
+                raise NotReplayed(
+                    f"{module} is compiled with and without -flto, and its objects do not tell: build one"
+                )
+            kinds.add(lto)
+        paths = map(os.path.realpath, input_paths(link))
+        if has_sources(link) or any(reason == LTO_BITCODE for path in paths for _, reason in self._kept.get(path, ())):
+            kinds.add(asked)
+        strongest = _strongest(kinds)
+        if strongest and not asked:
+            raise NotReplayed("objects of it have the option -flto and it has not: link with -flto, too")
+        return strongest
 
     def lto(self, link: Link) -> Lto | None:
         """Return the LTO that code of a linked file went through, in its own link or a relocatable one that it uses.
@@ -171,7 +178,7 @@ class ReplayPlan:
             used = (self.piece(path) for path in input_paths(link))
             parts = [piece for piece in used if isinstance(piece, Link) and is_relocatable(piece)]
             kinds = {self.optimizes(link), *map(self.lto, parts)}
-            self._lto[link.output] = "full" if "full" in kinds else "thin" if "thin" in kinds else None
+            self._lto[link.output] = _strongest(kinds)
         return self._lto[link.output]
 
     def changes(self, link: Link) -> bool:
@@ -212,6 +219,11 @@ class ReplayPlan:
         if module is None:
             self._kept.setdefault(path, []).append((member, _reason_to_keep(content)))
         return module
+
+
+def _strongest(kinds: Collection[Lto | None]) -> Lto | None:
+    """Return the LTO of what consists of parts with these kinds: full LTO makes the parts that have it one module."""
+    return "full" if "full" in kinds else "thin" if "thin" in kinds else None
 
 
 def _content(member: Member) -> memoryview:

@@ -26,7 +26,7 @@ from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.compiler.replay.command_line import require_replayable
 from components.core.formats.corpus import Corpus, Module
-from components.core.formats.links import BuildLinks, Link, Lto
+from components.core.formats.links import BuildLinks, Link, ModuleLto
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.build_links.inputs import input_paths
 from components.core.projects.flags.build_variants import BuildVariant, build_variants, find_stock_clang
@@ -148,7 +148,7 @@ def relink(
 
 def _compile(
     modules: Sequence[Module],
-    lto: Mapping[str, Lto],
+    lto: Mapping[str, ModuleLto],
     config: EvaluationConfig,
     variants: tuple[BuildVariant, BuildVariant],
     roots: Sequence[Path],
@@ -161,7 +161,8 @@ def _compile(
     ]
     compile_both = _CompileBoth(compilers[0], compilers[1], (roots[0] / _OBJECTS, roots[1] / _OBJECTS))
     quarantine = Quarantine(_MAX_FAILED_FRACTION, len(modules))
-    requests = [Request(module, Advisor("release"), lto=lto.get(module.name)) for module in modules]
+    kinds = {name: kind for name, kind in lto.items() if kind != "mixed"}
+    requests = [Request(module, Advisor("release"), lto=kinds.get(module.name)) for module in modules]
     stock_s = policy_s = 0.0
     with (
         closing(make_pool(f"local:{config.jobs}")) as pool,

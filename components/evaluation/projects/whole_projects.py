@@ -137,9 +137,9 @@ def _why_without_links(corpus: Corpus) -> str:
     """Return why a corpus of an LTO build has no links.json; "" for other corpora, whose builds may not link."""
     if any(module.thinlto_index is not None for module in corpus):
         return (
-            "the corpus is of ThinLTO's backends, but the release clang decides in the compile of each file, too; build "
-            "with the compilers of mlgo corpus compilers, and train by --compile-commands: what has -flto=thin there is "
-            "linked with it"
+            "the corpus is of ThinLTO's backends, but the release clang decides in the compile of each file, too; for "
+            "linked files, build with the compilers of mlgo corpus compilers and train by --compile-commands: what has "
+            "-flto=thin is then linked with it"
         )
     if any(module.is_program() for module in corpus):
         return (
