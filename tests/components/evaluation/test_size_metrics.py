@@ -64,8 +64,8 @@ def make_totals(**variants: float) -> LinkedTotals:
         (0.3, {"default": 5.0}, "better", None),
         (0.3, {"hidden": -1.0, "default": 5.0}, "better", None),
         (0.5, {"default": 5.0}, "better", None),  # the modules alone are not better
-        (0.3, {"default": 0.2}, "not better", "linked programs and libraries are 0.20% smaller"),
-        (0.3, {"hidden": -1.0}, "not better", "linked programs and libraries are 1.00% larger"),
+        (0.3, {"default": 0.2}, "not better", "text of linked programs and libraries is 0.20% smaller"),
+        (0.3, {"hidden": -1.0}, "not better", "text of linked programs and libraries is 1.00% larger"),
         (0.3, {}, "better", None),
     ],
 )

@@ -56,6 +56,10 @@ def test_features_are_passed(tmp_path: Path) -> None:
         ),
         ({"time_repeats": 20, "recipe": None, "corpus": Path("/")}, "--time-repeats 20: there are no benchmarks"),
         ({"benchmark": "./app"}, "--benchmark ./app: a recipe names the benchmarks"),
+        (
+            {"benchmark": "./app", "relink": "no", "recipe": None, "corpus": Path("/")},
+            "--benchmark ./app: it runs the programs that --relink no does not link",
+        ),
         ({"flag_rows": ("lto",), "problem": "regalloc"}, "--flag-rows lto: programs of a recipe"),
         ({"flag_rows": ("lto",), "recipe": None, "corpus": Path("/")}, "--flag-rows lto: programs of a recipe"),
         ({"workers": "local:many"}, "--workers 'local:many'"),

@@ -63,6 +63,8 @@ def test_arguments_name_other_files_and_keep_the_rest(tmp_path: Path) -> None:
         ("--output=other",),
         ("-Xclang", "-fembed-bitcode=all"),
         ("-save-temps=obj",),
+        ("-Wl,--thinlto-cache-dir=cache",),
+        ("-Wl,-plugin-opt=cache-dir=cache,--save-temps",),
     ],
 )
 def test_options_that_write_other_files_are_left_out(tmp_path: Path, words: tuple[str, ...]) -> None:

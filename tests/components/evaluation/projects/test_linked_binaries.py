@@ -216,7 +216,10 @@ def test_linked_files_are_summed_by_variant_and_language() -> None:
         ("hidden", "all"): (1, 5.0, 380),
         ("hidden", "c++"): (1, 5.0, 380),
     }
-    assert linked_tables.linked_lines(totals)[0] == "linked, default, all (2): 5.00% smaller, .text alone 5.00% smaller"
+    assert (
+        linked_tables.linked_lines(totals)[0]
+        == "linked, default, all (2): text (llvm-size) 5.00% smaller, .text alone 5.00% smaller"
+    )
     assert linked_totals(binaries[3:]) == {}
 
 
@@ -228,8 +231,8 @@ def test_plan_is_summed_and_compared_with_stock_and_policy() -> None:
     assert total is not UNSET and total.sizes.total == 1710
     assert (total.reduction_percent, total.against_policy_percent) == pytest.approx((14.5, 10.0))
     assert linked_tables.linked_lines(linked_totals(planned))[:2] == [
-        "linked, default, all (2), policy without plan: 5.00% smaller, .text alone 5.00% smaller",
-        "linked, default, all (2), policy and plan: 14.50% smaller, .text alone 71.00% larger; "
+        "linked, default, all (2), policy without plan: text (llvm-size) 5.00% smaller, .text alone 5.00% smaller",
+        "linked, default, all (2), policy and plan: text (llvm-size) 14.50% smaller, .text alone 71.00% larger; "
         "against the policy without plan 10.00% smaller",
     ]
     without = summarize_binaries(binaries)

@@ -104,8 +104,11 @@ def test_well_formed_and_loads_nothing(tmp_path: Path, measured: Measurements) -
         text_reduction_percent=-1.0,
     )
     page = render(tmp_path, measured, curve, BinariesComparison([binary], {"default": {"all": total}}))
-    assert "linked, default, all (1): 2.50% smaller, .text alone 1.00% larger" in page
-    assert "Better: linked programs and libraries 2.50% smaller than stock -Oz, held-out modules 0.40% smaller" in page
+    assert "linked, default, all (1): text (llvm-size) 2.50% smaller, .text alone 1.00% larger" in page
+    assert (
+        "Better: text of linked programs and libraries 2.50% smaller than stock -Oz, held-out modules 0.40% smaller"
+        in page
+    )
     assert page.index("Linked binaries") < page.index("Text size of the held-out modules")
     parser = Balanced()
     parser.feed(page)

@@ -12,7 +12,15 @@ from components.core.formats.corpus import load_corpus
 from components.core.projects.flags.types import Kind, SectionSizes
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import judge_whole_projects, summarize
-from components.evaluation.metrics_types import OwnBuild, SizeMetrics, WholeProjects, decode_metrics, encode_json
+from components.evaluation.metrics_types import (
+    FULL_LTO,
+    KeptObjects,
+    OwnBuild,
+    SizeMetrics,
+    WholeProjects,
+    decode_metrics,
+    encode_json,
+)
 from components.evaluation.projects.linked_binaries import Binary, summarize_binaries
 from components.evaluation.report import linked_tables, terminal_report
 from components.evaluation.report.html_report import write_page
@@ -59,18 +67,54 @@ def own_metrics(measured: Measurements, own: OwnBuild, binaries: int) -> SizeMet
 
 
 def test_own_build_has_a_row_for_each_program_and_the_sum(measured: Measurements) -> None:
-    own = OwnBuild(source="recorded", modules=3, kept_objects=2, as_built=24, left_out={"x": "cannot find -ly"})
+    kept = {"without bitcode": KeptObjects(7, [f"{i}.o" for i in range(7)])}
+    left_out = {"x": "cannot find -ly"}
+    own = OwnBuild(source="recorded", modules=3, kept_objects=7, kept=kept, as_built=24, left_out=left_out)
     metrics = own_metrics(measured, own, 25)
     rows = linked_tables.own_rows(metrics.binaries)
     assert [row[0] for row in rows[:2]] == ["p24", "p23"] and [row[0] for row in rows[-2:]] == ["5 more", "all 25"]
-    assert rows[0] == ["p24", "1,124", "1,024 -8.90%", "924 -9.77%", "100 +0.00%"]
+    assert rows[0] == ["p24", "1,124", "1,024 -8.90%", "924 -9.77%", "100 +0.00%", "1,024 -8.90%"]
     stock, policy = (sum(start + i for i in range(25)) for start in (1100, 1000))
     assert rows[-1][1:3] == [f"{stock:,}", f"{policy:,} {100 * (policy / stock - 1):+.2f}%"]
     text = terminal_report.markdown(metrics)
-    assert "| file | stripped, stock |" in text and "link variant" not in text
-    assert "24 of 25 files by stock clang have the section sizes of yours; 2 objects that are not in the corpus" in text
+    assert "| file | text (llvm-size), stock |" in text and "link variant" not in text
+    assert "24 of 25 files by stock clang have the section sizes of yours" in text
+    assert "as you built them: 7 objects without bitcode: 0.o, 1.o, 2.o, 3.o, 4.o and 2 more" in text
     assert "- not compared: x: cannot find -ly" in text
     assert (metrics.judged_by, metrics.verdict) == ("linked", "better")
+
+
+def test_verdict_and_table_of_the_own_build_count_the_same(measured: Measurements) -> None:
+    stock = SectionSizes(text=1000, dynstr=500, data=500, total=2000, llvm_size_text=1500)
+    policy = SectionSizes(text=800, dynstr=500, data=500, total=1800, llvm_size_text=1300)
+    program = Binary("build", "p", "program", "c", "default", stock, policy)
+    metrics = summarize(
+        measured, 0.3, 1, WholeProjects(summarize_binaries([program]), own_build=OwnBuild(source="ninja"))
+    )
+    assert isinstance(metrics, SizeMetrics)
+    judge_whole_projects(metrics, None)
+    (_, total) = linked_tables.own_rows(metrics.binaries)
+    assert total[linked_tables.OWN_COLUMNS.index("text (llvm-size), policy")] == "1,300 -13.33%"
+    assert "text of linked programs and libraries 13.33% smaller" in terminal_report.markdown(metrics)
+
+
+def test_files_with_full_lto_have_a_sum_of_their_own_and_no_part_in_the_verdict(measured: Measurements) -> None:
+    files = [_binary("build", "p", "program", "c", 1000, 990)]
+    files.append(Binary("build", "q", "program", "c", FULL_LTO, _sizes(1000), _sizes(500)))
+    own = OwnBuild(source="ninja", as_built=1, full_lto=1, two_linkers=1)
+    metrics = summarize(measured, 0.3, 1, WholeProjects(summarize_binaries(files), own_build=own))
+    assert isinstance(metrics, SizeMetrics)
+    judge_whole_projects(metrics, None)
+    titles = [row[0] for row in linked_tables.own_rows(metrics.binaries)]
+    assert titles == ["p", "q (full LTO)", "all 1", "all 1 (full LTO)"]
+    text = terminal_report.markdown(metrics)
+    assert "text of linked programs and libraries 0.91% smaller" in text
+    assert "1 of 1 files by stock clang" in text and "1 file with full LTO, as your build's flags ask" in text
+    assert "GNU ld links by stock clang, lld by the release clang" in text
+    metrics.linked.pop("default")
+    metrics.verdict, metrics.judged_by = "not better", "linked"
+    judge_whole_projects(metrics, None)
+    assert metrics.judged_by == "modules"
 
 
 def test_own_build_that_is_not_linked_says_what_it_needs(measured: Measurements, tmp_path: Path) -> None:
@@ -86,11 +130,11 @@ def test_own_build_that_is_not_linked_says_what_it_needs(measured: Measurements,
 def test_summary_begins_with_the_verdict_and_linked_files(linked_metrics: SizeMetrics) -> None:
     text = terminal_report.markdown(linked_metrics)
     assert text.startswith(
-        "Verdict: better (linked programs and libraries 6.67% smaller, 4 held-out modules 0.40% smaller)\n\n"
+        "Verdict: better (text of linked programs and libraries 6.67% smaller, 4 held-out modules 0.40% smaller)\n\n"
     )
     assert text.split("\n\n")[1].startswith("| project | link variant | text (llvm-size) | .text |")
     assert ".gcc_ex" not in text and ".gcc\\_ex…" in text
-    assert "- linked, default, all (2): 6.67% smaller, .text alone 7.14% smaller" in text
+    assert "- linked, default, all (2): text (llvm-size) 6.67% smaller, .text alone 7.14% smaller" in text
     assert text.index("zstd: 2 programs") < text.index("stock -Oz")
 
 
@@ -122,8 +166,8 @@ def test_model_card_begins_with_linked_files(linked_metrics: SizeMetrics, corpus
     card = model_card(linked_metrics, never, load_corpus(corpus_directory), [])
     text = card_markdown(card, [])
     assert (
-        "- Verdict: **better**: linked programs and libraries 6.67% smaller, held-out modules (4 modules) 0.40% smaller"
-        in text
+        "- Verdict: **better**: text of linked programs and libraries 6.67% smaller, "
+        "held-out modules (4 modules) 0.40% smaller" in text
     )
     assert "at least 0.3% is required of linked files" in text
     assert text.index("| zstd: 2 programs |") < text.index("| zstd/bin/zstd |") < text.index("## Held-out modules")

@@ -12,6 +12,7 @@ from components.core.projects.build_links.build_files import (
     commands_of_ninja,
     links_in,
 )
+from components.core.projects.build_links.driver import lto_of
 
 CMAKE = """cmake_minimum_required(VERSION 3.16)
 project(own LANGUAGES C)
@@ -92,3 +93,33 @@ def test_other_directories_have_no_links(tmp_path: Path, source: Path) -> None:
     (tmp_path / "broken" / "build.ninja").write_text("build a: unknown b\n")
     for directory in (source, tmp_path / "broken"):
         assert links_in(commands_of_ninja(directory)) == [] and links_in(commands_of_cmake(directory)) == []
+
+
+def test_relocatable_links_without_a_driver_are_links(source: Path) -> None:
+    rules = (
+        "rule join\n  command = x86_64-linux-gnu-ld.bfd -r -T order.ld -o $out $in\n"
+        "rule link\n  command = ld -shared -o $out $in\nbuild all.o: join a.o b.o\nbuild c.so: link a.o\n"
+    )
+    (source / "build.ninja").write_text(rules)
+    (source / "all.o").touch()
+    (source / "c.so").touch()
+    (link,) = links_in(commands_of_ninja(source))
+    assert (link.output, link.cxx) == (str(source / "all.o"), False)
+    expected = ("-r", "-Wl,--build-id=none", "-fuse-ld=bfd", "-Wl,-T", "-Wl,order.ld", "-o", "all.o", "a.o", "b.o")
+    assert link.arguments == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "lto"),
+    [
+        ((), None),
+        (("-flto",), "full"),
+        (("-flto=auto",), "full"),
+        (("-flto=thin", "-O2"), "thin"),
+        (("-flto=thin", "-flto"), "full"),
+        (("-flto", "-fno-lto"), None),
+        (("-fno-lto", "-flto=thin"), "thin"),
+    ],
+)
+def test_last_option_of_lto_counts(words: tuple[str, ...], lto: str | None) -> None:
+    assert lto_of(words) == lto

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -137,3 +138,29 @@ def test_incomplete_records_are_left_out(tools: Path) -> None:
     for number, cut in enumerate((0, 1, len(content) - 3)):
         (tools / "links" / f"link-{number}").write_bytes(content[:cut])
     assert len(read_recorded(tools)) == 1
+
+
+@pytest.mark.parametrize("words", [("-r",), ("-S", "-r", "-m", "elf_x86_64"), ("--relocatable", "-z", "noexecstack")])
+def test_relocatable_link_without_a_driver_is_recorded_as_that_of_one(tools: Path, words: tuple[str, ...]) -> None:
+    assert run(tools, "-c", "main.c", "-o", "main.o") == 0
+    assert run(tools, *words, "main.o", "-o", "all.o", driver="ld") == 0
+    (link,) = read_recorded(tools)
+    assert link.output == str(tools.parent / "all.o") and "-r" in link.arguments and "main.o" in link.arguments
+    first = (tools.parent / "all.o").read_bytes()
+    assert first and sections(tools.parent / "all.o") >= EMBEDDED
+    assert subprocess.run(["clang-19", *link.arguments], cwd=tools.parent).returncode == 0
+    assert (tools.parent / "all.o").read_bytes() == first, "the driver makes the same object"
+
+
+def test_other_calls_of_the_linker_are_not_recorded(tools: Path) -> None:
+    assert run(tools, "-c", "main.c", "-o", "main.o") == 0
+    assert run(tools, "--version", driver="ld") == 0
+    assert run(tools, "-shared", "main.o", "-o", "all.so", driver="ld") == 0
+    assert not list((tools / "links").iterdir())
+
+
+def test_linker_of_other_compilers_in_the_path_is_not_taken(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    second = tools.parent / "second"
+    done = CliRunner().invoke(compilers, ["--output", str(second)], catch_exceptions=False)
+    assert done.exit_code == 0 and str(tools) not in (second / "ld").read_text()
