@@ -62,7 +62,7 @@ def make(directory: Path, clang: Path, *variables: str) -> None:
     """Build in a directory; variables make the compilers, if there are any, those of no record."""
     compilers = [f"CC={clang}", f"CXX={clang.with_name(clang.name.replace('clang', 'clang++'))}", "LD=ld"]
     environment = {**os.environ, "PATH": f"{clang.parent}{os.pathsep}{os.environ['PATH']}"}
-    command = ["make", "-s", "-C", directory, *compilers, f"AR={LLVM / 'llvm-ar'}", *variables]
+    command: list[str | Path] = ["make", "-s", "-C", directory, *compilers, f"AR={LLVM / 'llvm-ar'}", *variables]
     subprocess.run(command, check=True, capture_output=True, env=environment)
 
 
