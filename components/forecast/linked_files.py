@@ -21,7 +21,7 @@ from components.core.projects.build_links.build_files import (
     links_in,
 )
 from components.core.projects.build_links.find import recorded_links
-from components.core.projects.build_links.inputs import flatten, linker_inputs
+from components.core.projects.build_links.inputs import flatten, is_relocatable, linker_inputs
 from components.forecast.units import SourceUnit
 
 _MAX_ENTRIES = 100
@@ -98,25 +98,41 @@ def find_linked_files(units: Sequence[SourceUnit], database: Path) -> BuildFiles
         if not commands:
             source, commands = "CMake", commands_of_cmake(tree)
         links, archives = links_in(commands, built=False), archives_in(commands)
-    inputs = _Inputs(units, archives)
-    last = {link.output: link for link in links}
-    files = tuple(file for link in last.values() if (file := _linked_file(link, inputs, tree)).units)
+    last = {os.path.realpath(link.output): link for link in links}
+    objects = {path: link for path, link in last.items() if is_relocatable(link)}
+    inputs = _Inputs(units, archives, objects)
+    files = tuple(
+        file for path, link in last.items() if path not in objects and (file := _linked_file(link, inputs, tree)).units
+    )
     return BuildFiles(source if files else "none", files)
 
 
 class _Inputs:
-    """What the input files of links are made of."""
+    """What the input files of links are made of, `objects` by links of their own (ld -r)."""
 
-    def __init__(self, units: Sequence[SourceUnit], archives: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(
+        self, units: Sequence[SourceUnit], archives: Mapping[str, tuple[str, ...]], objects: Mapping[str, Link]
+    ) -> None:
+        self._objects = dict(objects)
         self._units = {os.path.realpath(unit.object): number for number, unit in enumerate(units)}
         self._by_name: dict[str, list[str]] = {}
         for path in self._units:
             self._by_name.setdefault(os.path.basename(path), []).append(path)
         self._archives = {os.path.realpath(path): list(self._numbers(members)) for path, members in archives.items()}
 
-    def exists(self, path: str) -> bool:
+    def of(self, link: Link) -> Iterator[tuple[str, bool]]:
+        """Yield `linker_inputs`, of an object that another link makes those of that link."""
+        for path, whole in linker_inputs(link, self._exists):
+            joined = self._objects.pop(os.path.realpath(path), None)  # a link does not use its own output
+            if joined is None:
+                yield path, whole
+            else:
+                yield from self.of(joined)
+                self._objects[os.path.realpath(path)] = joined
+
+    def _exists(self, path: str) -> bool:
         real = os.path.realpath(path)
-        return real in self._units or real in self._archives or os.path.isfile(real)
+        return real in self._units or real in self._archives or real in self._objects or os.path.isfile(real)
 
     def unit(self, path: str) -> int | None:
         return self._units.get(os.path.realpath(path))
@@ -162,7 +178,7 @@ def _has_content(path: str, content: memoryview) -> bool:
 
 def _linked_file(link: Link, inputs: _Inputs, tree: Path) -> LinkedFile:
     found: dict[int | Library | Path, None] = {}
-    for path, whole in linker_inputs(link, inputs.exists):
+    for path, whole in inputs.of(link):
         number = inputs.unit(path)
         library = inputs.library(path) if number is None else []
         built = Path(os.path.realpath(path))

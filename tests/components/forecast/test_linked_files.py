@@ -127,3 +127,26 @@ def test_nothing_is_known_of_other_builds(source: Path) -> None:
     (source / "compile_commands.json").write_text(json.dumps([entry]))
     links, _units = find(source)
     assert links == BuildFiles("none", ())
+
+
+def test_relocatable_objects_are_followed_to_their_modules(source: Path) -> None:
+    rules = (
+        "rule cc\n  command = clang -c $in -o $out\n"
+        "rule join\n  command = ld -r -o $out $in\n"
+        "rule link\n  command = clang -o $out $in\n"
+    )
+    objects = [f"build {name}.o: cc {name}.c\n" for name in ("first", "same", "whole", "shared")]
+    joins = [
+        "build pair.o: join same.o whole.o\n",
+        "build all.o: join pair.o shared.o\n",
+        "build app: link first.o all.o\n",
+    ]
+    (source / "build.ninja").write_text(rules + "".join(objects + joins))
+    database = source / "compile_commands.json"
+    with database.open("w") as stream:
+        subprocess.run(["ninja", "-t", "compdb", "cc"], cwd=source, check=True, stdout=stream)
+    units = source_units(database)
+    (app,) = find_linked_files(units, database).files
+    assert app.name == "app"
+    names = [units[item].source for item in app.inputs if isinstance(item, int)]
+    assert names == ["first.c", "same.c", "whole.c", "shared.c"] and len(app.inputs) == 4
