@@ -21,7 +21,7 @@ from components.core.compiler.replay.replay_options import is_harmless_llvm_opti
 from components.core.formats.bitcode import MAGIC, WRAPPER, BitcodeError, read_layout
 from components.core.formats.links import BuildLinks, Link, Lto, embedded_digest
 from components.core.projects.build_links.driver import lto_of
-from components.core.projects.build_links.inputs import NEXT_IS_VALUE, flatten, input_paths, is_relocatable
+from components.core.projects.build_links.inputs import flatten, input_paths, is_relocatable, takes_value
 
 _BITCODE, _COMMAND = ".llvmbc", ".llvmcmd"
 _UNWANTED_FLAGS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-ftime-trace", "-save-temps"))
@@ -44,6 +44,7 @@ from elsewhere must not."""
 _LINKER_RUNS_PROGRAMS = re.compile(r"--?plugin(?!-opt).*|--?load-pass-plugin.*|--?thinlto-(?:distributor|remote).*")
 """The same of the linker."""
 _LLVM_OPTION = re.compile(r"--?(?:mllvm=|plugin-opt=(?=-))(.*)")
+_MLLVM, _PLUGIN_OPT = ("-mllvm", "--mllvm"), ("-plugin-opt", "--plugin-opt")
 _EMBED = "-fembed-bitcode"
 _SOURCE = re.compile(r".*\.(?:c|cc|cpp|cxx|c\+\+|C|i|ii|m|mm)")
 NO_BITCODE = "without bitcode: assembly, prebuilt, or compiled without the compilers of mlgo corpus compilers"
@@ -176,7 +177,9 @@ class ReplayPlan:
         if link.output not in self._lto:
             self._lto[link.output] = None  # for a link that uses its own output
             used = (self.piece(path) for path in input_paths(link))
+            # One that does not change is used as it was built.
             parts = [piece for piece in used if isinstance(piece, Link) and is_relocatable(piece)]
+            parts = [part for part in parts if self.changes(part)]
             kinds = {self.optimizes(link), *map(self.lto, parts)}
             self._lto[link.output] = _strongest(kinds)
         return self._lto[link.output]
@@ -277,7 +280,9 @@ def runs_program(for_linker: bool, word: str, before: str) -> bool:
     """
     if word.startswith("@"):
         return True  # a response file, whose words nobody checked: those of the build were expanded when recorded
-    llvm = word if before in ("-mllvm", "--mllvm") else None
+    # As the next word, an option of GNU ld's and gold's plugin.
+    is_llvm = before in _MLLVM or (before in _PLUGIN_OPT and word.startswith("-"))
+    llvm = word if is_llvm else None
     if llvm is None and (match := _LLVM_OPTION.fullmatch(word)):
         llvm = match[1]
     if llvm is not None and not is_harmless_llvm_option(llvm):
@@ -311,10 +316,10 @@ def rewrite(link: Link, output: Path, replacements: Mapping[str, Path], director
         arguments.append(word)
 
     words = iter(flatten(link.arguments))
-    previous = ""
+    previous = no_option = (False, "")
     last = {False: "", True: ""}
     for for_linker, word in words:
-        before, previous = previous, word
+        before, previous = previous, (for_linker, word)
         if word == "-Xclang" and not for_linker:
             _, value = next(words, (False, ""))
             if not value.startswith(_EMBED):
@@ -326,27 +331,27 @@ def rewrite(link: Link, output: Path, replacements: Mapping[str, Path], director
         if for_linker and _UNWANTED_OF_LINKER.fullmatch(word):
             if "=" not in word and word.strip("-") != "print-map":
                 next(words, None)
-            previous = ""
+            previous = no_option
         elif for_linker and _UNWANTED_OF_LTO.fullmatch(word):
-            previous = ""
+            previous = no_option
         elif not for_linker and word in _UNWANTED_WITH_VALUE:
             next(words, None)
-            previous = ""
+            previous = no_option
         elif not for_linker and (
             word in _UNWANTED_FLAGS or word.startswith((_EMBED, "-o", "--output=", "-save-temps="))
         ):
             continue
-        elif word.startswith("-L") or before == "-L":
-            named = word if before == "-L" else word[2:]
+        elif word.startswith("-L") or before[1] == "-L":
+            named = word if before[1] == "-L" else word[2:]
             searched = os.path.normpath(os.path.join(link.directory, named))
             if named and searched in directories:
                 # Before the option, whose value may be the next word.
-                at = len(arguments) - (2 if for_linker else 1) if before == "-L" else len(arguments)
+                at = len(arguments) - (2 if for_linker else 1) if before[1] == "-L" else len(arguments)
                 arguments[at:at] = [f"-L{directories[searched]}"]
             add(for_linker, word)
         else:
             path = None
-            if word and not word.startswith("-") and before not in NEXT_IS_VALUE:
+            if word and not word.startswith("-") and not takes_value(*before):
                 path = replacements.get(os.path.realpath(os.path.join(link.directory, word)))
             add(for_linker, str(path) if path else word)
     return [*arguments, "-o", str(output)]

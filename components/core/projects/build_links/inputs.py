@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 
 from components.core.formats.links import Link
 from components.core.projects.build_links.driver import RELOCATABLE
 
-NEXT_IS_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "-MJ", "-x", "-u", "-z", "-e", "-h", "-soname", "--output"))
-"""Options of a link that take the next word, which is no file that it reads."""
+_VALUES = frozenset(("-o", "--output", "-u", "-z", "-e", "-h", "-soname"))
+_DRIVER_VALUES = frozenset(("-MF", "-MT", "-MQ", "-MJ", "-x"))
+"""Options that take the next word as the driver's, not as a linker's: ld -x."""
+_STATIC = {"-Bstatic": True, "-static": True, "-dn": True, "-Bdynamic": False, "-dy": False}
 _WHOLE = {"--whole-archive": True, "-whole-archive": True, "--no-whole-archive": False, "-no-whole-archive": False}
 
 
@@ -24,30 +27,38 @@ def linker_inputs(link: Link, exists: Callable[[str], bool] = os.path.isfile) ->
     Args:
         exists: whether a build has a file, or is going to have it.
     """
-    words = flatten(link.arguments)
     searched: list[str] = []
-    libraries: list[tuple[str, bool]] = []
-    previous, whole = "", False
-    for _for_linker, word in words:
-        before, previous = previous, word
-        whole = _WHOLE.get(word, whole)
-        if before == "-L":
+    libraries: list[tuple[str, bool, bool]] = []
+    previous, whole = (False, ""), False
+    static = not {"-static", "-static-pie"}.isdisjoint(link.arguments)
+    for for_linker, word in flatten(link.arguments):
+        before, previous = previous, (for_linker, word)
+        whole, static = _WHOLE.get(word, whole), _STATIC.get(word, static)
+        if before[1] == "-L":
             searched.append(word)
         elif word.startswith("-L") and len(word) > 2:
             searched.append(word[2:])
-        elif before == "-l" or (word.startswith("-l") and len(word) > 2):
-            libraries.append((word.removeprefix("-l") if before != "-l" else word, whole))
-        elif before not in NEXT_IS_VALUE and word and not word.startswith("-"):
+        elif before[1] == "-l" or (word.startswith("-l") and len(word) > 2):
+            libraries.append((word.removeprefix("-l") if before[1] != "-l" else word, whole, static))
+        elif not takes_value(*before) and word and not word.startswith("-"):
             path = os.path.join(link.directory, word)
             if exists(path):
                 yield path, whole
-    for name, whole in libraries:
-        names = (name[1:],) if name.startswith(":") else (f"lib{name}.so", f"lib{name}.a")
-        for directory in searched:
-            for file in names:
-                path = os.path.join(link.directory, directory, file)
-                if exists(path):
-                    yield path, whole
+    for name, whole, static in libraries:
+        names = [f"lib{name}.a"] if static else [f"lib{name}.so", f"lib{name}.a"]
+        if name.startswith(":"):
+            names = [name[1:]]
+        candidates = (os.path.join(link.directory, directory, file) for directory in searched for file in names)
+        yield from ((path, whole) for path in itertools.islice(filter(exists, candidates), 1))
+
+
+def takes_value(for_linker: bool, word: str) -> bool:
+    """Return whether a word of a link is an option that takes the next word, which is no file that the link reads.
+
+    Args:
+        for_linker: whether it is the linker's, not the driver's.
+    """
+    return word in _VALUES or (not for_linker and word in _DRIVER_VALUES)
 
 
 def flatten(arguments: Sequence[str]) -> list[tuple[bool, str]]:

@@ -41,6 +41,29 @@ def test_inputs_are_files_in_all_forms_of_arguments(tmp_path: Path) -> None:
     assert found == ["a.o", "b.a", "c.a", "lib/libd.so", "lib/libe.a", "more/exact.a"]
 
 
+def test_linkers_option_x_takes_no_file(tmp_path: Path) -> None:
+    files(tmp_path, "a.o", "b.o", "c")
+    program = link(tmp_path, "-Wl,-x", "a.o", "-x", "c", "-Wl,-soname,c", "-Wl,-x,b.o")
+    assert [Path(path).name for path in input_paths(program)] == ["a.o", "b.o"]
+    changed = rewrite(program, Path("/w/out"), {str(tmp_path / "a.o"): Path("/w/1.o")}, {})
+    assert changed[:2] == ["-Wl,-x", "/w/1.o"]
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        (("-ld",), "lib/libd.so"),
+        (("-static", "-ld"), "lib/libd.a"),
+        (("-Wl,-Bstatic", "-ld", "-Wl,-Bdynamic"), "lib/libd.a"),
+        (("-Wl,-Bstatic,-Bdynamic", "-ld"), "lib/libd.so"),
+    ],
+)
+def test_library_is_the_one_that_the_linker_takes(tmp_path: Path, words: tuple[str, ...], chosen: str) -> None:
+    files(tmp_path, "lib/libd.a", "lib/libd.so", "more/libd.a", "more/libd.so")
+    found = input_paths(link(tmp_path, "-Llib", "-Lmore", *words))
+    assert [str(Path(path).relative_to(tmp_path)) for path in found] == [chosen]
+
+
 def test_arguments_name_other_files_and_keep_the_rest(tmp_path: Path) -> None:
     files(tmp_path, "a.o", "b.a")
     words = ("-O3", "-o", "out", "a.o", "-Wl,--as-needed,b.a", "-L", "lib", "-Lother", "-ld", "-Wl,-rpath,lib")
@@ -102,6 +125,7 @@ def test_options_that_write_other_files_are_left_out(tmp_path: Path, words: tupl
         ("-Wl,-mllvm", "-O2", "-Wl,-load=evil.so"),
         ("-Wl,-mllvm=-load=evil.so",),
         ("-Wl,-plugin-opt=-load=evil.so",),
+        ("-Wl,-plugin-opt,-load=evil.so",),
         ("-Wl,@words",),
         ("-Xlinker", "@words"),
         ("--for-linker", "-plugin"),
@@ -172,6 +196,15 @@ def test_links_come_after_what_they_use_and_cycles_end(tmp_path: Path) -> None:
     plan = ReplayPlan(BuildLinks(str(tmp_path), "recorded", (a, b, c), {}))
     assert [Path(one.output).name for one in plan.order] == ["c.so", "b.so", "a"]
     assert not any(map(plan.changes, plan.order)), "no module of the corpus is in them"
+
+
+def test_lto_of_relocatable_links_that_stay_as_built_does_not_count(tmp_path: Path) -> None:
+    files(tmp_path, "a.o", "b.o", "part.o")
+    part, program = link(tmp_path, "-r", "-flto", "b.o", output="part.o"), link(tmp_path, "a.o", "part.o")
+    plan = ReplayPlan(BuildLinks(str(tmp_path), "recorded", (part, program), {}))
+    assert plan.lto(program) is None
+    with pytest.raises(NotReplayed, match="nothing says which objects have"):
+        plan.optimizes(part)
 
 
 @pytest.mark.toolchain
