@@ -53,7 +53,7 @@ def _lto_of_modules(database: Path, outcomes: Sequence[Outcome], modules: dict[s
         modules: `embedded_digest` of an object -> its module.
     """
     content = read_text(database)
-    if "-flto" not in content:
+    if "-flto" not in content and "@" not in content:  # nor in a response file
         return {}
     asked = {os.path.abspath(path): lto_of(command.arguments) for path, command in compiles_in(content, database)}
     kinds: dict[str, set[Lto | None]] = {}

@@ -68,6 +68,27 @@ def test_compilers_of_a_directory_are_named(tmp_path: Path, project: Path) -> No
     assert not (tmp_path / "wrong").exists()
 
 
+@pytest.mark.parametrize(
+    ("flags", "lto"),
+    [
+        ({}, {}),
+        ({"one.c": ["-flto"], "two.c": ["-flto=thin"]}, {"one.c.o": "full", "two.c.o": "thin"}),
+        ({"one.c": ["-flto", "-fno-lto"]}, {}),
+        ({"two.c": ["@flags.rsp"]}, {"two.c.o": "thin"}),
+    ],
+)
+def test_lto_is_what_the_commands_of_the_database_ask_for(
+    tmp_path: Path, project: Path, flags: dict[str, list[str]], lto: dict[str, str]
+) -> None:
+    database = project / "compile_commands.json"
+    (project / "flags.rsp").write_text("-flto=thin\n")
+    entries = json.loads(database.read_text())
+    for entry in entries:
+        entry["arguments"] += flags.get(entry["file"], [])
+    database.write_text(json.dumps(entries))
+    assert extracted(tmp_path / "corpus", "--compile-commands", database).lto == lto
+
+
 def test_imported_corpus_keeps_the_links(tmp_path: Path, project: Path) -> None:
     links = extracted(tmp_path / "corpus", "--compile-commands", project / "compile_commands.json")
     (tmp_path / "copy").mkdir()
