@@ -85,6 +85,8 @@ class ReplayPlan:
     """
 
     links: BuildLinks
+    _inputs: dict[Link, tuple[str, ...]] = field(default_factory=dict)
+    _real: dict[str, str] = field(default_factory=dict)
     _pieces: dict[str, Piece | None] = field(default_factory=dict)
     _kept: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     _changes: dict[str, bool] = field(default_factory=dict)
@@ -104,7 +106,7 @@ class ReplayPlan:
             if link.output in done or link.output in open_links:
                 return
             open_links.add(link.output)
-            for path in input_paths(link):
+            for path in self.inputs(link):
                 piece = self.piece(path)
                 if isinstance(piece, Link):
                     visit(piece)
@@ -114,9 +116,21 @@ class ReplayPlan:
             visit(link)
         return tuple(done.values())
 
+    def inputs(self, link: Link) -> tuple[str, ...]:
+        """Return `input_paths`, looked up once: all links of a large build read hundreds of thousands."""
+        if link not in self._inputs:
+            self._inputs[link] = tuple(input_paths(link))
+        return self._inputs[link]
+
+    def real(self, path: str) -> str:
+        """Return the real path of an input, looked up once."""
+        if path not in self._real:
+            self._real[path] = os.path.realpath(path)
+        return self._real[path]
+
     def piece(self, path: str) -> Piece | None:
         """Return what replaces a file; None for a file that stays as it is."""
-        real = os.path.realpath(path)
+        real = self.real(path)
         if real not in self._pieces:
             self._pieces[real] = self._outputs.get(real) or self._find_piece(real)
         return self._pieces[real]
@@ -124,7 +138,7 @@ class ReplayPlan:
     def modules(self, link: Link) -> set[str]:
         """Return the modules in the objects and static libraries of a link."""
         found: set[str] = set()
-        for path in input_paths(link):
+        for path in self.inputs(link):
             piece = self.piece(path)
             if isinstance(piece, str):
                 found.add(piece)
@@ -134,7 +148,7 @@ class ReplayPlan:
 
     def kept_objects(self, links: Iterable[Link]) -> dict[str, list[str]]:
         """Return why objects of the build, by themselves and in its libraries, stay as they are -> their names."""
-        paths = dict.fromkeys(os.path.realpath(path) for link in links for path in input_paths(link))
+        paths = dict.fromkeys(self.real(path) for link in links for path in self.inputs(link))
         tree = os.path.realpath(self.links.tree)
         kept: dict[str, list[str]] = {}
         for path in paths:
@@ -160,7 +174,7 @@ class ReplayPlan:
                     f"{module} is compiled with and without -flto, and its objects do not tell: build one"
                 )
             kinds.add(lto)
-        paths = map(os.path.realpath, input_paths(link))
+        paths = map(self.real, self.inputs(link))
         if has_sources(link) or any(reason == LTO_BITCODE for path in paths for _, reason in self._kept.get(path, ())):
             kinds.add(asked)
         strongest = _strongest(kinds)
@@ -176,7 +190,7 @@ class ReplayPlan:
         """
         if link.output not in self._lto:
             self._lto[link.output] = None  # for a link that uses its own output
-            used = (self.piece(path) for path in input_paths(link))
+            used = (self.piece(path) for path in self.inputs(link))
             # One that does not change is used as it was built.
             parts = [piece for piece in used if isinstance(piece, Link) and is_relocatable(piece)]
             parts = [part for part in parts if self.changes(part)]
@@ -189,7 +203,7 @@ class ReplayPlan:
         if link.output not in self._changes:
             self._changes[link.output] = False  # for a link that uses its own output
             self._changes[link.output] = bool(self.modules(link)) or any(
-                self.changes(piece) for path in input_paths(link) if isinstance(piece := self.piece(path), Link)
+                self.changes(piece) for path in self.inputs(link) if isinstance(piece := self.piece(path), Link)
             )
         return self._changes[link.output]
 

@@ -28,7 +28,6 @@ from components.core.compiler.replay.command_line import require_replayable
 from components.core.formats.corpus import Corpus, Module
 from components.core.formats.links import BuildLinks, Link, ModuleLto
 from components.core.formats.toolchain import Toolchain
-from components.core.projects.build_links.inputs import input_paths
 from components.core.projects.flags.build_variants import BuildVariant, build_variants, find_stock_clang
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.response_files import write_response_file
@@ -219,8 +218,8 @@ class _Replay:
             raise NotReplayed(f"its directory {link.directory} is not here")
         plan, root = self.plan, self.root
         replacements: dict[str, Path] = {}
-        for path in input_paths(link):
-            piece, real = plan.piece(path), os.path.realpath(path)
+        for path in plan.inputs(link):
+            piece, real = plan.piece(path), plan.real(path)
             if isinstance(piece, Link):
                 if real in self._built.files:
                     replacements[real] = self._built.files[real]
@@ -258,8 +257,8 @@ class _Replay:
     def _library_directories(self, link: Link, replacements: Mapping[str, Path]) -> dict[str, Path]:
         """Return directory of the user's libraries -> ours, with the libraries by the names that -l looks for."""
         directories: dict[str, Path] = {}
-        for path in input_paths(link):
-            real = os.path.realpath(path)
+        for path in self.plan.inputs(link):
+            real = self.plan.real(path)
             name = os.path.basename(path)
             if real not in replacements or not name.startswith("lib"):
                 continue
