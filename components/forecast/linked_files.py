@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -62,7 +62,7 @@ class LinkedFile:
     inputs: tuple[int | Library | Path, ...]
     options: tuple[str, ...]
 
-    @cached_property
+    @functools.cached_property
     def units(self) -> set[int]:
         """The numbers of all of its units."""
         by_themselves = {item for item in self.inputs if isinstance(item, int)}
@@ -113,6 +113,7 @@ class _Inputs:
     def __init__(
         self, units: Sequence[SourceUnit], archives: Mapping[str, tuple[str, ...]], objects: Mapping[str, Link]
     ) -> None:
+        self._real = functools.cache(os.path.realpath)  # links of a large build read hundreds of thousands of files
         self._objects = dict(objects)
         self._units = {os.path.realpath(unit.object): number for number, unit in enumerate(units)}
         self._by_name: dict[str, list[str]] = {}
@@ -123,23 +124,23 @@ class _Inputs:
     def of(self, link: Link) -> Iterator[tuple[str, bool]]:
         """Yield `linker_inputs`, of an object that another link makes those of that link."""
         for path, whole in linker_inputs(link, self._exists):
-            joined = self._objects.pop(os.path.realpath(path), None)  # a link does not use its own output
+            joined = self._objects.pop(self._real(path), None)  # a link does not use its own output
             if joined is None:
                 yield path, whole
             else:
                 yield from self.of(joined)
-                self._objects[os.path.realpath(path)] = joined
+                self._objects[self._real(path)] = joined
 
     def _exists(self, path: str) -> bool:
-        real = os.path.realpath(path)
+        real = self._real(path)
         return real in self._units or real in self._archives or real in self._objects or os.path.isfile(real)
 
     def unit(self, path: str) -> int | None:
-        return self._units.get(os.path.realpath(path))
+        return self._units.get(self._real(path))
 
     def library(self, path: str) -> list[int]:
         """Return the numbers of the units in an archive; [] of another file."""
-        real = os.path.realpath(path)
+        real = self._real(path)
         if real not in self._archives:
             self._archives[real] = list(self._numbers(self._members(real)))
         return self._archives[real]
