@@ -185,6 +185,8 @@ def _link_files(
         The sizes of each file that was linked, and what is wrong with the others; "" if nothing is.
     """
     possible = [file for file in files if not file.units.isdisjoint(measured)]
+    if not possible:
+        return {}, ""
     order = [possible[number] for number in np.random.default_rng(seed).permutation(len(possible))]
     started_s = time.monotonic()
     sizes: dict[LinkedFile, list[SectionSizes]] = {}

@@ -74,6 +74,7 @@ def test_sources_and_their_corpus_have_the_same_sizes(
     of_sources, output = forecast(pretrained_release, "--compile-commands", project)
     assert sorted(project.iterdir()) == before
     assert "all 3 modules" in output and "unlike LLVM's heuristic" in output
+    assert "links of the build are unknown" in output and "linking the files" not in output
     corpus = make_corpus(tmp_path / "corpus", SOURCES)
     of_corpus, _output = forecast(pretrained_release, "--corpus", corpus.directory)
     for key in ("objects", "languages", "linked", "decisions", "departures", "discardable_percent", "advice"):
