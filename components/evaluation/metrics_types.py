@@ -365,7 +365,7 @@ class OwnBuild(Struct, kw_only=True):
         source: who said how the build links: "recorded", "ninja", "CMake" or "none".
         need: what is missing to link any program; "" if one was linked.
         modules: number of modules that were compiled again, for both builds.
-        kept_objects: number of the build's objects in linked files that are not in the corpus, the same in both builds.
+        kept_objects: number of the build's objects in linked files that stay as they are, the same in both builds.
         kept: why such objects stay as they are -> these objects.
         as_built: number of files linked without LTO that have by stock clang the section sizes of the user's own files.
         thin_lto, full_lto: number of files that are linked with LTO, as the build's own flags ask.

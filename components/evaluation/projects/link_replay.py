@@ -26,11 +26,14 @@ from components.core.projects.build_links.inputs import flatten, input_paths, is
 _BITCODE, _COMMAND = ".llvmbc", ".llvmcmd"
 _UNWANTED_FLAGS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-ftime-trace", "-save-temps"))
 _UNWANTED_WITH_VALUE = frozenset(("-o", "--output", "-MF", "-MT", "-MQ", "-MJ"))
-_UNWANTED_OF_LINKER = re.compile(r"--?(?:Map|dependency-file|out-implib|print-map)(?:=.*)?")
+_UNWANTED_OF_LINKER = re.compile(
+    r"--?(?:Map|dependency-file|out-implib|print-map|opt-remarks-(?:filename|format|hotness-threshold|passes))(?:=.*)?"
+)
 """Options of the linker that write files next to the linked one, or to the terminal."""
 _UNWANTED_OF_LTO = re.compile(
-    r"--?(?:plugin-opt=)?(?:save-temps|cache-dir|cache-policy|obj-path)(?:=.*)?|--?thinlto-cache-(?:dir|policy)=.*"
-    r"|--?thinlto-emit-(?:index|imports)-files|--?lto-obj-path=.*|--?opt-remarks-.*"
+    r"--?(?:plugin-opt=)?(?:save-temps|cache-dir|cache-policy|obj-path|stats-file)(?:=.*)?"
+    r"|--?thinlto-cache-(?:dir|policy)=.*|--?thinlto-emit-(?:index|imports)-files|--?lto-obj-path=.*"
+    r"|--?(?:plugin-opt=opt-remarks-.*|opt-remarks-with-hotness)"
 )
 """The same of link-time optimization."""
 _DRIVER_RUNS_PROGRAMS = re.compile(

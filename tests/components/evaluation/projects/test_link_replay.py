@@ -89,6 +89,8 @@ def test_arguments_name_other_files_and_keep_the_rest(tmp_path: Path) -> None:
         ("-save-temps=obj",),
         ("-Wl,--thinlto-cache-dir=cache",),
         ("-Wl,-plugin-opt=cache-dir=cache,--save-temps",),
+        ("-Wl,--opt-remarks-filename,remarks", "-Wl,--opt-remarks-with-hotness,--opt-remarks-passes=inline"),
+        ("-Wl,-plugin-opt=opt-remarks-filename=remarks,-plugin-opt=stats-file=stats",),
     ],
 )
 def test_options_that_write_other_files_are_left_out(tmp_path: Path, words: tuple[str, ...]) -> None:
