@@ -9,7 +9,7 @@ from functools import partial
 
 from components.core.formats.policy import load_policy_info
 from components.evaluation.measurements import Measurements, read_measurements
-from components.evaluation.metrics_types import Metrics, SizeMetrics
+from components.evaluation.metrics_types import FULL_LTO, Metrics, SizeMetrics
 from components.evaluation.report.terminal_report import read_metrics, verdict
 from components.platform.console import say
 from components.platform.errors import UserError
@@ -186,8 +186,9 @@ def linked_worse(new: Metrics, deployed: Deployed) -> str:
     """Return why the linked files rule out a promotion: their reduction is smaller than the deployed policy's.
 
     The reductions are compared for each link variant that has the same files in both reports, with equal sizes under
-    stock clang: on changed code the two reductions would not be comparable. "" if none is worse, if
-    a report has no linked files, or if the deployed policy's report is gone or of another policy.
+    stock clang: on changed code the two reductions would not be comparable. Full LTO, where no policy decides, is left
+    out. "" if none is worse, if a report has no linked files, or if the deployed policy's report is gone or of another
+    policy.
     """
     if not isinstance(new, SizeMetrics) or not new.linked or not deployed.evaluation:
         return ""
@@ -198,13 +199,13 @@ def linked_worse(new: Metrics, deployed: Deployed) -> str:
         return ""
     if not isinstance(old, SizeMetrics) or old.inputs.policy_digest not in (None, deployed.policy_digest):
         return ""
-    for variant in sorted(new.linked.keys() & old.linked.keys()):
+    for variant in sorted((new.linked.keys() & old.linked.keys()) - {FULL_LTO}):
         if _linked_files(new, variant) != _linked_files(old, variant):
             continue
         ours, theirs = (metrics.linked[variant]["all"].reduction_percent for metrics in (new, old))
         if ours is not None and theirs is not None and ours < theirs:
             return (
-                f"linked programs and libraries ({variant}) are {_percent(ours)}, with the deployed policy "
+                f"text of linked programs and libraries ({variant}) is {_percent(ours)}, with the deployed policy "
                 f"{_percent(theirs)}"
             )
     return ""

@@ -612,21 +612,22 @@ def test_slower_programs_prevent_promotion(tmp_path: Path, run: dict[str, str]) 
 
 
 @pytest.mark.parametrize(
-    ("linked_bytes", "stock_bytes", "name", "promoted"),
+    ("linked_bytes", "stock_bytes", "name", "variant", "promoted"),
     [
-        (880, 1000, "tool", True),
-        (900, 1000, "tool", True),
-        (910, 1000, "tool", False),
-        (910, 1000, "other", True),
-        pytest.param(920, 1001, "tool", True, id="the code has changed"),
+        (880, 1000, "tool", "default", True),
+        (900, 1000, "tool", "default", True),
+        (910, 1000, "tool", "default", False),
+        (910, 1000, "other", "default", True),
+        (910, 1000, "tool", "full LTO", True),
+        pytest.param(920, 1001, "tool", "default", True, id="the code has changed"),
     ],
 )
 def test_worse_linked_files_prevent_promotion(
-    linked_bytes: int, stock_bytes: int, name: str, promoted: bool, tmp_path: Path, run: dict[str, str]
+    linked_bytes: int, stock_bytes: int, name: str, variant: str, promoted: bool, tmp_path: Path, run: dict[str, str]
 ) -> None:
     def report(location: Path, size: int, binary: str, stock: int = 1000) -> str:
         sizes = [SectionSizes(text=n, total=n, llvm_size_text=n) for n in (stock, size)]
-        whole = summarize_binaries([Binary("p", binary, "program", "c", "default", *sizes)])
+        whole = summarize_binaries([Binary("p", binary, "program", "c", variant, *sizes)])
         metrics = summarize(measured([950] * 8), 0.0, 0, WholeProjects(whole))
         with publish(location, "trace") as directory:
             (directory / "metrics.json").write_text(encode_json(metrics))
@@ -637,7 +638,7 @@ def test_worse_linked_files_prevent_promotion(
     new = {**run, "release_report": report(tmp_path / "new", linked_bytes, name, stock_bytes)}
     after, why = promotion(deployed, new, lambda _: worse, now=5.0)
     assert after.deployed is not None and (after.deployed.policy == run["policy"]) == promoted
-    assert ("(default) are 9.00% smaller, with the deployed policy 10.00% smaller" in why) != promoted
+    assert ("(default) is 9.00% smaller, with the deployed policy 10.00% smaller" in why) != promoted
     assert after.decisions[0].kind == ("promoted" if promoted else "not promoted")
 
 
