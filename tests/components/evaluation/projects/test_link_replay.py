@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.core.formats.links import BuildLinks, Link, embedded_digest
-from components.core.projects.build_links.inputs import flatten, input_paths
+from components.core.projects.build_links.inputs import flatten
 from components.evaluation.projects.link_replay import (
     NO_BITCODE,
     Archive,
@@ -31,37 +31,9 @@ def files(directory: Path, *names: str) -> None:
         (directory / name).touch()
 
 
-def test_inputs_are_files_in_all_forms_of_arguments(tmp_path: Path) -> None:
-    files(tmp_path, "a.o", "b.a", "c.a", "lib/libd.so", "lib/libe.a", "more/exact.a", "x.ver", "program", "main")
-    words = (
-        *("a.o", "-Wl,--whole-archive,b.a,--no-whole-archive", "-Xlinker", "c.a", "-Llib", "-ld", "-L", "more"),
-        *("-le", "-l:exact.a", "-Wl,--version-script=x.ver", "-u", "main", "-lm", "missing.o"),
-    )
-    found = [str(Path(path).relative_to(tmp_path)) for path in input_paths(link(tmp_path, *words))]
-    assert found == ["a.o", "b.a", "c.a", "lib/libd.so", "lib/libe.a", "more/exact.a"]
-
-
-def test_linkers_option_x_takes_no_file(tmp_path: Path) -> None:
-    files(tmp_path, "a.o", "b.o", "c")
-    program = link(tmp_path, "-Wl,-x", "a.o", "-x", "c", "-Wl,-soname,c", "-Wl,-x,b.o")
-    assert [Path(path).name for path in input_paths(program)] == ["a.o", "b.o"]
-    changed = rewrite(program, Path("/w/out"), {str(tmp_path / "a.o"): Path("/w/1.o")}, {})
-    assert changed[:2] == ["-Wl,-x", "/w/1.o"]
-
-
-@pytest.mark.parametrize(
-    ("words", "chosen"),
-    [
-        (("-ld",), "lib/libd.so"),
-        (("-static", "-ld"), "lib/libd.a"),
-        (("-Wl,-Bstatic", "-ld", "-Wl,-Bdynamic"), "lib/libd.a"),
-        (("-Wl,-Bstatic,-Bdynamic", "-ld"), "lib/libd.so"),
-    ],
-)
-def test_library_is_the_one_that_the_linker_takes(tmp_path: Path, words: tuple[str, ...], chosen: str) -> None:
-    files(tmp_path, "lib/libd.a", "lib/libd.so", "more/libd.a", "more/libd.so")
-    found = input_paths(link(tmp_path, "-Llib", "-Lmore", *words))
-    assert [str(Path(path).relative_to(tmp_path)) for path in found] == [chosen]
+def test_file_behind_the_linkers_option_x_is_replaced(tmp_path: Path) -> None:
+    changed = rewrite(link(tmp_path, "-Wl,-x", "a.o"), Path("/w/out"), {str(tmp_path / "a.o"): Path("/w/1.o")}, {})
+    assert changed == ["-Wl,-x", "/w/1.o", "-o", "/w/out"]
 
 
 def test_arguments_name_other_files_and_keep_the_rest(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from components.core.projects.build_links.build_files import (
     commands_of_ninja,
     links_in,
 )
-from components.core.projects.build_links.driver import lto_of
 
 CMAKE = """cmake_minimum_required(VERSION 3.16)
 project(own LANGUAGES C)
@@ -107,19 +106,3 @@ def test_relocatable_links_without_a_driver_are_links(source: Path) -> None:
     assert (link.output, link.cxx) == (str(source / "all.o"), False)
     expected = ("-r", "-Wl,--build-id=none", "-fuse-ld=bfd", "-Wl,-T", "-Wl,order.ld", "-o", "all.o", "a.o", "b.o")
     assert link.arguments == expected
-
-
-@pytest.mark.parametrize(
-    ("words", "lto"),
-    [
-        ((), None),
-        (("-flto",), "full"),
-        (("-flto=auto",), "full"),
-        (("-flto=thin", "-O2"), "thin"),
-        (("-flto=thin", "-flto"), "full"),
-        (("-flto", "-fno-lto"), None),
-        (("-fno-lto", "-flto=thin"), "thin"),
-    ],
-)
-def test_last_option_of_lto_counts(words: tuple[str, ...], lto: str | None) -> None:
-    assert lto_of(words) == lto
