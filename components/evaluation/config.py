@@ -111,6 +111,11 @@ class EvaluationConfig:
                 "--benchmark runs the programs of your own build, which --relink no does not link",
                 "leave one of the two options out",
             )
+        if self.relink == "no" and self.recipe is not None:
+            raise UserError(
+                "--relink no is for your own build: the programs of a recipe are built, not linked again",
+                "leave --relink out",
+            )
         runs_programs = self.recipe is not None or bool(self.benchmark)
         if self.max_slowdown_percent is not None and not runs_programs:
             raise UserError(

@@ -241,6 +241,15 @@ def benchmark_runs_the_own_build(write: FormatParameter, benchmark: str, recipe:
 
 
 @rule
+def relink_is_of_the_own_build(write: FormatParameter, relink: str, recipe: str) -> None:
+    if relink == "no" and recipe:
+        raise UserError(
+            f"{write('relink', 'no')}: the programs of a recipe are built, not linked again",
+            f"leave {write('relink', '')} out",
+        )
+
+
+@rule
 def rows_link_programs(write: FormatParameter, flag_rows: tuple[str, ...] | None, problem: str, recipe: str) -> None:
     links = OBJECTIVES[problems.get(problem).objective].recipe_field == "binaries"
     if flag_rows and not (links and recipe):

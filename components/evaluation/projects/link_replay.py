@@ -174,7 +174,8 @@ class ReplayPlan:
         for module in self.modules(link):
             if (lto := (self.links.lto or {}).get(module)) == "mixed":
                 raise NotReplayed(
-                    f"{module} is compiled with and without -flto, and its objects do not tell: build one"
+                    f"{module} is compiled for several kinds of LTO (none, thin, full), which its objects do not tell "
+                    "apart: build one kind"
                 )
             kinds.add(lto)
         paths = map(self.real, self.inputs(link))

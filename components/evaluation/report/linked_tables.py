@@ -138,7 +138,7 @@ def own_build_lines(own: OwnBuild, files: int) -> list[str]:
         f"{own.stock_s:.1f} s by stock clang, {own.policy_s:.1f} s by the release clang",
     ]
     lines += [
-        f"as you built them: {_count(kept.number, 'object')} {reason}: {_list_first(kept)}"
+        f"as you built them: {_count(kept.number, 'object')} ({_list_first(kept)}) {reason}"
         for reason, kept in own.kept.items()
     ]
     reasons = [f"not compared: {name}: {reason}" for name, reason in own.left_out.items()]

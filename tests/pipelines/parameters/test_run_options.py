@@ -60,6 +60,7 @@ def test_features_are_passed(tmp_path: Path) -> None:
             {"benchmark": "./app", "relink": "no", "recipe": None, "corpus": Path("/")},
             "--benchmark ./app: it runs the programs that --relink no does not link",
         ),
+        ({"relink": "no"}, "--relink no: the programs of a recipe are built"),
         ({"flag_rows": ("lto",), "problem": "regalloc"}, "--flag-rows lto: programs of a recipe"),
         ({"flag_rows": ("lto",), "recipe": None, "corpus": Path("/")}, "--flag-rows lto: programs of a recipe"),
         ({"workers": "local:many"}, "--workers 'local:many'"),

@@ -79,7 +79,7 @@ def test_own_build_has_a_row_for_each_program_and_the_sum(measured: Measurements
     text = terminal_report.markdown(metrics)
     assert "| file | text (llvm-size), stock |" in text and "link variant" not in text
     assert "24 of 25 files by stock clang have the section sizes of yours" in text
-    assert "as you built them: 7 objects without bitcode: 0.o, 1.o, 2.o, 3.o, 4.o and 2 more" in text
+    assert "as you built them: 7 objects (0.o, 1.o, 2.o, 3.o, 4.o and 2 more) without bitcode" in text
     assert "- not compared: x: cannot find -ly" in text
     assert (metrics.judged_by, metrics.verdict) == ("linked", "better")
 
