@@ -57,11 +57,13 @@ _IF_BITCODE = """\
 #!/bin/sh
 # PROGRAM reads no bitcode, which is what objects and archives of LTO have.
 bitcode=$(printf 'BC\\300\\336')
+index=0 files=
 for word; do
-  case $word in
-  *.o | *.lo | *.obj | *.a | *.os) if LC_ALL=C grep -qaF "$bitcode" "$word" 2>/dev/null; then COMMAND; fi ;;
-  esac
+  index=$((index + 1))
+  case $word in *.o | *.lo | *.obj | *.a | *.os) files="$files \\"\\${$index}\\"" ;; esac
 done
+# NUL ends a line (-z): grep holds a whole line in memory.
+if [ -n "$files" ] && eval "LC_ALL=C grep -qazF -e \\"\\$bitcode\\" -- $files" 2>/dev/null; then COMMAND; fi
 exec PROGRAM "$@"
 """
 _RECORDED = """\
@@ -75,8 +77,10 @@ esac
 """
 _DROPPED = """\
 #!/bin/sh
+# A link may have thousands of words: `set` copies them all, and is called once.
+index=0 kept=
 for word; do
-  shift
+  index=$((index + 1))
   case $word in
   DROPPED) continue ;;
   -Wa,* | -Wl,*)
@@ -85,10 +89,13 @@ for word; do
       case $word in "${part%%,*}"*",${part#*,},"*) word=${word%%",${part#*,},"*},${word#*",${part#*,},"} ;; esac
     done
     word=${word%,}
-    case $word in -Wa | -Wl) continue ;; esac ;;
+    case $word in -Wa | -Wl) continue ;; esac
+    eval "word$index=\\$word"
+    kept="$kept \\"\\$word$index\\"" ;;
+  *) kept="$kept \\"\\${$index}\\"" ;;
   esac
-  set -- "$@" "$word"
 done
+eval "set -- $kept"
 """
 _JOINED = ("-Wa,", "-Wl,")
 """Options with a list of options, of which single ones are dropped."""

@@ -105,3 +105,17 @@ def test_names_are_those_of_installed_native_compilers(tmp_path: Path) -> None:
     assert {"cc", "gcc", "clang"} < set(c) and {"c++", "g++", "clang++"} < set(cxx)
     write_compilers(tmp_path, CLANG, ["-Oz"], names=(c, cxx))
     assert '"-Oz"' in arguments(tmp_path / "g++-12", "-O3", "-c", "-x", "c++", "/dev/null")
+
+
+def test_words_of_large_links_are_read_once(tmp_path: Path) -> None:
+    """Scripts that copy the words for each word, or run a program for each object, take 40 s here."""
+    write_compilers(tmp_path, Path("/bin/echo"), [], dropped=["-fanalyzer", "-Wl,--no-such"])
+    write_bitcode_tools(tmp_path, Path("/bin/echo"), [], "/usr/bin:/bin")
+    objects = [f"object {index}'s.o" for index in range(10000)]
+    (tmp_path / objects[-1]).write_bytes(b"!<arch>\nBC\xc0\xde")
+    words = ["-fanalyzer", "-Wl,-O1,--no-such", *objects, "$HOME", "-Wl,--no-such", ""]
+    for name, expected in (("clang", ["-Wl,-O1", *objects, "$HOME", ""]), ("ld", words)):
+        done = subprocess.run(
+            [tmp_path / name, *words], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=5
+        )
+        assert done.stdout == " ".join(expected) + "\n"
