@@ -24,12 +24,11 @@ _INSTALLED = re.compile(rf"{_NATIVE}(?:(?P<c>cc|gcc|clang|c89|c99)|c\+\+|g\+\+|c
 _INSTALLED_BINUTILS = re.compile(rf"{_NATIVE}(?:gcc-|llvm-)?(?P<program>ar|nm|ranlib|strip)(?:-[0-9.]+)?")
 _INSTALLED_LINKER = re.compile(rf"{_NATIVE}ld(?:\.bfd|\.gold)?")
 _RELOCATABLE_LINK = re.compile(r"-fuse-ld=.*|-f(?:no-)?lto.*|-Wl,-mllvm,.*|-Wl,--load-pass-plugin=.*")
+_SHEBANG = "#!/bin/sh\n"
 _SCRIPT_WITHOUT_FLAGS = """\
-#!/bin/sh
 exec PROGRAM "$@"
 """
 _SCRIPT = """\
-#!/bin/sh
 case " $* " in *' -- '*) ;; *) exec PROGRAM "$@" FLAGS ;; esac
 # What follows -- are files.
 added=
@@ -45,16 +44,13 @@ done
 exec PROGRAM "$@"
 """
 _RELOCATABLE = """\
-#!/bin/sh
 # A link to an object (-r) drops and folds nothing: lld refuses these flags there.
 case " $* " in *' -r '* | *' -Wl,-r '* | *' -Wl,--relocatable '*) exec PROGRAM "$@" FLAGS ;; esac
 """
 _ASSEMBLY = """\
-#!/bin/sh
 case " $* " in *' -S '*) exec PROGRAM "$@" FLAGS ;; esac
 """
 _IF_BITCODE = """\
-#!/bin/sh
 # PROGRAM reads no bitcode, which is what objects and archives of LTO have.
 bitcode=$(printf 'BC\\300\\336')
 index=0 files=
@@ -67,7 +63,6 @@ if [ -n "$files" ] && eval "LC_ALL=C grep -qazF -e \\"\\$bitcode\\" -- $files" 2
 exec PROGRAM "$@"
 """
 _RECORDED = """\
-#!/bin/sh
 # Links go through RECORDER, but for those of configure's and other checks. Only it reads response files.
 case "$MLGO_LINK $PWD $* " in
 recorded* | *' -c '* | *' -E '* | *' -S '* | *' -M '* | *' -MM '* | *' -fsyntax-only '*) ;;
@@ -76,7 +71,6 @@ recorded* | *' -c '* | *' -E '* | *' -S '* | *' -M '* | *' -MM '* | *' -fsyntax-
 esac
 """
 _DROPPED = """\
-#!/bin/sh
 # A link may have thousands of words: `set` copies them all, and is called once.
 index=0 kept=
 for word; do
@@ -178,9 +172,8 @@ def write_bitcode_tools(directory: Path, lld: Path, options: Sequence[str], path
             programs[name] = shutil.which(name, path=path) or str(lld)
     run_lld = f'exec {shlex.quote(str(lld))} "$@" {shlex.join(options)}'
     for name, program in programs.items():
-        text = _IF_BITCODE.replace("PROGRAM", shlex.quote(program).replace(SCRIPT_DIRECTORY, '"${0%/*}"'))
-        (directory / name).write_text(text.replace("COMMAND", "exit 0" if program == llvm_strip else run_lld))
-        (directory / name).chmod(0o755)
+        command = "exit 0" if program == llvm_strip else run_lld
+        _write_executable(directory / name, _fill(_IF_BITCODE, PROGRAM=shlex.quote(program), COMMAND=command))
 
 
 def write_script(
@@ -196,20 +189,28 @@ def write_script(
 
     With a `recorder`, that runs the script again for a link.
     """
-    everything = [*flags, *link_flags]
-    text = _SCRIPT if everything else _SCRIPT_WITHOUT_FLAGS
-    text = text.replace("FLAGS", shlex.join(everything))
+    word = shlex.quote(str(program))
+    text = ""
+    if recorder:
+        text += _fill(_RECORDED, RECORDER=recorder)
+    if dropped:
+        parts = shlex.join(part for part in dropped if part.startswith(_JOINED))
+        text += _fill(_DROPPED, DROPPED="|".join(map(shlex.quote, dropped)), PARTS=parts)
+    if assembly_flags:
+        text += _fill(_ASSEMBLY, PROGRAM=word, FLAGS=shlex.join(assembly_flags))
     if link_flags:
         kept = [flag for flag in link_flags if _RELOCATABLE_LINK.fullmatch(flag)]
-        text = _RELOCATABLE.replace("FLAGS", shlex.join([*flags, *kept])) + text.removeprefix("#!/bin/sh\n")
-    if assembly_flags:
-        text = _ASSEMBLY.replace("FLAGS", shlex.join(assembly_flags)) + text.removeprefix("#!/bin/sh\n")
-    if dropped:
-        words = "|".join(shlex.quote(word) for word in dropped)
-        parts = shlex.join(word for word in dropped if word.startswith(_JOINED))
-        text = _DROPPED.replace("DROPPED", words).replace("PARTS", parts) + text.removeprefix("#!/bin/sh\n")
-    if recorder:
-        text = _RECORDED.replace("RECORDER", recorder) + text.removeprefix("#!/bin/sh\n")
-    text = text.replace("PROGRAM", shlex.quote(str(program)))
-    path.write_text(text.replace(SCRIPT_DIRECTORY, '"${0%/*}"'))
+        text += _fill(_RELOCATABLE, PROGRAM=word, FLAGS=shlex.join([*flags, *kept]))
+    everything = [*flags, *link_flags]
+    text += _fill(_SCRIPT if everything else _SCRIPT_WITHOUT_FLAGS, PROGRAM=word, FLAGS=shlex.join(everything))
+    _write_executable(path, text)
+
+
+def _fill(template: str, **values: str) -> str:
+    """Return a template with values for its names; a value, such as a path, may have another's name in it."""
+    return re.sub("|".join(values), lambda match: values[match[0]], template)
+
+
+def _write_executable(path: Path, text: str) -> None:
+    path.write_text(_SHEBANG + text.replace(SCRIPT_DIRECTORY, '"${0%/*}"'), encoding="utf-8")
     path.chmod(0o755)

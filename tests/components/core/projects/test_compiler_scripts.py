@@ -119,3 +119,14 @@ def test_words_of_large_links_are_read_once(tmp_path: Path) -> None:
             [tmp_path / name, *words], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=5
         )
         assert done.stdout == " ".join(expected) + "\n"
+
+
+def test_paths_may_have_the_names_of_a_template(tmp_path: Path) -> None:
+    directory = tmp_path / "PROGRAM FLAGS"
+    directory.mkdir()
+    (directory / "COMMAND").symlink_to("/bin/echo")
+    write_compilers(directory, directory / "COMMAND", [f"-plan={directory}"], cxx=directory / "COMMAND")
+    write_bitcode_tools(directory, directory / "COMMAND", [], "/usr/bin:/bin")
+    (directory / "lto.o").write_bytes(b"BC\xc0\xde")
+    assert subprocess.check_output([directory / "clang", "a"], text=True) == f"a -plan={directory}\n"
+    assert subprocess.check_output([directory / "ld", "lto.o"], cwd=directory, text=True) == "lto.o\n"
