@@ -96,13 +96,7 @@ def objects_in(content: str, database: Path) -> Iterator[tuple[str, str]]:
 
 def compiles_in(content: str, database: Path) -> Iterator[tuple[str, CompileCommand]]:
     """Yield the path of the object and the compile of each command that is one; nothing of invalid content."""
-    try:
-        entries = json.loads(content)
-    except (ValueError, RecursionError):
-        return
-    for entry in entries if isinstance(entries, list) else []:
-        if not isinstance(entry, dict):
-            continue
+    for entry in _entries(content):
         try:
             directory = directory_of(entry, database)
             yield os.path.join(directory, output_of(entry, directory)), compile_of(entry, directory)
