@@ -16,7 +16,7 @@ from typing import Protocol
 
 from components.core.compiler.clang_programs import require_binutils
 from components.core.compiler.source_language import Language
-from components.core.projects.compiler_command import compiler_of
+from components.core.projects.compiler_command import NotACompileError, compiler_of
 from components.core.projects.compiler_scripts import (
     installed_names,
     write_binutils,
@@ -246,13 +246,16 @@ def compiler_arguments(variable: str) -> Sequence[str]:
     """Return the options in the user's CC or CXX, such as those of CC="ccache gcc -std=gnu89".
 
     Raises:
-        UserError: a quote is not closed.
+        UserError: a quote is not closed, or there are options without a compiler.
     """
     try:
         words = shlex.split(os.environ.get(variable, ""))
+        return compiler_of(words)[1] if words else ()
     except ValueError as error:
-        raise UserError(f"the environment variable {variable} cannot be read: {error}", "correct it") from None
-    return compiler_of(words)[1] if words else ()
+        problem = f"cannot be read: {error}"
+    except NotACompileError:
+        problem = "names no compiler"
+    raise UserError(f"the environment variable {variable} {problem}", "correct it")
 
 
 def _lto_options(link_flags: Sequence[str]) -> list[str]:
