@@ -90,7 +90,7 @@ def _write_wrapper(directory: Path, place: Path, path: str, clang: Path) -> str:
     wrapper = directory / WRAPPER
     mounts = " ".join(f"--ro-bind {bind}" for bind in binds)
     wrapper.write_text(
-        f'#!/bin/sh\nhere=$(cd "${{0%/*}}" && pwd) || exit\nexec {_BWRAP} --dev-bind / / {mounts} -- "$@"\n',
+        f'#!/bin/sh\nhere=$(cd "${{0%/*}}" && pwd) || exit\nexec {_BWRAP} --dev-bind / / {mounts} -- env "$@"\n',
         encoding="utf-8",
     )
     for script in (stand_in, wrapper):

@@ -247,7 +247,7 @@ class Builder:
             if then is not None:
                 then(root, tools)
             elif build.check:
-                _run(["sh", "-e", "-c", build.check], build.check, root, log, environment, "the check")
+                _run([runner, "sh", "-e", "-c", build.check], build.check, root, log, environment, "the check")
             return BuiltFiles(files, compilers, unmoved)
         except UserError:
             remove_tree(kept)
@@ -369,9 +369,11 @@ def _keep(
 
 def _keep_links(path: Path, copy: Path) -> None:
     """Make the symbolic links to `path` that are next to it next to its copy, too: names of versions of a library."""
-    for other in path.parent.iterdir():
-        if other.is_symlink() and other.resolve() == path.resolve():
-            (copy.parent / other.name).symlink_to(copy.name)
+    place = os.path.realpath(path)
+    with os.scandir(path.parent) as entries:
+        names = [entry.name for entry in entries if entry.is_symlink() and os.path.realpath(entry.path) == place]
+    for name in names:
+        (copy.parent / name).symlink_to(copy.name)
 
 
 def _symbols(path: Path, nm: Path) -> dict[str, str]:
