@@ -92,6 +92,11 @@ class _Trials:
         assert own is not None
         return own
 
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Options of the build that the compilers of a row did not have: those of the others lack them, too."""
+        return tuple(dict.fromkeys(option for one in self.done for option in one.entry.dropped))
+
     def smallest(self) -> _Trial:
         """Return the smallest build that may be used, the first of equally small ones."""
         return min((one for one in self.done if one.built is not None), key=lambda one: one.entry.stripped)
@@ -144,7 +149,7 @@ class _Trials:
         name, source = row.name, self.builder.build.source.name
         say(f"build {len(self.done) + 1} of {self.total}: {source} by {TITLES[compiler]}: {row.gives}")
         try:
-            compilers = Compilers(variant, self.bound, tuple(self.done[-1].entry.dropped))
+            compilers = Compilers(variant, self.bound, self.dropped)
             built = self.builder.run(name, compilers, self.work / name)
             if not self.bound and are_alike(self.own, built):
                 say(f"{name}: the files are those of your own compilers, which are called by their paths: again")
@@ -168,7 +173,7 @@ class _Trials:
 
     def _add_searched(self, row: FlagRow, minutes: float) -> None:
         """Search decisions for what a row compiles, and build it with them."""
-        stock = Compilers(row.variant("stock", self.stock, self.release), self.bound)
+        stock = Compilers(row.variant("stock", self.stock, self.release), self.bound, self.dropped)
         try:
             plan = search_plan(self.builder, stock, row.lto, minutes, self.work / "plan")
         except UserError as error:
