@@ -58,7 +58,6 @@ class LinkedFile:
         exports: symbols that other modules can find in it, functions alone for a program.
         weak: the weak ones of a shared library, copies of inline functions mostly, which do not count as exports.
         unique: its symbols of which a process has one copy, whoever opens the library (STB_GNU_UNIQUE).
-        kept: the file itself, unstripped, copied out of the build.
         libraries: the shared libraries that it needs.
     """
 
@@ -66,7 +65,6 @@ class LinkedFile:
     stripped: int
     text: int
     exports: frozenset[str]
-    kept: Path
     weak: frozenset[str] = frozenset()
     unique: frozenset[str] = frozenset()
     libraries: frozenset[str] = frozenset()
@@ -291,12 +289,18 @@ def lost_abilities(before: BuiltFiles, after: BuiltFiles) -> str:
     return ""
 
 
-def are_alike(before: BuiltFiles, after: BuiltFiles) -> bool:
-    """Return whether both builds made files of the same sizes, as one compiler does; their contents may have times."""
-    return before.files.keys() == after.files.keys() and all(
-        (file.stripped, file.text) == (after.files[name].stripped, after.files[name].text)
+def unchanged_files(before: BuiltFiles, after: BuiltFiles) -> list[str]:
+    """Return the files that have the same sizes in both builds, as one compiler makes them; contents may have times."""
+    return sorted(
+        name
         for name, file in before.files.items()
+        if (other := after.files.get(name)) and (file.stripped, file.text) == (other.stripped, other.text)
     )
+
+
+def are_alike(before: BuiltFiles, after: BuiltFiles) -> bool:
+    """Return whether both builds made files of the same sizes."""
+    return before.files.keys() == after.files.keys() and len(unchanged_files(before, after)) == len(before.files)
 
 
 def weaker_exports(before: BuiltFiles, after: BuiltFiles) -> tuple[int, int]:
@@ -358,7 +362,6 @@ def _keep(
             text=binary.sizes.text,
             # Variables that a program exports are mostly copies of a library's (R_X86_64_COPY).
             exports=_of_kinds(symbols, "Ti" if binary.kind == "program" else "TiDBRGSA"),
-            kept=copy,
             weak=_of_kinds(symbols, "WV") if binary.kind == "shared library" else frozenset(),
             unique=_of_kinds(symbols, "u") if binary.kind == "shared library" else frozenset(),
             libraries=needed_libraries(copy) if linked else frozenset(),

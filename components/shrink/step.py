@@ -30,6 +30,7 @@ from components.shrink.build import (
     are_alike,
     lost_abilities,
     lost_libraries,
+    unchanged_files,
     weaker_exports,
 )
 from components.shrink.rows import OWN, STOCK
@@ -38,6 +39,8 @@ from components.shrink.types import FileSizes, ShrinkReport, TriedBuild
 
 COMPILERS, FILES = "compilers", "files"
 """Directories of the output: compilers with the flags of the delivered build, and what it linked."""
+_MAX_NAMES = 5
+"""Files that a note names."""
 _NOT_REPLACED = (
     "the build makes the same files whatever CC, CXX and the installed compilers are: include its configure step in "
     "the command"
@@ -321,6 +324,12 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
         notes.append(
             f"nothing uses {', '.join(gone)} any more: only unused code did, or the configure step does not find "
             "it by clang"
+        )
+    if delivered is not own and (names := unchanged_files(own, delivered)):
+        more = f" and {len(names) - _MAX_NAMES} more files" if len(names) > _MAX_NAMES else ""
+        notes.append(
+            f"{', '.join(names[:_MAX_NAMES])}{more} have the sizes that your own compilers give, which the build may "
+            "call by their paths there: let it use $CC and $CXX"
         )
     if delivered.dropped:
         notes.append(f"built without {' '.join(delivered.dropped)}, which clang does not have")

@@ -417,6 +417,21 @@ def test_build_that_calls_a_compiler_by_its_path_gets_ours_there(
 
 
 @pytest.mark.toolchain
+def test_files_that_stay_as_they_were_are_noted(
+    pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
+) -> None:
+    """Only one program is made by a compiler that the build calls by its path."""
+    rule = f"\nother: other.c\n\t{shutil.which('gcc')} -O2 $< -o $@\n"
+    (source / "Makefile").write_text(SOURCES["Makefile"] + rule)
+    (source / "other.c").write_text("int main(void) { return 0; }\n")
+    done = shrink(pretrained_release, "--no-compare-stock", "--", "make", "app", "other")
+    assert done.returncode == 0, done.stderr
+    assert result(tmp_path)["chosen"] != "own"
+    (note,) = (note for note in result(tmp_path)["notes"] if "your own compilers" in note)
+    assert note.startswith("other have the sizes") and "let it use $CC and $CXX" in note
+
+
+@pytest.mark.toolchain
 @pytest.mark.parametrize("path", ["/usr/bin/clang++-19", "/usr/lib/llvm-19/bin/clang++"])
 def test_build_that_calls_clang_by_its_path_gets_ours_there(
     pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path, path: str
