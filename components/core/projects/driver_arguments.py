@@ -23,7 +23,7 @@ _VALUES_TEXT = """
 -current_version -cxx-isystem -dependency-dot -dependency-file -dumpbase -dumpbase-ext -dumpdir -dylib_file
 -dylinker_install_name -e -exported_symbols_list -filelist -filetype -fmodules-user-build-path -force_load
 -fplugin-arg -framework -ftrapv-handler -gcc-toolchain -iapinotes-modules -idirafter -iframework
--iframeworkwithsysroot -imacros -image_base -imultiarch -imultilib -include -index-store-path -init
+-iframeworkwithsysroot -imacros -image_base -imultiarch -imultilib -include -include-pch -index-store-path -init
 -install_name -iprefix -iquote -isysroot -isystem -isystem-after -ivfsoverlay -iwithprefix -iwithprefixbefore
 -iwithsysroot -l -mllvm -module-dependency-dir -mthread-model -multiply_defined -o -object_name
 -print-file-name -read_only_relocs -resource-dir -rpath -seg1addr -seg_addr_table -segs_read_only_addr

@@ -22,7 +22,7 @@ OUTPUTS = [
 ]
 OTHERS = [
     *([flag] for flag in ("-c", "-E", "-S", "-M", "-MM", "-fsyntax-only", "--version", "-O2", "-shared", "-Wl,-o,z")),
-    *([flag, "-o"] for flag in ("-L", "-Xlinker", "-T", "-u", "-e", "-l", "-MF", "-MT", "-z", "-x")),
+    *([flag, "-o"] for flag in ("-L", "-Xlinker", "-include-pch", "-T", "-u", "-e", "-l", "-MF", "-MT", "-z", "-x")),
     *(["-objcmt-migrate-all"], ["-object"], ["-lm"], ["-Llib"], ["-L", "lib"], ["--", "main.o"]),
 ]
 INPUTS = [["main.o"], ["part.o"], ["lib/c.o"]]
