@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -15,7 +18,9 @@ from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.console.number_types import JOBS, MINUTES
 from components.platform.storage import publish
+from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.options import ARTIFACT, OUTPUT, TREE
+from components.platform.storage.shared_state.file_lock import exclusive_lock
 from components.shrink.detect import detect_builds
 from components.shrink.rows import ASSUMPTIONS, shrink_rows
 
@@ -127,12 +132,22 @@ def main(
     rows = shrink_rows(release, allowed)
     _leave_virtual_environment()
     place = output.absolute()
-    with publish(output, "smaller build") as directory:
+    with _alone(place), publish(output, "smaller build") as directory:
         builds = [UserBuild(tree, command, check) for command in commands]
         shrunk = shrink(builds, release, rows, compare_stock, minutes, jobs, place, directory)
         (directory / SHRINK_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(shrunk), indent=1))
         (directory / "summary.md").write_text(summary_markdown(shrunk, place), encoding="utf-8")
     print_shrunk(shrunk, output)
+
+
+@contextmanager
+def _alone(output: Path) -> Iterator[None]:
+    """Wait until no other process shrinks into the same directory."""
+    locks = default_cache_dir() / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(os.fsencode(output.resolve())).hexdigest()[:32]
+    with exclusive_lock(locks / f"shrink-{name}", f"waiting for another mlgo shrink into {output}"):
+        yield
 
 
 def _leave_virtual_environment() -> None:

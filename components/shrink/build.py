@@ -54,6 +54,8 @@ class LinkedFile:
     Attributes:
         kind: what it is.
         stripped: bytes of the file without symbols and debug data; for a static library, of its sections.
+        loaded: bytes of the sections that are loaded. The stripped file has headers and padding besides: GNU ld fills
+            pages between code and constants with zeros, lld does not.
         text: bytes of machine code.
         exports: symbols that other modules can find in it, functions alone for a program.
         weak: the weak ones of a shared library, copies of inline functions mostly, which do not count as exports.
@@ -63,6 +65,7 @@ class LinkedFile:
 
     kind: Kind
     stripped: int
+    loaded: int
     text: int
     exports: frozenset[str]
     weak: frozenset[str] = frozenset()
@@ -123,6 +126,11 @@ class BuiltFiles:
     def stripped(self) -> int:
         """Bytes of all files."""
         return sum(file.stripped for file in self.files.values())
+
+    @property
+    def loaded(self) -> int:
+        """Loaded sections of all files, in bytes."""
+        return sum(file.loaded for file in self.files.values())
 
     @property
     def text(self) -> int:
@@ -359,6 +367,7 @@ def _keep(
         files[name] = LinkedFile(
             kind=binary.kind,
             stripped=stripped,
+            loaded=binary.sizes.total,
             text=binary.sizes.text,
             # Variables that a program exports are mostly copies of a library's (R_X86_64_COPY).
             exports=_of_kinds(symbols, "Ti" if binary.kind == "program" else "TiDBRGSA"),

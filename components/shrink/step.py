@@ -277,13 +277,17 @@ def _deliver_compilers(directory: Path, compilers: Compilers, chosen: _Trial, tr
 def _entry(name: str, gives: str, built: BuiltFiles | None, line: str = "", failure: str = "") -> TriedBuild:
     if built is None:
         return TriedBuild(name=name, gives=gives, failure=failure)
-    files = {path: FileSizes(stripped=file.stripped, text=file.text) for path, file in built.files.items()}
+    files = {
+        path: FileSizes(stripped=file.stripped, loaded=file.loaded, text=file.text)
+        for path, file in built.files.items()
+    }
     return TriedBuild(
         name=name,
         gives=gives,
         build=line,
         files=files,
         stripped=built.stripped,
+        loaded=built.loaded,
         text=built.text,
         failure=failure,
         dropped=list(built.dropped),

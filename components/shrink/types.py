@@ -11,6 +11,7 @@ class FileSizes(Struct, kw_only=True):
     """One file of a build, in bytes. Attributes as of `build.LinkedFile`."""
 
     stripped: int
+    loaded: int
     text: int
 
 
@@ -22,7 +23,7 @@ class TriedBuild(Struct, kw_only=True):
         gives: short description.
         build: environment for the user's build, as a shell reads it; "" for the user's own.
         files: sizes by path; empty if it failed.
-        stripped, text: sums over the files.
+        stripped, loaded, text: sums over the files.
         failure: why it is not used although it may be small; "" if it may be.
         dropped: options of the user's build that its compiler does not have, left out.
         searched: whether it has the decisions of a search.
@@ -33,6 +34,7 @@ class TriedBuild(Struct, kw_only=True):
     build: str = ""
     files: dict[str, FileSizes] = {}
     stripped: int = 0
+    loaded: int = 0
     text: int = 0
     failure: str = ""
     dropped: list[str] = []

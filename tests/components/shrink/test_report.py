@@ -1,0 +1,73 @@
+"""What `mlgo shrink` says about sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.shrink.report import print_shrunk, summary_markdown
+from components.shrink.types import FileSizes, ShrinkReport, TriedBuild
+
+
+def build(name: str, stripped: int, loaded: int, failure: str = "") -> TriedBuild:
+    sizes = FileSizes(stripped=stripped, loaded=loaded, text=loaded // 2)
+    return TriedBuild(
+        name=name,
+        gives="flags",
+        build="" if name == "own" else "export CC=clang",
+        files={"app": sizes},
+        stripped=stripped,
+        loaded=loaded,
+        text=sizes.text,
+        failure=failure,
+    )
+
+
+def report(*builds: TriedBuild, chosen: str, why: str = "", notes: tuple[str, ...] = ()) -> ShrinkReport:
+    return ShrinkReport(
+        command="make",
+        rebuild="make",
+        check="",
+        chosen=chosen,
+        reduction_percent=40.0,
+        kinds={"app": "program"},
+        builds=list(builds),
+        why=why,
+        notes=list(notes),
+    )
+
+
+def test_layout_of_files_is_told_from_code() -> None:
+    shrunk = report(build("own", 20_000, 12_000), build("program", 12_000, 10_800), chosen="program")
+    text = summary_markdown(shrunk, Path("out"))
+    assert "40.0% smaller: 20,000 → 12,000 bytes after strip" in text
+    assert "Sections that are loaded: 12,000 → 10,800 bytes, -10.0%. The other 6,800 bytes are the layout" in text
+    assert "| program | flags | 12,000 | -40.0% | 10,800 | -10.0% | 5,400 | delivered |" in text.replace("\\", "")
+
+
+def test_layout_that_does_not_shrink_is_not_mentioned() -> None:
+    shrunk = report(build("own", 20_000, 18_000), build("program", 12_000, 10_000), chosen="program")
+    text = summary_markdown(shrunk, Path("out"))
+    assert "18,000 → 10,000 bytes, -44.4%." in text and "layout" not in text
+
+
+def test_static_libraries_have_one_size() -> None:
+    shrunk = report(build("own", 2_000, 2_000), build("objects", 1_200, 1_200), chosen="objects")
+    assert "Sections that are loaded" not in summary_markdown(shrunk, Path("out"))
+
+
+def test_notes_have_a_paragraph_each() -> None:
+    shrunk = report(build("own", 9, 8), build("program", 7, 6), chosen="program", notes=("one", "two"))
+    text = summary_markdown(shrunk, Path("out"))
+    assert "\n\nNote: one.\n\nNote: two.\n\n" in text and text.endswith("```shell\nexport CC=clang\nmake\n```\n")
+
+
+def test_own_build_is_delivered_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = build("program", 7, 6, failure="the check, false, ends with status 1")
+    shrunk = report(build("own", 9, 8), failed, chosen="own", why="no other build can be used")
+    assert "Your own build is delivered, in out/files: no other build can be used." in summary_markdown(
+        shrunk, Path("out")
+    )
+    print_shrunk(shrunk, Path("out"))
+    assert "ends with status 1" in capsys.readouterr().out
