@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,24 @@ from components.platform.processes.process_tree import ProcessTree, describe_lef
 
 _POLL_S = 0.1
 _MAX_SHOWN = 60
+_CONSEQUENCE = r"^collect2: error: |linker command failed|^dh_\w+: error: "
+_CAUSES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"^configure: error: |^CMake Error|^\S*meson\.build:\d+:\d+: ERROR: ",
+        r"fatal error: .*(?:No such file or directory|file not found)|cannot find -l|unable to find library -l"
+        r"|undefined reference to |undefined symbol: |No rule to make target|^ModuleNotFoundError: ",
+        rf"^(?!.*(?:{_CONSEQUENCE})).*(?:\b(?i:error): |^\w+Error: )",
+        r"No such file or directory|Permission denied|^\S*sh: .*: not found|command not found",
+        rf"\*\*\* \[|^FAILED: |{_CONSEQUENCE}",
+    )
+)
+"""Lines that say why a build failed, the most telling first."""
+_COMMAND = "$ "
+"""Start of a line of the log with a command that runs."""
+_DUMP_START = re.compile(r"==> .* <==$|This file contains any messages produced by compilers while")
+_DUMP_END = re.compile(r"configure: exit \d|dh_\w+: error: ")
+"""Ends of config.log, which has the errors of all checks, and of the files that debhelper prints by tail -v."""
 _running: set[ProcessTree] = set()
 _stopped: set[ProcessTree] = set()
 
@@ -43,7 +62,7 @@ def run_logged(
     """
     variables = {**os.environ, "LC_ALL": "C", **(environment or {})}
     with open(log, "a", buffering=1, encoding="utf-8", errors="replace") as out:  # users follow it
-        out.write(f"$ {' '.join(command)}\n")
+        out.write(f"{_COMMAND}{' '.join(command)}\n")
         out.flush()
         tree: ProcessTree | None = None
         try:
@@ -88,15 +107,40 @@ def stop_running(futures: Iterable[Future[Any]]) -> None:
 def log_tail(log: Path, lines: int = 12) -> str:
     """Return the most relevant part of a log in at most `lines` lines.
 
-    That is CMake's last error, or else compiler errors and the end of the log.
+    That is CMake's last error, or else the lines that say the cause and the end of the log.
     """
     try:
-        text = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = _without_dumps(log.read_text(encoding="utf-8", errors="replace").splitlines())
     except OSError:
         return ""
     for index in range(len(text) - 1, -1, -1):
         if text[index].startswith("CMake Error"):  # the message is on the lines below
             return "\n".join(text[index : index + lines])
-    errors = [line for line in text if "error:" in line]
-    half = lines // 2
-    return "\n".join(errors[-half:] + text[-half:] if errors else text[-lines:])
+    shown = set(find_causes(text)[-(lines // 2) :])
+    for index in range(len(text) - 1, -1, -1):
+        if len(shown) < lines:
+            shown.add(index)
+    return "\n".join(text[index] for index in sorted(shown))
+
+
+def find_causes(text: Sequence[str]) -> list[int]:
+    """Return the indices of the lines of a build's output that tell most about its failure; none if it says nothing."""
+    outputs = [(index, line) for index, line in enumerate(text) if not line.startswith(_COMMAND)]
+    for pattern in _CAUSES:
+        if found := [index for index, line in outputs if pattern.search(line)]:
+            return found
+    return []
+
+
+def _without_dumps(text: Sequence[str]) -> list[str]:
+    """Return the lines of a log without those of other logs that a build prints into it."""
+    kept: list[str] = []
+    dumped: list[str] = []
+    inside = False
+    for line in text:
+        if inside and _DUMP_END.match(line):
+            inside, dumped = False, []
+        elif _DUMP_START.match(line):
+            inside = True
+        (dumped if inside else kept).append(line)
+    return kept + dumped

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shlex
@@ -31,12 +30,11 @@ from components.core.projects.link_recorder.recorder import LINKER
 from components.core.projects.recipe import Recipe
 from components.core.projects.source_tree import SourceTree
 from components.platform.errors import UserError
-from components.platform.processes.build_tools import log_tail, run_logged
+from components.platform.processes.build_tools import find_causes, log_tail, run_logged
 
 MISSING = "the build does not make it"
 _LINKED_KINDS = ("EXE", "SHARED", "MODULE")
 _LLD = "-fuse-ld=lld"
-_ERROR = re.compile(r"\berror: |undefined reference|undefined symbol", re.IGNORECASE)
 _FAT_OBJECTS = "-ffat-lto-objects"
 _LTO_OPTIONS = ("-Wl,-mllvm,", "-Wl,--load-pass-plugin=")
 _CMAKE_ERROR = "CMake Error at "
@@ -190,12 +188,11 @@ class OwnBuild:
 def describe_failure(error: UserError) -> str:
     """Return the line of an error, which may hold the end of a log, that says what failed."""
     first, *lines = [line.strip() for line in error.problem.splitlines() if line.strip()] or ["failed"]
-    reasons = (
-        following if line.startswith(_CMAKE_ERROR) else line
-        for line, following in itertools.pairwise([*lines, ""])
-        if _ERROR.search(line) or line.startswith(_CMAKE_ERROR)
-    )
-    reason = next(reasons, first)
+    reason = first
+    if causes := find_causes(lines):
+        reason = lines[causes[0]]
+        if reason.startswith(_CMAKE_ERROR):
+            reason = next(iter(lines[causes[0] + 1 :]), reason)
     return (
         f"{reason}: clang's OpenMP is a package of its own, such as libomp-19-dev" if _OPENMP.search(reason) else reason
     )

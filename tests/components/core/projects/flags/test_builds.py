@@ -2,10 +2,54 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from components.core.projects.flags.builds import compiler_arguments
+from components.core.projects.flags.builds import compiler_arguments, describe_failure
 from components.platform.errors import UserError
+from components.platform.processes.build_tools import log_tail
+
+CONFIG_LOG = """\
+checking for library containing pcre2_match_32... no
+configure: error: pcre2 library not found
+\ttail -v -n \\+0 config.log
+==> config.log <==
+This file contains any messages produced by compilers while
+running configure, to aid debugging if configure makes a mistake.
+
+configure:2963: gcc -version >&5
+gcc: error: unrecognized command-line option '-version'
+gcc: fatal error: no input files
+configure:4835: error: pcre2 library not found
+#define PACKAGE_NAME "fdupes"
+
+configure: exit 1
+dh_auto_configure: error: ./configure --prefix=/usr returned exit code 1
+make: *** [debian/rules:16: build] Error 25
+"""
+LINK = """\
+gcc a.o -lgmock -o app
+{cause}
+collect2: error: ld returned 1 exit status
+make: *** [Makefile:2: app] Error 1
+"""
+MISSING_DATA = """\
+python3 re2/make_unicode_casefold.py > re2/unicode_casefold.cc
+Traceback (most recent call last):
+  File "re2/unicode.py", line 158, in ReadUnicodeTable
+    fil = open(filename, "rb")
+FileNotFoundError: [Errno 2] No such file or directory: '/usr/share/unicode/CaseFolding.txt'
+make[1]: *** [Makefile:248: re2/unicode_casefold.cc] Error 1
+dh_auto_build: error: make -j1 REBUILD_TABLES=1 returned exit code 2
+make: *** [debian/rules:12: override_dh_auto_build] Error 25
+"""
+HEADER = """\
+cat: VERSION: No such file or directory
+x.c:1:2: error: #error this needs zlib
+x.c:2:10: fatal error: zlib.h: No such file or directory
+compilation terminated.
+"""
 
 
 @pytest.mark.parametrize(
@@ -34,3 +78,43 @@ def test_value_that_is_no_command_of_a_compiler_is_refused(
     monkeypatch.setenv("CC", value)
     with pytest.raises(UserError, match=f"the environment variable CC {problem}"):
         compiler_arguments("CC")
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        (CONFIG_LOG, "configure: error: pcre2 library not found"),
+        (LINK.format(cause="/usr/bin/ld: cannot find -lgmock"), "/usr/bin/ld: cannot find -lgmock"),
+        (
+            LINK.format(cause="a.c:(.text+0x5): undefined reference to `f'"),
+            "a.c:(.text+0x5): undefined reference to `f'",
+        ),
+        (LINK.format(cause=""), "collect2: error: ld returned 1 exit status"),
+        (MISSING_DATA, "FileNotFoundError: [Errno 2] No such file or directory: '/usr/share/unicode/CaseFolding.txt'"),
+        (HEADER, "x.c:2:10: fatal error: zlib.h: No such file or directory"),
+        ("make: *** No rule to make target 'alll'.  Stop.\n", "make: *** No rule to make target 'alll'.  Stop."),
+        ("sh: 1: mkae: not found\n", "sh: 1: mkae: not found"),
+        ("cc -c x.c\nmake: *** [Makefile:2: x.o] Error 1\n", "make: *** [Makefile:2: x.o] Error 1"),
+        ("meson.build:5:0: ERROR: Dependency not found\nerror: 1\n", "meson.build:5:0: ERROR: Dependency not found"),
+        ("$ sh -c 'cat error: '\nall is well\n", "the build, make, ends with status 2:"),
+    ],
+)
+def test_reason_is_the_cause_and_no_consequence(tmp_path: Path, output: str, reason: str) -> None:
+    log = tmp_path / "log"
+    log.write_text(f"$ make\n{output}")
+    assert describe_failure(UserError(f"the build, make, ends with status 2:\n{log_tail(log)}")) == reason
+
+
+def test_cause_far_from_the_end_of_the_log_is_shown_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    cause = "/usr/bin/ld: cannot find -lgmock"
+    log.write_text("\n".join([cause, *map(str, range(100))]))
+    assert log_tail(log).splitlines() == [cause, *map(str, range(89, 100))]
+    log.write_text("\n".join(["1", cause, "2"]))
+    assert log_tail(log).splitlines() == ["1", cause, "2"]
+
+
+def test_end_of_a_log_that_is_cut_off_within_another_is_shown(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("make\n==> config.log <==\nthe last line\n")
+    assert log_tail(log).endswith("the last line")
