@@ -130,12 +130,12 @@ class _Trials:
             UserError: each build or its check fails; the error is that of the first.
         """
         failures: list[UserError] = []
-        for build in (self.builder.build, *self.others):
+        for number, build in enumerate((self.builder.build, *self.others), 1):
             say(f"build 1: {build.source.name} by your own compilers: {build.shown}")
             self.builder = replace(self.builder, build=build)
             try:
                 build.source.check(build.shown)
-                own = self.builder.run(OWN, None, self.work / OWN)
+                own = self.builder.run(OWN if number == 1 else f"{OWN}-{number}", None, self.work / OWN)
             except UserError as error:
                 failures.append(error)
                 if self.others:
