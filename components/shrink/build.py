@@ -42,6 +42,11 @@ _COMPILERS_LIBRARIES = (
 )
 """Shared libraries of which compilers decide whether a program needs them."""
 _MAX_ATTEMPTS = 4
+_TRACE = "PS4='$ '; set -x; "
+"""Start of a script whose shell says each command, as the log does."""
+_TRACED = re.compile(r"\$+ (.+)")
+_REDIRECTS_TRACE = re.compile(r"(?s)(?=.*(?:2>|>&|\|&))(?:.*[(){}`]|.*\b(?:exec|eval|done|fi|esac)\b|(?:.*\s)?\.\s)")
+"""A check that redirects the standard error of more than programs, where the shell's own lines would change it."""
 _GNU_OPENMP, _OPENMP = "libgomp.so.1", "libomp.so.5"
 _VARIANT = re.compile(r"(C[1-5]|D[0-5])(?=E|I)")
 """Constructors and destructors of the Itanium C++ ABI: gcc also exports those that no other module can need."""
@@ -237,7 +242,7 @@ class Builder:
                 runner = str(tools / WRAPPER) if compilers.bound else runner
             before = {path: _identity(path) for _, path in find_binaries(root)}
             hint = _outside_hint(build.source) if compilers is None else ""
-            _run([runner, *build.command], build.shown, root, log, environment, "the build", hint)
+            _run([runner, *build.command], build.shown, root, log, environment, hint)
             files, unmoved = _keep(root, kept, self.setup.binutils, before)
             if not files and before:
                 raise UserError(
@@ -253,7 +258,7 @@ class Builder:
             if then is not None:
                 then(root, tools)
             elif build.check:
-                _run([runner, "sh", "-e", "-c", build.check], build.check, root, log, environment, "the check")
+                _run_check(runner, build.check, root, log, environment)
             return BuiltFiles(files, compilers, unmoved)
         except UserError:
             remove_tree(kept)
@@ -274,12 +279,28 @@ def _outside_hint(source: SourceTree) -> str:
     )
 
 
-def _run(
-    command: list[str], shown: str, cwd: Path, log: Path, environment: dict[str, str], what: str, hint: str = ""
-) -> None:
+def _run(command: list[str], shown: str, cwd: Path, log: Path, environment: dict[str, str], hint: str = "") -> None:
     status = run_logged(command, cwd, log, environment)
     if status != 0:
-        raise UserError(f"{what}, {shown}, ends with status {status}:\n{log_tail(log)}", f"see {log}{hint}")
+        raise UserError(f"the build, {shown}, ends with status {status}:\n{log_tail(log)}", f"see {log}{hint}")
+
+
+def _run_check(runner: str, check: str, cwd: Path, log: Path, environment: dict[str, str]) -> None:
+    """Run the check in a shell that says each command, if it does not redirect what the shell says."""
+    last, start = "", log.stat().st_size
+
+    def note(line: str) -> None:
+        nonlocal last
+        if match := _TRACED.match(line):
+            last = match[1]
+
+    trace = "" if _REDIRECTS_TRACE.search(check) else _TRACE
+    status = run_logged([runner, "sh", "-e", "-c", f"{trace}{check}"], cwd, log, environment, note)
+    if status != 0:
+        where = f" (last command: {last})" if trace and last not in ("", check) else ""
+        raise UserError(
+            f"the check, {check}, ends with status {status}{where}:\n{log_tail(log, start=start)}", f"see {log}"
+        )
 
 
 def lost_abilities(before: BuiltFiles, after: BuiltFiles) -> str:

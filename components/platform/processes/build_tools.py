@@ -104,13 +104,16 @@ def stop_running(futures: Iterable[Future[Any]]) -> None:
         pending = wait(pending, timeout=_POLL_S).not_done
 
 
-def log_tail(log: Path, lines: int = 12) -> str:
+def log_tail(log: Path, lines: int = 12, start: int = 0) -> str:
     """Return the most relevant part of a log in at most `lines` lines.
 
     That is CMake's last error, or else the lines that say the cause and the end of the log.
+
+    Args:
+        start: first byte that counts.
     """
     try:
-        text = _without_dumps(log.read_text(encoding="utf-8", errors="replace").splitlines())
+        text = _without_dumps(log.read_bytes()[start:].decode(errors="replace").splitlines())
     except OSError:
         return ""
     for index in range(len(text) - 1, -1, -1):
