@@ -25,6 +25,7 @@ from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail, run_logged
 from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_bound_tools
+from components.shrink.failures import failed_build_remedy
 
 _NM_TIMEOUT_S = 300.0
 _LINKER_DEFINED = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})
@@ -241,8 +242,12 @@ class Builder:
                 environment |= compilers.write(tools, self.setup)
                 runner = str(tools / WRAPPER) if compilers.bound else runner
             before = {path: _identity(path) for _, path in find_binaries(root)}
-            hint = _outside_hint(build.source) if compilers is None else ""
-            _run([runner, *build.command], build.shown, root, log, environment, hint)
+            status = run_logged([runner, *build.command], root, log, environment)
+            if status != 0:
+                raise UserError(
+                    f"the build, {build.shown}, ends with status {status}:\n{log_tail(log)}",
+                    failed_build_remedy(build.source, root, log) if compilers is None else f"see {log}",
+                )
             files, unmoved = _keep(root, kept, self.setup.binutils, before)
             if not files and before:
                 raise UserError(
@@ -266,23 +271,6 @@ class Builder:
         finally:
             for directory in (root, tools):
                 remove_tree(directory)
-
-
-def _outside_hint(source: SourceTree) -> str:
-    """Return what to do if the build needs files outside of the tree; "" if it seems not to."""
-    tree = source.directory.resolve()
-    if not source.names_parent():
-        return ""
-    return (
-        f"; only {tree} is copied: if the build needs files above it, run it in the directory that has all, such as "
-        f"{tree.parent}: mlgo shrink 'cd {shlex.quote(tree.name)} && ...'"
-    )
-
-
-def _run(command: list[str], shown: str, cwd: Path, log: Path, environment: dict[str, str], hint: str = "") -> None:
-    status = run_logged(command, cwd, log, environment)
-    if status != 0:
-        raise UserError(f"the build, {shown}, ends with status {status}:\n{log_tail(log)}", f"see {log}{hint}")
 
 
 def _run_check(runner: str, check: str, cwd: Path, log: Path, environment: dict[str, str]) -> None:

@@ -21,8 +21,6 @@ _OBJECT_SUFFIXES = (".o", ".lo", ".obj")
 _BITCODE_STARTS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 """LLVM bitcode without and with a wrapper."""
 _UNUSUAL = re.compile(r"[^\w.+-]")
-_BUILD_FILES = ("CMakeLists.txt", "meson.build", "Makefile", "makefile", "GNUmakefile")
-_PARENT = re.compile(r"(?<![\w.])\.\.(?![\w.])")
 _NINJA_LOGS = (".ninja_log", ".ninja_deps")
 _CMAKE_CACHE, _CMAKE_FILES, _CMAKE_FILE = "CMakeCache.txt", "CMakeFiles", "CMakeLists.txt"
 _MESON_DIRECTORY, _CONFIG_STATUS = "meson-private", "config.status"
@@ -75,11 +73,6 @@ class SourceTree:
                 f"{self.directory} was configured in place, for its own compilers and its own path",
                 f"let the command configure again: ./configure && {command}",
             )
-
-    def names_parent(self) -> bool:
-        """Return whether a build file of the tree names "..": build/cmake of a project may have no sources itself."""
-        paths = (self.directory / name for name in _BUILD_FILES)
-        return any(path.is_file() and _PARENT.search(path.read_text(errors="replace")) for path in paths)
 
     def build_directories(self) -> list[str]:
         """Return the directories that CMake and Meson configured, relative to the tree. They are not copied: they name

@@ -76,3 +76,52 @@ def test_check_that_reads_the_standard_error_is_as_it_was(fail: Fail, source: Pa
     """The last command fails, as nothing else does."""
     (source / "app.c").write_text('#include <stdio.h>\nint main(void) { puts("the app"); return 0; }\n')
     assert "ends with status 7:" in fail("gcc app.c -o app", check=f"{check}; exit 7").problem
+
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.16)
+project(app C)
+get_filename_component(above "${CMAKE_SOURCE_DIR}/.." ABSOLUTE)
+add_executable(app SOURCES)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "command"),
+    [
+        ("Makefile", "app: ../main.c\n\tgcc $< -o $@\n", "make"),
+        ("Makefile", "app:\n\tcd sub && gcc ../../main.c -o $@\n", "mkdir sub; make"),
+        ("CMakeLists.txt", CMAKE.replace("SOURCES", "../main.c"), "cmake ."),
+        ("CMakeLists.txt", CMAKE.replace("SOURCES", "${above}/main.c"), "cmake ."),
+        ("used.c", '#include "../main.c"\n', "gcc -c used.c"),
+    ],
+)
+def test_build_of_a_file_above_the_tree_is_to_run_there(
+    fail: Fail, source: Path, name: str, text: str, command: str
+) -> None:
+    directory = source / "build"
+    directory.mkdir()
+    (source / "main.c").write_text("int main(void) { return 0; }\n")
+    (directory / name).write_text(text)
+    error = fail(command, directory=directory)
+    needed = f"; only {directory} is copied, and the build needs {source / 'main.c'}: run it in {source}: "
+    assert error.remedy.endswith(f".log{needed}mlgo shrink 'cd build && ...'")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mkae",
+        "/bin/sh -c mkae",
+        "make alll",
+        "gcc -c wrong.c",
+        "mkdir -p sub/deep; cd sub/deep; ls ../../wrong.c; ls ../missing.c",
+        "cmake -S . -B build",
+        "gcc wrong.c -lmissing",
+    ],
+)
+def test_other_failures_do_not_speak_of_the_directory_above(fail: Fail, source: Path, command: str) -> None:
+    (source / "Makefile").write_text("app: ../Makefile\n\tgcc wrong.c ../other.c\n")
+    (source / "wrong.c").write_text("int main(void) { return 0 }\n")
+    (source / "CMakeLists.txt").write_text("project(app C)\ninclude_directories(..)\nmessage(FATAL_ERROR no)\n")
+    assert re.fullmatch(r"see \S+\.log", fail(command).remedy)

@@ -542,18 +542,6 @@ def test_own_build_that_fails_is_an_error(
     assert "Traceback" not in done.stderr and not list(tmp_path.glob("*out*"))
 
 
-@pytest.mark.toolchain
-def test_build_of_sources_outside_of_the_tree_names_the_remedy(
-    pretrained_release: Path, source: Path, tmp_path: Path
-) -> None:
-    directory = source / "build"
-    directory.mkdir()
-    (directory / "Makefile").write_text("app:\n\t$(CXX) ../main.cc ../table.cc -o $@\n")
-    options = ("--source", directory, "--release-toolchain", pretrained_release, "--output", tmp_path / "out")
-    done = run_command("components.shrink", *options)
-    assert done.returncode == 1 and f"such as {source}: mlgo shrink 'cd build && ...'" in done.stderr
-
-
 def test_missing_release_clang_is_named(source: Path, tmp_path: Path) -> None:
     done = run_command("components.shrink", "--source", source, "--release-toolchain", tmp_path / "none")
     assert done.returncode != 0 and "none" in done.stderr

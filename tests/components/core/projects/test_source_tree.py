@@ -169,16 +169,3 @@ def test_unreadable_directory_is_named(tree: Path, tmp_path: Path) -> None:
     (tree / "volume").mkdir(mode=0o000)
     assert "volume" not in SourceTree(tree).build_directories()
     SourceTree(tree, ("volume",)).copy(tmp_path / "copy")
-
-
-@pytest.mark.parametrize(
-    ("text", "refers"),
-    [
-        ("add_library(z ../../lib/z.c)\n", True),
-        ('get_filename_component(ROOT "${CMAKE_SOURCE_DIR}/.." ABSOLUTE)\n', True),
-        ("set(all a.c b.c)  # and so on... 1..2\n", False),
-    ],
-)
-def test_sources_outside_of_the_tree_are_noticed(tmp_path: Path, text: str, refers: bool) -> None:
-    (tmp_path / "CMakeLists.txt").write_text(text)
-    assert SourceTree(tmp_path).names_parent() is refers
