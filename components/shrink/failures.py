@@ -31,7 +31,11 @@ def failed_build_remedy(source: SourceTree, root: Path, log: Path) -> str:
             f"see {log}; only {tree} is copied, and the build needs {missing}: run it in {place}: "
             f"mlgo shrink 'cd {shlex.quote(str(tree.relative_to(place)))} && ...'"
         )
-    return f"see {log}"
+    if (source.directory / "debian" / "control").is_file():
+        place = source.directory.resolve()
+        here = "." if place == Path.cwd() else shlex.quote(str(place))
+        return f"see {log}; apt-get build-dep {here} installs the packages that the build needs"
+    return f"see {log}; make the build work without mlgo first"
 
 
 def _missing_above(tree: Path, root: Path, log: Path) -> Path | None:

@@ -124,4 +124,14 @@ def test_other_failures_do_not_speak_of_the_directory_above(fail: Fail, source: 
     (source / "Makefile").write_text("app: ../Makefile\n\tgcc wrong.c ../other.c\n")
     (source / "wrong.c").write_text("int main(void) { return 0 }\n")
     (source / "CMakeLists.txt").write_text("project(app C)\ninclude_directories(..)\nmessage(FATAL_ERROR no)\n")
-    assert re.fullmatch(r"see \S+\.log", fail(command).remedy)
+    assert re.fullmatch(r"see \S+\.log; make the build work without mlgo first", fail(command).remedy)
+
+
+def test_failing_build_of_a_debian_package_names_the_command_for_its_packages(
+    fail: Fail, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source / "debian").mkdir()
+    (source / "debian/control").write_text("Source: app\n")
+    assert f".log; apt-get build-dep {source} installs the packages" in fail("false").remedy
+    monkeypatch.chdir(source)
+    assert ".log; apt-get build-dep . installs the packages" in fail("false").remedy
