@@ -6,6 +6,7 @@ from components.forecast.types import SMALLEST_SAMPLE, Forecast, percent_text
 
 TYPICAL_ERROR_POINTS = 1.5
 """Percentage points by which a forecast of all modules may be off: docs/forecast.md."""
+_BASELINE = "against stock clang's -Oz"
 _SMALLEST_PERCENT = 1.0
 _LARGE_PERCENT = 3.0
 _FEW_DISCARDABLE_PERCENT = 15.0
@@ -13,11 +14,12 @@ _BUILD = "build it with the release clang: mlgo shrink, or mlgo corpus compilers
 _WHOLE_PROGRAM = (
     "mlgo shrink also compiles each program as one module, and files by the smaller of heuristic and policy"
 )
+_OWN_BUILD = "mlgo shrink measures against your own build; its row stock, by stock clang, often has most of the gain"
 
 
 def advise(forecast: Forecast) -> list[str]:
     """Return the conclusion, in lines."""
-    lines = _conclude(forecast)
+    lines = [*_conclude(forecast), _OWN_BUILD]
     if forecast.failed:
         failed, tried = len(forecast.failed), len(forecast.failed) + forecast.objects.modules
         share = f"{failed} of the {tried} modules that were tried ({100 * failed / tried:.0f}%)"
@@ -31,19 +33,21 @@ def _conclude(forecast: Forecast) -> list[str]:
     percent = change.percent
     compiled, failed = forecast.objects.modules, len(forecast.failed)
     if (compiled < SMALLEST_SAMPLE and compiled < forecast.modules) or failed > compiled:
-        found = f"{percent_text(percent)}, of {compiled} of {forecast.modules} modules"
+        found = f"{percent_text(percent)} {_BASELINE}, of {compiled} of {forecast.modules} modules"
         remedy = "build the project first, so that its generated headers exist" if failed else "give it more --seconds"
         return [f"forecast: nothing certain: {found}; {remedy}"]
     margin = max((linked.margin if linked is not None else None) or 0.0, TYPICAL_ERROR_POINTS)
     interval = f"{percent - margin:+.1f} to {percent + margin:+.1f}%"
     if margin > max(TYPICAL_ERROR_POINTS, abs(percent)):
         sample = f"a sample of {forecast.objects.modules} modules"
-        return [f"forecast: nothing certain: {percent_text(percent)} ({interval}), of {sample}; give it more --seconds"]
+        found = f"{percent_text(percent)} {_BASELINE} ({interval}), of {sample}"
+        return [f"forecast: nothing certain: {found}; give it more --seconds"]
     if abs(percent) < _SMALLEST_PERCENT:
         why = _why_nothing(forecast)
-        return [f"forecast: no gain expected from the release clang ({percent_text(percent)}){why}; {_WHOLE_PROGRAM}"]
+        found = f"no gain expected from the release clang {_BASELINE} ({percent_text(percent)})"
+        return [f"forecast: {found}{why}; {_WHOLE_PROGRAM}"]
     what = "this program" if linked is not None else "the text of its objects"
-    amount = f"about {abs(percent):.0f}% {'smaller' if percent < 0 else 'larger'}"
+    amount = f"about {abs(percent):.0f}% {'smaller' if percent < 0 else 'larger'} than stock clang's -Oz does"
     alone = f"its policy alone {percent_text(change.policy_percent)}"
     shown = f" ({interval})" if linked is not None else ""
     lines = [f"forecast: the release clang makes {what} {amount}{shown}, {alone}"]

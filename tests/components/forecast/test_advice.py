@@ -41,7 +41,15 @@ def make(
 @pytest.mark.parametrize(
     ("forecast", "said", "unsaid"),
     [
-        (make(-9.2), ["about 9% smaller (-10.7 to -7.7%)", "build it with the release clang", "mlgo tune"], "no gain"),
+        (
+            make(-9.2),
+            [
+                "about 9% smaller than stock clang's -Oz does (-10.7 to -7.7%)",
+                "build it with the release clang",
+                "mlgo tune",
+            ],
+            "no gain",
+        ),
         (make(-19, policy=-2), ["about 19% smaller", "its policy alone -2.0%", "mlgo shrink also"], "mlgo tune"),
         (make(-2.2), ["about 2% smaller", "build it with", "mlgo shrink also"], "mlgo tune"),
         (make(-0.4), ["no gain expected", "(-0.4%)", "mlgo shrink"], "only 40%"),
@@ -51,10 +59,18 @@ def make(
             "build it",
         ),
         (make(0.2, discardable=4), ["no gain expected", "only 4% of the text"], "trainings on C"),
-        (make(2.4), ["about 2% larger (+0.9 to +3.9%)", "do not use it as it is"], "build it with"),
+        (
+            make(2.4),
+            ["about 2% larger than stock clang's -Oz does (+0.9 to +3.9%)", "do not use it as it is"],
+            "build it with",
+        ),
         (make(-6, margin=8), ["nothing certain", "-14.0 to +2.0%", "more --seconds"], "build it"),
-        (make(-6, margin=2), ["about 6% smaller (-8.0 to -4.0%)"], "nothing certain"),
-        (make(-12, compiled=3), ["nothing certain: -12.0%, of 3 of 20 modules", "more --seconds"], "smaller"),
+        (make(-6, margin=2), ["about 6% smaller than stock clang's -Oz does (-8.0 to -4.0%)"], "nothing certain"),
+        (
+            make(-12, compiled=3),
+            ["nothing certain: -12.0% against stock clang's -Oz, of 3 of 20 modules", "more --seconds"],
+            "smaller",
+        ),
         (make(-12, compiled=3, linked=False), ["nothing certain"], "smaller"),
         (
             make(-12, compiled=5, failed=15),
@@ -73,4 +89,6 @@ def test_advice_follows_the_forecast(forecast: Forecast, said: list[str], unsaid
     text = "\n".join(advise(forecast))
     assert all(words in text for words in said), text
     assert unsaid not in text.replace("train on this code", "")
-    assert text.startswith("forecast: ")
+    first, *others = advise(forecast)
+    assert first.startswith("forecast: ") and "stock clang's -Oz" in first
+    assert any(line.startswith("mlgo shrink measures against your own build; its row stock") for line in others)
