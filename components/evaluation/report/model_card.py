@@ -39,7 +39,13 @@ from components.evaluation.report.formatting import (
     interval_in_words,
     markdown_table,
 )
-from components.evaluation.report.policy_choice import caveats, comparison_notes, release_notes, verdict_subject
+from components.evaluation.report.policy_choice import (
+    caveats,
+    comparison_notes,
+    earlier_training,
+    release_notes,
+    verdict_subject,
+)
 from components.evaluation.report.regressions import WorstCase
 from components.platform.console.escape import markdown_code, markdown_text
 from components.platform.errors import UserError
@@ -80,6 +86,7 @@ class TrainingFigures(Struct, kw_only=True):
         seconds: duration in s.
         iterations, best_iteration: number of iterations, and the published one.
         processors: number of processors.
+        earlier: title of the policy if it was trained before the run, "" if the run trained it.
         hyperparameters: as in the training's report.
     """
 
@@ -88,6 +95,7 @@ class TrainingFigures(Struct, kw_only=True):
     best_iteration: float | None
     processors: int | None
     hyperparameters: dict[str, Any]
+    earlier: str = ""
 
 
 class Gate(Struct, kw_only=True):
@@ -185,6 +193,7 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[W
             best_iteration=info.metrics.get("best_iteration"),
             processors=training_report.get("processors"),
             hyperparameters=training_report.get("hyperparameters", {}),
+            earlier=earlier_training(metrics),
         ),
         measure=metrics.measure,
         gate=Gate(
@@ -238,8 +247,9 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
     assumed = ", ".join(f"{markdown_code(name)} {value:g}" for name, value in (card.optional_features or {}).items())
     regressions = [f"- {markdown_text(case.line(labels.unit))}" for case in worst] or [labels.no_worse]
     bounds = interval_in_words(gate.reduction_percent_ci95, labels.comparative)
-    seconds, processors = training.seconds, training.processors or "an unknown number of"
-    cost = f"{seconds / 60:.0f} minutes on {processors} processors" if seconds else "unknown cost"
+    processors = f" on {training.processors} processors" if training.processors else ""
+    cost = f"{training.seconds / 60:.0f} minutes{processors}" if training.seconds else "unknown cost"
+    subject = f" of the {training.earlier}, before this run" if training.earlier else ""
     iterations, best = training.iterations or 0, training.best_iteration or 0
     modules = ", ".join(f"{count} {part}" for part, count in corpus.modules.items())
     measured = gate.measured_modules or {}
@@ -258,7 +268,7 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
         f"- Policy: {markdown_code(card.policy_digest)}, {len(card.features)} features, made by the step "
         + markdown_text(card.trained_by),
         *([f"- Assumed where a compiler lacks the feature: {assumed}"] if assumed else []),
-        f"- Training: {cost}, {iterations:.0f} iterations, the best was {best:.0f}",
+        f"- Training{subject}: {cost}, {iterations:.0f} iterations, the best was {best:.0f}",
         f"- Corpus: {markdown_code(corpus.digest)}; modules: {modules}; whole projects held out: "
         + (", ".join(map(markdown_text, corpus.heldout_projects)) or "none"),
         f"- Code: commit {markdown_code(card.git_commit or 'unknown')}; images: "

@@ -84,6 +84,14 @@ def verdict_subject(metrics: Metrics) -> str:
     return titles[metrics.inputs.policy_role]
 
 
+def earlier_training(metrics: Metrics) -> str:
+    """Return the title of the evaluated policy if it was trained before this run, "" if this run trained it."""
+    name, role = metrics.inputs.policy_pretrained, metrics.inputs.policy_role
+    if name and "/" not in name:
+        return f"{name} policy"
+    return {"trained": "", "start": "policy that training started from", "pretrained": "pretrained policy"}[role]
+
+
 def release_notes(metrics: Metrics) -> list[str]:
     """Return what the release clang embeds, unless that is a trained policy with the verdict "better"."""
     chosen, inputs = metrics.release_policy, metrics.inputs

@@ -12,6 +12,7 @@ from components.core.formats.corpus import load_corpus
 from components.core.formats.policy import load_policy_info, write_policy_info
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import summarize
+from components.evaluation.metrics_types import Inputs
 from components.evaluation.report.model_card import card_markdown, model_card
 from components.platform.storage import write_manifest
 
@@ -43,6 +44,30 @@ def test_each_project_has_the_number_of_modules_that_its_reduction_is_of(
     counted = Counter(measured.projects)
     assert counted and all(count == counted.get(name, 0) for name, count in shown.items())
     assert sum(shown.values()) == sum(counted[name] for name in shown)
+
+
+def test_training_of_an_earlier_policy_is_not_that_of_the_run(
+    measured: Measurements, corpus_directory: Path, never: Path, tmp_path: Path
+) -> None:
+    policy, corpus, metrics = tmp_path / "policy", load_corpus(corpus_directory), summarize(measured, 0.3, 1)
+    shutil.copytree(never, policy)
+    figures = {"trained_s": 3000.0, "iterations": 108.0, "best_iteration": 66.0}
+    write_policy_info(policy, replace(load_policy_info(policy), metrics=figures))
+    (policy / "report.json").write_text('{"processors": 2}')
+    write_manifest(policy)
+
+    def line() -> str:
+        lines = card_markdown(model_card(metrics, policy, corpus, []), []).splitlines()
+        return next(line for line in lines if line.startswith("- Training"))
+
+    assert line() == "- Training: 50 minutes on 2 processors, 108 iterations, the best was 66"
+    (policy / "report.json").unlink()
+    write_manifest(policy)
+    metrics.inputs = Inputs(policy_role="start", warmstart_trained_by="ppo")
+    start = "- Training of the policy that training started from, before this run: 50 minutes, 108 iterations"
+    assert line() == f"{start}, the best was 66"
+    metrics.inputs.policy_pretrained = "pretrained"
+    assert line().startswith("- Training of the pretrained policy, before this run: 50 minutes, 108")
 
 
 def test_first_sentence_names_the_algorithm(
