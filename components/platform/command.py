@@ -7,6 +7,7 @@ exception is a bug in this project and keeps its traceback (Python's status 1).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -16,7 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from components.platform.console.escape import escape_lines
-from components.platform.console.interrupts import interrupted_status, raise_on_signals
+from components.platform.console.interrupts import continues, exit_on_signals, interrupted_status, raise_on_signals
 from components.platform.console.process_environment import prepare_process
 from components.platform.console.progress import say_error
 from components.platform.errors import UserError
@@ -26,7 +27,7 @@ from components.platform.storage.uri import name_mirrors_by_uri
 EXIT_USER_ERROR = 1
 DISTRIBUTION = "mlgo-pipeline"
 """Name of the installed package, whose metadata have pyproject.toml's version."""
-INTERRUPTED = "interrupted; no partial output is left\n  remedy: run the same command again to continue"
+INTERRUPTED = "interrupted; no partial output is left\n  remedy: run the same command again"
 
 _CLICK_SETTINGS: dict[str, Any] = {
     "standalone_mode": False,  # click would turn KeyboardInterrupt into "Aborted!" with status 1
@@ -53,7 +54,11 @@ def run_step(command: Callable[..., Any], about: str = "") -> NoReturn:
     raise_on_signals()
     if isinstance(command, click.Command):
         click.version_option(package_name=DISTRIBUTION, message=f"{DISTRIBUTION} %(version)s{about}")(command)
-    sys.exit(_status_of(command))
+    status = _status_of(command)
+    with contextlib.suppress(OSError, ValueError):  # Python's shutdown reports it
+        sys.stdout.flush()
+    exit_on_signals(status)
+    sys.exit(status)
 
 
 def _program_name() -> str | None:
@@ -81,9 +86,9 @@ def _status_of(command: Callable[..., Any]) -> int:
         error.show()
         return error.exit_code
     except KeyboardInterrupt as error:
-        return _fail(INTERRUPTED, interrupted_status(error))
+        return _interrupted(error)
     except click.Abort as error:  # click's replacement of KeyboardInterrupt
-        return _fail(INTERRUPTED, interrupted_status(error.__cause__ or error))
+        return _interrupted(error.__cause__ or error)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package in ("", "components", "pipelines"):
@@ -103,6 +108,10 @@ def _status_of(command: Callable[..., Any]) -> int:
         if message is None:
             raise
         return _fail(message)
+
+
+def _interrupted(error: BaseException) -> int:
+    return _fail(f"{INTERRUPTED} to continue" if continues(error) else INTERRUPTED, interrupted_status(error))
 
 
 def _explain_exhaustion(error: BaseException | None) -> UserError | None:

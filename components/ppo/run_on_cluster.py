@@ -17,6 +17,7 @@ import click
 
 from components.core.formats.policy import IMAGE_VARIABLE
 from components.core.projects.option import unwrap_type
+from components.platform.console.interrupts import continues_when_rerun
 from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER_VARIABLE
 from components.platform.rayjob.kubernetes import ApiServer
@@ -77,7 +78,8 @@ def run_as_rayjob(
         env={**environment, IMAGE_VARIABLE: image},
         **{"namespace": NAMESPACE, **parse_settings(ray_cluster_options)},
     )
-    run_rayjob(spec, server, lease=StepLease(lease_uri) if run_id else None)
+    with continues_when_rerun():
+        run_rayjob(spec, server, lease=StepLease(lease_uri) if run_id else None)
     output = _uri(config.output)
     if not read_remote_manifest(output).version:
         raise UserError(

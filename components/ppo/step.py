@@ -17,6 +17,7 @@ from components.core.formats.policy import PolicyInfo
 from components.core.policy.export import export_policy
 from components.core.policy.tf.tf_errors import explain_resource_exhausted
 from components.platform.console import say
+from components.platform.console.interrupts import continues_when_rerun
 from components.platform.console.shutdown_deadline import shutdown_deadline
 from components.platform.errors import UserError
 from components.platform.processes.cgroup import available_processors
@@ -67,6 +68,7 @@ def run(config: TrainingConfig) -> None:
 
 def _train_in(root: Path, config: TrainingConfig, fingerprint: Mapping[str, str], data: TrainingData) -> None:
     with (
+        continues_when_rerun(),
         shutdown_deadline(),
         explain_resource_exhausted(root),
         RootLease(root, "training", results="checkpoints/*/*") as lease,

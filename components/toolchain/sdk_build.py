@@ -14,6 +14,7 @@ import shutil
 from pathlib import Path
 
 from components.platform.console import say
+from components.platform.console.interrupts import continues_when_rerun
 from components.platform.errors import UserError
 from components.platform.processes.cgroup import available_memory
 from components.platform.storage import publish
@@ -84,6 +85,7 @@ def make_sdk(config: SdkConfig) -> Path:
     tree = config.cache.absolute() / "build" / name
     tree.mkdir(parents=True, exist_ok=True)
     with (
+        continues_when_rerun(),
         exclusive_lock(tree.with_name(f"{name}.lock"), f"waiting for another build in {tree}"),
         publish(config.output, "SDK") as partial,
     ):

@@ -33,6 +33,7 @@ from components.core.projects.flags.request import RowsRequest
 from components.core.projects.flags.types import CompilerOfRow, FlagsComparison
 from components.platform.console import Progress, say
 from components.platform.console.escape import csv_text
+from components.platform.console.interrupts import continues_when_rerun
 from components.platform.console.shutdown_deadline import shutdown_deadline
 from components.platform.errors import UserError
 from components.platform.storage import digest, publish
@@ -76,6 +77,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
     inputs = _identify_inputs(config)
     folder = search_folder(config.root_dir, inputs)
     with (
+        continues_when_rerun(),
         shutdown_deadline(),
         remove_if_unused(folder),
         _take_lease(folder) as lease,

@@ -13,6 +13,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from components.platform.console import say
+from components.platform.console.interrupts import continues_when_rerun
 from components.platform.errors import UserError
 from components.platform.launcher.notify import OUTCOME_VARIABLE
 from components.platform.storage.directory import make_directory
@@ -47,7 +48,7 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, locations: Ru
     require_free_targets(steps, records)
     make_directory(run)
     last = [step for step in steps if step.always]
-    with run_lock(run) as lock, runner.session(run, locations, lock):
+    with continues_when_rerun(), run_lock(run) as lock, runner.session(run, locations, lock):
         try:
             skipped = _run_all([step for step in steps if not step.always], records, runner)
         except UserError as error:

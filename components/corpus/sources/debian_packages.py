@@ -31,6 +31,7 @@ from components.corpus.report import CorpusReport, Skipped
 from components.corpus.sources.objects import ObjectFile
 from components.corpus.sources.programs import ProgramConfig, extract_programs
 from components.platform.console import Progress, say
+from components.platform.console.interrupts import continues_when_rerun
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import stop_running
 from components.platform.storage.shared_state.stale_directories import remove_stale
@@ -99,7 +100,11 @@ def build_packages(recipes: Sequence[Recipe], output: Path, config: DebianConfig
     cache.mkdir(parents=True, exist_ok=True)
     remove_stale(base.parent.glob(f"{WORK}*"))
     packages: dict[str, PackageModules] = {}
-    with Progress("building Debian packages", len(recipes)) as progress, ThreadPoolExecutor(_PARALLEL_PACKAGES) as pool:
+    with (
+        continues_when_rerun(),
+        Progress("building Debian packages", len(recipes)) as progress,
+        ThreadPoolExecutor(_PARALLEL_PACKAGES) as pool,
+    ):
         futures = {pool.submit(_build_or_load, recipe, cache, base, config): recipe for recipe in recipes}
         try:
             for future in as_completed(futures):

@@ -8,6 +8,7 @@ has returned, however long that takes; long steps have a deadline (shutdown_dead
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ TERMINATING = (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
 SIGQUIT (Ctrl-\\) ends it at once, for users whom Ctrl-C is too slow; the next run removes what it leaves."""
 RETRY_S = 0.01
 """How often it is checked whether a pending exception may be raised."""
+_CONTINUES = "the same command continues"
 _PACKAGES = ("tensorflow.", "keras.", "tf_agents.")
 _blocks = 0
 """Number of `delay_interrupts` blocks that the main thread is in."""
@@ -45,6 +47,21 @@ def interrupted_status(error: BaseException) -> int:
     return 128 + error.number if isinstance(error, Terminated) else EXIT_INTERRUPTED
 
 
+@contextmanager
+def continues_when_rerun() -> Iterator[None]:
+    """Mark the interrupts of a block whose work is kept, so that the same command continues it: see `continues`."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        error.add_note(_CONTINUES)
+        raise
+
+
+def continues(error: BaseException) -> bool:
+    """Return whether the command that an interrupt ended continues when it is run again."""
+    return _CONTINUES in getattr(error, "__notes__", ())
+
+
 def raise_on_signals() -> None:
     """Raise Terminated on TERMINATING and KeyboardInterrupt on SIGINT, in the main thread and outside TensorFlow.
 
@@ -58,6 +75,18 @@ def raise_on_signals() -> None:
             signal.signal(number, _terminate)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda _number, frame: raise_soon(KeyboardInterrupt, frame))
+
+
+def exit_on_signals(status: int) -> None:
+    """End the process with `status` on further signals that `raise_on_signals` handles: its command has ended.
+
+    An exception would only print a traceback out of Python's shutdown. The reaper (platform/processes) does what is
+    left.
+    """
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number in (signal.SIGINT, *TERMINATING):
+        if signal.getsignal(number) not in (signal.SIG_IGN, signal.SIG_DFL):
+            signal.signal(number, lambda *_: os._exit(status))
 
 
 def raise_soon(error: Callable[[], BaseException], frame: FrameType | None) -> None:

@@ -9,6 +9,7 @@ group, and does so as soon as the thread that started it ends.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import os
 import re
@@ -135,11 +136,12 @@ class Reaper:
 
     def close(self) -> None:
         """End the reaper, which kills the remaining groups and removes the scratch directory."""
-        if self._shell is not None:
+        shell, self._shell = self._shell, None
+        if shell is not None:
             os.close(self._pipe)
             os.close(self._scratch_lock)
-            self._shell.wait()
-            self._shell = None
+            with contextlib.suppress(KeyboardInterrupt):  # it ends by itself
+                shell.wait()
 
     def after_fork(self) -> None:
         """Drop the parent's reaper in a forked copy and close its pipe, so that it notices the parent's end."""

@@ -211,6 +211,33 @@ def test_signals_run_finally_blocks_and_print_interrupted(number: signal.Signals
     assert (tmp_path / "cleaned").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_work_that_is_kept_is_continued(number: signal.Signals) -> None:
+    kept = "from components.platform.console.interrupts import continues_when_rerun\nwith continues_when_rerun():\n"
+    status, err = run(f"import signal\n{kept}    signal.raise_signal({number.value})\n    time.sleep(60)")
+    assert (status, err.strip()) == (128 + number, f"{INTERRUPTED} to continue")
+
+
+def test_signal_after_the_end_of_a_command_ends_the_process_at_once() -> None:
+    process = start(
+        "import atexit\nfrom components.platform.processes.reaper import REAPER\n"
+        "print(REAPER.scratch(), flush=True)\n"
+        "atexit.register(lambda: (print('ending', flush=True), time.sleep(60)))\ntime.sleep(60)"
+    )
+    assert process.stdout is not None
+    scratch = Path(process.stdout.readline().strip())
+    assert scratch.is_dir()
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "ending\n"
+    process.send_signal(signal.SIGINT)
+    _out, err = process.communicate(timeout=30)
+    assert (process.returncode, err.strip()) == (128 + signal.SIGINT, INTERRUPTED)
+    deadline_s = time.monotonic() + 30
+    while scratch.exists() and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert not scratch.exists(), "the reaper removes it"
+
+
 @pytest.mark.tf
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_while_tensorflow_converts_values_ends_as_elsewhere(number: signal.Signals, tmp_path: Path) -> None:

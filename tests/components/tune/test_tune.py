@@ -247,7 +247,7 @@ def test_interrupted_search_continues_on_another_machine(
     first.send_signal(signal.SIGTERM)
     first.send_signal(signal.SIGCONT)
     said = first.communicate(timeout=300)
-    assert first.returncode == 143 and "run the same command again" in said[1], said
+    assert first.returncode == 143 and "run the same command again to continue" in said[1], said
     measured = {path.name: json.loads(path.read_text()) for path in written[0].parent.glob("*.json")}
     assert not all(state["finished"] for state in measured.values()) or len(measured) < 4
     shutil.rmtree(one)

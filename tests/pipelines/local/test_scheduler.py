@@ -206,7 +206,7 @@ def test_no_step_outlives_a_stopped_run(toys: Toys, number: signal.Signals) -> N
     os.kill(process.pid, number)
     _out, err = process.communicate(timeout=90)
     assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
-    assert number == signal.SIGKILL or err.strip() == INTERRUPTED
+    assert number == signal.SIGKILL or err.strip() == f"{INTERRUPTED} to continue"
     deadline_s = time.monotonic() + 60
     while children_of_run(toys) and time.monotonic() < deadline_s:
         time.sleep(0.05)
@@ -356,4 +356,4 @@ def test_interrupted_exit_handler_does_not_hide_the_error(toys: Toys) -> None:
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=90)
-    assert process.returncode == 130 and "error: step bad failed" in out and err.strip() == INTERRUPTED
+    assert process.returncode == 130 and "error: step bad failed" in out and err.strip() == f"{INTERRUPTED} to continue"

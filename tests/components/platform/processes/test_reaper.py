@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -44,3 +45,33 @@ def test_scratch_of_process_killed_with_its_reaper_is_removed_later(tmp_path: Pa
     assert Path(scratch).is_dir()
     reaper._remove_stale_scratch(tmp_path)
     assert not Path(scratch).exists()
+
+
+def test_interrupt_while_the_reaper_is_closed_is_quiet() -> None:
+    program = (
+        "from components.platform.processes.reaper import REAPER\n"
+        "print(REAPER.scratch(), REAPER._shell.pid, flush=True)\ninput()\n"  # ends with REAPER.close
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, stderr=-1, text=True)
+    assert process.stdout is not None and process.stdin is not None
+    scratch, shell = process.stdout.readline().split()
+    os.kill(int(shell), signal.SIGSTOP)
+    try:
+        process.stdin.write("\n")
+        process.stdin.flush()
+        deadline_s = time.monotonic() + 60
+        while _waits_for(process.pid) != "wait4" and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60) == ("", "") and Path(scratch).is_dir()
+    finally:
+        os.kill(int(shell), signal.SIGCONT)
+    while Path(scratch).exists() and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert not Path(scratch).exists()
+
+
+def _waits_for(pid: int) -> str:
+    """Return the name of the system call that a process waits in, where it is one of two."""
+    number = Path(f"/proc/{pid}/syscall").read_text().split()[0]
+    return {"0": "read", "61": "wait4"}.get(number, number)
