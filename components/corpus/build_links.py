@@ -10,6 +10,7 @@ from pathlib import Path
 from components.core.formats.links import BuildLinks, Lto, ModuleLto, write_links
 from components.core.projects.build_links.driver import lto_of
 from components.core.projects.build_links.find import find_links
+from components.core.projects.build_links.recorded import compilers_near
 from components.core.projects.compile_commands import compilers_in, compiles_in
 from components.corpus.extraction.outcome import Outcome
 from components.platform.storage.input_files import read_text
@@ -24,7 +25,8 @@ def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path
     Args:
         directory: of the corpus.
         source: compile_commands.json of the build, or the directory of its objects.
-        compilers: directory of the compilers that recorded the links; None: that of the compilers in the database.
+        compilers: directory of the compilers that recorded the links; None: that of the compilers in the database, or
+            one in the current directory, in that of the build, or next to that.
 
     Raises:
         UserError: the directory has no compilers that record links.
@@ -36,8 +38,8 @@ def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path
     if not modules:
         return ""
     is_database = source.is_file()
-    named = [compilers] if compilers else list(_compilers_of(source)) if is_database else []
     tree = (source.parent if is_database else source).absolute()
+    named = [compilers] if compilers else [*(_compilers_of(source) if is_database else ()), *compilers_near(tree)]
     origin, links, problem = find_links(tree, named, required=compilers is not None)
     lto = _lto_of_modules(source, outcomes, modules) if is_database else None
     write_links(directory, BuildLinks(str(tree), origin, tuple(links), modules, problem, lto))

@@ -109,7 +109,8 @@ _REMEDIES: dict[str, str] = {
     "--compilers",
     type=TREE,
     help="Directory of the compilers of mlgo corpus compilers: they recorded the build's links, which the report on "
-    "linked programs repeats.  [default: that of the compilers in compile_commands.json]",
+    "linked programs repeats.  [default: that of the compilers in compile_commands.json, else one in the current "
+    "directory, in that of the build, or next to that]",
 )
 @click.option("--num-workers", type=JOBS, help="Threads. Default: all processors.")
 @edit_options

@@ -147,4 +147,5 @@ def test_commands_of_the_page(name: str, pretrained_release: Path, tmp_path: Pat
     corpus = load_corpus(source / "corpus")
     objects = {Path(module.name).name.partition(".")[0] for module in corpus.modules}
     assert objects == {"library", "text", "main"}
+    assert "1 link of the build (recorded)" in done.stdout
     assert "linked, as built, all (1):" in done.stdout

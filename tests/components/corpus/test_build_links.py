@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from components.core.formats.links import BuildLinks, read_links
+from components.core.projects.build_links.recorded import compilers_near
 from components.corpus.compilers import compilers
 from components.corpus.extract_command import extract
 from components.corpus.sources.import_corpus import import_modules
@@ -58,9 +60,33 @@ def test_compilers_in_the_database_recorded_the_links(tmp_path: Path, project: P
     assert all(len(digest) == 64 for digest in links.modules)
 
 
+@pytest.mark.parametrize("place", ["next to the build", "in the build", "in the current directory"])
+def test_compilers_near_a_directory_recorded_the_links(
+    tmp_path: Path, project: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "earlier" / "links").mkdir(parents=True)
+    (tmp_path / "earlier" / "record-link").touch()
+    if place != "next to the build":
+        (tmp_path / "work").mkdir()
+        (tmp_path / "oz").rename((project if place == "in the build" else tmp_path / "work") / "oz")
+        monkeypatch.chdir(tmp_path / "work")
+    links = extracted(tmp_path / "corpus", "--input", project, "--input-type", "directory")
+    assert [link.output for link in links.links] == [str(project / "program")] and links.source == "recorded"
+
+
+def test_last_compilers_to_record_come_first(tmp_path: Path) -> None:
+    for time_s, name in ((2, "b"), (3, "c"), (1, "a")):
+        (tmp_path / name / "links").mkdir(parents=True)
+        (tmp_path / name / "record-link").touch()
+        os.utime(tmp_path / name / "links", (time_s, time_s))
+    assert [path.name for path in compilers_near(tmp_path)] == ["c", "b", "a"]
+
+
 def test_compilers_of_a_directory_are_named(tmp_path: Path, project: Path) -> None:
     inputs = ("--input", project, "--input-type", "directory")
-    assert extracted(tmp_path / "named", *inputs, "--compilers", tmp_path / "oz").source == "recorded"
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    far = (tmp_path / "oz").rename(tmp_path / "far" / "away" / "oz")
+    assert extracted(tmp_path / "named", *inputs, "--compilers", far).source == "recorded"
     unknown = extracted(tmp_path / "unknown", *inputs)
     assert (unknown.source, unknown.links) == ("none", ()) and "--compilers" in unknown.problem
     with pytest.raises(UserError, match="has no compilers that record links"):

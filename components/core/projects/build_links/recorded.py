@@ -68,6 +68,17 @@ def has_recorder(compilers: Path) -> bool:
     return (compilers / _SCRIPT.name).is_file()
 
 
+def compilers_near(tree: Path) -> list[Path]:
+    """Return the directories of compilers that record links in the current directory, in `tree`, and next to it.
+
+    The last to record comes first: an earlier build of the tree may have used others.
+    """
+    places = dict.fromkeys(map(os.path.realpath, (Path(), tree, tree.parent)))
+    found = {script.with_name(LINKS) for place in places for script in Path(place).glob(f"*/{_SCRIPT.name}")}
+    records = sorted(filter(os.path.isdir, found), key=os.path.getmtime, reverse=True)
+    return [directory.parent for directory in records]
+
+
 def read_recorded(compilers: Path) -> list[Link]:
     """Return the last link of each file that exists, in the order of the build.
 
