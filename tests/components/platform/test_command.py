@@ -221,8 +221,9 @@ def test_interrupted_work_that_is_kept_is_continued(number: signal.Signals) -> N
 def test_signal_after_the_end_of_a_command_ends_the_process_at_once() -> None:
     process = start(
         "import atexit\nfrom components.platform.processes.reaper import REAPER\n"
-        "print(REAPER.scratch(), flush=True)\n"
-        "atexit.register(lambda: (print('ending', flush=True), time.sleep(60)))\ntime.sleep(60)"
+        "scratch = REAPER.scratch()\n"
+        "atexit.register(lambda: (print('ending', flush=True), time.sleep(60)))\n"
+        "print(scratch, flush=True)\ntime.sleep(60)"
     )
     assert process.stdout is not None
     scratch = Path(process.stdout.readline().strip())
