@@ -36,6 +36,11 @@ _MAX_PADDING_BYTES = 16
 """Maximum alignment of an object's bitcode in the section of a linked file."""
 
 
+def is_bitcode(start: bytes | memoryview) -> bool:
+    """Return whether a file that starts with these 4 or more bytes is LLVM bitcode, with or without a wrapper."""
+    return bytes(start[:4]) in (MAGIC, WRAPPER)
+
+
 @dataclass(frozen=True)
 class Block:
     """A top-level block of a module: its id, and the bytes [start, end) that its header and its content take."""

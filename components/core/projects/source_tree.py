@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from components.core.compiler.objects.elf import ET_REL, TYPE_BYTES, elf_type
+from components.core.formats.bitcode import is_bitcode
 from components.platform.errors import UserError
 from components.platform.storage.input_files import open_regular
 from components.platform.storage.manifest import MANIFEST
 
 _OBJECT_SUFFIXES = (".o", ".lo", ".obj")
-_BITCODE_STARTS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
-"""LLVM bitcode without and with a wrapper."""
 _UNUSUAL = re.compile(r"[^\w.+-]")
 _NINJA_LOGS = (".ninja_log", ".ninja_deps")
 _CMAKE_CACHE, _CMAKE_FILES, _CMAKE_FILE = "CMakeCache.txt", "CMakeFiles", "CMakeLists.txt"
@@ -226,7 +225,7 @@ def _is_object(path: Path) -> bool:
         return False
     start = _start(path)
     libtool = start[:2] == b"# " and path.suffix == ".lo"  # text that begins with a comment
-    return elf_type(start) == ET_REL or libtool or start[:4] in _BITCODE_STARTS
+    return elf_type(start) == ET_REL or libtool or is_bitcode(start)
 
 
 def _start(path: Path) -> bytes:

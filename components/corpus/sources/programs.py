@@ -14,7 +14,7 @@ from pathlib import Path
 
 from components.core.compiler.objects.archive import ArchiveError, is_archive, read_members
 from components.core.compiler.objects.elf import ET_REL, elf_type
-from components.core.formats.bitcode import MAGIC, WRAPPER, BitcodeError, bitcode_problem, producer_major, read_layout
+from components.core.formats.bitcode import BitcodeError, bitcode_problem, is_bitcode, producer_major, read_layout
 from components.core.formats.bitcode_symbols import read_symbols
 from components.core.formats.corpus import PROGRAM_ARGUMENTS
 from components.core.projects.link_recorder.recorder import RecordedLink, input_files
@@ -189,7 +189,7 @@ def _unreadable_inputs(link: RecordedLink) -> list[str]:
     problems: list[str] = []
     majors: dict[str, int] = {}
     for name, content in _objects(link):
-        if bytes(content[:4]) not in (MAGIC, WRAPPER):
+        if not is_bitcode(content):
             continue
 
         def read_at(offset: int, length: int, content: memoryview = content) -> bytes:

@@ -18,7 +18,7 @@ from pathlib import Path
 from components.core.compiler.objects.archive import ArchiveError, Member, is_archive, read_members
 from components.core.compiler.objects.elf import ET_REL, TYPE_BYTES, Elf, ElfError, elf_type
 from components.core.compiler.replay.replay_options import is_harmless_llvm_option
-from components.core.formats.bitcode import MAGIC, WRAPPER, BitcodeError, read_layout
+from components.core.formats.bitcode import BitcodeError, is_bitcode, read_layout
 from components.core.formats.links import BuildLinks, Link, Lto, embedded_digest
 from components.core.projects.build_links.driver import lto_of
 from components.core.projects.build_links.inputs import flatten, input_paths, is_relocatable, takes_value
@@ -219,7 +219,7 @@ class ReplayPlan:
         try:
             with open(path, "rb") as stream:
                 head = stream.read(TYPE_BYTES)
-                if elf_type(head) != ET_REL and not _is_bitcode(head) and not is_archive(head):
+                if elf_type(head) != ET_REL and not is_bitcode(head) and not is_archive(head):
                     return None
                 view = memoryview(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
         except (OSError, ValueError):
@@ -251,13 +251,9 @@ def _content(member: Member) -> memoryview:
     return memoryview(Path(member.path).read_bytes()) if member.content is None else member.content
 
 
-def _is_bitcode(head: bytes | memoryview) -> bool:
-    return bytes(head[:4]) in (MAGIC, WRAPPER)
-
-
 def _reason_to_keep(content: memoryview) -> str:
     """Return why an object that is no module of the corpus stays as it is."""
-    if _is_bitcode(content):
+    if is_bitcode(content):
         return LTO_BITCODE
     try:
         bitcode = Elf(content).section(_BITCODE)

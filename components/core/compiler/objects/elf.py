@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from components.core.formats.bitcode import is_bitcode
 from components.platform.errors import UserError
 
 ET_REL = 1
@@ -209,7 +210,7 @@ class Elf:
         self._data = memoryview(data)
         size = len(self._data)
         magic = bytes(self._data[:4])
-        if magic in (b"BC\xc0\xde", b"\xde\xc0\x17\x0b"):
+        if is_bitcode(magic):
             raise ElfError("this is LLVM bitcode, not an ELF object")
         if magic != _MAGIC:
             raise ElfError(f"this is not an ELF file: it starts with {magic!r}")
