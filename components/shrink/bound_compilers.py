@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from components.core.compiler.clang_programs import clangxx
-from components.core.projects.compiler_scripts import installed_names, write_script
+from components.core.projects.compiler_scripts import installed_names, write_executable, write_script
 from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import BuildSetup, write_tools
 from components.platform.errors import UserError
@@ -82,19 +82,15 @@ def _write_wrapper(directory: Path, place: Path, path: str, clang: Path) -> str:
         return "no compiler is in PATH"
     if shutil.which(_BWRAP) is None:
         return "bubblewrap is not installed"
-    stand_in = directory / _AS_CLANG
-    stand_in.write_text(_dispatch(place), encoding="utf-8")
+    write_executable(directory / _AS_CLANG, _dispatch(place))
     binds = [f'"$here/{script}" {shlex.quote(str(target))}' for target, script in sorted(replaced.items())]
     if clang in replaced:
         binds.append(f'{shlex.quote(str(clang.parents[1]))} "$here/{_KEPT}"')
     wrapper = directory / WRAPPER
     mounts = " ".join(f"--ro-bind {bind}" for bind in binds)
-    wrapper.write_text(
-        f'#!/bin/sh\nhere=$(cd "${{0%/*}}" && pwd) || exit\nexec {_BWRAP} --dev-bind / / {mounts} -- env "$@"\n',
-        encoding="utf-8",
+    write_executable(
+        wrapper, f'here=$(cd "${{0%/*}}" && pwd) || exit\nexec {_BWRAP} --dev-bind / / {mounts} -- env "$@"\n'
     )
-    for script in (stand_in, wrapper):
-        script.chmod(0o755)
     done = subprocess.run([wrapper, "true"], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S)
     return "" if done.returncode == 0 else f"bubblewrap: {done.stderr.strip()}"
 
@@ -107,7 +103,6 @@ def _dispatch(place: Path) -> str:
     """Return the text of a script that runs the compiler in `place` for the name that it is called by."""
     c, cxx = (shlex.quote(str(place / name)) for name in ("clang", "clang++"))
     return f"""\
-#!/bin/sh
 case ${{0##*/}} in
 *clang-cpp*) exec {c} --driver-mode=cpp "$@" ;;
 *++*) exec {cxx} "$@" ;;

@@ -173,7 +173,7 @@ def write_bitcode_tools(directory: Path, lld: Path, options: Sequence[str], path
     run_lld = f'exec {shlex.quote(str(lld))} "$@" {shlex.join(options)}'
     for name, program in programs.items():
         command = "exit 0" if program == llvm_strip else run_lld
-        _write_executable(directory / name, _fill(_IF_BITCODE, PROGRAM=shlex.quote(program), COMMAND=command))
+        write_executable(directory / name, fill_template(_IF_BITCODE, PROGRAM=shlex.quote(program), COMMAND=command))
 
 
 def write_script(
@@ -192,25 +192,26 @@ def write_script(
     word = shlex.quote(str(program))
     text = ""
     if recorder:
-        text += _fill(_RECORDED, RECORDER=recorder)
+        text += fill_template(_RECORDED, RECORDER=recorder)
     if dropped:
         parts = shlex.join(part for part in dropped if part.startswith(_JOINED))
-        text += _fill(_DROPPED, DROPPED="|".join(map(shlex.quote, dropped)), PARTS=parts)
+        text += fill_template(_DROPPED, DROPPED="|".join(map(shlex.quote, dropped)), PARTS=parts)
     if assembly_flags:
-        text += _fill(_ASSEMBLY, PROGRAM=word, FLAGS=shlex.join(assembly_flags))
+        text += fill_template(_ASSEMBLY, PROGRAM=word, FLAGS=shlex.join(assembly_flags))
     if link_flags:
         kept = [flag for flag in link_flags if _RELOCATABLE_LINK.fullmatch(flag)]
-        text += _fill(_RELOCATABLE, PROGRAM=word, FLAGS=shlex.join([*flags, *kept]))
+        text += fill_template(_RELOCATABLE, PROGRAM=word, FLAGS=shlex.join([*flags, *kept]))
     everything = [*flags, *link_flags]
-    text += _fill(_SCRIPT if everything else _SCRIPT_WITHOUT_FLAGS, PROGRAM=word, FLAGS=shlex.join(everything))
-    _write_executable(path, text)
+    text += fill_template(_SCRIPT if everything else _SCRIPT_WITHOUT_FLAGS, PROGRAM=word, FLAGS=shlex.join(everything))
+    write_executable(path, text)
 
 
-def _fill(template: str, **values: str) -> str:
+def fill_template(template: str, **values: str) -> str:
     """Return a template with values for its names; a value, such as a path, may have another's name in it."""
     return re.sub("|".join(values), lambda match: values[match[0]], template)
 
 
-def _write_executable(path: Path, text: str) -> None:
+def write_executable(path: Path, text: str) -> None:
+    """Write a script of sh, without its first line, in which SCRIPT_DIRECTORY stands for the script's own."""
     path.write_text(_SHEBANG + text.replace(SCRIPT_DIRECTORY, '"${0%/*}"'), encoding="utf-8")
     path.chmod(0o755)

@@ -14,7 +14,7 @@ from pathlib import Path
 from components.core.compiler.clang_programs import llvm_binutils
 from components.core.formats.links import Link
 from components.core.projects.build_links.driver import make_link
-from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY
+from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, fill_template, write_executable
 from components.core.projects.response_files import split_response_file
 from components.platform.errors import UserError
 from components.platform.storage.input_files import read_bytes
@@ -25,7 +25,6 @@ LINKS = "links"
 _PREFIX = "link-"
 _LINKER = "ld"
 _RELOCATABLE = """\
-#!/bin/sh
 # Relocatable links go through RECORDER, but for those of compilers, which have gone through it.
 case "$MLGO_LINK $* " in
 recorded*) ;;
@@ -51,9 +50,8 @@ def write_link_recorder(directory: Path, clang: Path) -> str:
     script.chmod(0o755)
     recorder = f"{SCRIPT_DIRECTORY}/{_SCRIPT.name}"
     if linker := _find_linker():
-        text = _RELOCATABLE.replace("RECORDER", recorder).replace("PROGRAM", shlex.quote(linker))
-        (directory / _LINKER).write_text(text.replace(SCRIPT_DIRECTORY, '"${0%/*}"'))
-        (directory / _LINKER).chmod(0o755)
+        text = fill_template(_RELOCATABLE, RECORDER=recorder, PROGRAM=shlex.quote(linker))
+        write_executable(directory / _LINKER, text)
     return recorder
 
 
