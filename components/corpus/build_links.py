@@ -57,7 +57,7 @@ def _lto_of_modules(database: Path, outcomes: Sequence[Outcome], modules: dict[s
     content = read_text(database)
     if "-flto" not in content and "@" not in content:  # nor in a response file
         return {}
-    asked = {os.path.abspath(path): lto_of(command.arguments) for path, command in compiles_in(content, database)}
+    asked = {command.object: lto_of(command.arguments) for command in compiles_in(content, database)}
     kinds: dict[str, set[Lto | None]] = {}
     for outcome in outcomes:
         if outcome.digest:

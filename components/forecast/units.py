@@ -137,7 +137,7 @@ class SourceUnit:
     @property
     def object(self) -> str:
         """Absolute path of the object in the build."""
-        return os.path.normpath(os.path.join(self.compile.directory, self.compile.output))
+        return self.compile.object
 
     @property
     def compiler(self) -> str:

@@ -94,12 +94,11 @@ def objects_in(content: str, database: Path) -> Iterator[tuple[str, str]]:
             yield directory, os.path.join(directory, output)
 
 
-def compiles_in(content: str, database: Path) -> Iterator[tuple[str, CompileCommand]]:
-    """Yield the path of the object and the compile of each command that is one; nothing of invalid content."""
+def compiles_in(content: str, database: Path) -> Iterator[CompileCommand]:
+    """Yield the compile of each command that is one; nothing of invalid content."""
     for entry in _entries(content):
         try:
-            directory = directory_of(entry, database)
-            yield os.path.join(directory, output_of(entry, directory)), compile_of(entry, directory)
+            yield compile_of(entry, directory_of(entry, database))
         except (NoObjectError, UserError):
             continue
 

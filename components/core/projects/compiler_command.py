@@ -94,6 +94,11 @@ class CompileCommand:
     arguments: tuple[str, ...]
     output: str
 
+    @property
+    def object(self) -> str:
+        """Absolute path of the object."""
+        return os.path.normpath(os.path.join(self.directory, self.output))
+
 
 def output_of_shell(command: str, directory: str, source: str, named: str = "") -> str:
     """Return the object that a shell's command writes: "b/a.o" for "cd b && cc -c a.c". NoObjectError if none."""
