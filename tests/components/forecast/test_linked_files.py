@@ -11,6 +11,7 @@ import pytest
 
 from components.forecast.linked_files import BuildFiles, Library, LinkedFile, find_linked_files
 from components.forecast.units import SourceUnit, source_units
+from tests.support.cmake import configure_cmake
 from tests.support.commands import run_command
 
 CMAKE = """cmake_minimum_required(VERSION 3.16)
@@ -49,20 +50,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def configure(source: Path, generator: str, *options: str) -> Path:
-    build = source / "build"
-    command: list[str | Path] = [
-        "cmake",
-        "-G",
-        generator,
-        "-S",
-        source,
-        "-B",
-        build,
-        "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
-        *options,
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    return build
+    return configure_cmake(source, generator, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *options)
 
 
 def find(build: Path) -> tuple[BuildFiles, list[SourceUnit]]:

@@ -12,6 +12,7 @@ from components.core.projects.build_links.build_files import (
     commands_of_ninja,
     links_in,
 )
+from tests.support.cmake import configure_cmake
 
 CMAKE = """cmake_minimum_required(VERSION 3.16)
 project(own LANGUAGES C)
@@ -35,19 +36,9 @@ def source(tmp_path: Path) -> Path:
 
 
 def build(source: Path, generator: str) -> Path:
-    command: list[str | Path] = [
-        "cmake",
-        "-G",
-        generator,
-        "-S",
-        source,
-        "-B",
-        source / "build",
-        "-DCMAKE_C_COMPILER=clang-19",
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    subprocess.run(["cmake", "--build", source / "build"], check=True, capture_output=True)
-    return source / "build"
+    directory = configure_cmake(source, generator, "-DCMAKE_C_COMPILER=clang-19")
+    subprocess.run(["cmake", "--build", directory], check=True, capture_output=True)
+    return directory
 
 
 def stamps(directory: Path) -> dict[str, int]:
