@@ -1,16 +1,15 @@
 #include "program/SizePipeline.h"
 
+#include "program/Fold.h"
 #include "program/KeepSmaller.h"
 #include "support/LLVMOptions.h"
 #include "support/ReleaseDefaults.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/SaveAndRestore.h"
 #include "llvm/Transforms/IPO/GlobalDCE.h"
 #include "llvm/Transforms/IPO/IROutliner.h"
-#include "llvm/Transforms/IPO/MergeFunctions.h"
 
 using namespace llvm;
 using namespace mlgo;
@@ -53,42 +52,6 @@ static bool InSecondRound = false;
 
 bool mlgo::isSecondRound() { return InSecondRound; }
 
-/// Returns whether MergeFunctions must not replace \p F by a call of an equal
-/// function, or calls of another by calls of \p F.
-static bool mustStayApart(const Function &F) {
-  // A call of a strong function of a shared library may reach another library's
-  // definition. That replaces one function, not all that are equal.
-  if (F.hasExternalLinkage() && !F.isDSOLocal())
-    return true;
-  // Code generation crashes at a call in a naked function and at one of an
-  // interrupt handler.
-  switch (F.getCallingConv()) {
-  case CallingConv::X86_INTR:
-  case CallingConv::AVR_INTR:
-  case CallingConv::AVR_SIGNAL:
-  case CallingConv::MSP430_INTR:
-  case CallingConv::M68k_INTR:
-    return true;
-  default:
-    return F.hasFnAttribute(Attribute::Naked) || F.hasFnAttribute("interrupt");
-  }
-}
-
-/// Runs MergeFunctions, which has no option to leave functions out. It compares
-/// attributes, so these get one that no other function has.
-static void mergeEqualFunctions(Module &M, ModuleAnalysisManager &MAM) {
-  static constexpr char Apart[] = "mlgo-apart";
-  std::vector<Function *> Marked;
-  for (Function &F : M)
-    if (!F.isDeclaration() && mustStayApart(F)) {
-      F.addFnAttr(Apart, utostr(Marked.size()));
-      Marked.push_back(&F);
-    }
-  MergeFunctionsPass().run(M, MAM);
-  for (Function *F : Marked)
-    F->removeFnAttr(Apart);
-}
-
 namespace {
 /// Folds equal functions of a module for size. Here or afterwards the variants
 /// of -mlgo-keep-smaller begin to differ.
@@ -104,7 +67,7 @@ public:
     forkVariants(M, /*IsFolded=*/false);
     const Variant *V = appliedVariant();
     if (V && V->Fold ? *V->Fold : Folds) {
-      mergeEqualFunctions(M, MAM);
+      foldEqualFunctions(M, MAM, isProgram(M));
       Result = PreservedAnalyses::none();
       MAM.invalidate(M, Result);
       GlobalDCEPass().run(M, MAM);

@@ -8,6 +8,7 @@ from pathlib import Path
 
 OPTIONS = ["-Oz", "-flto", "-fuse-ld=lld", "-w"]
 SECTIONS = ["-Wl,--gc-sections,--icf=safe"]
+OF_FILE = {"native": ["-fno-lto"], "speed": ["-O2"], "wrapping": ["-fwrapv"]}
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Program:
 
     Attributes:
         sources: The files to write, by name. Sources are compiled and linked in this order; `native*.c` are compiled
-            without LTO, `speed*.c` with -O2; other files are there for `flags`.
+            without LTO, `speed*.c` with -O2, `wrapping*.c` with -fwrapv; other files are there for `flags`.
         flags: More options of the link.
         prints: What the program prints, or the message if it does not link.
         before: Shell commands that run before, with $CC, the stock or our clang.
@@ -41,9 +42,10 @@ class Program:
             )
         inputs = []
         for name in self.sources:
-            level = {"native": ["-fno-lto"], "speed": ["-O2"]}.get(name.split(".")[0].rstrip("0123456789"), [])
+            level = OF_FILE.get(name.split(".")[0].rstrip("0123456789"), [])
             if name.endswith((".c", ".cc")) and level:
-                run(clang, *OPTIONS, *level, "-c", name, "-o", f"{name}.o", directory=directory)
+                compiles = [part for part in (*self.flags, *more) if part.startswith(("-f", "-m", "-O"))]
+                run(clang, *OPTIONS, *compiles, *level, "-c", name, "-o", f"{name}.o", directory=directory)
                 inputs.append(f"{name}.o")
             elif name.endswith((".c", ".cc", ".s")):
                 inputs.append(name)

@@ -1,0 +1,337 @@
+#include "program/Fold.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/DebugInfoMetadata.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/StructuralHash.h"
+#include "llvm/Transforms/IPO/MergeFunctions.h"
+#include "llvm/Transforms/Utils/FunctionComparator.h"
+
+#include <map>
+
+using namespace llvm;
+using namespace mlgo;
+
+/// MergeFunctions compares attributes and has no option to leave functions
+/// out. Functions with different values of this one stay apart.
+static constexpr char ClassAttribute[] = "mlgo-fold-class";
+
+/// What an instruction accesses (AAMDNodes). Merged functions get what is true
+/// of each.
+static constexpr unsigned AliasKinds[] = {
+    LLVMContext::MD_tbaa, LLVMContext::MD_tbaa_struct,
+    LLVMContext::MD_alias_scope, LLVMContext::MD_noalias};
+
+/// Returns whether \p F uses its address other than to call itself: equal
+/// functions that do use different addresses. LLVM's comparison takes them for
+/// equal until LLVM 23 (llvm-project#213206).
+static bool usesOwnAddress(const Function &F) {
+  SmallVector<const Value *, 8> Worklist{&F};
+  SmallPtrSet<const Value *, 8> Seen;
+  while (!Worklist.empty())
+    for (const Use &U : Worklist.pop_back_val()->uses()) {
+      const User *Who = U.getUser();
+      if (isa<BlockAddress>(Who))
+        return true;
+      if (const auto *I = dyn_cast<Instruction>(Who)) {
+        const auto *Call = dyn_cast<CallBase>(I);
+        if (I->getFunction() == &F &&
+            !(U.get() == &F && Call && Call->isCallee(&U)))
+          return true;
+      } else if (!isa<GlobalValue>(Who) && Seen.insert(Who).second) {
+        Worklist.push_back(Who);
+      }
+    }
+  return false;
+}
+
+/// Returns whether \p F must neither be replaced by a call of an equal function
+/// nor be called in place of another.
+static bool mustStayApart(const Function &F) {
+  // A call of a strong function of a shared library may reach another library's
+  // definition, and a weak one may be replaced: that function, not all that are
+  // equal.
+  if ((F.hasExternalLinkage() && !F.isDSOLocal()) || F.isInterposable())
+    return true;
+  // Code generation crashes at a call in a naked function and at one of an
+  // interrupt handler.
+  switch (F.getCallingConv()) {
+  case CallingConv::X86_INTR:
+  case CallingConv::AVR_INTR:
+  case CallingConv::AVR_SIGNAL:
+  case CallingConv::MSP430_INTR:
+  case CallingConv::M68k_INTR:
+    return true;
+  default:
+    break;
+  }
+  for (Attribute::AttrKind Kind : {Attribute::Naked, Attribute::ReturnsTwice,
+                                   Attribute::PresplitCoroutine})
+    if (F.hasFnAttribute(Kind))
+      return true;
+  // Passes that run later give the address of a function to its
+  // instrumentation, or describe its entry.
+  for (StringRef Name :
+       {"interrupt", "signal", "cmse_nonsecure_entry", "fentry-call",
+        "instrument-function-entry", "instrument-function-entry-inlined",
+        "instrument-function-exit", "instrument-function-exit-inlined",
+        "function-instrument", "xray-instruction-threshold",
+        "patchable-function", "patchable-function-entry",
+        "patchable-function-prefix"})
+    if (F.hasFnAttribute(Name))
+      return true;
+  return usesOwnAddress(F);
+}
+
+/// Returns whether metadata of \p Kind only says where code comes from or how
+/// often it runs: functions that differ in it are equal.
+static bool isHint(const LLVMContext &Context, unsigned Kind) {
+  switch (Kind) {
+  case LLVMContext::MD_dbg:
+  case LLVMContext::MD_prof:
+  case LLVMContext::MD_unpredictable:
+  case LLVMContext::MD_section_prefix:
+  case LLVMContext::MD_irr_loop:
+  case LLVMContext::MD_annotation:
+  case LLVMContext::MD_memprof:
+  case LLVMContext::MD_callsite:
+  case LLVMContext::MD_DIAssignID:
+    return true;
+  default:
+    break;
+  }
+  if (Kind <= LLVMContext::MD_mmra)
+    return false;
+  SmallVector<StringRef> Names;
+  Context.getMDKindNames(Names);
+  return Names[Kind] == "srcloc" || Names[Kind] == "heapallocsite";
+}
+
+namespace {
+/// Describes what LLVM's FunctionComparator does not compare. Equal functions
+/// with equal descriptions can be merged. A description is made of numbers and
+/// of addresses of unique objects, so it holds while the module does not
+/// change.
+class Description {
+public:
+  Description(const Function &F, bool IsProgram, bool HasAliasMetadata)
+      : HasAliasMetadata(HasAliasMetadata) {
+    addFunction(F, IsProgram);
+    addBlocks(F);
+  }
+
+  StringRef bytes() const {
+    return {reinterpret_cast<const char *>(Words.data()),
+            Words.size() * sizeof(uint64_t)};
+  }
+
+private:
+  void add(uint64_t Word) { Words.push_back(Word); }
+  void add(const void *Object) { add(reinterpret_cast<uintptr_t>(Object)); }
+
+  void addFunction(const Function &F, bool IsProgram) {
+    // Where a linker chooses among the copies of an inline function, one of
+    // another file may have been compiled with other options.
+    add(!IsProgram && F.isWeakForLinker());
+    add(F.hasPersonalityFn() ? F.getPersonalityFn() : nullptr);
+    add(F.hasPrefixData() ? F.getPrefixData() : nullptr);
+    add(F.hasPrologueData() ? F.getPrologueData() : nullptr);
+    add(F.getAlign() ? F.getAlign()->value() : 0);
+    SmallVector<std::pair<unsigned, MDNode *>, 4> Nodes;
+    F.getAllMetadata(Nodes);
+    addMetadata(F.getContext(), Nodes);
+  }
+
+  void addMetadata(const LLVMContext &Context,
+                   ArrayRef<std::pair<unsigned, MDNode *>> Nodes) {
+    for (auto [Kind, Node] : Nodes) {
+      if (isHint(Context, Kind) ||
+          (!HasAliasMetadata && is_contained(AliasKinds, Kind)))
+        continue;
+      add(Kind);
+      if (Kind != LLVMContext::MD_loop) {
+        add(Node);
+        continue;
+      }
+      // A loop's node is distinct: its first operand is itself.
+      for (const MDOperand &Operand : drop_begin(Node->operands()))
+        if (!isa<DILocation>(Operand))
+          add(Operand.get());
+      add(uint64_t(0));
+    }
+  }
+
+  /// Constants are unique. Of expressions and unusual ones the comparison
+  /// knows too little; it is not asked about identical ones.
+  void addConstant(const Constant *C) {
+    if (isa<ConstantData>(C) || isa<GlobalValue>(C))
+      return;
+    if (!isa<ConstantAggregate>(C))
+      return add(C);
+    for (const Use &Operand : C->operands())
+      addConstant(cast<Constant>(Operand));
+  }
+
+  void addInstruction(const Instruction &I) {
+    SmallVector<std::pair<unsigned, MDNode *>, 4> Nodes;
+    I.getAllMetadataOtherThanDebugLoc(Nodes);
+    addMetadata(I.getContext(), Nodes);
+    for (const Use &Operand : I.operands()) {
+      if (const auto *C = dyn_cast<Constant>(Operand))
+        addConstant(C);
+      else if (const auto *Node = dyn_cast<MetadataAsValue>(Operand))
+        add(Node->getMetadata());
+    }
+    if (const auto *GEP = dyn_cast<GetElementPtrInst>(&I)) {
+      add(GEP->getRawSubclassOptionalData()); // llvm-project#219664
+      if (GEP->getType()->isVectorTy())
+        add(GEP->getType());
+    } else if (const auto *Call = dyn_cast<CallBase>(&I)) {
+      add(Call->getFunctionType()->isVarArg());
+      add(Call->getFunctionType()->getNumParams());
+    } else if (const auto *Pad = dyn_cast<LandingPadInst>(&I)) {
+      add(Pad->isCleanup());
+    } else if (const auto *Alloca = dyn_cast<AllocaInst>(&I)) {
+      add(Alloca->isUsedWithInAlloca() + 2 * Alloca->isSwiftError());
+    } else if (const auto *Exchange = dyn_cast<AtomicCmpXchgInst>(&I)) {
+      add(Exchange->getAlign().value());
+    } else if (const auto *Update = dyn_cast<AtomicRMWInst>(&I)) {
+      add(Update->getAlign().value());
+    }
+  }
+
+  void addBlocks(const Function &F);
+
+  const bool HasAliasMetadata;
+  std::vector<uint64_t> Words;
+};
+} // namespace
+
+/// Returns the blocks of \p F in the order in which LLVM compares them: of
+/// equal functions, blocks at the same place are equal.
+static std::vector<const BasicBlock *> comparedBlocks(const Function &F) {
+  std::vector<const BasicBlock *> Result, Worklist{&F.getEntryBlock()};
+  SmallPtrSet<const BasicBlock *, 32> Seen{Worklist.front()};
+  while (!Worklist.empty()) {
+    const BasicBlock *Block = Worklist.back();
+    Worklist.pop_back();
+    Result.push_back(Block);
+    for (const BasicBlock *Next : successors(Block))
+      if (Seen.insert(Next).second)
+        Worklist.push_back(Next);
+  }
+  return Result;
+}
+
+void Description::addBlocks(const Function &F) {
+  for (const BasicBlock *Block : comparedBlocks(F))
+    for (const Instruction &I : Block->instructionsWithoutDebug())
+      addInstruction(I);
+}
+
+/// Gives each of \p Functions the number of its description as its class.
+static void setClasses(ArrayRef<Function *> Functions, bool IsProgram,
+                       bool HasAliasMetadata) {
+  StringMap<size_t> Classes;
+  for (Function *F : Functions) {
+    const Description D(*F, IsProgram, HasAliasMetadata);
+    const size_t Class =
+        Classes.try_emplace(D.bytes(), Classes.size()).first->second;
+    F->addFnAttr(ClassAttribute, utostr(Class));
+  }
+}
+
+/// Gives each access of \p Functions, which are equal, the alias metadata that
+/// is true of all. Returns whether any changed.
+static bool weakenAliasMetadata(ArrayRef<Function *> Functions) {
+  std::vector<std::vector<Instruction *>> Bodies;
+  for (Function *F : Functions) {
+    Bodies.emplace_back();
+    for (const BasicBlock *Block : comparedBlocks(*F))
+      for (Instruction &I :
+           const_cast<BasicBlock *>(Block)->instructionsWithoutDebug())
+        Bodies.back().push_back(&I);
+  }
+  bool Changed = false;
+  for (size_t I = 0; I < Bodies.front().size(); ++I) {
+    const AAMDNodes First = Bodies.front()[I]->getAAMetadata();
+    AAMDNodes Generic = First;
+    bool Differ = false;
+    for (const auto &Body : drop_begin(Bodies))
+      if (const AAMDNodes Other = Body[I]->getAAMetadata(); Other != First) {
+        Differ = true;
+        Generic = Generic.merge(Other);
+      }
+    if (!Differ)
+      continue;
+    Changed = true;
+    for (const auto &Body : Bodies)
+      Body[I]->setAAMetadata(Generic);
+  }
+  return Changed;
+}
+
+/// Weakens the alias metadata of those \p Functions that are equal but for it.
+/// They have their classes. Returns whether any changed.
+static bool weakenEqualFunctions(ArrayRef<Function *> Functions) {
+  GlobalNumberState Numbers;
+  auto IsLess = [&Numbers](const Function *A, const Function *B) {
+    return FunctionComparator(A, B, &Numbers).compare() < 0;
+  };
+  std::map<Function *, std::vector<Function *>, decltype(IsLess)> Equal(IsLess);
+  for (Function *F : Functions)
+    Equal[F].push_back(F);
+  bool Changed = false;
+  for (const auto &[First, Group] : Equal)
+    if (Group.size() > 1)
+      Changed |= weakenAliasMetadata(Group);
+  return Changed;
+}
+
+/// Returns whether \p F is one call, as MergeFunctions leaves functions whose
+/// addresses are used. Merged again, they would be calls of each other.
+static bool forwardsCall(const Function &F) {
+  return F.size() == 1 &&
+         all_of(F.front().instructionsWithoutDebug(),
+                [](const Instruction &I) {
+                  return isa<CallInst, CastInst, ExtractValueInst,
+                             InsertValueInst, ReturnInst>(I);
+                }) &&
+         count_if(F.front(),
+                  [](const Instruction &I) { return isa<CallInst>(I); }) == 1;
+}
+
+/// Returns the functions of \p M that have another one of their structure.
+static std::vector<Function *> findCandidates(Module &M) {
+  std::map<IRHash, std::vector<Function *>> ByHash;
+  for (Function &F : M)
+    if (!F.isDeclaration() && !F.hasAvailableExternallyLinkage() &&
+        !forwardsCall(F) && !mustStayApart(F))
+      ByHash[StructuralHash(F)].push_back(&F);
+  std::vector<Function *> Result;
+  for (const auto &[Hash, Functions] : ByHash)
+    if (Functions.size() > 1)
+      Result.insert(Result.end(), Functions.begin(), Functions.end());
+  return Result;
+}
+
+void mlgo::foldEqualFunctions(Module &M, ModuleAnalysisManager &MAM,
+                              bool IsProgram) {
+  // Callers become equal when their callees are one function.
+  for (bool Changed = true; Changed;) {
+    size_t Apart = 0;
+    for (Function &F : M)
+      if (!F.isDeclaration())
+        F.addFnAttr(ClassAttribute, "apart" + utostr(Apart++));
+    const std::vector<Function *> Candidates = findCandidates(M);
+    setClasses(Candidates, IsProgram, /*HasAliasMetadata=*/false);
+    Changed = weakenEqualFunctions(Candidates);
+    setClasses(Candidates, IsProgram, /*HasAliasMetadata=*/true);
+    Changed |= !MergeFunctionsPass().run(M, MAM).areAllPreserved();
+    for (Function &F : M)
+      F.removeFnAttr(ClassAttribute);
+  }
+}
