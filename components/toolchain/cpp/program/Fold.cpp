@@ -318,10 +318,19 @@ static std::vector<Function *> findCandidates(Module &M) {
   return Result;
 }
 
+/// Returns how many functions of \p M there are to compare. Each merge leaves
+/// one less.
+static size_t countBodies(const Module &M) {
+  return count_if(M, [](const Function &F) {
+    return !F.isDeclaration() && !forwardsCall(F);
+  });
+}
+
 void mlgo::foldEqualFunctions(Module &M, ModuleAnalysisManager &MAM,
                               bool IsProgram) {
   // Callers become equal when their callees are one function.
   for (bool Changed = true; Changed;) {
+    const size_t Bodies = countBodies(M);
     size_t Apart = 0;
     for (Function &F : M)
       if (!F.isDeclaration())
@@ -330,8 +339,9 @@ void mlgo::foldEqualFunctions(Module &M, ModuleAnalysisManager &MAM,
     setClasses(Candidates, IsProgram, /*HasAliasMetadata=*/false);
     Changed = weakenEqualFunctions(Candidates);
     setClasses(Candidates, IsProgram, /*HasAliasMetadata=*/true);
-    Changed |= !MergeFunctionsPass().run(M, MAM).areAllPreserved();
+    MergeFunctionsPass().run(M, MAM);
     for (Function &F : M)
       F.removeFnAttr(ClassAttribute);
+    Changed |= countBodies(M) < Bodies;
   }
 }
