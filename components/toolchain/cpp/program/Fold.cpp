@@ -142,6 +142,14 @@ private:
     add(F.getAlign() ? F.getAlign()->value() : 0);
     SmallVector<std::pair<unsigned, MDNode *>, 4> Nodes;
     F.getAllMetadata(Nodes);
+    // Types that indirect calls are checked for, on most member functions. A
+    // program that is compiled here checks none. Elsewhere MergeFunctions
+    // copies them to the calls that it leaves, but not where the function that
+    // stays replaces another's address.
+    if (IsProgram || !F.hasGlobalUnnamedAddr() || !F.hasAddressTaken())
+      erase_if(Nodes, [](const auto &Node) {
+        return Node.first == LLVMContext::MD_type;
+      });
     addMetadata(F.getContext(), Nodes);
   }
 
@@ -292,7 +300,7 @@ static bool weakenEqualFunctions(ArrayRef<Function *> Functions) {
 }
 
 /// Returns whether \p F is one call, as MergeFunctions leaves functions whose
-/// addresses are used. Merged again, they would be calls of each other.
+/// addresses are used.
 static bool forwardsCall(const Function &F) {
   return F.size() == 1 &&
          all_of(F.front().instructionsWithoutDebug(),
@@ -304,12 +312,19 @@ static bool forwardsCall(const Function &F) {
                   [](const Instruction &I) { return isa<CallInst>(I); }) == 1;
 }
 
+/// Returns whether nothing is saved where \p F becomes a call of an equal
+/// function: it stays, and is one call now. Such functions would be made calls
+/// of each other, one more in each round.
+static bool staysOneCall(const Function &F) {
+  return forwardsCall(F) && (!F.isDiscardableIfUnused() || F.hasAddressTaken());
+}
+
 /// Returns the functions of \p M that have another one of their structure.
 static std::vector<Function *> findCandidates(Module &M) {
   std::map<IRHash, std::vector<Function *>> ByHash;
   for (Function &F : M)
     if (!F.isDeclaration() && !F.hasAvailableExternallyLinkage() &&
-        !forwardsCall(F) && !mustStayApart(F))
+        !staysOneCall(F) && !mustStayApart(F))
       ByHash[StructuralHash(F)].push_back(&F);
   std::vector<Function *> Result;
   for (const auto &[Hash, Functions] : ByHash)
@@ -318,19 +333,20 @@ static std::vector<Function *> findCandidates(Module &M) {
   return Result;
 }
 
-/// Returns how many functions of \p M there are to compare. Each merge leaves
-/// one less.
-static size_t countBodies(const Module &M) {
-  return count_if(M, [](const Function &F) {
-    return !F.isDeclaration() && !forwardsCall(F);
-  });
+/// Returns a number that is smaller after functions of \p M were merged.
+static size_t countFunctions(const Module &M) {
+  size_t Result = 0;
+  for (const Function &F : M)
+    if (!F.isDeclaration())
+      Result += forwardsCall(F) ? 1 : 2;
+  return Result;
 }
 
 void mlgo::foldEqualFunctions(Module &M, ModuleAnalysisManager &MAM,
                               bool IsProgram) {
   // Callers become equal when their callees are one function.
   for (bool Changed = true; Changed;) {
-    const size_t Bodies = countBodies(M);
+    const size_t Functions = countFunctions(M);
     size_t Apart = 0;
     for (Function &F : M)
       if (!F.isDeclaration())
@@ -342,6 +358,6 @@ void mlgo::foldEqualFunctions(Module &M, ModuleAnalysisManager &MAM,
     MergeFunctionsPass().run(M, MAM);
     for (Function &F : M)
       F.removeFnAttr(ClassAttribute);
-    Changed |= countBodies(M) < Bodies;
+    Changed |= countFunctions(M) < Functions;
   }
 }

@@ -117,7 +117,8 @@ METADATA = {
     "invariant.group": metadata("invariant.group", STORE, "!{}"),
     "align": metadata("align", LOAD_POINTER, "!{i64 8}"),
     "llvm.loop": metadata("llvm.loop", LOOP, "!progress"),
-    "type": attachment("type", '!{i64 0, !"a"}', '!{i64 0, !"b"}'),
+    # LLVM copies it to the calls that remain.
+    "type": attachment("type", '!{i64 0, !"a"}', '!{i64 0, !"b"}', "folded"),
     "section_prefix": attachment("section_prefix", '!{!"function_section_prefix", !"hot"}', outcome="folded"),
     "absolute_symbol": attachment("absolute_symbol", "!{i64 0, i64 4}"),
     "associated": attachment("associated", "!{ptr @global}"),
