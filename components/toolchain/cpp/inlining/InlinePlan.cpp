@@ -259,7 +259,7 @@ PlannedInlineAdvisor::PlannedInlineAdvisor(
                            std::move(GetDefaultAdvice)),
       Plan(std::move(Plan)) {}
 
-static ForcedDecisions OfFirstRound;
+static thread_local ForcedDecisions OfFirstRound;
 
 ForcedDecisions mlgo::takePlanOfFirstRound() {
   ForcedDecisions Result = std::move(OfFirstRound);

@@ -96,7 +96,7 @@ struct Decisions {
 };
 
 /// What a program's first time through the inliner leaves to the second.
-static std::optional<Decisions> OfFirstRound;
+static thread_local std::optional<Decisions> OfFirstRound;
 
 class InlineTrainingAdvisor : public InlineFeatureAdvisor {
 public:

@@ -1,5 +1,6 @@
 // The backend of full LTO that lld calls in place of LLVM's (LinkHook.h).
 #include "program/SizePipeline.h"
+#include "support/LLVMOptions.h"
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/Module.h"
@@ -17,6 +18,7 @@ Error lto::backend(const Config &C, AddStreamFn AddStream, unsigned Parallelism,
                    Module &M, ModuleSummaryIndex &Index) {
   if (!mlgo::programLevel(M, C))
     return llvmBackend(C, std::move(AddStream), Parallelism, M, Index);
+  const mlgo::ModuleOptions OfProgram; // ThinLTO's modules come afterwards.
   SmallVector<char, 0> Bitcode;
   raw_svector_ostream Stream(Bitcode);
   WriteBitcodeToFile(M, Stream);

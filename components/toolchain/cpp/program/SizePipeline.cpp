@@ -48,7 +48,8 @@ bool mlgo::isProgram(const Module &M) {
   return Program || M.getModuleIdentifier() == LinkedModuleName;
 }
 
-static bool InSecondRound = false;
+// One thread runs all passes of a module.
+static thread_local bool InSecondRound = false;
 
 bool mlgo::isSecondRound() { return InSecondRound; }
 
@@ -94,14 +95,19 @@ struct HideInlinePass : PassInfoMixin<HideInlinePass> {
   static bool isRequired() { return true; } // runs where no other passes do
 };
 
-/// Stands between the two rounds of a program's passes.
+/// Stands before and behind the second round of a program's passes.
 struct SecondRoundPass : PassInfoMixin<SecondRoundPass> {
+  SecondRoundPass(bool Begins) : Begins(Begins) {}
+
   PreservedAnalyses run(Module &, ModuleAnalysisManager &) {
-    InSecondRound = true;
+    InSecondRound = Begins;
     return PreservedAnalyses::all();
   }
 
   static bool isRequired() { return true; } // does no work that can be skipped
+
+private:
+  bool Begins;
 };
 
 /// LLVM's outliner of IR, in the variants that have it.
@@ -135,7 +141,7 @@ static thread_local bool BuildsProgram = false;
 /// Sets LLVM's option if the user did not.
 static void setByDefault(StringRef Name, bool Value) {
   if (!isGiven(Name))
-    llvmOption<bool>(Name).setValue(Value);
+    ModuleOptions::set(Name, Value);
 }
 
 void mlgo::compileAsProgram() { setByDefault("mlgo-program", true); }
@@ -174,8 +180,9 @@ void mlgo::registerSizePasses(PassBuilder &Builder, bool InLinker) {
         // simplified.
         *IsSecond = true;
         if (IsProgram) {
-          Passes.addPass(SecondRoundPass());
+          Passes.addPass(SecondRoundPass(/*Begins=*/true));
           Passes.addPass(Builder.buildPerModuleDefaultPipeline(Level));
+          Passes.addPass(SecondRoundPass(/*Begins=*/false));
         }
         if (expectsVariants())
           Passes.addPass(VariantIROutlinerPass());

@@ -90,22 +90,17 @@ Expected<std::vector<Variant>> mlgo::parseVariants(StringRef List,
 static std::optional<Variant> Applied;
 
 void mlgo::applyVariant(Variant V) {
-  llvmOption<InliningAdvisorMode>("enable-ml-inliner")
-      .setValue(V.Policy || V.Plan ? InliningAdvisorMode::Release
-                                   : InliningAdvisorMode::Default);
+  ModuleOptions::set("enable-ml-inliner", V.Policy || V.Plan
+                                              ? InliningAdvisorMode::Release
+                                              : InliningAdvisorMode::Default);
   if (V.Outline)
-    llvmOption<bool>("mlgo-outline").setValue(*V.Outline);
+    ModuleOptions::set("mlgo-outline", *V.Outline);
   if (V.Everywhere)
-    llvmOption<bool>("mlgo-outline-everywhere").setValue(true);
-  if (V.IPRA) {
-    // LLVM reads the option only if it was given.
-    static constexpr char Option[] = "enable-ipra";
-    if (isGiven(Option))
-      llvmOption<bool>(Option).setValue(true);
-    else
-      llvmOption<bool>(Option).addOccurrence(0, Option, "true");
-  }
+    ModuleOptions::set("mlgo-outline-everywhere", true);
+  if (V.IPRA)
+    ModuleOptions::give("enable-ipra");
   Applied = std::move(V);
+  ModuleOptions::alsoGiveBack([] { Applied.reset(); });
 }
 
 const Variant *mlgo::appliedVariant() { return Applied ? &*Applied : nullptr; }

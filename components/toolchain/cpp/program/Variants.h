@@ -38,7 +38,8 @@ llvm::Expected<Variant> parseVariant(llvm::StringRef Name, bool Experimental);
 llvm::Expected<std::vector<Variant>> parseVariants(llvm::StringRef List,
                                                    bool Experimental);
 
-/// Makes what this process compiles from now on \p V.
+/// Makes the module that this process compiles \p V; without ModuleOptions, all
+/// that it compiles from now on.
 void applyVariant(Variant V);
 
 /// Returns the variant that was applied, or null.

@@ -2,10 +2,12 @@
 #ifndef MLGO_LLVM_OPTIONS_H
 #define MLGO_LLVM_OPTIONS_H
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/StringSaver.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,54 @@ template <typename T> llvm::cl::opt<T> &llvmOption(llvm::StringRef Name) {
 inline bool isGiven(llvm::StringRef Name) {
   return llvm::cl::getRegisteredOptions().lookup(Name)->getNumOccurrences() > 0;
 }
+
+/// The options that our passes set for one module of a process, which gets
+/// their values back when the module is compiled: LLVM's options are global,
+/// and a link compiles several modules.
+class ModuleOptions {
+public:
+  ModuleOptions() : Outer(Current) { Current = this; }
+  ModuleOptions(const ModuleOptions &) = delete;
+  ModuleOptions &operator=(const ModuleOptions &) = delete;
+  ~ModuleOptions() {
+    for (const auto &GiveBack : llvm::reverse(Changed))
+      GiveBack();
+    Current = Outer;
+  }
+
+  /// Sets LLVM's option called \p Name to \p Value, for the module that is
+  /// being compiled if there is one that gets options back.
+  template <typename T> static void set(llvm::StringRef Name, T Value) {
+    llvm::cl::opt<T> &Option = llvmOption<T>(Name);
+    if (Current)
+      Current->Changed.push_back(
+          [&Option, Old = static_cast<T>(Option)] { Option.setValue(Old); });
+    Option.setValue(Value);
+  }
+
+  /// Sets a flag that LLVM reads only if it was given.
+  static void give(llvm::StringRef Name) {
+    if (isGiven(Name))
+      return set(Name, true);
+    llvm::cl::opt<bool> &Option = llvmOption<bool>(Name);
+    if (Current)
+      Current->Changed.push_back([&Option] { Option.reset(); });
+    Option.addOccurrence(0, Name, "true");
+  }
+
+  /// Has \p GiveBack called with the options.
+  static void alsoGiveBack(std::function<void()> GiveBack) {
+    if (Current)
+      Current->Changed.push_back(std::move(GiveBack));
+  }
+
+private:
+  /// Of the module that this thread compiles.
+  static inline thread_local ModuleOptions *Current = nullptr;
+
+  ModuleOptions *const Outer;
+  std::vector<std::function<void()>> Changed;
+};
 
 /// Returns \p Arguments, of a program, with those in its response files.
 inline std::vector<std::string>
