@@ -336,23 +336,35 @@ bool X86OutlinerInstrInfo::isMBBSafeToOutlineFrom(MachineBasicBlock &MBB,
          OutlinerInstrInfo::isMBBSafeToOutlineFrom(MBB, Flags);
 }
 
+/// Returns whether \p F is compiled with a mitigation. These change calls,
+/// loads and returns after the outliner, in functions that have them, and an
+/// outlined function adds a call and a return that speculation can leave.
+static bool isHardened(const Function &F) {
+  StringRef Features = F.getFnAttribute("target-features").getValueAsString();
+  return F.hasFnAttribute(Attribute::FnRetThunkExtern) ||
+         F.hasFnAttribute(Attribute::SpeculativeLoadHardening) ||
+         any_of(ArrayRef<StringRef>{"+retpoline", "+lvi-", "+seses",
+                                    "+harden-sls"},
+                [&](StringRef Feature) { return Features.contains(Feature); });
+}
+
 bool X86OutlinerInstrInfo::isFunctionSafeToOutlineFrom(
     MachineFunction &MF, bool OutlineFromLinkOnceODRs) const {
+  const Function &F = MF.getFunction();
+  // Code of a named section has to stay there.
+  if (F.hasSection() || isHardened(F) ||
+      !OutlinerInstrInfo::isFunctionSafeToOutlineFrom(MF,
+                                                      OutlineFromLinkOnceODRs))
+    return false;
   // Returns that name different registers would be different instructions. No
-  // pass that runs later reads these names: modules with the mitigations that
-  // would are not outlined from (Outlining.cpp).
+  // pass that runs later reads these names: the mitigations that would are in
+  // functions that are not outlined from.
   for (MachineBasicBlock &MBB : MF)
     for (MachineInstr &MI : MBB.terminators())
       if (MI.getOpcode() == Return)
         while (MI.getNumOperands())
           MI.removeOperand(MI.getNumOperands() - 1);
-  const Function &F = MF.getFunction();
-  // Code of a named section has to stay there. The other attributes change
-  // returns and loads after the outliner, and only in functions that have them.
-  return !F.hasSection() && !F.hasFnAttribute(Attribute::FnRetThunkExtern) &&
-         !F.hasFnAttribute(Attribute::SpeculativeLoadHardening) &&
-         OutlinerInstrInfo::isFunctionSafeToOutlineFrom(
-             MF, OutlineFromLinkOnceODRs);
+  return true;
 }
 
 /// Returns whether the operand is the base register of an address, which has

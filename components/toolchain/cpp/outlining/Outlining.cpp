@@ -14,9 +14,9 @@
 #include "llvm/CodeGen/Passes.h"
 #include "llvm/CodeGen/TargetSubtargetInfo.h"
 #include "llvm/IR/DIBuilder.h"
+#include "llvm/IR/LegacyPassManagers.h"
 #include "llvm/Passes/PassBuilder.h"
-
-#include <mutex>
+#include "llvm/Target/TargetMachine.h"
 
 namespace mlgo {
 
@@ -75,10 +75,8 @@ static cl::opt<bool> Outline(
     cl::desc("Outline machine code of functions with minsize by costs in "
              "bytes, and run the machine outliner for x86-64"));
 
-/// Whether our request, and not the command line, gave LLVM's option. Threads
-/// of one link share it.
-static bool Requested = false;
-static std::mutex RequestLock;
+/// Whether our request, and not the command line, gave LLVM's option.
+static bool GivenByRequest = false;
 
 OutlinedModuleInfo::OutlinedModuleInfo(Module &M, MachineModuleInfo &MMI)
     : Outlined(M, MMI) {
@@ -93,7 +91,47 @@ OutlinedModuleInfo::OutlinedModuleInfo(Module &M, MachineModuleInfo &MMI)
     }
 }
 
+/// Returns whether -mlgo-outline applies to \p M.
+static bool isOutlined(const Module &M) {
+  return Outline && outlinesByDefault(Triple(M.getTargetTriple())) &&
+         any_of(M, [](const Function &F) {
+           return !F.isDeclaration() && F.hasMinSize();
+         });
+}
+
 namespace {
+/// Gives functions without code a block, as instruction selection does.
+///
+/// X86's pass of indirect thunks adds functions to the module, and fills them
+/// when the passes of functions get there. The outliner, a pass of modules,
+/// divides these passes into two groups, and a function that the second adds
+/// never passes through the first.
+struct LateFunctionBlocks : MachineFunctionPass {
+  static char ID;
+  LateFunctionBlocks() : MachineFunctionPass(ID) {}
+
+  StringRef getPassName() const override { return "Late Function Blocks"; }
+
+  void getAnalysisUsage(AnalysisUsage &AU) const override {
+    AU.setPreservesAll();
+    MachineFunctionPass::getAnalysisUsage(AU);
+  }
+
+  bool runOnMachineFunction(MachineFunction &MF) override {
+    if (!MF.empty())
+      return false;
+    MF.push_back(MF.CreateMachineBasicBlock());
+    MF.getProperties().reset(MachineFunctionProperties::Property::IsSSA);
+    MF.getProperties().set(MachineFunctionProperties::Property::NoPHIs);
+    MF.getProperties().set(MachineFunctionProperties::Property::NoVRegs);
+    MF.getProperties().set(MachineFunctionProperties::Property::TracksLiveness);
+    MF.getRegInfo().freezeReservedRegs();
+    return true;
+  }
+};
+
+char LateFunctionBlocks::ID = 0;
+
 struct SizeOutliner : MachineOutliner {
   bool runOnModule(Module &M) override {
     const OutlinedModuleInfo Info(
@@ -103,31 +141,20 @@ struct SizeOutliner : MachineOutliner {
     Current = nullptr;
     return Changed;
   }
-};
 
-/// Returns whether \p F is compiled with a mitigation whose passes run after
-/// the outliner and do not expect what it makes: LLVM 19 crashes on outlined
-/// functions in X86's pass of indirect thunks.
-static bool isHardened(const Function &F) {
-  StringRef Features = F.getFnAttribute("target-features").getValueAsString();
-  return any_of(ArrayRef<StringRef>{"+retpoline", "+lvi-", "+seses"},
-                [&](StringRef Feature) { return Features.contains(Feature); });
-}
+  void assignPassManager(PMStack &Managers, PassManagerType Type) override {
+    MachineOutliner::assignPassManager(Managers, Type);
+    Managers.top()->getTopLevelManager()->schedulePass(
+        new LateFunctionBlocks());
+  }
+};
 
 struct RequestOutliner : PassInfoMixin<RequestOutliner> {
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
-    if (Outline && outlinesByDefault(Triple(M.getTargetTriple())) &&
-        any_of(M,
-               [](const Function &F) {
-                 return !F.isDeclaration() && F.hasMinSize();
-               }) &&
-        none_of(M, isHardened)) {
-      const std::lock_guard<std::mutex> Guard(RequestLock);
-      if (!isGiven(LLVMOption)) {
-        Requested = true;
-        cl::getRegisteredOptions()[LLVMOption]->addOccurrence(0, LLVMOption,
-                                                              "always");
-      }
+    if (isOutlined(M) && !isGiven(LLVMOption)) {
+      GivenByRequest = true;
+      cl::getRegisteredOptions()[LLVMOption]->addOccurrence(0, LLVMOption,
+                                                            "always");
     }
     return PreservedAnalyses::all();
   }
@@ -138,14 +165,18 @@ ModulePass *llvm::createMachineOutlinerPass(bool RunOnAllFunctions) {
   if (!Outline)
     return createLLVMMachineOutlinerPass(RunOnAllFunctions);
   auto *Outliner = new SizeOutliner();
-  Outliner->RunOnAllFunctions = RunOnAllFunctions && !Requested;
+  Outliner->RunOnAllFunctions = RunOnAllFunctions && !GivenByRequest;
   return Outliner;
 }
 
 void mlgo::registerOutlining(PassBuilder &Builder) {
-  auto Request = [](ModulePassManager &Passes, auto &&...) {
-    Passes.addPass(RequestOutliner());
-  };
-  Builder.registerOptimizerLastEPCallback(Request);
-  Builder.registerFullLinkTimeOptimizationLastEPCallback(Request);
+  Builder.registerOptimizerLastEPCallback(
+      [](ModulePassManager &Passes, auto &&...) {
+        Passes.addPass(RequestOutliner());
+      });
+}
+
+void mlgo::requestOutlining(TargetMachine &Target, const Module &M) {
+  if (isOutlined(M))
+    Target.setSupportsDefaultOutlining(true);
 }

@@ -3,7 +3,6 @@
 #include "inlining/InlineRegistration.h"
 #include "lld/Common/Driver.h"
 #include "lld/Common/ErrorHandler.h"
-#include "outlining/Outlining.h"
 #include "program/KeepSmaller.h"
 #include "program/SizePipeline.h"
 #include "support/LLVMOptions.h"
@@ -29,7 +28,6 @@ llvm::PassPluginLibraryInfo getMlgoPluginInfo() {
             mlgo::registerSizePasses(Builder, /*InLinker=*/true);
             if (mlgo::registerVariantAdvisor)
               mlgo::registerVariantAdvisor(Builder);
-            mlgo::registerOutlining(Builder);
           }};
 }
 

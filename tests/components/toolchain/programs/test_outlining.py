@@ -233,3 +233,73 @@ def test_full_lto_outlines_from_linkonce_functions(release_toolchain: Path, tmp_
         results[outline] = output, Elf(program.read_bytes()).text_size()
     assert results["0"][0] == results["1"][0]
     assert results["1"][1] < 0.95 * results["0"][1]
+
+
+HARDENED = """
+struct s { int a, b, c, d; int (*f)(struct s *, int, int, int); };
+int add(struct s *p, int a, int b, int c) { return p->b + a * b + c; }
+#define F(n) __attribute__((noinline)) int hardened##n(struct s *p, int x) { \\
+  int r = p->f(p, x, 1234567, 7654321); \\
+  p->a = x * 3; p->b = p->c ^ 54321; p->c = p->d + 123456; p->d = p->a - 45678; r += p->f(p, p->b, n, 7); \\
+  return r + n; }
+F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8)
+int hardened(int x) {
+  struct s s = {1, 2, 3, 4, add};
+  return hardened1(&s, x) + hardened2(&s, x) + hardened3(&s, x) + hardened4(&s, x) + hardened5(&s, x)
+    + hardened6(&s, x) + hardened7(&s, x) + hardened8(&s, x);
+}
+"""
+PLAIN = """
+int printf(const char *, ...);
+int hardened(int);
+#define F(n) __attribute__((noinline)) int plain##n(int *p, int x) { \\
+  p[0] = x * 3; p[1] = p[2] ^ 54321; p[2] = p[3] + 123456; p[3] = p[0] - 45678; p[4] = p[1] ^ p[3]; \\
+  return hardened(p[n]) ^ n * x; }
+F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8)
+int main(int argc, char **argv) {
+  int p[9] = {1, 2, 3, 4, 5, 6, 7, 8, argc};
+  int r = plain1(p, 1) + plain2(p, 2) + plain3(p, 3) + plain4(p, 4) + plain5(p, 5) + plain6(p, 6) + plain7(p, 7)
+    + plain8(p, 8) + hardened(argc);
+  printf("%d %d\\n", r, p[4]);
+}
+"""
+
+
+@pytest.mark.parametrize("hardening", ["-mretpoline", "-mlvi-hardening", "-mseses"])
+def test_hardened_functions_are_not_outlined_from(release_toolchain: Path, tmp_path: Path, hardening: str) -> None:
+    """The request of a module for the outliner reaches no other module of a link."""
+    clang = release_toolchain / "bin" / "clang"
+    sources = {"hardened": HARDENED, "plain": PLAIN}
+    for name, source in sources.items():
+        (tmp_path / f"{name}.c").write_text(source)
+
+    def link(name: str, *options: str) -> tuple[str, bytes]:
+        subprocess.run([clang, *options, "-o", name], cwd=tmp_path, check=True)
+        done = subprocess.run([tmp_path / name], capture_output=True, text=True, check=True)
+        return done.stdout, (tmp_path / name).read_bytes()
+
+    expected, _ = link("reference", "-O0", "plain.c", "hardened.c")
+    for lto, options in {
+        "thin": [["--thinlto-jobs=1"], ["--thinlto-jobs=8"], *[["--thinlto-jobs=2", "--thinlto-cache-dir=cache"]] * 2],
+        "full": [["--lto-partitions=4"], [], ["--threads=8"]],
+    }.items():
+        for name in sources:
+            flags = [hardening] if name == "hardened" else []
+            command: list[str | Path] = [clang, "-Oz", f"-flto={lto}", *flags, "-c", f"{name}.c", "-o", f"{name}.o"]
+            subprocess.run(command, cwd=tmp_path, check=True)
+        for order in (["plain.o", "hardened.o"], ["hardened.o", "plain.o"]):
+            programs = []
+            for each in options:
+                linker = [f"-Wl,{option}" for option in each]
+                output, program = link("program", "-Oz", f"-flto={lto}", *order, *linker)
+                assert output == expected
+                if each != ["--lto-partitions=4"]:
+                    programs.append(program)
+            assert len(set(programs)) == 1
+            disassembler = "/usr/lib/llvm-19/bin/llvm-objdump"
+            command = [disassembler, "-d", "--no-show-raw-insn", tmp_path / "program"]
+            code = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            functions = {part.partition(">:")[0].rpartition("<")[2]: part for part in code.split("\n\n")}
+            calls = {name for name, part in functions.items() if "OUTLINED_FUNCTION" in part.partition(">:")[2]}
+            assert any(name.startswith("plain") for name in calls)
+            assert not any(name.startswith("hardened") for name in calls)
