@@ -1,12 +1,12 @@
 #include "outlining/OutlinerInstrInfo.h"
 
+#include "outlining/EqualCode.h"
 #include "program/SizePipeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Analysis/ProfileSummaryInfo.h"
 #include "llvm/CodeGen/MachineDominators.h"
 #include "llvm/CodeGen/MachineInstrBuilder.h"
 #include "llvm/CodeGen/MachineLoopInfo.h"
-#include "llvm/CodeGen/MachineStableHash.h"
 #include "llvm/CodeGen/TargetRegisterInfo.h"
 #include "llvm/CodeGen/TargetSubtargetInfo.h"
 #include "llvm/IR/Module.h"
@@ -38,14 +38,8 @@ OutlinedModule::OutlinedModule(const llvm::Module &M,
 }
 
 bool OutlinedModule::isDuplicate(const MachineFunction *MF) {
-  if (!Duplicates) {
-    Duplicates.emplace();
-    DenseSet<stable_hash> Seen;
-    for (const Function &F : M)
-      if (const MachineFunction *Other = MMI.getMachineFunction(F))
-        if (!Seen.insert(stableHashValue(*Other)).second)
-          Duplicates->insert(Other);
-  }
+  if (!Duplicates)
+    Duplicates = findDuplicates(M, MMI);
   return Duplicates->contains(MF);
 }
 

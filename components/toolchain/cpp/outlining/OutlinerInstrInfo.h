@@ -33,8 +33,8 @@ public:
   /// Returns whether a profile or an attribute says that F is hot.
   bool isHot(const llvm::Function &F) const { return Hot.contains(&F); }
 
-  /// Returns whether an earlier function has the same code. Identical code
-  /// folding keeps one of them, so outlining from the others saves nothing.
+  /// Returns whether identical code folding replaces the function by an earlier
+  /// one, so that outlining from it saves nothing.
   bool isDuplicate(const llvm::MachineFunction *MF);
 
   /// Has to be called when code is outlined.

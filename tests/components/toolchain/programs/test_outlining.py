@@ -211,6 +211,49 @@ def test_debug_data_does_not_change_the_code(clang: Path, tmp_path: Path) -> Non
     assert Elf(plain.read_bytes()).section(".text") == Elf(debug.read_bytes()).section(".text")
 
 
+DUPLICATES = """
+struct D { int *p; D(int); ~D(); };
+void use(D &, int, int, int);
+int look(const char *, int, int);
+int plain(int, int, int, const void *), other(int, int, int, const void *);
+// A landing pad: lld folds none of the instances. Else it folds them, if their callees are the same or fold, too.
+template <class T> T thrower(T x) {
+  D d(1234567); use(d, 111111, 222222, 333333); use(d, 444444, 555555, 666666); use(d, 111, 222, 333);
+  return x ? x : (T)0 + look("a", 444444, 555555);
+}
+template <class T> int leaf(T x) {
+  int a = plain(111111, 222222, 333333, x) ^ plain(444444, 555555, 666666, x);
+  return a * plain(111111, a, 333333, x) - plain(444444, 555555, a, x);
+}
+template <class T> int caller(T x) {
+  int a = leaf<T>(x) ^ plain(444444, 55555, 666666, x);
+  return a * leaf<T>(x) - plain(444444, 55555, a, x) + plain(44444, 55555, 66666, x);
+}
+struct A {}; struct B {}; struct C {}; struct E {};
+#define INSTANCES(T) template T *thrower(T *); template int leaf(T *); template int caller(T *);
+INSTANCES(A) INSTANCES(B) INSTANCES(C) INSTANCES(E) INSTANCES(int) INSTANCES(long)
+"""
+
+
+def test_kind_of_output_does_not_change_the_code(clang: Path, tmp_path: Path) -> None:
+    """Only assembly has names for labels."""
+    direct = compile_object(clang, DUPLICATES, tmp_path / "direct.o")
+    assembly = compile_object(clang, DUPLICATES, tmp_path / "assembly.s", "-S")
+    subprocess.run([clang, "-c", assembly, "-o", tmp_path / "assembled.o"], check=True)
+    (tmp_path / "work.cpp").write_text(DUPLICATES)
+    saved: list[str | Path] = [clang, "-Oz", "-save-temps=obj", "-c", tmp_path / "work.cpp", "-o", tmp_path / "saved.o"]
+    subprocess.run(saved, check=True)
+    codes = []
+    for path in (direct, tmp_path / "assembled.o", tmp_path / "saved.o"):
+        command: list[str | Path] = ["/usr/lib/llvm-19/bin/llvm-objdump", "-dr", "--no-show-raw-insn", path]
+        codes.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n", 3)[3])
+    assert codes[0] == codes[1] == codes[2]
+    functions = assembly.read_text().split("# -- Begin function ")
+    calls = [part.split()[0] for part in functions if "callq\tOUTLINED_FUNCTION" in part]
+    assert len(calls) == 6
+    assert all("thrower" in name for name in calls)
+
+
 def test_hot_functions_and_named_sections_are_not_outlined(clang: Path, tmp_path: Path) -> None:
     for attribute in ("hot", 'section(".text.mine")'):
         source = WORK.replace("noinline", f"noinline, {attribute}")
