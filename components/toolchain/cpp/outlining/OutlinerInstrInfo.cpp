@@ -90,6 +90,15 @@ bool OutlinerInstrInfo::isFunctionSafeToOutlineFrom(
                                                     Outlined.isWholeProgram());
 }
 
+bool OutlinerInstrInfo::isMBBSafeToOutlineFrom(MachineBasicBlock &MBB,
+                                               unsigned &Flags) const {
+  // LLVM leaves such blocks out, but counts debug instructions.
+  const auto Code = instructionsWithoutDebug(MBB.begin(), MBB.end());
+  if (Code.begin() == Code.end() || std::next(Code.begin()) == Code.end())
+    return false;
+  return Target.isMBBSafeToOutlineFrom(MBB, Flags);
+}
+
 void OutlinerInstrInfo::buildOutlinedFrame(MachineBasicBlock &MBB,
                                            MachineFunction &MF,
                                            const OutlinedFunction &OF) const {
@@ -174,6 +183,11 @@ static void shorten(MCInst &MI, const MCInstrDesc &Desc) {
          optimizeToFixedRegisterOrShortImmediateForm(MI));
 }
 
+static cl::opt<bool> Everywhere(
+    "mlgo-outline-everywhere", cl::init(false), cl::Hidden,
+    cl::desc("For x86-64, outline from loops and the ends of small functions, "
+             "too: smaller code that executes more instructions"));
+
 namespace {
 /// x86-64 for ELF. LLVM counts an instruction, a call and a return as a byte
 /// each, and outlines no sequence with a call, an address relative to the
@@ -251,6 +265,8 @@ private:
   unsigned opcode(StringRef Name) const;
   unsigned reg(StringRef Name) const;
 
+  /// -mlgo-outline-everywhere, as it is for this module.
+  const bool IsEverywhere = Everywhere;
   /// The function that the outliner looks at, and its blocks in loops.
   mutable const MachineFunction *LoopFunction = nullptr;
   mutable DenseSet<const MachineBasicBlock *> LoopBlocks;
@@ -309,15 +325,10 @@ unsigned X86OutlinerInstrInfo::reg(StringRef Name) const {
   report_fatal_error("the x86 code generator has no register " + Twine(Name));
 }
 
-static cl::opt<bool> Everywhere(
-    "mlgo-outline-everywhere", cl::init(false), cl::Hidden,
-    cl::desc("For x86-64, outline from loops and the ends of small functions, "
-             "too: smaller code that executes more instructions"));
-
 bool X86OutlinerInstrInfo::isMBBSafeToOutlineFrom(MachineBasicBlock &MBB,
                                                   unsigned &Flags) const {
   MachineFunction &MF = *MBB.getParent();
-  if (!Everywhere && LoopFunction != &MF) {
+  if (!IsEverywhere && LoopFunction != &MF) {
     LoopFunction = &MF;
     LoopBlocks.clear();
     MachineDominatorTree Dominators(MF);
@@ -438,13 +449,22 @@ bool X86OutlinerInstrInfo::isEpilogue(const MachineInstr &MI) const {
   return false;
 }
 
-/// Returns the number of instructions of \p MF, which is the same with and
-/// without debug data.
+/// Returns whether \p MI is a directive of the unwind tables. Without these
+/// only debug data has directives.
+static bool isUnwindDirective(const MachineInstr &MI) {
+  return MI.isCFIInstruction() &&
+         MI.getMF()->getFunction().needsUnwindTableEntry();
+}
+
+/// Returns the number of instructions and directives of \p MF, which is the
+/// same with and without debug data.
 static size_t instructionsOf(const MachineFunction &MF) {
   size_t Result = 0;
   for (const MachineBasicBlock &MBB : MF)
-    Result += count_if(
-        MBB, [](const MachineInstr &MI) { return !MI.isDebugOrPseudoInstr(); });
+    Result += count_if(MBB, [](const MachineInstr &MI) {
+      return MI.isCFIInstruction() ? isUnwindDirective(MI)
+                                   : !MI.isDebugOrPseudoInstr();
+    });
   return Result;
 }
 
@@ -454,7 +474,7 @@ InstrType X86OutlinerInstrInfo::outliningType(InstrType Type,
       MI.getPostInstrSymbol() || MI.isBundled())
     return Type;
   if ((MI.isCFIInstruction() || poppedBytes(MI) > 0) && isEpilogue(MI) &&
-      (Everywhere || instructionsOf(*MI.getMF()) >= MinInstructionsOfFrame))
+      (IsEverywhere || instructionsOf(*MI.getMF()) >= MinInstructionsOfFrame))
     // The outlined function gets directives of its own.
     return MI.isCFIInstruction() ? InstrType::Invisible : InstrType::Legal;
   if (MI.isCFIInstruction() || !isMovable(MI))
@@ -534,7 +554,7 @@ bool X86OutlinerInstrInfo::setCosts(OutlinedFunction &OF) const {
     if (!Jumped)
       OF.FrameOverhead += encodedBytes(MI, ReturnAddressBytes) - Bytes;
     Pops += poppedBytes(MI) > 0;
-    Directives += MI.isCFIInstruction();
+    Directives += isUnwindDirective(MI);
   }
   if (Pops && !Jumped)
     return false;

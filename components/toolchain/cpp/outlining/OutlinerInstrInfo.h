@@ -63,9 +63,7 @@ public:
     return Target.shouldOutlineFromFunctionByDefault(MF);
   }
   bool isMBBSafeToOutlineFrom(llvm::MachineBasicBlock &MBB,
-                              unsigned &Flags) const override {
-    return Target.isMBBSafeToOutlineFrom(MBB, Flags);
-  }
+                              unsigned &Flags) const override;
   llvm::SmallVector<std::pair<llvm::MachineBasicBlock::iterator,
                               llvm::MachineBasicBlock::iterator>>
   getOutlinableRanges(llvm::MachineBasicBlock &MBB,

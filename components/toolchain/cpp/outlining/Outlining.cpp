@@ -2,7 +2,7 @@
 //
 // MachineOutliner.cpp exports only the function that creates its pass, so it is
 // included here. It asks TargetInstrInfo what may be outlined and what that
-// costs. A macro replaces the target's answers by those of OutlinerInstrInfo.h.
+// costs. Macros replace the target's answers by those of OutlinerInstrInfo.h.
 #include "outlining/Outlining.h"
 
 #include "outlining/OutlinerInstrInfo.h"
@@ -55,12 +55,39 @@ operator->*(const llvm::TargetInstrInfo *Target, ForOutliner Tag) {
   return &(*Target->*Tag);
 }
 
+/// What LLVM's InstructionMapper knows when it asks how to map an instruction.
+struct MappedInstr {
+  const llvm::MachineInstr &MI;
+  bool IsAfterIllegal;
+};
+
+/// Returns how to map an instruction, the target's answer is \p Type. LLVM ends
+/// a range of instructions that cannot be outlined at a debug instruction,
+/// which changes the numbers of those that follow, and with them the order of
+/// sequences that save the same.
+static llvm::outliner::InstrType operator|(llvm::outliner::InstrType Type,
+                                           const MappedInstr &Mapped) {
+  return Mapped.IsAfterIllegal && Mapped.MI.isDebugInstr()
+             ? llvm::outliner::InstrType::Illegal
+             : Type;
+}
+
 } // namespace mlgo
 
 #define createMachineOutlinerPass createLLVMMachineOutlinerPass
 #define getInstrInfo()                                                         \
   getInstrInfo()->*mlgo::ForOutliner {}
+#if LLVM_VERSION_MAJOR >= 20
+#define getOutliningType(MMI, It, Flags)                                       \
+  getOutliningType(MMI, It, Flags) | mlgo::MappedInstr {                       \
+    *It, AddedIllegalLastTime                                                  \
+  }
+#else
+#define getOutliningType(It, Flags)                                            \
+  getOutliningType(It, Flags) | mlgo::MappedInstr { *It, AddedIllegalLastTime }
+#endif
 #include "MachineOutliner.cpp"
+#undef getOutliningType
 #undef getInstrInfo
 #undef createMachineOutlinerPass
 

@@ -11,6 +11,8 @@ from components.core.compiler.objects.elf import Elf
 
 pytestmark = pytest.mark.toolchain
 
+NO_TABLES = ("-fno-asynchronous-unwind-tables", "-fno-exceptions")
+
 WORK = """
 #include <cstring>
 #include <stdexcept>
@@ -209,6 +211,37 @@ def test_debug_data_does_not_change_the_code(clang: Path, tmp_path: Path) -> Non
     plain = compile_object(clang, source, tmp_path / "plain.o")
     debug = compile_object(clang, source, tmp_path / "debug.o", "-g")
     assert Elf(plain.read_bytes()).section(".text") == Elf(debug.read_bytes()).section(".text")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [(), NO_TABLES, (*NO_TABLES, "-mllvm", "-mlgo-outline-everywhere")],
+    ids=["default", "no-tables", "everywhere"],
+)
+def test_debug_data_does_not_change_the_order_of_outlined_functions(
+    clang: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """Many functions of eight kinds have sequences that save the same."""
+    source = "int g(int, int); void h(long *);\nstruct P { long a, b, c, d; struct P *next; };\n" + "".join(
+        f"""int f{i}(struct P *p, long *v, int x) {{
+          int sum = {i};
+          for (long *s = v; *s; ++s) {{
+            int size = *s;
+            if (size > {i % 8 + 3}) {{ h(s); sum += size ^ g(x, size); }} else break;
+          }}
+          long a = p->a * {i % 8 + 3}, b = p->b ^ {i % 8 * 7 + 1};
+          p->a = b; p->b = a + {i % 8}; p->c = p->d - a; p->next->d = b * {i % 8 + 5};
+          if (x > {i % 8}) {{ long t[4] = {{x, a, {i % 8}, b}}; h(t); v[{i % 8}] = t[2] + t[1]; }}
+          return sum + g(p->c, x);
+        }}\n"""
+        for i in range(80)
+    )
+    objects = [tmp_path / "plain.o", tmp_path / "debug.o"]
+    for path, debug in zip(objects, ((), ("-g",)), strict=True):
+        compile_object(clang, source, path, *flags, *debug)
+    assert outlined(objects[0]) > 3
+    plain, debugged = (Elf(path.read_bytes()).section(".text") for path in objects)
+    assert plain == debugged
 
 
 DUPLICATES = """
