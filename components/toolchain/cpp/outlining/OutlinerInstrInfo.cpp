@@ -254,6 +254,7 @@ private:
   bool neverThrows(MutableArrayRef<Candidate> Candidates) const override;
   bool setCosts(OutlinedFunction &OF) const override;
 
+  bool isBound(const MachineInstr &MI) const;
   bool isMovable(const MachineInstr &MI) const;
   bool isEpilogue(const MachineInstr &MI) const;
   int64_t poppedBytes(const MachineInstr &MI) const;
@@ -274,14 +275,19 @@ private:
   const TargetRegisterInfo &Registers;
   MCContext Context;
   std::unique_ptr<MCCodeEmitter> Emitter;
-  const Register StackPointer, InstructionPointer;
+  const Register StackPointer, InstructionPointer, ShadowStackPointer;
   const unsigned Return, Pop, Add;
   /// Calls, and the jumps that replace them.
   SmallDenseMap<unsigned, unsigned> TailCalls;
   /// Pseudo instructions of tail calls, and what they become.
   SmallDenseMap<unsigned, unsigned> TailJumps;
-  /// Flags of operands whose value does not depend on the instructions around.
+  /// Landing places of indirect branches.
+  SmallDenseSet<unsigned, 2> BranchTargets;
+  /// Flags of operands relative to the instruction that have the same value in
+  /// another function.
   SmallDenseSet<unsigned> MovableFlags;
+  /// Flags of operands that are relative to a label of their function.
+  SmallDenseSet<unsigned> BoundFlags;
 };
 } // namespace
 
@@ -294,7 +300,8 @@ X86OutlinerInstrInfo::X86OutlinerInstrInfo(const TargetInstrInfo &Target,
               MF.getTarget().getMCRegisterInfo(), &Subtarget),
       Emitter(MF.getTarget().getTarget().createMCCodeEmitter(*this, Context)),
       StackPointer(reg("RSP")), InstructionPointer(reg("RIP")),
-      Return(opcode("RET64")), Pop(opcode("POP64r")), Add(opcode("ADD64ri32")) {
+      ShadowStackPointer(reg("SSP")), Return(opcode("RET64")),
+      Pop(opcode("POP64r")), Add(opcode("ADD64ri32")) {
   for (auto [Call, Tail, Jump] :
        {std::tuple("CALL64pcrel32", "TAILJMPd64", "JMP_4"),
         {"CALL64r", "TAILJMPr64", "JMP64r"},
@@ -302,12 +309,18 @@ X86OutlinerInstrInfo::X86OutlinerInstrInfo(const TargetInstrInfo &Target,
     TailCalls[opcode(Call)] = opcode(Tail);
     TailJumps[opcode(Tail)] = opcode(Jump);
   }
+  for (StringRef Name : {"ENDBR32", "ENDBR64"})
+    BranchTargets.insert(opcode(Name));
   MovableFlags.insert(0);
   for (auto [Flag, Name] :
-       Target.getSerializableDirectMachineOperandTargetFlags())
+       Target.getSerializableDirectMachineOperandTargetFlags()) {
     if (is_contained({"x86-gotpcrel", "x86-gotpcrel-norelax", "x86-plt"},
                      StringRef(Name)))
       MovableFlags.insert(Flag);
+    if (StringRef(Name).contains("pic-base") ||
+        StringRef(Name) == "x86-got-absolute-address")
+      BoundFlags.insert(Flag);
+  }
 }
 
 unsigned X86OutlinerInstrInfo::opcode(StringRef Name) const {
@@ -356,8 +369,10 @@ static bool isHardened(const Function &F) {
 bool X86OutlinerInstrInfo::isFunctionSafeToOutlineFrom(
     MachineFunction &MF, bool OutlineFromLinkOnceODRs) const {
   const Function &F = MF.getFunction();
-  // Code of a named section has to stay there.
+  // Code of a named section has to stay there. In the large code model a call
+  // does not reach everything.
   if (F.hasSection() || isHardened(F) ||
+      MF.getTarget().getCodeModel() == CodeModel::Large ||
       !OutlinerInstrInfo::isFunctionSafeToOutlineFrom(MF,
                                                       OutlineFromLinkOnceODRs))
     return false;
@@ -394,6 +409,24 @@ X86OutlinerInstrInfo::stackOffset(const MachineInstr &MI) const {
   return std::nullopt;
 }
 
+/// Returns whether MI means something else in another function or place: it
+/// has a label or refers to one, is a record of where code is, is where
+/// indirect branches land, or depends on the number of return addresses.
+bool X86OutlinerInstrInfo::isBound(const MachineInstr &MI) const {
+  if (MI.getPreInstrSymbol() || MI.getPostInstrSymbol() || MI.isBundled() ||
+      BranchTargets.contains(MI.getOpcode()) ||
+      !(isTargetSpecificOpcode(MI.getOpcode()) || MI.isCFIInstruction()))
+    return true;
+  if (!MI.isCall() && !MI.isTerminator() &&
+      (MI.getDesc().hasImplicitUseOfPhysReg(ShadowStackPointer) ||
+       MI.getDesc().hasImplicitDefOfPhysReg(ShadowStackPointer)))
+    return true;
+  return any_of(MI.operands(), [&](const MachineOperand &MO) {
+    return MO.isMCSymbol() ||
+           (!MO.isReg() && BoundFlags.contains(MO.getTargetFlags()));
+  });
+}
+
 /// Returns whether MI uses stack and instruction pointer in addresses only, and
 /// these can be changed so that it does the same in an outlined function.
 bool X86OutlinerInstrInfo::isMovable(const MachineInstr &MI) const {
@@ -410,7 +443,9 @@ bool X86OutlinerInstrInfo::isMovable(const MachineInstr &MI) const {
       continue;
     if (Registers.regsOverlap(MO.getReg(), StackPointer)) {
       if (MO.isDef() || MO.isImplicit() || !isAddressBase(MI, I) ||
-          !MI.getOperand(I + 3).isImm() || ++Bases > 1)
+          !MI.getOperand(I + 3).isImm() ||
+          !isInt<32>(MI.getOperand(I + 3).getImm() + ReturnAddressBytes) ||
+          ++Bases > 1)
         return false;
     } else if (Registers.regsOverlap(MO.getReg(), InstructionPointer)) {
       if (MO.isDef() || MO.isImplicit() || !isAddressBase(MI, I))
@@ -470,8 +505,11 @@ static size_t instructionsOf(const MachineFunction &MF) {
 
 InstrType X86OutlinerInstrInfo::outliningType(InstrType Type,
                                               const MachineInstr &MI) const {
-  if (Type != InstrType::Illegal || MI.getPreInstrSymbol() ||
-      MI.getPostInstrSymbol() || MI.isBundled())
+  if (Type == InstrType::Invisible)
+    return Type;
+  if (isBound(MI))
+    return InstrType::Illegal;
+  if (Type != InstrType::Illegal)
     return Type;
   if ((MI.isCFIInstruction() || poppedBytes(MI) > 0) && isEpilogue(MI) &&
       (IsEverywhere || instructionsOf(*MI.getMF()) >= MinInstructionsOfFrame))

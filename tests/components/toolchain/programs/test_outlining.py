@@ -379,3 +379,65 @@ def test_hardened_functions_are_not_outlined_from(release_toolchain: Path, tmp_p
             calls = {name for name, part in functions.items() if "OUTLINED_FUNCTION" in part.partition(">:")[2]}
             assert any(name.startswith("plain") for name in calls)
             assert not any(name.startswith("hardened") for name in calls)
+
+
+MODELS = """
+int printf(const char *, ...);
+int table[64], other[64];
+static int hidden[64];
+__attribute__((noinline)) int use(int *p, int a, int b) { return p[a & 63] + b; }
+#define F(n) __attribute__((noinline)) int f##n(int x) { \\
+  int r = use(table, x, 123456) + use(other, x + n, 654321) + use(hidden, x, 111111); \\
+  table[3] = x * 3; other[5] = table[7] ^ 54321; hidden[9] = other[1] + 123456; \\
+  return r + use(table, r, 123456) + use(other, r + 1, 654321); }
+F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8)
+int main(void) {
+  int r = 0;
+  for (int i = 0; i < 64; ++i) { table[i] = i * 7; other[i] = i ^ 21; hidden[i] = i + 3; }
+  for (int i = 0; i < 7; ++i) r = r * 31 + f1(i) + f2(i) + f3(i) + f4(i) + f5(i) + f6(i) + f7(i) + f8(i);
+  printf("%d", r);
+}
+"""
+
+
+@pytest.mark.parametrize("model", ["medium", "large"])
+def test_code_models_work(clang: Path, tmp_path: Path, model: str) -> None:
+    """In the large model, position-independent code finds the global offset table by a label of its function."""
+    (tmp_path / "models.c").write_text(MODELS)
+
+    def build(*flags: str) -> str:
+        subprocess.run([clang, *flags, "models.c", "-o", "program"], cwd=tmp_path, check=True)
+        return subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=True).stdout
+
+    expected = build("-O0")
+    for position in (["-fPIC"], ["-fno-pic", "-no-pie"]):
+        assert build("-Oz", f"-mcmodel={model}", *position, "-mllvm", "-mlgo-outline-everywhere") == expected
+    assert build("-Oz", "-flto", f"-mcmodel={model}", "-fPIE") == expected
+
+
+BRANCH_TARGETS = """
+void *buffer[5];
+void jump(int);
+struct s { long a, b, c, d; };
+#define F(n) long f##n(struct s *p, long x) { \\
+  p->a = x * 3; p->b = p->c ^ 54321; p->c = p->d + 123456; p->d = p->a - 45678; return p->a + p->b + n; }
+F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8)
+#define G(n) long g##n(struct s *p, long x) { \\
+  if (__builtin_setjmp(buffer)) { p->a = x * 3; p->b = p->c ^ 54321; p->c = p->d + 123456; p->d = p->a - 45678; } \\
+  jump(n); return p->b; }
+G(1) G(2) G(3) G(4)
+"""
+
+
+def test_branch_targets_and_shadow_stacks_stay_in_their_functions(clang: Path, tmp_path: Path) -> None:
+    """A processor with CET faults at a function whose first instruction was moved elsewhere."""
+    flags = ["-x", "c", "-fcf-protection=full", "-mshstk", "-S"]
+    outlined, plain = (
+        compile_object(clang, BRANCH_TARGETS, tmp_path / f"{outline}.s", *flags, "-mllvm", f"-mlgo-outline={outline}")
+        for outline in "10"
+    )
+    functions, moved = outlined.read_text().split("OUTLINED_FUNCTION_0:")
+    assert functions.count("OUTLINED_FUNCTION") > 8
+    for instruction in ("endbr64", "rdsspq"):
+        assert instruction not in moved
+        assert functions.count(instruction) == plain.read_text().count(instruction) > 0
