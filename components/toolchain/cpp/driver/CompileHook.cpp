@@ -144,8 +144,7 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
     else if (!writesOneObject(*Clang))
       warnOfNoVariants("the compile writes more than an object, or not to a "
                        "file");
-    else if (expectVariants(Frontend.OutputFile, /*IsProgram=*/false,
-                            std::move(*Variants)))
+    else if (expectVariants(Frontend.OutputFile, std::move(*Variants)))
       Options.PassBuilderCallbacks.push_back(registerVariantAdvisor);
   }
   return Clang;

@@ -89,16 +89,37 @@ void mlgo::warnOfNoVariants(const Twine &Reason) {
   warn("only one variant is compiled: " + Reason);
 }
 
-bool mlgo::expectVariants(std::string Output, bool IsProgram,
-                          std::vector<Variant> Variants) {
+/// Returns whether a variant can be renamed to \p Output; warns if not.
+static bool isReplaceable(const std::string &Output) {
   struct stat Status;
-  if (Output == "-" ||
-      (lstat(Output.c_str(), &Status) == 0 && !S_ISREG(Status.st_mode))) {
-    warnOfNoVariants(Output + " is not a regular file");
+  if (Output != "-" &&
+      (lstat(Output.c_str(), &Status) != 0 || S_ISREG(Status.st_mode)))
+    return true;
+  warnOfNoVariants(Output + " is not a regular file");
+  return false;
+}
+
+bool mlgo::expectVariants(std::string Output, std::vector<Variant> Variants) {
+  if (!isReplaceable(Output))
     return false;
-  }
-  Current = Session{std::move(Output), IsProgram, std::move(Variants)};
+  Current =
+      Session{std::move(Output), /*IsProgram=*/false, std::move(Variants)};
   return true;
+}
+
+void mlgo::expectProgramVariants(std::vector<Variant> Variants) {
+  Current = Session{"", /*IsProgram=*/true, std::move(Variants)};
+}
+
+void mlgo::nameProgram(std::string Output, StringRef Obstacle) {
+  if (!Current || !Current->IsProgram)
+    return;
+  if (!Obstacle.empty())
+    warnOfNoVariants(Obstacle);
+  if (!Obstacle.empty() || !isReplaceable(Output))
+    Current.reset();
+  else
+    Current->Output = std::move(Output);
 }
 
 bool mlgo::expectsVariants() { return Current.has_value(); }

@@ -26,15 +26,23 @@ namespace mlgo {
 llvm::Expected<std::vector<Variant>>
 requestedVariants(llvm::ArrayRef<std::string> Arguments, bool IsProgram);
 
-/// Announces that this process writes \p Output, an object or, with
-/// \p IsProgram, a linked program, and compiles it as each of \p Variants, the
-/// first of them itself. Without this call forkVariants does nothing. Returns
-/// false, with a warning, if \p Output exists and is no regular file.
-bool expectVariants(std::string Output, bool IsProgram,
-                    std::vector<Variant> Variants);
+/// Announces that this process writes \p Output, an object, and compiles it as
+/// each of \p Variants, the first of them itself. Without this call or the next
+/// one forkVariants does nothing. Does nothing but warn if \p Output exists and
+/// is no regular file.
+bool expectVariants(std::string Output, std::vector<Variant> Variants);
 
-/// Returns whether expectVariants was called: the pipeline, which is built
-/// before the fork, then needs the passes of all variants.
+/// Announces the same of a linker, which knows its output when it compiles the
+/// program.
+void expectProgramVariants(std::vector<Variant> Variants);
+
+/// Names the program of expectProgramVariants before its passes are built. Only
+/// one variant is compiled, with a warning, if there is an \p Obstacle or
+/// \p Output exists and is no regular file.
+void nameProgram(std::string Output, llvm::StringRef Obstacle);
+
+/// Returns whether variants are expected: the pipeline, which is built before
+/// the fork, then needs the passes of all variants.
 bool expectsVariants();
 
 /// Warns that variants were asked for and are not compiled, because of

@@ -43,56 +43,46 @@ static void prepareVariants(llvm::SmallVectorImpl<const char *> &Arguments) {
   }
   if (Variants->empty())
     return;
-  std::string Output = "a.out";
-  for (llvm::StringRef Argument : Texts)
-    for (llvm::StringRef Option :
-         {"lto-obj-path", "save-temps", "opt-remarks-filename", "obj-path="})
-      if (Argument.starts_with("-") && Argument.contains(Option))
-        return mlgo::warnOfNoVariants(Argument + " writes a file of one");
-  for (auto [I, Text] : llvm::enumerate(Texts)) {
-    llvm::StringRef Argument = Text;
-    if (Argument == "-o" || Argument == "--output" || Argument == "-output") {
-      if (I + 1 < Texts.size())
-        Output = Texts[I + 1];
-    } else if (Argument.consume_front("--output=") ||
-               (Argument.consume_front("-o") && !Argument.empty())) {
-      Output = Argument.str();
-    }
-  }
+  mlgo::expectProgramVariants(std::move(*Variants));
   // A child has only the thread that forks.
-  if (mlgo::expectVariants(std::move(Output), /*IsProgram=*/true,
-                           std::move(*Variants)))
-    Arguments.push_back("--threads=1");
+  Arguments.push_back("--threads=1");
 }
 
-/// LLVM's keys of ThinLTO's cache have its version and its options, among them
-/// this one.
+/// LLVM's keys of ThinLTO's cache have its version and the options of -mllvm,
+/// among them this one.
 static llvm::cl::opt<std::string>
     LinkerDigest("mlgo-linker-digest", llvm::cl::Hidden,
                  llvm::cl::desc("Keeps apart what linkers with other policies "
                                 "and passes put into ThinLTO's cache"));
 
-/// Gives lld the digest of this program and of the plan, of which LLVM's key
-/// has the path only, if \p Arguments have a cache.
+/// Gives lld a digest, if \p Arguments have a cache, of what changes the
+/// objects of its backends and is not in LLVM's key: this program, the plan, of
+/// which the key has the path only, and options of LLVM and passes that
+/// -plugin-opt and --load-pass-plugin name.
 static void digestLinker(llvm::SmallVectorImpl<const char *> &Arguments) {
   const std::vector<std::string> Texts = mlgo::expandResponseFiles(Arguments);
   if (llvm::none_of(Texts, [](llvm::StringRef Argument) {
         return Argument.contains("thinlto-cache-dir");
       }))
     return;
-  uint64_t Plan = 0;
-  for (llvm::StringRef Argument : Texts)
+  auto Program = llvm::sys::fs::getMainExecutable(
+      Arguments.front(), reinterpret_cast<void *>(digestLinker));
+  std::string Digests;
+  auto AddFile = [&](llvm::StringRef Path) {
+    if (auto File = llvm::MemoryBuffer::getFile(Path))
+      Digests += llvm::utohexstr(llvm::xxh3_64bits((*File)->getBuffer())) + " ";
+  };
+  AddFile(Program);
+  for (llvm::StringRef Argument : Texts) {
     if (auto [Name, Path] = Argument.split("mlgo-inline-plan="); !Path.empty())
-      if (auto File = llvm::MemoryBuffer::getFile(Path))
-        Plan = llvm::xxh3_64bits((*File)->getBuffer());
-  auto Linker = llvm::MemoryBuffer::getFile(llvm::sys::fs::getMainExecutable(
-      Arguments.front(), reinterpret_cast<void *>(digestLinker)));
-  if (!Linker)
-    return;
+      AddFile(Path);
+    if (auto [Name, Path] = Argument.split("load-pass-plugin="); !Path.empty())
+      AddFile(Path);
+    if (Argument.contains("plugin-opt=-"))
+      Digests += Argument.str() + " ";
+  }
   static const std::string Option =
-      "-mlgo-linker-digest=" +
-      llvm::utohexstr(llvm::xxh3_64bits((*Linker)->getBuffer())) +
-      llvm::utohexstr(Plan);
+      "-mlgo-linker-digest=" + llvm::utohexstr(llvm::xxh3_64bits(Digests));
   Arguments.append({"-mllvm", Option.c_str()});
 }
 

@@ -1,0 +1,286 @@
+#include "program/Resolution.h"
+
+#include "lld/Common/CommonLinkerContext.h"
+// Private headers of lld, whose state is global up to LLVM 19.
+#include "lld/ELF/Config.h"
+#include "lld/ELF/InputFiles.h"
+#include "lld/ELF/SymbolTable.h"
+#include "lld/ELF/Symbols.h"
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/LTO/LTO.h"
+#include "llvm/Object/ELFObjectFile.h"
+#include "llvm/TargetParser/Triple.h"
+
+using namespace llvm;
+using lld::elf::BitcodeFile;
+using lld::elf::InputFile;
+using lld::elf::Symbol;
+
+#if LLVM_VERSION_MAJOR >= 20 // never compiled
+static lld::elf::Ctx &context() {
+  return static_cast<lld::elf::Ctx &>(lld::commonContext());
+}
+static lld::elf::SymbolTable &symbolTable() { return *context().symtab; }
+static const lld::elf::Config &options() { return context().arg; }
+#else
+static lld::elf::Ctx &context() { return lld::elf::ctx; }
+static lld::elf::SymbolTable &symbolTable() { return lld::elf::symtab; }
+static const lld::elf::Config &options() { return lld::elf::config.c; }
+#endif
+
+/// Gives access to a private member: an explicit instantiation may name it.
+template <auto Files> struct PrivateFiles {
+  friend auto &inputFiles(lld::elf::LinkerDriver &Driver) {
+    return Driver.*Files;
+  }
+};
+auto &inputFiles(lld::elf::LinkerDriver &Driver);
+template struct PrivateFiles<&lld::elf::LinkerDriver::files>;
+
+namespace {
+/// Which symbols a reference that LTO's object adds would be resolved to as if
+/// the compile of a file had made it.
+class Resolution {
+public:
+  Resolution();
+
+  /// Returns whether a function \p Name is there when LTO's object refers to
+  /// it, and is the one that an earlier reference would have got.
+  bool isUsable(StringRef Name);
+
+private:
+  /// What an archive's native object needs and defines.
+  struct Member {
+    std::vector<InputFile *> Needed; ///< Further members.
+    bool IsUsable = true; ///< As far as the object itself is concerned.
+  };
+
+  const Member &member(InputFile *File);
+  bool isExtractable(InputFile *File);
+
+  DenseMap<InputFile *, Member> Members;
+  DenseSet<InputFile *> Extractable;
+  DenseSet<const Symbol *> InArchives; ///< Defined by a member not taken.
+};
+} // namespace
+
+/// Returns whether bitcode defines \p S. lld has made such symbols undefined
+/// for LTO; so are those of -u that nothing defines.
+static bool isOfBitcode(const Symbol &S) {
+  return S.isUndefined() && (!S.file || S.file == context().internalFile);
+}
+
+Resolution::Resolution() {
+  for (InputFile *File : inputFiles(context().driver))
+    if (File->lazy)
+      for (const Symbol *S : File->getSymbols())
+        if (S)
+          InArchives.insert(S);
+}
+
+/// Reads the symbols of an object that lld has not parsed yet.
+const Resolution::Member &Resolution::member(InputFile *File) {
+  auto [Found, IsNew] = Members.try_emplace(File);
+  Member &Result = Found->second;
+  if (!IsNew)
+    return Result;
+  auto Object = object::ObjectFile::createObjectFile(File->mb);
+  if (!Object) {
+    consumeError(Object.takeError());
+    Result.IsUsable = false;
+    return Result;
+  }
+  for (const object::SymbolRef &Ref : (*Object)->symbols()) {
+    Expected<uint32_t> Flags = Ref.getFlags();
+    Expected<StringRef> Name = Ref.getName();
+    if (!Flags || !Name) {
+      consumeError(Flags.takeError());
+      consumeError(Name.takeError());
+      Result.IsUsable = false;
+      continue;
+    }
+    if (!(*Flags & object::SymbolRef::SF_Global) || Name->empty())
+      continue;
+    const bool IsWeak = *Flags & object::SymbolRef::SF_Weak;
+    const Symbol *S = symbolTable().find(*Name);
+    if (!(*Flags & object::SymbolRef::SF_Undefined)) {
+      // Two strong definitions are an error.
+      if (!IsWeak && S && (S->isDefined() || isOfBitcode(*S)))
+        Result.IsUsable = false;
+      continue;
+    }
+    if (S && S->isLazy() && !IsWeak) {
+      if (isa<BitcodeFile>(S->file))
+        Result.IsUsable = false;
+      else
+        Result.Needed.push_back(S->file);
+    } else if (S && isOfBitcode(*S)) {
+      // LTO may remove what no native code refers to.
+      Result.IsUsable &= S->isUsedInRegularObj;
+    } else if (!S || S->isUndefined()) {
+      Result.IsUsable &= IsWeak;
+    }
+  }
+  return Result;
+}
+
+/// Returns whether LTO's object can still take \p Root from its archive.
+bool Resolution::isExtractable(InputFile *Root) {
+  DenseSet<InputFile *> Seen{Root};
+  std::vector<InputFile *> Pending{Root};
+  while (!Pending.empty()) {
+    InputFile *File = Pending.back();
+    Pending.pop_back();
+    if (Extractable.contains(File))
+      continue;
+    const Member &M = member(File);
+    if (!M.IsUsable)
+      return false;
+    for (InputFile *Next : M.Needed)
+      if (Seen.insert(Next).second)
+        Pending.push_back(Next);
+  }
+  Extractable.insert(Seen.begin(), Seen.end());
+  return true;
+}
+
+bool Resolution::isUsable(StringRef Name) {
+  const Symbol *S = symbolTable().find(Name);
+  // --wrap, --defsym and assignments of linker scripts.
+  if (!S || S->scriptDefined || S->isObject() || S->isTls())
+    return false;
+  switch (S->kind()) {
+  case Symbol::DefinedKind:
+    return true;
+  case Symbol::SharedKind:
+    // An earlier reference would have taken a member of an archive that stands
+    // before the library.
+    return S->visibility() == ELF::STV_DEFAULT && !InArchives.contains(S);
+  case Symbol::LazyKind:
+    return !isa<BitcodeFile>(S->file) && isExtractable(S->file);
+  case Symbol::UndefinedKind:
+    // Needed anyway, unless passes compute what calls of it return.
+    return !isOfBitcode(*S) && !S->isWeak();
+  default:
+    return false;
+  }
+}
+
+/// What passes and code generation call where the program does not, for other
+/// functions of the library and for loops. A test goes through all library
+/// functions. Intrinsics of floating point are not among them: lld takes what
+/// they become from archives beforehand.
+static constexpr LibFunc Introduced[] = {
+    LibFunc_bcmp,          LibFunc_calloc,
+    LibFunc_fputc,         LibFunc_fputs,
+    LibFunc_fwrite,        LibFunc_malloc,
+    LibFunc_memccpy,       LibFunc_memchr,
+    LibFunc_memcmp,        LibFunc_memcpy,
+    LibFunc_memmove,       LibFunc_mempcpy,
+    LibFunc_memrchr,       LibFunc_memset,
+    LibFunc_putchar,       LibFunc_puts,
+    LibFunc_snprintf,      LibFunc_sprintf,
+    LibFunc_stpcpy,        LibFunc_stpncpy,
+    LibFunc_strcat,        LibFunc_strchr,
+    LibFunc_strcpy,        LibFunc_strdup,
+    LibFunc_strlcat,       LibFunc_strlcpy,
+    LibFunc_strlen,        LibFunc_strncat,
+    LibFunc_strncmp,       LibFunc_strncpy,
+    LibFunc_vsnprintf,     LibFunc_vsprintf,
+    LibFunc_memcpy_chk,    LibFunc_memset_pattern16,
+    LibFunc_iprintf,       LibFunc_siprintf,
+    LibFunc_fiprintf,      LibFunc_small_printf,
+    LibFunc_small_sprintf, LibFunc_small_fprintf};
+
+/// The same for calls of functions and intrinsics that return floating point.
+static constexpr LibFunc IntroducedMath[] = {
+    LibFunc_acosf,  LibFunc_acoshf,         LibFunc_asinf,
+    LibFunc_asinhf, LibFunc_atanf,          LibFunc_atanhf,
+    LibFunc_cbrtf,  LibFunc_ceilf,          LibFunc_copysignf,
+    LibFunc_cosf,   LibFunc_coshf,          LibFunc_exp10,
+    LibFunc_exp10f, LibFunc_exp10l,         LibFunc_exp2,
+    LibFunc_exp2f,  LibFunc_exp2l,          LibFunc_expf,
+    LibFunc_expm1f, LibFunc_fabsf,          LibFunc_floorf,
+    LibFunc_fmaxf,  LibFunc_fminf,          LibFunc_ldexp,
+    LibFunc_ldexpf, LibFunc_ldexpl,         LibFunc_log,
+    LibFunc_log10,  LibFunc_log10f,         LibFunc_log10l,
+    LibFunc_log1pf, LibFunc_log2,           LibFunc_log2f,
+    LibFunc_log2l,  LibFunc_logbf,          LibFunc_logf,
+    LibFunc_logl,   LibFunc_nearbyintf,     LibFunc_powf,
+    LibFunc_rintf,  LibFunc_roundevenf,     LibFunc_roundf,
+    LibFunc_sinf,   LibFunc_sinhf,          LibFunc_sqrt,
+    LibFunc_sqrtf,  LibFunc_sqrtl,          LibFunc_tan,
+    LibFunc_tanf,   LibFunc_tanhf,          LibFunc_tanl,
+    LibFunc_truncf, LibFunc_sincospi_stret, LibFunc_sincospif_stret};
+
+/// Returns the library functions that the passes of \p M may call or meet.
+static BitVector relevantFunctions(const Module &M,
+                                   const TargetLibraryInfoImpl &Impl) {
+  BitVector Result(NumLibFuncs);
+  for (LibFunc F : Introduced)
+    Result.set(F);
+  bool HasMath = false;
+  for (const Function &F : M)
+    HasMath |= F.isDeclaration() && F.getReturnType()->isFPOrFPVectorTy();
+  if (HasMath)
+    for (LibFunc F : IntroducedMath)
+      Result.set(F);
+  for (const GlobalValue &Value : M.global_values())
+    if (LibFunc F; Value.hasName() && Impl.getLibFunc(Value.getName(), F))
+      Result.set(F);
+  return Result;
+}
+
+std::vector<std::string> mlgo::unusableLibraryFunctions(const Module &M) {
+  TargetLibraryInfoImpl Impl(Triple(M.getTargetTriple()));
+  TargetLibraryInfo Known(Impl);
+  Resolution R;
+  std::vector<std::string> Result;
+  for (unsigned I : relevantFunctions(M, Impl).set_bits()) {
+    const auto F = static_cast<LibFunc>(I);
+    if (!Known.has(F))
+      continue;
+    const StringRef Name = Known.getName(F);
+    const GlobalValue *Value = M.getNamedValue(Name);
+    if ((Value && !Value->isDeclarationForLinker()) || !R.isUsable(Name))
+      Result.push_back(Name.str());
+  }
+  return Result;
+}
+
+void mlgo::restrictLibraryCalls(Module &M) {
+  static constexpr char Prefix[] = "no-builtin-";
+  AttrBuilder Attributes(M.getContext());
+  for (const std::string &Name : unusableLibraryFunctions(M)) {
+    Attributes.addAttribute(Prefix + Name);
+    // Else LLVM adds what it knows of the function to its declaration.
+    if (Function *F = M.getFunction(Name); F && F->isDeclaration())
+      F->addFnAttr(Prefix + Name);
+  }
+  for (Function &F : M)
+    if (!F.isDeclaration())
+      F.addFnAttrs(Attributes);
+}
+
+mlgo::LinkOutput mlgo::linkOutput() {
+  const lld::elf::Config &Options = options();
+  const auto Obstacle = [&]() -> std::string {
+    if (!Options.ltoObjPath.empty())
+      return "--lto-obj-path writes a file of one";
+    if (!Options.saveTempsArgs.empty())
+      return "--save-temps writes files of one";
+    if (!Options.optRemarksFilename.empty())
+      return "--opt-remarks-filename writes a file of one";
+    if (!Options.optStatsFilename.empty())
+      return "--plugin-opt=stats-file writes a file of one";
+    if (Options.emitLLVM || Options.ltoEmitAsm || Options.thinLTOIndexOnly)
+      return "no object is linked";
+    if (Options.oFormatBinary)
+      return "--oformat=binary writes no sections, by which variants are "
+             "compared";
+    return "";
+  };
+  return {Options.outputFile.str(), Obstacle()};
+}
