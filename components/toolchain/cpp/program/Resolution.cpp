@@ -168,10 +168,10 @@ bool Resolution::isUsable(StringRef Name) {
   }
 }
 
-/// What passes and code generation call where the program does not, for other
-/// functions of the library and for loops. A test goes through all library
-/// functions. Intrinsics of floating point are not among them: lld takes what
-/// they become from archives beforehand.
+/// What passes call where the program does not, for other functions of the
+/// library and for loops; test_library_calls.py has all library functions.
+/// Code generation also calls functions, for intrinsics. lld takes those from
+/// archives before LTO, and LLVM exports them.
 static constexpr LibFunc Introduced[] = {
     LibFunc_bcmp,          LibFunc_calloc,
     LibFunc_fputc,         LibFunc_fputs,
@@ -204,11 +204,9 @@ static constexpr LibFunc IntroducedMath[] = {
     LibFunc_exp2f,  LibFunc_exp2l,          LibFunc_expf,
     LibFunc_expm1f, LibFunc_fabsf,          LibFunc_floorf,
     LibFunc_fmaxf,  LibFunc_fminf,          LibFunc_ldexp,
-    LibFunc_ldexpf, LibFunc_ldexpl,         LibFunc_log,
-    LibFunc_log10,  LibFunc_log10f,         LibFunc_log10l,
-    LibFunc_log1pf, LibFunc_log2,           LibFunc_log2f,
-    LibFunc_log2l,  LibFunc_logbf,          LibFunc_logf,
-    LibFunc_logl,   LibFunc_nearbyintf,     LibFunc_powf,
+    LibFunc_ldexpf, LibFunc_ldexpl,         LibFunc_log10f,
+    LibFunc_log1pf, LibFunc_log2f,          LibFunc_logbf,
+    LibFunc_logf,   LibFunc_nearbyintf,     LibFunc_powf,
     LibFunc_rintf,  LibFunc_roundevenf,     LibFunc_roundf,
     LibFunc_sinf,   LibFunc_sinhf,          LibFunc_sqrt,
     LibFunc_sqrtf,  LibFunc_sqrtl,          LibFunc_tan,
@@ -237,16 +235,23 @@ std::vector<std::string> mlgo::unusableLibraryFunctions(const Module &M) {
   TargetLibraryInfoImpl Impl(Triple(M.getTargetTriple()));
   TargetLibraryInfo Known(Impl);
   Resolution R;
-  std::vector<std::string> Result;
-  for (unsigned I : relevantFunctions(M, Impl).set_bits()) {
-    const auto F = static_cast<LibFunc>(I);
-    if (!Known.has(F))
-      continue;
+  auto IsUsable = [&](LibFunc F) {
     const StringRef Name = Known.getName(F);
     const GlobalValue *Value = M.getNamedValue(Name);
-    if ((Value && !Value->isDeclarationForLinker()) || !R.isUsable(Name))
-      Result.push_back(Name.str());
+    return (!Value || Value->isDeclarationForLinker()) && R.isUsable(Name);
+  };
+  BitVector Functions = relevantFunctions(M, Impl);
+  for (unsigned I : Functions.set_bits()) {
+    const auto F = static_cast<LibFunc>(I);
+    if (!Known.has(F) || IsUsable(F))
+      Functions.reset(I);
   }
+  // LoopIdiomRecognize makes memmove where it looks for memcpy.
+  if (Functions[LibFunc_memmove])
+    Functions.set(LibFunc_memcpy);
+  std::vector<std::string> Result;
+  for (unsigned I : Functions.set_bits())
+    Result.push_back(Known.getName(static_cast<LibFunc>(I)).str());
   return Result;
 }
 

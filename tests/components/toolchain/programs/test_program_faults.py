@@ -220,3 +220,37 @@ def test_linkers_share_no_objects_in_the_cache_of_thinlto(toolchain: Path, tmp_p
         run(STOCK / "clang", f"--ld-path={linker}", *flags, plan, directory=tmp_path)
         objects.append(len(list((tmp_path / "cache").glob("llvmcache-*"))))
     assert objects[-2:] == [4, 5]
+
+
+def test_links_that_differ_share_no_objects_in_the_cache_of_thinlto(toolchain: Path, tmp_path: Path) -> None:
+    """In whatever way an option is given; links that are equal but for what does not change code share theirs."""
+    (tmp_path / "full.c").write_text("int thin(int);\nint main(void) { return thin(0); }\n")
+    (tmp_path / "thin.c").write_text("int thin(int x) { return x; }\n")
+    clang = toolchain / "bin" / "clang"
+    run(clang, "-Oz", "-flto", "-c", "full.c", directory=tmp_path)
+    run(clang, "-Oz", "-flto=thin", "-c", "thin.c", directory=tmp_path)
+    (tmp_path / "response").write_text('-plugin-opt=-mlgo-outline=0 "-mllvm" "-mlgo-fold=0"')
+
+    def objects(*flags: str) -> int:
+        cached = ["-Wl,--thinlto-cache-dir=cache", "full.o", "thin.o", "-o", "program"]
+        run(clang, "-Oz", "-flto", *cached, *flags, directory=tmp_path)
+        return len(list((tmp_path / "cache").glob("llvmcache-*")))
+
+    keep = "-Wl,-mllvm,-mlgo-variants="
+    assert objects() == objects("-Wl,--threads=1") == objects("-Wl,--icf=all", "-Wl,--thinlto-jobs=2") == 1
+    different = [
+        "-Wl,-mllvm,-mlgo-fold=0",
+        "-Wl,-mllvm,-mlgo-ranges=0",
+        "-Wl,-mllvm,-mlgo-outline=0",
+        "-Wl,-plugin-opt=-mlgo-outline=0",
+        "-Wl,--plugin-opt=-mlgo-outline-everywhere",
+        "-Wl,-mllvm,-enable-ml-inliner=default",
+        "-Wl,@response",
+    ]
+    for number, flag in enumerate(different):
+        assert objects(flag) == objects(flag) == number + 2, flag
+    before = objects()
+    # Each variant that is compiled has objects of its own.
+    assert objects(f"{keep}heuristic:policy") == before + 2
+    assert objects(f"{keep}policy:heuristic") == before + 4  # the option is another, too
+    assert objects(f"{keep}heuristic:policy") == before + 4

@@ -312,3 +312,62 @@ def test_damaged_choices_of_a_plan_fail_the_link(toolchain: Path, program: Path)
     done = subprocess.run([str(part) for part in command], cwd=program, capture_output=True, text=True)
     assert done.returncode == 1 and not (program / "out").exists()
     assert f"{plan} is not a plan for this clang: its choices are damaged" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "flags", [["s.ld"], ["s.ld", "-oout.o"], ["program.o", "-oout.o"], ["s.ld", "--output=out.o"]], ids=str
+)
+def test_linkers_own_output_is_replaced(toolchain: Path, tmp_path: Path, flags: list[str]) -> None:
+    """The linker's default, a.out, is another file here."""
+    (tmp_path / "program.c").write_text(varied_code())
+    (tmp_path / "a.out").write_text("kept")
+    (tmp_path / "s.ld").write_text("OUTPUT(by_script.o)\nINPUT(program.o)\n")
+    compile_command = [toolchain / "bin" / "clang", "-Oz", "-flto", "-c", "program.c"]
+    subprocess.run([str(part) for part in compile_command], cwd=tmp_path, check=True)
+    command = [toolchain / "bin" / "ld.lld", "-r", "-mllvm", "-mlgo-keep-smaller", "-mllvm", "-mlgo-choices=c", *flags]
+    subprocess.run([str(part) for part in command], cwd=tmp_path, check=True)
+    output = "by_script.o" if flags == ["s.ld"] else "out.o"
+    choice = json.loads((tmp_path / "c").read_text())
+    assert choice["name"] == output and len(choice["bytes"]) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"program.c", "program.o", "a.out", "s.ld", "c", output}
+    assert (tmp_path / "a.out").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("--lto-obj-path=obj-path.o", "--lto-obj-path writes a file of one"),
+        ("--plugin-opt=obj-path=obj-path.o", "--lto-obj-path writes a file of one"),
+        ("--save-temps=prelink", "--save-temps writes files of one"),
+        ("--opt-remarks-filename=remarks", "--opt-remarks-filename writes a file of one"),
+        ("--oformat=binary", "--oformat=binary writes no sections"),
+        ("--lto-emit-llvm", "no object is linked"),
+        ("-o/dev/null", "/dev/null is not a regular file"),
+    ],
+)
+def test_links_that_write_more_than_a_program_have_one_variant(
+    toolchain: Path, tmp_path: Path, option: str, reason: str
+) -> None:
+    (tmp_path / "program.c").write_text("int main(void) { return 0; }\n")
+    command = [toolchain / "bin" / "clang", "-Oz", "-flto", "program.c", "-o", "save-temps"]
+    command += [*words("-mlgo-keep-smaller", link=True), f"-Wl,{option}"]
+    done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stderr.count("warning") == 1 and f"only one variant is compiled: {reason}" in done.stderr
+
+
+def test_name_like_an_option_is_no_option(toolchain: Path, tmp_path: Path) -> None:
+    (tmp_path / "program.c").write_text("int main(void) { return 0; }\n")
+    options = words("-mlgo-keep-smaller", "-mlgo-choices=choices", link=True)
+    command = [
+        toolchain / "bin" / "clang",
+        "-Oz",
+        "-flto",
+        "program.c",
+        "-o",
+        "out",
+        "-Wl,-soname,obj-path=x",
+        *options,
+    ]
+    done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "choices").exists()
