@@ -2,6 +2,7 @@
 
 #include "inlining/InlinePlan.h"
 #include "outlining/Outlining.h"
+#include "program/FileSemantics.h"
 #include "program/KeepSmaller.h"
 #include "program/SizePipeline.h"
 #include "clang/Basic/DiagnosticFrontend.h"
@@ -46,6 +47,21 @@ static bool compilesProgram(const CompilerInvocation &Compile) {
   return Compile.getCodeGenOpts().MainFileName == mlgo::LinkedModuleName &&
          !Frontend.Inputs.empty() &&
          Frontend.Inputs.front().getKind().getLanguage() == Language::LLVM_IR;
+}
+
+/// Returns whether the compile writes bitcode that full LTO links.
+static bool isForFullLTO(const CodeGenOptions &Options) {
+  return Options.PrepareForLTO && !Options.PrepareForThinLTO && !Options.FatLTO;
+}
+
+/// Returns what the pass that registerFileSemantics adds needs to know.
+static mlgo::FileOptions fileOptions(const CompilerInvocation &Compile) {
+  const auto &Inputs = Compile.getFrontendOpts().Inputs;
+  const bool IsSource =
+      !Inputs.empty() &&
+      Inputs.front().getKind().getLanguage() != Language::LLVM_IR;
+  return {IsSource && !Compile.getLangOpts().Exceptions,
+          IsSource && Compile.getCodeGenOpts().NoZeroInitializedInBSS};
 }
 
 /// Lets a module that \p Builder's pipeline gets run no passes but the required
@@ -101,9 +117,9 @@ static llvm::StringRef uselessPolicy(llvm::ArrayRef<std::string> LLVMArgs) {
 CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
   CodeGenOptions &Options = Clang->getCodeGenOpts();
   const FrontendOptions &Frontend = Clang->getFrontendOpts();
-  const bool MayLeavePasses =
-      Options.PrepareForLTO && !Options.PrepareForThinLTO && !Options.FatLTO &&
-      Options.OptimizeSize > 0 && !needsPasses(Options, Clang->getLangOpts());
+  const bool MayLeavePasses = isForFullLTO(Options) &&
+                              Options.OptimizeSize > 0 &&
+                              !needsPasses(Options, Clang->getLangOpts());
   // LLVM's options are parsed by the time that these run.
   Options.PassBuilderCallbacks.push_back([Clang, MayLeavePasses,
                                           IsProgram = compilesProgram(
@@ -113,6 +129,10 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
       compileAsProgram();
     registerSizePasses(Builder);
     registerOutlining(Builder);
+    if (isForFullLTO(Clang->getCodeGenOpts()) && compilesWholePrograms())
+      registerFileSemantics(Builder, fileOptions(Clang->getInvocation()));
+    else
+      registerLinkedSemantics(Builder);
     if (!MayLeavePasses || !compilesWholePrograms())
       return;
     if (isPlanGiven && isPlanGiven())

@@ -1,5 +1,6 @@
 #include "program/SizePipeline.h"
 
+#include "program/FileSemantics.h"
 #include "program/Fold.h"
 #include "program/KeepSmaller.h"
 #include "support/LLVMOptions.h"
@@ -162,6 +163,8 @@ static void setProgramOptions(OptimizationLevel Level) {
 void mlgo::registerSizePasses(PassBuilder &Builder, bool InLinker) {
   const bool IsProgram = Program || BuildsProgram;
   const bool FoldsByDefault = IsProgram || (InLinker && WholeProgram);
+  if (InLinker)
+    registerLinkedSemantics(Builder);
   Builder.registerPipelineEarlySimplificationEPCallback(
       [=](ModulePassManager &Passes, OptimizationLevel Level) {
         if (IsProgram)

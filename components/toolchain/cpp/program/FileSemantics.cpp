@@ -1,0 +1,224 @@
+#include "program/FileSemantics.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Transforms/Utils/ModuleUtils.h"
+
+using namespace llvm;
+using namespace mlgo;
+
+/// The attribute of a function that is nounwind only by its language.
+static constexpr char LanguageNoUnwind[] = "mlgo-language-nounwind";
+
+/// Returns whether \p GO is in a section that the source names.
+static bool hasNamedSection(const GlobalObject &GO) {
+  if (GO.hasSection())
+    return true;
+  if (auto *F = dyn_cast<Function>(&GO))
+    return F->hasFnAttribute("implicit-section-name");
+  auto *GV = dyn_cast<GlobalVariable>(&GO);
+  return GV && GV->hasImplicitSection();
+}
+
+/// Keeps what the object of \p M would have in sections of their own names.
+/// What an optimizing compile of the file may drop is not kept.
+static void keepNamedSections(Module &M) {
+  SmallVector<GlobalValue *, 8> Kept;
+  for (GlobalObject &GO : M.global_objects())
+    if (!GO.isDeclarationForLinker() && !GO.isDiscardableIfUnused() &&
+        hasNamedSection(GO) && !GO.getName().starts_with("llvm.")) {
+      Kept.push_back(&GO);
+      // Another file's loads would be folded, which no compile of a file does.
+      if (auto *GV = dyn_cast<GlobalVariable>(&GO); GV && GV->isConstant())
+        GV->setExternallyInitialized(true);
+    }
+  // Not llvm.used, which marks sections so that --gc-sections keeps them.
+  appendToCompilerUsed(M, Kept);
+}
+
+/// Calls \p Visit with each statement of \p Assembly.
+static void forEachStatement(StringRef Assembly,
+                             function_ref<void(StringRef)> Visit) {
+  while (!Assembly.empty()) {
+    const size_t End = Assembly.find_first_of("\n;");
+    StringRef Statement = Assembly.take_front(End).trim();
+    Assembly = Assembly.substr(End).drop_front(End != StringRef::npos);
+    if (!Statement.empty() && !Statement.starts_with("#"))
+      Visit(Statement);
+  }
+}
+
+/// Returns the first word of \p Statement and removes it.
+static StringRef takeWord(StringRef &Statement) {
+  StringRef Word = Statement.take_until(
+      [](char C) { return isSpace(C) || C == ':' || C == '='; });
+  Statement = Statement.drop_front(Word.size()).ltrim();
+  return Word;
+}
+
+/// Returns whether \p Statement, of a function's assembly, defines a label, a
+/// macro or a value that another file may define, too. A label with %= or of
+/// digits has no such name.
+static bool definesName(StringRef Statement) {
+  if (Statement.contains("${:uid}"))
+    return false;
+  StringRef Word = takeWord(Statement);
+  if (Statement.starts_with(":"))
+    return !all_of(Word, isDigit);
+  return Statement.starts_with("=") ||
+         StringSwitch<bool>(Word)
+             .Cases(".macro", ".set", ".equ", ".equiv", ".altmacro", true)
+             .Default(false);
+}
+
+/// Returns whether \p Statement only says how a symbol is linked.
+static bool declaresSymbol(StringRef Statement) {
+  return StringSwitch<bool>(takeWord(Statement))
+      .Cases(".globl", ".global", ".weak", ".symver", true)
+      .Cases(".hidden", ".internal", ".protected", ".type", true)
+      .Default(false);
+}
+
+/// Adds to \p Named the values of \p M that the operands of \p Statement or its
+/// label name.
+static void findNames(StringRef Statement, const Module &M,
+                      SetVector<GlobalValue *> &Named) {
+  StringRef First = takeWord(Statement);
+  auto Add = [&](StringRef Name) {
+    GlobalValue *GV = M.getNamedValue(Name);
+    if (!GV) // the name is given by an asm label
+      GV = M.getNamedValue(("\1" + Name).str());
+    if (GV && !GV->getName().starts_with("llvm."))
+      Named.insert(GV);
+  };
+  if (Statement.starts_with(":") || Statement.starts_with("="))
+    Add(First);
+  auto IsPartOfName = [](char C) {
+    return isAlnum(C) || C == '_' || C == '.' || C == '$' || !isASCII(C);
+  };
+  while (!Statement.empty()) {
+    if (!IsPartOfName(Statement.front())) {
+      const bool IsRegister = Statement.front() == '%';
+      Statement = Statement.drop_front();
+      if (IsRegister)
+        Statement = Statement.drop_while(IsPartOfName);
+      continue;
+    }
+    StringRef Name = Statement.take_while(IsPartOfName);
+    Statement = Statement.drop_front(Name.size());
+    Add(Name.ltrim('$')); // an immediate of x86
+  }
+}
+
+/// Keeps the names that the assembly of \p M means.
+static void keepAssembly(Module &M) {
+  bool Separates = false;
+  SetVector<GlobalValue *> Named;
+  forEachStatement(M.getModuleInlineAsm(), [&](StringRef Statement) {
+    Separates |= !declaresSymbol(Statement);
+    findNames(Statement, M, Named);
+  });
+  for (const Function &F : M)
+    for (const Instruction &I : instructions(F))
+      if (auto *Call = dyn_cast<CallBase>(&I); Call && Call->isInlineAsm()) {
+        const auto *Assembly = cast<InlineAsm>(Call->getCalledOperand());
+        forEachStatement(Assembly->getAsmString(), [&](StringRef Statement) {
+          Separates |= definesName(Statement);
+          findNames(Statement, M, Named);
+        });
+      }
+  if (!Named.empty())
+    appendToCompilerUsed(M, Named.getArrayRef());
+  Separates |= any_of(
+      Named, [](const GlobalValue *GV) { return GV->hasLocalLinkage(); });
+  // clang adds the flag for full LTO; the writer of bitcode reads it.
+  if (Separates && M.getModuleFlag("ThinLTO"))
+    M.setModuleFlag(Module::Error, "ThinLTO",
+                    ConstantAsMetadata::get(
+                        ConstantInt::get(Type::getInt32Ty(M.getContext()), 1)));
+}
+
+/// Makes the functions of \p M that are nounwind only by their language ones
+/// that may be unwound. What has no entry in the unwind table cannot be.
+static void markLanguageNoUnwind(Module &M) {
+  for (Function &F : M)
+    if (!F.isDeclaration() && F.doesNotThrow() && F.hasUWTable()) {
+      F.removeFnAttr(Attribute::NoUnwind);
+      F.addFnAttr(LanguageNoUnwind);
+    }
+}
+
+/// Gives variables that are zero, but not to be in .bss, the section that they
+/// have with other values.
+static void placeZeros(Module &M) {
+  for (GlobalVariable &GV : M.globals())
+    if (!GV.isDeclarationForLinker() && !GV.isConstant() &&
+        !hasNamedSection(GV) && GV.getInitializer()->isNullValue() &&
+        !GV.hasCommonLinkage())
+      GV.setSection(((GV.isThreadLocal() ? ".tdata." : ".data.") +
+                     GlobalValue::dropLLVMManglingEscape(GV.getName()))
+                        .str());
+}
+
+namespace {
+struct FileSemanticsPass : PassInfoMixin<FileSemanticsPass> {
+  FileSemanticsPass(const FileOptions &Options) : Options(Options) {}
+
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
+    keepNamedSections(M);
+    keepAssembly(M);
+    if (Options.HasNoExceptions)
+      markLanguageNoUnwind(M);
+    if (Options.ZerosAreData)
+      placeZeros(M);
+    return PreservedAnalyses::none();
+  }
+
+  static bool isRequired() { return true; } // runs where no other passes do
+
+private:
+  FileOptions Options;
+};
+
+struct LinkedSemanticsPass : PassInfoMixin<LinkedSemanticsPass> {
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
+    const bool Catches =
+        any_of(M, [](const Function &F) { return F.hasPersonalityFn(); });
+    for (Function &F : M)
+      if (F.hasFnAttribute(LanguageNoUnwind)) {
+        F.removeFnAttr(LanguageNoUnwind);
+        if (!Catches)
+          F.setDoesNotThrow();
+      }
+    return PreservedAnalyses::none();
+  }
+
+  static bool isRequired() { return true; } // also of functions with optnone
+};
+} // namespace
+
+void mlgo::registerFileSemantics(PassBuilder &Builder,
+                                 const FileOptions &Options) {
+  Builder.registerPipelineStartEPCallback(
+      [Options](ModulePassManager &Passes, OptimizationLevel) {
+        Passes.addPass(FileSemanticsPass(Options));
+      });
+}
+
+void mlgo::registerLinkedSemantics(PassBuilder &Builder) {
+  auto Add = [](ModulePassManager &Passes, OptimizationLevel) {
+    Passes.addPass(LinkedSemanticsPass());
+  };
+  // The pipelines of a level, of full LTO, and of ThinLTO's backends.
+  Builder.registerPipelineStartEPCallback(Add);
+  Builder.registerFullLinkTimeOptimizationEarlyEPCallback(Add);
+  Builder.registerPipelineEarlySimplificationEPCallback(Add);
+}

@@ -1,0 +1,45 @@
+// What a file's own compile decides and a link of all files as one module would
+// not: which of its sections stay, which names its assembly means, and through
+// which of its functions exceptions pass.
+#ifndef MLGO_FILE_SEMANTICS_H
+#define MLGO_FILE_SEMANTICS_H
+
+namespace llvm {
+class PassBuilder;
+} // namespace llvm
+
+namespace mlgo {
+
+/// Options of a compile that LLVM keeps in its TargetMachine or in what the
+/// front end emits, and bitcode has in another form or not at all.
+struct FileOptions {
+  /// The language has no exceptions: the front end calls every function
+  /// nounwind, but one that calls back may be unwound through.
+  bool HasNoExceptions = false;
+  /// -fno-zero-initialized-in-bss.
+  bool ZerosAreData = false;
+};
+
+/// Adds a pass to the compile of a file for full LTO. It records in the module
+/// what its object would have kept to itself:
+///
+/// - Definitions in sections of their own names stay, because linker scripts
+///   and tools read them, and so does what inline assembly names. The values of
+///   such constants are those of the linked file, which a tool may change.
+/// - A module whose assembly defines something or names a local symbol becomes
+///   one of ThinLTO, which the same link compiles by itself: the names, the
+///   macros and the current section of merged assembly are those of one file.
+/// - A function is nounwind in a module that can catch only if it is inferred.
+/// - Zeros that are not to be in .bss have a section.
+void registerFileSemantics(llvm::PassBuilder &Builder,
+                           const FileOptions &Options);
+
+/// Adds a pass to the pipelines that compile a linked module. Functions of a
+/// language without exceptions are nounwind again if nothing in the module
+/// catches: then it changes no result, and makes a program of C as small as if
+/// they had always been.
+void registerLinkedSemantics(llvm::PassBuilder &Builder);
+
+} // namespace mlgo
+
+#endif
