@@ -5,6 +5,7 @@
 #include "program/FileSemantics.h"
 #include "program/KeepSmaller.h"
 #include "program/SizePipeline.h"
+#include "support/ReleaseDefaults.h"
 #include "clang/Basic/DiagnosticFrontend.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/PassInstrumentation.h"
@@ -114,7 +115,34 @@ static llvm::StringRef uselessPolicy(llvm::ArrayRef<std::string> LLVMArgs) {
   return "";
 }
 
+/// Makes an object in place of bitcode if an option of the file is not in its
+/// bitcode: the link would compile the file without it.
+static void compileWhatBitcodeLacks(CompilerInvocation &Compile) {
+  CodeGenOptions &Options = Compile.getCodeGenOpts();
+  FrontendOptions &Frontend = Compile.getFrontendOpts();
+  const llvm::Triple Target(Compile.getTargetOpts().Triple);
+  if (!mlgo::hasReleaseDefaults() || !isForFullLTO(Options) ||
+      Options.EmulatedTLS == Target.hasDefaultEmulatedTLS() ||
+      Frontend.ProgramAction != frontend::EmitBC ||
+      llvm::StringRef(Frontend.OutputFile).ends_with(".bc"))
+    return;
+  Frontend.ProgramAction = frontend::EmitObj;
+  Options.PrepareForLTO = false;
+}
+
+/// Returns an option of LLVM's that has no effect because the passes which read
+/// it run in the link, or "". Those of the policies are known there.
+static llvm::StringRef optionOfLink(llvm::ArrayRef<std::string> LLVMArgs) {
+  for (llvm::StringRef Argument : LLVMArgs)
+    if (llvm::StringRef Name = Argument.ltrim('-');
+        !Name.starts_with("mlgo-") && !Name.starts_with("enable-ml-inliner") &&
+        !Name.starts_with("regalloc-enable-advisor"))
+      return Argument;
+  return "";
+}
+
 CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
+  compileWhatBitcodeLacks(Clang->getInvocation());
   CodeGenOptions &Options = Clang->getCodeGenOpts();
   const FrontendOptions &Frontend = Clang->getFrontendOpts();
   const bool MayLeavePasses = isForFullLTO(Options) &&
@@ -140,6 +168,15 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
           << "-mlgo-inline-plan has no effect: the linker inlines, and takes "
              "a plan of programs from -Wl,-mllvm,-mlgo-inline-plan=FILE; to "
              "inline here, pass -mllvm -mlgo-whole-program=0";
+    if (llvm::StringRef Option =
+            optionOfLink(Clang->getFrontendOpts().LLVMArgs);
+        !Option.empty())
+      Clang->getDiagnostics().Report(diag::warn_fe_backend_plugin)
+          << ("-mllvm " + Option +
+              " has no effect on the passes of this file, which the linker "
+              "runs; pass -Wl,-mllvm," +
+              Option + " to the link, or compile the file with -fno-lto")
+                 .str();
     registerInlineExportPass(Builder);
     skipOptionalPasses(Builder);
   });

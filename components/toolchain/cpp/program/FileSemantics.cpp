@@ -44,6 +44,32 @@ static void keepNamedSections(Module &M) {
   appendToCompilerUsed(M, Kept);
 }
 
+/// Keeps the functions of \p M that only code generation calls, as options of
+/// any file demand, and LLVM does not count among its library functions.
+static void keepCalledByCodeGen(Module &M) {
+  static constexpr StringLiteral Names[] = {"mcount",
+                                            "_mcount",
+                                            "__mcount",
+                                            "__fentry__",
+                                            "__cyg_profile_func_enter",
+                                            "__cyg_profile_func_enter_bare",
+                                            "__cyg_profile_func_exit",
+                                            "__x86_return_thunk",
+                                            "__morestack",
+                                            "__morestack_non_split",
+                                            "__emutls_get_address",
+                                            "__safestack_pointer_address",
+                                            "__safestack_unsafe_stack_ptr"};
+  SmallVector<GlobalValue *, 4> Kept;
+  for (GlobalValue &GV : M.global_values())
+    if (StringRef Name = GlobalValue::dropLLVMManglingEscape(GV.getName());
+        !GV.isDeclarationForLinker() && !GV.hasLocalLinkage() &&
+        (is_contained(Names, Name) ||
+         Name.starts_with("__x86_indirect_thunk_")))
+      Kept.push_back(&GV);
+  appendToCompilerUsed(M, Kept);
+}
+
 /// Calls \p Visit with each statement of \p Assembly.
 static void forEachStatement(StringRef Assembly,
                              function_ref<void(StringRef)> Visit) {
@@ -174,6 +200,7 @@ struct FileSemanticsPass : PassInfoMixin<FileSemanticsPass> {
 
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
     keepNamedSections(M);
+    keepCalledByCodeGen(M);
     keepAssembly(M);
     if (Options.HasNoExceptions)
       markLanguageNoUnwind(M);

@@ -26,6 +26,7 @@ struct FileOptions {
 /// - Definitions in sections of their own names stay, because linker scripts
 ///   and tools read them, and so does what inline assembly names. The values of
 ///   such constants are those of the linked file, which a tool may change.
+/// - Functions that only code generation calls stay (-mfunction-return, -pg).
 /// - A module whose assembly defines something or names a local symbol becomes
 ///   one of ThinLTO, which the same link compiles by itself: the names, the
 ///   macros and the current section of merged assembly are those of one file.
