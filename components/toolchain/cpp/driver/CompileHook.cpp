@@ -58,11 +58,16 @@ static bool isForFullLTO(const CodeGenOptions &Options) {
 /// Returns what the pass that registerFileSemantics adds needs to know.
 static mlgo::FileOptions fileOptions(const CompilerInvocation &Compile) {
   const auto &Inputs = Compile.getFrontendOpts().Inputs;
-  const bool IsSource =
-      !Inputs.empty() &&
-      Inputs.front().getKind().getLanguage() != Language::LLVM_IR;
-  return {IsSource && !Compile.getLangOpts().Exceptions,
-          IsSource && Compile.getCodeGenOpts().NoZeroInitializedInBSS};
+  mlgo::FileOptions Result;
+  if (Inputs.empty() ||
+      Inputs.front().getKind().getLanguage() == Language::LLVM_IR)
+    return Result;
+  Result.HasNoExceptions = !Compile.getLangOpts().Exceptions;
+  Result.ZerosAreData = Compile.getCodeGenOpts().NoZeroInitializedInBSS;
+  for (const auto &Entry : Compile.getHeaderSearchOpts().UserEntries)
+    if (!Entry.IsFramework)
+      Result.IncludePaths.push_back(Entry.Path);
+  return Result;
 }
 
 /// Lets a module that \p Builder's pipeline gets run no passes but the required

@@ -3,6 +3,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/InlineAsm.h"
@@ -10,6 +11,9 @@
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Regex.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
 
 using namespace llvm;
@@ -105,12 +109,52 @@ static bool definesName(StringRef Statement) {
              .Default(false);
 }
 
-/// Returns whether \p Statement only says how a symbol is linked.
-static bool declaresSymbol(StringRef Statement) {
-  return StringSwitch<bool>(takeWord(Statement))
-      .Cases(".globl", ".global", ".weak", ".symver", true)
-      .Cases(".hidden", ".internal", ".protected", ".type", true)
-      .Default(false);
+/// Returns whether the assembler is the same after the top-level assembly of a
+/// file, and defines only global names in it: the assembly of several files can
+/// be merged then.
+static bool isMergeable(StringRef Assembly) {
+  StringSet<> Global;
+  forEachStatement(Assembly, [&](StringRef Statement) {
+    StringRef Word = takeWord(Statement);
+    if (Word == ".globl" || Word == ".global" || Word == ".weak") {
+      SmallVector<StringRef> Names;
+      Statement.split(Names, ',');
+      for (StringRef Name : Names)
+        Global.insert(Name.trim());
+    }
+  });
+  bool Result = true;
+  unsigned Sections = 0;
+  forEachStatement(Assembly, [&](StringRef Statement) {
+    StringRef Word = takeWord(Statement);
+    while (Statement.consume_front(":")) {
+      Result &= all_of(Word, isDigit) || Global.contains(Word);
+      Statement = Statement.ltrim();
+      Word = takeWord(Statement);
+    }
+    if (Word == ".pushsection") {
+      ++Sections;
+    } else if (Word == ".popsection") {
+      Result &= Sections > 0;
+      Sections -= Sections > 0;
+    } else if (Statement.starts_with("=")) {
+      Result = false;
+    } else if (Word.starts_with(".")) {
+      Result &= StringSwitch<bool>(Word)
+                    .Cases(".globl", ".global", ".weak", ".symver", true)
+                    .Cases(".hidden", ".internal", ".protected", true)
+                    .Cases(".type", ".size", ".p2align", ".balign", true)
+                    .Cases(".byte", ".word", ".short", ".int", ".long", true)
+                    .Cases(".quad", ".ascii", ".asciz", ".string", true)
+                    .Cases(".zero", ".skip", ".space", true)
+                    .StartsWith(".cfi_", true)
+                    .Case(".text", true)
+                    .Default(false);
+      // The section in which the next file begins.
+      Result &= Word != ".text" || Sections == 0;
+    }
+  });
+  return Result && Sections == 0;
 }
 
 /// Adds to \p Named the values of \p M that the operands of \p Statement or its
@@ -144,12 +188,43 @@ static void findNames(StringRef Statement, const Module &M,
   }
 }
 
+/// Returns the absolute path of a file that assembly includes, or \p Name.
+static std::string includedFile(StringRef Name,
+                                ArrayRef<std::string> IncludePaths) {
+  SmallString<128> Path = Name;
+  for (size_t I = 0; !sys::fs::exists(Path); ++I) {
+    if (I == IncludePaths.size() || sys::path::is_absolute(Name))
+      return Name.str();
+    Path = IncludePaths[I];
+    sys::path::append(Path, Name);
+  }
+  if (sys::fs::make_absolute(Path))
+    return Name.str();
+  return Path.str().str();
+}
+
+/// Makes the paths absolute of the files that the top-level assembly of \p M
+/// includes.
+static void findIncludedFiles(Module &M, ArrayRef<std::string> IncludePaths) {
+  StringRef Rest = M.getModuleInlineAsm();
+  static const Regex Includes("^(.*\\.(incbin|include)[ \t]*\")([^\"\\]+)\"",
+                              Regex::Newline);
+  std::string Result;
+  SmallVector<StringRef, 4> Match;
+  while (Includes.match(Rest, &Match)) {
+    Result.append(Rest.begin(), Match[3].begin());
+    Result += includedFile(Match[3], IncludePaths);
+    Rest = StringRef(Match[3].end(), Rest.end() - Match[3].end());
+  }
+  if (!Result.empty())
+    M.setModuleInlineAsm((Result + Rest).str());
+}
+
 /// Keeps the names that the assembly of \p M means.
 static void keepAssembly(Module &M) {
-  bool Separates = false;
+  bool Separates = !isMergeable(M.getModuleInlineAsm());
   SetVector<GlobalValue *> Named;
   forEachStatement(M.getModuleInlineAsm(), [&](StringRef Statement) {
-    Separates |= !declaresSymbol(Statement);
     findNames(Statement, M, Named);
   });
   for (const Function &F : M)
@@ -201,6 +276,7 @@ struct FileSemanticsPass : PassInfoMixin<FileSemanticsPass> {
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
     keepNamedSections(M);
     keepCalledByCodeGen(M);
+    findIncludedFiles(M, Options.IncludePaths);
     keepAssembly(M);
     if (Options.HasNoExceptions)
       markLanguageNoUnwind(M);

@@ -4,6 +4,9 @@
 #ifndef MLGO_FILE_SEMANTICS_H
 #define MLGO_FILE_SEMANTICS_H
 
+#include <string>
+#include <vector>
+
 namespace llvm {
 class PassBuilder;
 } // namespace llvm
@@ -18,6 +21,8 @@ struct FileOptions {
   bool HasNoExceptions = false;
   /// -fno-zero-initialized-in-bss.
   bool ZerosAreData = false;
+  /// Where the assembler looks for files after the working directory.
+  std::vector<std::string> IncludePaths;
 };
 
 /// Adds a pass to the compile of a file for full LTO. It records in the module
@@ -27,9 +32,10 @@ struct FileOptions {
 ///   and tools read them, and so does what inline assembly names. The values of
 ///   such constants are those of the linked file, which a tool may change.
 /// - Functions that only code generation calls stay (-mfunction-return, -pg).
-/// - A module whose assembly defines something or names a local symbol becomes
-///   one of ThinLTO, which the same link compiles by itself: the names, the
-///   macros and the current section of merged assembly are those of one file.
+/// - A module whose assembly names a symbol that is local in its file, or
+///   leaves the assembler in another state, becomes one of ThinLTO, which the
+///   same link compiles by itself. The files that it includes are those of the
+///   compile: the link runs in another directory.
 /// - A function is nounwind in a module that can catch only if it is inferred.
 /// - Zeros that are not to be in .bss have a section.
 void registerFileSemantics(llvm::PassBuilder &Builder,

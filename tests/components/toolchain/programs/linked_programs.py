@@ -259,9 +259,6 @@ int main(void) {
         {
             "main.c": """\
 #include <stdio.h>
-__attribute__((used)) static int local(int x) { return x + 2; }
-__attribute__((used)) static int number = 30;
-asm(".text\\n.globl from_asm\\nfrom_asm:\\n  call local\\n  addl number(%rip), %eax\\n  ret\\n");
 int from_asm(int), from_second(int);
 static int referenced(int x) { return 4 * x; }
 int main(void) {
@@ -273,6 +270,11 @@ int main(void) {
   printf("%d %d %d", from_asm(1), result, from_second(1));
   return 0;
 }
+""",
+            "first.c": """\
+__attribute__((used)) static int local(int x) { return x + 2; }
+__attribute__((used)) static int number = 30;
+asm(".text\\n.globl from_asm\\nfrom_asm:\\n  call local\\n  addl number(%rip), %eax\\n  ret\\n");
 """,
             "second.c": """\
 __attribute__((used)) static int second_local(int x) { return 7 * x; }

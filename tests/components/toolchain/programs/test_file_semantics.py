@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.toolchain.programs.linked_programs import Program
+from tests.components.toolchain.programs.linked_programs import OPTIONS, Program, run
 from tests.components.toolchain.programs.test_linker import toolchain
 
 pytestmark = pytest.mark.toolchain
@@ -163,3 +163,59 @@ def build_and_run(program: Program, root: Path, directory: Path, *more: str) -> 
 def test_program_is_as_from_objects_of_its_files(toolchain: Path, tmp_path: Path, name: str) -> None:
     program = PROGRAMS[name]
     assert build_and_run(program, toolchain / "bin", tmp_path / "program", KEEP_SMALLER) == program.prints
+
+
+def test_assembly_includes_the_files_of_its_compile(toolchain: Path, tmp_path: Path) -> None:
+    """The link runs in another directory, and knows no -I."""
+    directory, clang = tmp_path / "directory", toolchain / "bin" / "clang"
+    (directory / "include").mkdir(parents=True)
+    (directory / "include" / "data").write_text("included")
+    (directory / "more.s").write_text('.asciz " file"\n')
+    (directory / "data.c").write_text(
+        '__asm__(".pushsection .rodata\\n.globl data\\ndata: .incbin \\"data\\"\\n"'
+        '".include \\"more.s\\"\\n.popsection");\n'
+    )
+    (directory / "main.c").write_text(
+        "extern const char data[];\nint puts(const char *);\nint main(void) { puts(data); }\n"
+    )
+    run(clang, *OPTIONS, "-Iinclude", "-c", "data.c", "main.c", directory=directory)
+    run(clang, *OPTIONS, "directory/data.o", "directory/main.o", "-o", "program", directory=tmp_path)
+    assert run(tmp_path / "program", directory=tmp_path) == "included file\n"
+
+
+def test_values_in_named_sections_are_those_of_the_linked_file(toolchain: Path, tmp_path: Path) -> None:
+    """A tool writes them after the link."""
+    part = 'const int revision __attribute__((section(".revision"))) = 1;\n'
+    part += 'int limit __attribute__((section(".limit"))) = 2;\n'
+    main = "#include <stdio.h>\nextern const int revision;\nextern int limit;\n"
+    main += 'int main(void) { printf("%d %d", revision, limit); return 0; }\n'
+    program = Program({"main.c": main, "part.c": part}, "1 2")
+    assert build_and_run(program, toolchain / "bin", tmp_path / "program") == "1 2"
+    (tmp_path / "value").write_bytes((7).to_bytes(4, "little"))
+    sections = ["--update-section=.revision=value", "--update-section=.limit=value"]
+    run("llvm-objcopy-19", *sections, "program/program", "changed", directory=tmp_path)
+    assert run(tmp_path / "changed", directory=tmp_path) == "7 7"
+
+
+def test_zeros_of_one_file_stay_out_of_bss(toolchain: Path, tmp_path: Path) -> None:
+    clang = toolchain / "bin" / "clang"
+    text = "int NAME; static int local_NAME; int *address_NAME(void) { return &local_NAME; }\n"
+    for name in ("data", "bss"):
+        (tmp_path / f"{name}.c").write_text(text.replace("NAME", name))
+    (tmp_path / "main.c").write_text(
+        "extern int data, bss, *address_data(void), *address_bss(void);\nint *volatile use;\n"
+        "int main(void) { use = &data; use = &bss; use = address_data(); use = address_bss(); }\n"
+    )
+    run(clang, *OPTIONS, "-fno-zero-initialized-in-bss", "-c", "data.c", directory=tmp_path)
+    run(clang, *OPTIONS, "data.o", "bss.c", "main.c", "-o", "program", directory=tmp_path)
+    lines = [line.split()[1:] for line in run("llvm-nm-19", "program", directory=tmp_path).splitlines()]
+    types = {name.split(".")[0]: symbol.lower() for symbol, name in filter(lambda words: len(words) == 2, lines)}
+    assert [types[name] for name in ("data", "local_data", "bss", "local_bss")] == ["d", "d", "b", "b"]
+
+
+def test_option_of_passes_that_the_link_runs_is_refused_with_a_remedy(toolchain: Path, tmp_path: Path) -> None:
+    (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
+    command = [str(toolchain / "bin" / "clang"), "-Oz", "-c", "main.c", "-mllvm", "-inline-threshold=9", "-mllvm"]
+    for flags, says in ((["-flto"], "pass -Wl,-mllvm,-inline-threshold=9 to the link"), ([], "")):
+        done = subprocess.run([*command, "-mlgo-fold=0", *flags], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0 and (says in done.stderr if says else not done.stderr)
