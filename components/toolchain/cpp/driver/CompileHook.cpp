@@ -162,7 +162,7 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
       compileAsProgram();
     registerSizePasses(Builder);
     registerOutlining(Builder);
-    if (isForFullLTO(Clang->getCodeGenOpts()) && compilesWholePrograms())
+    if (Clang->getCodeGenOpts().PrepareForLTO && compilesWholePrograms())
       registerFileSemantics(Builder, fileOptions(Clang->getInvocation()));
     else
       registerLinkedSemantics(Builder);

@@ -25,7 +25,7 @@ struct FileOptions {
   std::vector<std::string> IncludePaths;
 };
 
-/// Adds a pass to the compile of a file for full LTO. It records in the module
+/// Adds a pass to the compile of a file for LTO. It records in the module
 /// what its object would have kept to itself:
 ///
 /// - Definitions in sections of their own names stay, because linker scripts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,22 @@ def build_and_run(program: Program, root: Path, directory: Path, *more: str) -> 
 def test_program_is_as_from_objects_of_its_files(toolchain: Path, tmp_path: Path, name: str) -> None:
     program = PROGRAMS[name]
     assert build_and_run(program, toolchain / "bin", tmp_path / "program", KEEP_SMALLER) == program.prints
+
+
+def test_thinlto_keeps_sections_and_exceptions(toolchain: Path, tmp_path: Path) -> None:
+    sections = PROGRAMS["sections that a linker script reads"]
+    assert build_and_run(sections, toolchain / "bin", tmp_path / "sections", "-flto=thin") == sections.prints
+    through_c = PROGRAMS["an exception through C"]
+    thin = replace(through_c, before=through_c.before.replace("-flto", "-flto=thin"))
+    assert build_and_run(thin, toolchain / "bin", tmp_path / "exceptions", "-flto=thin") == thin.prints
+
+
+def test_relocatable_link_keeps_the_names_of_assembly(toolchain: Path, tmp_path: Path) -> None:
+    whole = PROGRAMS["assembly of files with the same names"]
+    part = replace(whole, flags=("-r", "-g"), name="part.o")
+    assert part.build(toolchain / "bin", tmp_path / "part").returncode == 0
+    program = Program({"empty.c": ""}, whole.prints, (str(tmp_path / "part" / "part.o"), "-Wl,--icf=none"))
+    assert build_and_run(program, toolchain / "bin", tmp_path / "program") == program.prints
 
 
 def test_assembly_includes_the_files_of_its_compile(toolchain: Path, tmp_path: Path) -> None:
