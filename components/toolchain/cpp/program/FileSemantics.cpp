@@ -157,6 +157,29 @@ static bool isMergeable(StringRef Assembly) {
   return Result && Sections == 0;
 }
 
+static bool isPartOfName(char C) {
+  return isAlnum(C) || C == '_' || C == '.' || C == '$' || !isASCII(C);
+}
+
+/// Returns the symbol that \p Statement calls, jumps to or addresses by its
+/// name, or "".
+static StringRef referencedSymbol(StringRef Statement) {
+  StringRef Word = takeWord(Statement), Name;
+  if (StringSwitch<bool>(Word)
+          .Cases("call", "callq", "jmp", "jmpq", "b", "bl", true)
+          .Default(false)) {
+    Name = Statement.take_while(isPartOfName);
+  } else if (size_t End = Statement.find("(%rip)"); End != StringRef::npos) {
+    Statement = Statement.take_front(End);
+    Name =
+        Statement
+            .substr(Statement.find_last_of(" \t,*") + 1) // 0 if there is none
+            .take_while(isPartOfName);
+  }
+  return !Name.empty() && (isAlpha(Name.front()) || Name.front() == '_') ? Name
+                                                                         : "";
+}
+
 /// Adds to \p Named the values of \p M that the operands of \p Statement or its
 /// label name.
 static void findNames(StringRef Statement, const Module &M,
@@ -171,18 +194,19 @@ static void findNames(StringRef Statement, const Module &M,
   };
   if (Statement.starts_with(":") || Statement.starts_with("="))
     Add(First);
-  auto IsPartOfName = [](char C) {
-    return isAlnum(C) || C == '_' || C == '.' || C == '$' || !isASCII(C);
-  };
   while (!Statement.empty()) {
-    if (!IsPartOfName(Statement.front())) {
+    if (Statement.consume_front("${")) { // an operand of the function
+      Statement = Statement.drop_until([](char C) { return C == '}'; });
+      continue;
+    }
+    if (!isPartOfName(Statement.front())) {
       const bool IsRegister = Statement.front() == '%';
       Statement = Statement.drop_front();
       if (IsRegister)
-        Statement = Statement.drop_while(IsPartOfName);
+        Statement = Statement.drop_while(isPartOfName);
       continue;
     }
-    StringRef Name = Statement.take_while(IsPartOfName);
+    StringRef Name = Statement.take_while(isPartOfName);
     Statement = Statement.drop_front(Name.size());
     Add(Name.ltrim('$')); // an immediate of x86
   }
@@ -230,10 +254,19 @@ static void keepAssembly(Module &M) {
   for (const Function &F : M)
     for (const Instruction &I : instructions(F))
       if (auto *Call = dyn_cast<CallBase>(&I); Call && Call->isInlineAsm()) {
-        const auto *Assembly = cast<InlineAsm>(Call->getCalledOperand());
-        forEachStatement(Assembly->getAsmString(), [&](StringRef Statement) {
+        StringRef Assembly =
+            cast<InlineAsm>(Call->getCalledOperand())->getAsmString();
+        forEachStatement(Assembly, [&](StringRef Statement) {
           Separates |= definesName(Statement);
           findNames(Statement, M, Named);
+          // The front end emits no declaration of what no other code uses.
+          StringRef Symbol = referencedSymbol(Statement);
+          if (!Symbol.empty() && !M.getNamedValue(Symbol) &&
+              !M.getNamedValue(("\1" + Symbol).str()) &&
+              !Assembly.contains((Symbol + ":").str()))
+            Named.insert(new GlobalVariable(
+                M, Type::getInt8Ty(M.getContext()), /*isConstant=*/false,
+                GlobalValue::ExternalLinkage, nullptr, Symbol));
         });
       }
   if (!Named.empty())

@@ -44,10 +44,11 @@ extern int shared;
 static int counter = {value};
 int *counter_{name}(void) {{ return &counter; }}
 int get_{name}(int n) {{
-  int r, s;
+  int r, s, t;
   if (n > 100) shared = n;
   __asm__("movl counter(%%rip), %0" : "=r"(r));
   __asm__("jmp over\\nover: movl shared(%%rip), %0" : "=r"(s));
+  __asm__("call called\\n movl undeclared(%%rip), %1\\n addl %1, %0" : "+r"(s), "=r"(t));
   return r + s;
 }}
 """
@@ -91,12 +92,14 @@ int main(void) { PRINT(a) PRINT(b) printf("%d", code()); }
     ),
     "assembly of functions": Program(
         {
-            "main.c": "#include <stdio.h>\nint get_a(int), get_b(int), shared = 70;\n"
+            "main.c": "#include <stdio.h>\nint get_a(int), get_b(int), shared = 70, undeclared = 1000;\n"
+            '__attribute__((naked)) void called(void) { __asm__("incl undeclared(%rip)\\nret"); }\n'
             'int main(int n, char **v) { printf("%d %d", get_a(n), get_b(n)); }\n',
             "a.c": FUNCTION_ASSEMBLY.format(name="a", value=1),
             "b.c": FUNCTION_ASSEMBLY.format(name="b", value=2),
         },
-        "71 72",
+        "1072 1074",
+        ("-mno-red-zone",),
     ),
     "sections that a linker script reads": Program(
         {
