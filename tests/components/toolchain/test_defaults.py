@@ -91,6 +91,37 @@ def test_no_argument_is_called_unused(clang: Path, source: Path) -> None:
     assert subprocess.run(link, capture_output=True, text=True).stderr == ""
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["-c", "-fembed-bitcode"],
+        ["-c", "-fembed-bitcode=marker"],
+        ["-c", "-save-temps=obj"],
+        ["-fsyntax-only"],
+        ["-emit-ast"],
+        ["--analyze"],
+        ["-M"],
+        ["-x", "c++-header", "--precompile"],
+    ],
+    ids=" ".join,
+)
+def test_outputs_of_stock_clang_exist_at_size_levels(clang: Path, source: Path, flags: list[str]) -> None:
+    command: list[str | Path] = [clang, "-Oz", "-Werror=unused-command-line-argument", *flags, source]
+    output = [] if "-fsyntax-only" in flags else ["-o", source.with_suffix(".out")]
+    done = subprocess.run([*command, *output], capture_output=True, text=True, cwd=source.parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert source.with_suffix(".out").exists() == bool(output)
+
+
+def test_policy_reaches_compiles_only(clang: Path, source: Path) -> None:
+    assembler = subprocess.run([clang, "-###", "-Oz", "-c", "-x", "assembler", source], capture_output=True, text=True)
+    assert "enable-ml-inliner" not in assembler.stderr and "-cc1as" in assembler.stderr
+    first, second = driver_commands(clang, "-Oz", "-fembed-bitcode").splitlines()[-2:]
+    assert "enable-ml-inliner=release" in first and "enable-ml-inliner" not in second
+    subprocess.run([clang, "-Oz", "-fembed-bitcode", "-c", source, "-o", source.with_suffix(".o")], check=True)
+    assert b"BC\xc0\xde" in source.with_suffix(".o").read_bytes()
+
+
 def test_linker_takes_the_policy_for_thinlto_but_not_for_whole_programs(clang: Path, sources: Path) -> None:
     def linked(mode: str, *flags: str) -> bytes:
         files = sorted(path for path in sources.iterdir() if path.suffix == ".cc")

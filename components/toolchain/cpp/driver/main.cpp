@@ -27,10 +27,13 @@ static char StartUnused[] = "--start-no-unused-arguments",
 
 /// Adds the policy to \p Result, the driver's arguments, where they compile for
 /// size and neither choose an advisor nor refuse defaults. LLVM takes the
-/// option only once.
+/// option only once. The option is for compiles: the driver refuses LLVM's own
+/// options with -fembed-bitcode, and passes them on to the assembler and to the
+/// linkers of offloaded code.
 static void addPolicy(llvm::ArrayRef<std::string> Expanded,
                       std::vector<char *> &Result) {
-  static char LLVM[] = "-mllvm", Policy[] = "-enable-ml-inliner=release";
+  static char Compile[] = "-Xclang", LLVM[] = "-mllvm",
+              Policy[] = "-enable-ml-inliner=release";
   const llvm::StringRef Name = llvm::sys::path::filename(Expanded.front());
   llvm::StringRef Level;
   bool HasLTO = false;
@@ -55,7 +58,8 @@ static void addPolicy(llvm::ArrayRef<std::string> Expanded,
   }
   // The compile of a file leaves its passes to the link of full LTO.
   if ((Level == "s" || Level == "z") && !HasLTO && !Name.contains("clang-cl"))
-    Result.insert(Result.begin() + 1, {StartUnused, LLVM, Policy, EndUnused});
+    Result.insert(Result.begin() + 1,
+                  {StartUnused, Compile, LLVM, Compile, Policy, EndUnused});
 }
 
 /// Returns the arguments of the driver with a linker that knows LLVM's bitcode
