@@ -73,11 +73,14 @@ static void digestLinker(llvm::SmallVectorImpl<const char *> &Arguments) {
       Digests += llvm::utohexstr(llvm::xxh3_64bits((*File)->getBuffer())) + " ";
   };
   AddFile(Program);
-  for (llvm::StringRef Argument : Texts) {
+  for (auto [I, Text] : llvm::enumerate(Texts)) {
+    llvm::StringRef Argument = Text;
     if (auto [Name, Path] = Argument.split("mlgo-inline-plan="); !Path.empty())
       AddFile(Path);
     if (auto [Name, Path] = Argument.split("load-pass-plugin="); !Path.empty())
       AddFile(Path);
+    if (Argument.ends_with("-load-pass-plugin") && I + 1 < Texts.size())
+      AddFile(Texts[I + 1]);
     if (Argument.contains("plugin-opt=-"))
       Digests += Argument.str() + " ";
   }

@@ -256,6 +256,9 @@ std::vector<std::string> mlgo::unusableLibraryFunctions(const Module &M) {
 }
 
 void mlgo::restrictLibraryCalls(Module &M) {
+  // Another link resolves what bitcode with the passes' calls refers to.
+  if (options().emitLLVM)
+    return;
   static constexpr char Prefix[] = "no-builtin-";
   AttrBuilder Attributes(M.getContext());
   for (const std::string &Name : unusableLibraryFunctions(M)) {

@@ -339,7 +339,7 @@ def test_linkers_own_output_is_replaced(toolchain: Path, tmp_path: Path, flags: 
         ("--lto-obj-path=obj-path.o", "--lto-obj-path writes a file of one"),
         ("--plugin-opt=obj-path=obj-path.o", "--lto-obj-path writes a file of one"),
         ("--save-temps=prelink", "--save-temps writes files of one"),
-        ("--opt-remarks-filename=remarks", "--opt-remarks-filename writes a file of one"),
+        ("--plugin-opt=opt-remarks-filename=remarks", "--opt-remarks-filename writes a file of one"),
         ("--oformat=binary", "--oformat=binary writes no sections"),
         ("--lto-emit-llvm", "no object is linked"),
         ("-o/dev/null", "/dev/null is not a regular file"),
@@ -349,7 +349,8 @@ def test_links_that_write_more_than_a_program_have_one_variant(
     toolchain: Path, tmp_path: Path, option: str, reason: str
 ) -> None:
     (tmp_path / "program.c").write_text("int main(void) { return 0; }\n")
-    command = [toolchain / "bin" / "clang", "-Oz", "-flto", "program.c", "-o", "save-temps"]
+    command = [toolchain / "bin" / "clang", "-Oz", "-flto", "-nostdlib", "-static", "-Wl,-e,main"]
+    command += ["program.c", "-o", "save-temps"]
     command += [*words("-mlgo-keep-smaller", link=True), f"-Wl,{option}"]
     done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0
