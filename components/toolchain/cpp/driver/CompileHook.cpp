@@ -72,7 +72,8 @@ static mlgo::FileOptions fileOptions(const CompilerInvocation &Compile) {
 
 /// Lets a module that \p Builder's pipeline gets run no passes but the required
 /// ones. A module with coroutines runs all: only the pipelines before the link
-/// split them.
+/// split them. So does one with ifuncs: LLVM 19 writes a summary of unoptimized
+/// references to them on which linkers crash.
 static void skipOptionalPasses(llvm::PassBuilder &Builder) {
   auto Skips = std::make_shared<std::optional<bool>>();
   Builder.getPassInstrumentationCallbacks()
@@ -80,9 +81,10 @@ static void skipOptionalPasses(llvm::PassBuilder &Builder) {
           [Skips](llvm::StringRef, llvm::Any IR) {
             if (!*Skips)
               if (auto *M = llvm::any_cast<const llvm::Module *>(&IR))
-                *Skips = llvm::none_of(**M, [](const llvm::Function &F) {
-                  return F.isPresplitCoroutine();
-                });
+                *Skips = (*M)->ifunc_empty() &&
+                         llvm::none_of(**M, [](const llvm::Function &F) {
+                           return F.isPresplitCoroutine();
+                         });
             return !Skips->value_or(false);
           });
 }

@@ -319,6 +319,22 @@ int main(void) {
         "12 4 9 0 4 8 13 1 9 end",
         ("-Wl,-z,start-stop-gc",),
     ),
+    "pointers to functions that are chosen at run time": Program(
+        {
+            "main.c": """\
+#include <stdio.h>
+static int thrice(int x) { return x * 3; }
+static int (*resolve(void))(int) { return thrice; }
+int chosen(int x) __attribute__((ifunc("resolve")));
+int main(int argc, char **argv) {
+  int (*volatile p)(int) = chosen;
+  printf("%d %d", chosen(argc), p(argc + 1));
+  return 0;
+}
+""",
+        },
+        "3 6",
+    ),
     "common symbols": Program(
         {
             "main.c": """\
