@@ -310,6 +310,9 @@ def test_saved_module_has_the_attributes_and_gives_the_same_object(toolchain: Pa
     flags += ["-Xclang", "-main-file-name", "-Xclang", "ld-temp.o", "-Qunused-arguments", "-x", "ir"]
     run(clang, *flags, "-c", "out.0.2.internalize.bc", "-o", "compiled.o", directory=tmp_path)
     assert (tmp_path / "compiled.o").read_bytes() == (tmp_path / "linked.o").read_bytes()
+    # Bitcode for another link, which resolves the symbols.
+    run(clang, *SIZE, "-r", "main.c", "-Wl,--lto-emit-llvm", "-o", "part.bc", directory=tmp_path)
+    assert "no-builtin" not in run("llvm-dis-19", "part.bc", "-o", "-", directory=tmp_path)
 
 
 def test_object_and_library_introduce_what_they_need_anyway(toolchain: Path, tmp_path: Path) -> None:
