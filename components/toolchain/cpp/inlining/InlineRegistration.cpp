@@ -2,6 +2,7 @@
 
 #include "inlining/InlineAdvisors.h"
 #include "program/SizePipeline.h"
+#include "program/Variants.h"
 #include "support/LLVMOptions.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/ErrorHandling.h"
@@ -42,8 +43,10 @@ static InlineAdvisor *createAdvisor(Module &M, FunctionAnalysisManager &FAM,
       std::make_unique<DefaultInlineAdvisor>(M, FAM, Params, Context);
   const InliningAdvisorMode Mode =
       llvmOption<InliningAdvisorMode>("enable-ml-inliner");
+  // By default a program has the heuristic; its variants choose.
+  const bool HasVariant = appliedVariant && appliedVariant();
   if (Mode == InliningAdvisorMode::Default ||
-      (IsDefault && M.getModuleIdentifier() == LinkedModuleName))
+      (IsDefault && !HasVariant && M.getModuleIdentifier() == LinkedModuleName))
     return Heuristic.release();
   // The heuristic's advice about a call, which is only looked at.
   auto GetDefaultAdvice = [Heuristic = std::shared_ptr<InlineAdvisor>(

@@ -89,17 +89,15 @@ static void digestLinker(llvm::SmallVectorImpl<const char *> &Arguments) {
   Arguments.append({"-mllvm", Option.c_str()});
 }
 
-/// Adds the policy for code that is compiled for size, unless \p Arguments
-/// choose an advisor, a plan or variants.
+/// Adds the policy for modules of ThinLTO that are compiled for size, unless
+/// \p Arguments choose an advisor or a plan.
 static void addPolicy(llvm::SmallVectorImpl<const char *> &Arguments) {
   if (!mlgo::usePolicyByDefault ||
       llvm::any_of(mlgo::expandResponseFiles(Arguments),
                    [](llvm::StringRef Argument) {
                      return Argument.contains("enable-ml-inliner") ||
                             Argument.contains("mlgo-inline-plan") ||
-                            Argument.contains("inliner-interactive-channel") ||
-                            Argument.contains("mlgo-keep-smaller") ||
-                            Argument.contains("mlgo-variants");
+                            Argument.contains("inliner-interactive-channel");
                    }))
     return;
   mlgo::usePolicyByDefault();

@@ -5,6 +5,7 @@
 #include "program/KeepSmaller.h"
 #include "support/LLVMOptions.h"
 #include "support/ReleaseDefaults.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/CommandLine.h"
@@ -117,7 +118,19 @@ struct VariantIROutlinerPass : PassInfoMixin<VariantIROutlinerPass> {
     const Variant *V = appliedVariant();
     if (!V || !V->IROutliner)
       return PreservedAnalyses::all();
+    DenseSet<const Function *> Before;
+    for (const Function &F : M)
+      Before.insert(&F);
     PreservedAnalyses Result = IROutlinerPass().run(M, MAM);
+    // A new function has the code of one of the places that it comes from, and
+    // what LLVM knows of that place is not true of the others.
+    for (Function &F : M)
+      if (!Before.contains(&F))
+        for (Instruction &I : instructions(F)) {
+          I.dropUnknownNonDebugMetadata();
+          I.dropPoisonGeneratingFlags();
+          I.dropUBImplyingAttrsAndMetadata();
+        }
     // LLVM 19's passes the addresses of thread-local variables on as arguments.
     if (verifyModule(M))
       report_fatal_error("LLVM's IR outliner makes invalid code of this "
