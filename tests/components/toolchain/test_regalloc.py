@@ -28,8 +28,12 @@ from components.core.policy.export import export_fast
 from components.core.policy.feature_encoding import inputs_per_feature
 from components.platform.errors import UserError
 from components.platform.storage import digest, publish
+from components.platform.storage.cache import default_cache_dir
+from components.toolchain import make
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
+from components.toolchain.sdk import find_sdk
+from components.toolchain.source import fetch_source_files
 
 pytestmark = pytest.mark.toolchain
 
@@ -370,3 +374,45 @@ def test_invalid_forced_decisions_file_fails_the_compile(
     forced = ("-mllvm", f"-mlgo-forced-decisions={path}")
     with pytest.raises(CompileError, match=f"forced is not a file of forced decisions: {problem}"):
         Compiler(training_toolchain / "bin" / "clang", "regalloc")(Request(module, Advisor("log"), extra_flags=forced))
+
+
+CANDIDATES = """
+#include "regalloc/EvictionHook.h"
+#include <numeric>
+#include <vector>
+static MCPhysReg Registers[64];
+static bool exceeds(unsigned Size, SmallVector<MCPhysReg, 16> Hints, bool Hard = false) {
+  return mlgo::exceedsFeatures(AllocationOrder(std::move(Hints), ArrayRef(Registers, Size), Hard));
+}
+// What LLVM's advisor does first; its features have 32 columns.
+struct Advisor {
+  const Advisor &getDefaultAdvisor() const { return *this; }
+  int tryFindEvictionCandidate(int, const AllocationOrder &, int, int) const { return 1; }
+  int (getOrderLimit)(int, const AllocationOrder &, int) const { return 2; }
+  int find(const AllocationOrder &Order) const {
+    const int FixedRegisters = 0;
+    int Limit = getOrderLimit(0, Order, 0);
+    return Limit;
+  }
+};
+int main() {
+  std::iota(Registers, std::end(Registers), 1);
+  const bool Fit = !exceeds(32, {}) && !exceeds(32, {5, 7}) && !exceeds(64, {5, 5, 7}, true) && !exceeds(0, {});
+  const bool Exceed = exceeds(33, {}) && exceeds(64, {5}) && exceeds(32, {5, 5});
+  Advisor A;
+  return !(Fit && Exceed && A.find({{}, ArrayRef(Registers, 32), false}) == 2 &&
+           A.find({{5, 5}, ArrayRef(Registers, 32), false}) == 1);
+}
+"""
+
+
+def test_registers_beyond_the_features_are_left_to_the_heuristic(tmp_path: Path) -> None:
+    """PowerPC has 64 vector registers, and a register that is hinted at twice is a candidate twice."""
+    sdk, cache = find_sdk(19), default_cache_dir()
+    private = fetch_source_files("deb", sdk, cache) / "llvm" / "lib" / "CodeGen"
+    (tmp_path / "candidates.cpp").write_text(CANDIDATES)
+    include = [f"-I{path}" for path in (Path(make.__file__).parent / "cpp", private, sdk.prefix / "include")]
+    command: list[str | Path] = [sdk.prefix / "bin" / "clang++", "-std=c++17", "-w", *include]
+    archives = [sdk.prefix / "lib" / f"libLLVM{name}.a" for name in ("Support", "Demangle")]
+    subprocess.run([*command, "candidates.cpp", "-o", "candidates", *archives], cwd=tmp_path, check=True)
+    subprocess.run([tmp_path / "candidates"], check=True)

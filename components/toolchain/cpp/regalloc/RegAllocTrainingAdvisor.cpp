@@ -15,6 +15,7 @@
 // a function's allocation for each decision.
 #include "decisions/ForcedDecisions.h"
 #include "decisions/PolicySampling.h"
+#include "regalloc/EvictionHook.h"
 #include "regalloc/FlipMeasurement.h"
 #include "regalloc/FunctionScores.h"
 #include "support/LLVMVersion.h"
