@@ -107,7 +107,7 @@ def test_no_argument_is_called_unused(clang: Path, source: Path) -> None:
 )
 def test_outputs_of_stock_clang_exist_at_size_levels(clang: Path, source: Path, flags: list[str]) -> None:
     command: list[str | Path] = [clang, "-Oz", "-Werror=unused-command-line-argument", *flags, source]
-    output = [] if "-fsyntax-only" in flags else ["-o", source.with_suffix(".out")]
+    output: list[str | Path] = [] if "-fsyntax-only" in flags else ["-o", source.with_suffix(".out")]
     done = subprocess.run([*command, *output], capture_output=True, text=True, cwd=source.parent)
     assert (done.returncode, done.stderr) == (0, "")
     assert source.with_suffix(".out").exists() == bool(output)
