@@ -94,9 +94,10 @@ VARIANTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def objects(toolchain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("objects")
+@pytest.fixture
+def objects(toolchain: Path, tmp_path: Path) -> Path:
+    directory = tmp_path / "objects"
+    directory.mkdir()
     for name, (text, *flags) in {**FILES, "small": (SMALL, "-Oz", "-flto"), "object": (SMALL, "-Oz")}.items():
         (directory / f"{name}.c").write_text(text)
         run(toolchain / "bin" / "clang", *flags, "-c", f"{name}.c", "-o", f"{name}.o", directory=directory)
