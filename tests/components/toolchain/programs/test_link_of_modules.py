@@ -107,7 +107,8 @@ def objects(toolchain: Path, tmp_path: Path) -> Path:
 def link(toolchain: Path, objects: Path, output: Path, names: list[str], *options: str) -> bytes:
     inputs = [f"{name}.o" for name in names]
     flags = [f"-Wl,-mllvm,{option}" if option.startswith("-mlgo") else option for option in options]
-    command = [toolchain / "bin" / "clang", "-O2", "-flto=thin", "-Wl,--build-id=none", *inputs, *flags, "-o", output]
+    command: list[str | Path] = [toolchain / "bin" / "clang", "-O2", "-flto=thin", "-Wl,--build-id=none"]
+    command += [*inputs, *flags, "-o", output]
     run(*command, directory=objects)
     return output.read_bytes()
 
