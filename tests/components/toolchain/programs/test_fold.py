@@ -298,7 +298,7 @@ def module(pairs: dict[str, Pair]) -> str:
 def folded(clang: Path, directory: Path, pairs: dict[str, Pair]) -> dict[str, str]:
     """Fold a module of `pairs`; return each function's text."""
     (directory / "pairs.ll").write_text(module(pairs))
-    options = ["-mlgo-fold=1", "-print-changed=quiet", "-print-module-scope"]
+    options = ["-mlgo-fold=1", "-print-changed=quiet"]
     command: list[str | Path] = [clang, "-Oz", "-w", "-x", "ir", "pairs.ll", "-S", "-emit-llvm", "-o", "/dev/null"]
     done = subprocess.run(
         [*command, *(part for option in options for part in ("-mllvm", option))],
