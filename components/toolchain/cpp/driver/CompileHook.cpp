@@ -64,27 +64,36 @@ static mlgo::FileOptions fileOptions(const CompilerInvocation &Compile) {
     return Result;
   Result.HasNoExceptions = !Compile.getLangOpts().Exceptions;
   Result.ZerosAreData = Compile.getCodeGenOpts().NoZeroInitializedInBSS;
-  for (const auto &Entry : Compile.getHeaderSearchOpts().UserEntries)
-    if (!Entry.IsFramework)
-      Result.IncludePaths.push_back(Entry.Path);
+  // As clang gives them to the assembler (BackendUtil.cpp).
+  const HeaderSearchOptions &Headers = Compile.getHeaderSearchOpts();
+  for (const auto &Entry : Headers.UserEntries)
+    if (!Entry.IsFramework &&
+        (Entry.Group == frontend::Quoted || Entry.Group == frontend::Angled ||
+         Entry.Group == frontend::System))
+      Result.IncludePaths.push_back(
+          Entry.IgnoreSysRoot ? Entry.Path : Headers.Sysroot + Entry.Path);
   return Result;
 }
 
 /// Lets a module that \p Builder's pipeline gets run no passes but the required
 /// ones. A module with coroutines runs all: only the pipelines before the link
 /// split them. So does one with ifuncs: LLVM 19 writes a summary of unoptimized
-/// references to them on which linkers crash.
+/// references to them on which linkers crash. A module that the compile makes
+/// one of ThinLTO runs those that follow.
 static void skipOptionalPasses(llvm::PassBuilder &Builder) {
   auto Skips = std::make_shared<std::optional<bool>>();
   Builder.getPassInstrumentationCallbacks()
       ->registerShouldRunOptionalPassCallback(
           [Skips](llvm::StringRef, llvm::Any IR) {
-            if (!*Skips)
-              if (auto *M = llvm::any_cast<const llvm::Module *>(&IR))
+            if (auto *M = llvm::any_cast<const llvm::Module *>(&IR)) {
+              if (!*Skips)
                 *Skips = (*M)->ifunc_empty() &&
                          llvm::none_of(**M, [](const llvm::Function &F) {
                            return F.isPresplitCoroutine();
                          });
+              if (mlgo::isSeparate(**M))
+                *Skips = false;
+            }
             return !Skips->value_or(false);
           });
 }

@@ -341,6 +341,12 @@ struct LinkedSemanticsPass : PassInfoMixin<LinkedSemanticsPass> {
 };
 } // namespace
 
+bool mlgo::isSeparate(const Module &M) {
+  auto *Flag =
+      mdconst::extract_or_null<ConstantInt>(M.getModuleFlag("ThinLTO"));
+  return Flag && !Flag->isZero();
+}
+
 void mlgo::registerFileSemantics(PassBuilder &Builder,
                                  const FileOptions &Options) {
   Builder.registerPipelineStartEPCallback(
@@ -350,7 +356,7 @@ void mlgo::registerFileSemantics(PassBuilder &Builder,
 }
 
 void mlgo::registerLinkedSemantics(PassBuilder &Builder) {
-  auto Add = [](ModulePassManager &Passes, OptimizationLevel) {
+  auto Add = [](ModulePassManager &Passes, auto &&...) {
     Passes.addPass(LinkedSemanticsPass());
   };
   // The pipelines of a level, of full LTO, and of ThinLTO's backends.

@@ -8,6 +8,7 @@
 #include <vector>
 
 namespace llvm {
+class Module;
 class PassBuilder;
 } // namespace llvm
 
@@ -34,12 +35,16 @@ struct FileOptions {
 /// - Functions that only code generation calls stay (-mfunction-return, -pg).
 /// - A module whose assembly names a symbol that is local in its file, or
 ///   leaves the assembler in another state, becomes one of ThinLTO, which the
-///   same link compiles by itself. The files that it includes are those of the
-///   compile: the link runs in another directory.
+///   same link compiles by itself (isSeparate). The files that it includes are
+///   those of the compile: the link runs in another directory.
 /// - A function is nounwind in a module that can catch only if it is inferred.
 /// - Zeros that are not to be in .bss have a section.
 void registerFileSemantics(llvm::PassBuilder &Builder,
                            const FileOptions &Options);
+
+/// Returns whether \p M is a module of ThinLTO in the link. Its backend does
+/// not know the resolution, so its passes must run in the compile of the file.
+bool isSeparate(const llvm::Module &M);
 
 /// Adds a pass to the pipelines that compile a linked module. Functions of a
 /// language without exceptions are nounwind again if nothing in the module

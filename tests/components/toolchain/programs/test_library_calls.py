@@ -140,6 +140,16 @@ CASES = {
         ARCHIVED, "[f]hello\n", ("-Wl,--start-lib,puts.o,printf.o,--end-lib",), BITCODE
     ),
     "archive and -u": Program(ARCHIVED, "[f]hello\n", ("libown.a", "-Wl,-u,puts"), BITCODE),
+    "a file that its assembly separates": Program(
+        {
+            **ARCHIVED,
+            "main.c": "__attribute__((used)) static int number = 3;\n"
+            '__asm__(".pushsection .data\\n.globl pointer\\npointer: .quad number\\n.popsection");\n' + CALLS_PRINTF,
+        },
+        "[own]hello\n",
+        ("libown.a",),
+        BITCODE,
+    ),
     "own puts": Program({"main.c": CALLS_PRINTF, "puts.c": OWN_PUTS}, "hello\n"),
     "own native puts": Program({"main.c": CALLS_PRINTF, "native.c": OWN_PUTS}, "[own]hello\n"),
     "static puts of another file": Program(
@@ -282,6 +292,14 @@ size_t strlen(const char *s) {
 }
 
 
+COMPILED_CALLS = (
+    "a file that its assembly separates",
+    "own native puts",
+    "constant calls without the library",
+)
+"""Where the compile of a file makes the call, as stock clang does, or computes its result."""
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_program_calls_what_its_files_call(toolchain: Path, tmp_path: Path, name: str) -> None:
     """As without optimization."""
@@ -291,8 +309,8 @@ def test_program_calls_what_its_files_call(toolchain: Path, tmp_path: Path, name
         ("smaller", ("-Wl,-mllvm,-mlgo-keep-smaller",)),
         ("O0", ("-O0", "-fno-lto", "-fno-builtin")),
     ):
-        if directory == "O0" and name in ("own native puts", "constant calls without the library"):
-            continue  # stock clang makes the call, or computes it
+        if directory == "O0" and name in COMPILED_CALLS:
+            continue
         linked = program.build(toolchain / "bin", tmp_path / directory, *more)
         assert linked.returncode == 0, linked.stderr
         assert run(f"./{program.name}", directory=tmp_path / directory) == program.prints
