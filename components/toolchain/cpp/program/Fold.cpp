@@ -321,7 +321,7 @@ static bool staysOneCall(const Function &F) {
 
 /// Returns the functions of \p M that have another one of their structure.
 static std::vector<Function *> findCandidates(Module &M) {
-  std::map<IRHash, std::vector<Function *>> ByHash;
+  std::map<uint64_t, std::vector<Function *>> ByHash;
   for (Function &F : M)
     if (!F.isDeclaration() && !F.hasAvailableExternallyLinkage() &&
         !staysOneCall(F) && !mustStayApart(F))

@@ -179,7 +179,7 @@ void mlgo::registerSizePasses(PassBuilder &Builder, bool InLinker) {
   if (InLinker)
     registerLinkedSemantics(Builder);
   Builder.registerPipelineEarlySimplificationEPCallback(
-      [=](ModulePassManager &Passes, OptimizationLevel Level) {
+      [=](ModulePassManager &Passes, OptimizationLevel Level, auto &&...) {
         if (IsProgram)
           setProgramOptions(Level);
         Passes.addPass(FoldPass(Fold == cl::BOU_UNSET ? FoldsByDefault
@@ -188,7 +188,7 @@ void mlgo::registerSizePasses(PassBuilder &Builder, bool InLinker) {
   auto IsSecond = std::make_shared<bool>(false);
   Builder.registerOptimizerLastEPCallback(
       [&Builder, IsProgram, IsSecond](ModulePassManager &Passes,
-                                      OptimizationLevel Level) {
+                                      OptimizationLevel Level, auto &&...) {
         if (*IsSecond)
           return;
         // The second time the inliner meets the functions as they came out of
