@@ -98,9 +98,9 @@ void mlgo::applyVariant(Variant V) {
   if (V.Everywhere)
     ModuleOptions::set("mlgo-outline-everywhere", true);
   if (V.IPRA)
-    ModuleOptions::give("enable-ipra");
+    ModuleOptions::setAsGiven("enable-ipra");
   Applied = std::move(V);
-  ModuleOptions::alsoGiveBack([] { Applied.reset(); });
+  ModuleOptions::onRestore([] { Applied.reset(); });
 }
 
 const Variant *mlgo::appliedVariant() { return Applied ? &*Applied : nullptr; }

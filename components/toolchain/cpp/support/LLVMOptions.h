@@ -24,44 +24,44 @@ inline bool isGiven(llvm::StringRef Name) {
   return llvm::cl::getRegisteredOptions().lookup(Name)->getNumOccurrences() > 0;
 }
 
-/// The options that our passes set for one module of a process, which gets
-/// their values back when the module is compiled: LLVM's options are global,
-/// and a link compiles several modules.
+/// Options that our passes set for one module. Their values are restored when
+/// the module is compiled: LLVM's options are global, and a link compiles
+/// several modules.
 class ModuleOptions {
 public:
   ModuleOptions() : Outer(Current) { Current = this; }
   ModuleOptions(const ModuleOptions &) = delete;
   ModuleOptions &operator=(const ModuleOptions &) = delete;
   ~ModuleOptions() {
-    for (const auto &GiveBack : llvm::reverse(Changed))
-      GiveBack();
+    for (const auto &Restore : llvm::reverse(Restores))
+      Restore();
     Current = Outer;
   }
 
-  /// Sets LLVM's option called \p Name to \p Value, for the module that is
-  /// being compiled if there is one that gets options back.
+  /// Sets LLVM's option called \p Name to \p Value; without an object of this
+  /// class, for all modules that the process compiles from now on.
   template <typename T> static void set(llvm::StringRef Name, T Value) {
     llvm::cl::opt<T> &Option = llvmOption<T>(Name);
     if (Current)
-      Current->Changed.push_back(
+      Current->Restores.push_back(
           [&Option, Old = static_cast<T>(Option)] { Option.setValue(Old); });
     Option.setValue(Value);
   }
 
   /// Sets a flag that LLVM reads only if it was given.
-  static void give(llvm::StringRef Name) {
+  static void setAsGiven(llvm::StringRef Name) {
     if (isGiven(Name))
       return set(Name, true);
     llvm::cl::opt<bool> &Option = llvmOption<bool>(Name);
     if (Current)
-      Current->Changed.push_back([&Option] { Option.reset(); });
+      Current->Restores.push_back([&Option] { Option.reset(); });
     Option.addOccurrence(0, Name, "true");
   }
 
-  /// Has \p GiveBack called with the options.
-  static void alsoGiveBack(std::function<void()> GiveBack) {
+  /// Calls \p Restore when the options are restored.
+  static void onRestore(std::function<void()> Restore) {
     if (Current)
-      Current->Changed.push_back(std::move(GiveBack));
+      Current->Restores.push_back(std::move(Restore));
   }
 
 private:
@@ -69,7 +69,7 @@ private:
   static inline thread_local ModuleOptions *Current = nullptr;
 
   ModuleOptions *const Outer;
-  std::vector<std::function<void()>> Changed;
+  std::vector<std::function<void()>> Restores;
 };
 
 /// Returns \p Arguments, of a program, with those in its response files.
