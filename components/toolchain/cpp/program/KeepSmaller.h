@@ -28,8 +28,8 @@ requestedVariants(llvm::ArrayRef<std::string> Arguments, bool IsProgram);
 
 /// Announces that this process writes \p Output, an object, and compiles it as
 /// each of \p Variants, the first of them itself. Without this call or the next
-/// one forkVariants does nothing. Does nothing but warn if \p Output exists and
-/// is no regular file.
+/// one forkVariants does nothing. Returns false, with a warning, if \p Output
+/// exists and is no regular file.
 bool expectVariants(std::string Output, std::vector<Variant> Variants);
 
 /// Announces the same of a linker, which knows its output when it compiles the

@@ -231,7 +231,9 @@ static BitVector relevantFunctions(const Module &M,
   return Result;
 }
 
-std::vector<std::string> mlgo::unusableLibraryFunctions(const Module &M) {
+/// Returns the names of the library functions that the passes of \p M must
+/// neither call nor know.
+static std::vector<std::string> unusableLibraryFunctions(const Module &M) {
   TargetLibraryInfoImpl Impl(Triple(M.getTargetTriple()));
   TargetLibraryInfo Known(Impl);
   Resolution R;

@@ -20,16 +20,14 @@
 
 #include "llvm/IR/Module.h"
 
+#include <string>
+
 namespace mlgo {
 
-/// Returns the names of the library functions that the passes of the linked
-/// module \p M must neither call nor know, by lld's symbol table: those that
-/// \p M or other bitcode defines, that no input defines, that only an archive's
-/// bitcode defines, and those that --wrap, --defsym or a linker script
-/// replaces.
-std::vector<std::string> unusableLibraryFunctions(const llvm::Module &M);
-
-/// Keeps the passes of \p M from using its unusableLibraryFunctions.
+/// Keeps the passes of the linked module \p M from calling and knowing library
+/// functions that, by lld's symbol table, \p M or other bitcode defines, no
+/// input defines, only an archive's bitcode defines, or --wrap, --defsym or a
+/// linker script replaces.
 void restrictLibraryCalls(llvm::Module &M);
 
 /// What lld writes next to LTO's object.
