@@ -92,9 +92,21 @@ def fetch_source_files(origin: str, sdk: Sdk, cache: Path) -> Path:
 
 
 def find_bundled_source(sdk: Sdk) -> Path | None:
-    """Return the directory of source files that an SDK brings; None if it brings none."""
+    """Return the directory of source files that an SDK brings; None if it brings none.
+
+    Raises:
+        UserError: an earlier version of this project built the SDK, without all of the files.
+    """
     source = sdk.prefix / BUNDLED
-    return source if source.is_dir() else None
+    if not source.is_dir():
+        return None
+    if not _is_complete(source, sdk.major):
+        (first, *_) = (name for name in source_files(sdk.major) if not (source / name).is_file())
+        raise UserError(
+            f"the SDK in {sdk.prefix} lacks LLVM's {first}: an earlier version of mlgo built it",
+            "build it again with mlgo toolchain --mode sdk",
+        )
+    return source
 
 
 def fetch_whole_source(origin: str, major: int, cache: Path) -> Path:

@@ -42,6 +42,16 @@ def test_source_directory_is_used_in_place(tmp_path: Path, sdk: Sdk) -> None:
     assert not (tmp_path / "cache").exists()
 
 
+def test_sdk_of_an_earlier_version_is_refused(sdk: Sdk) -> None:
+    assert source.find_bundled_source(sdk) is None
+    bundled = tree(sdk.prefix / source.BUNDLED)
+    assert source.find_bundled_source(sdk) == bundled
+    (bundled / "lld/ELF/Config.h").unlink()
+    with pytest.raises(UserError, match=r"lacks LLVM's lld/ELF/Config\.h") as caught:
+        source.find_bundled_source(sdk)
+    assert "--mode sdk" in caught.value.remedy
+
+
 def test_source_of_another_version_is_refused(tmp_path: Path, sdk: Sdk) -> None:
     with pytest.raises(UserError) as caught:
         source.fetch_source_files(str(tree(tmp_path / "llvm-project", "18.1.8")), sdk, tmp_path / "cache")
