@@ -34,6 +34,7 @@ class Pair:
         outcome: what the fold makes of them.
         head: what stands between the arguments and the body, with `{}` where they differ.
         gone: a word that the function that stays lacks, for "generic".
+        linkage: of both, or `{}`.
     """
 
     body: str
@@ -42,12 +43,13 @@ class Pair:
     outcome: Outcome = "apart"
     head: str = ""
     gone: str = ""
+    linkage: str = "internal"
 
     def text(self, name: str) -> str:
         functions = []
         for which, part in (("a", self.first), ("b", self.second)):
             function = f"{name}_{which}"
-            head = f"define internal i64 @{function}(ptr %p, i64 %n, float %x) minsize optsize {self.head} {{"
+            head = f"define {self.linkage} i64 @{function}(ptr %p, i64 %n, float %x) minsize optsize {self.head} {{"
             # No function of another pair is equal.
             text = "\n".join([head, f"  call void @unique_{name}()", self.body, "}"]).replace("{}", part)
             functions.append(text.replace("@self", f"@{function}"))
@@ -350,6 +352,19 @@ def test_heads_of_functions_are_compared(toolchain: Path, tmp_path: Path) -> Non
         name: Pair(body, *heads, "apart" if heads[0] != heads[1] else "folded", head="{}")
         for name, heads in HEADS.items()
     }
+    check(toolchain / "bin" / "clang", tmp_path, rows)
+
+
+def test_linkage_of_functions_is_compared(toolchain: Path, tmp_path: Path) -> None:
+    """A linker picks one copy of an inline function, which other options may have compiled."""
+    body = CALL.replace("{}", "")
+    linkages: dict[str, tuple[str, str, Outcome]] = {
+        "inline": ("linkonce_odr", "linkonce_odr", "folded"),
+        "inline and static": ("linkonce_odr", "internal", "apart"),
+        "weak": ("weak", "weak", "apart"),
+        "weak and static": ("weak", "internal", "apart"),
+    }
+    rows = {name: Pair(body, *row, linkage="{}") for name, row in linkages.items()}
     check(toolchain / "bin" / "clang", tmp_path, rows)
 
 
