@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.campaign.build import Builder, write_program
-from tests.campaign.csmith import generate_csmith
 from tests.campaign.generate import generate, kinds
 from tests.campaign.rows import select_rows
 from tests.components.toolchain.programs.test_linker import toolchain
