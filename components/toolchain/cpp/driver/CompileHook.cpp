@@ -147,12 +147,15 @@ static void compileWhatBitcodeLacks(CompilerInvocation &Compile) {
 }
 
 /// Returns an option of LLVM's that has no effect because the passes which read
-/// it run in the link, or "". Those of the policies are known there.
+/// it run in the link, or "". Those of the policies are known there, and those
+/// of code generation that clang's driver gives for its own.
 static llvm::StringRef optionOfLink(llvm::ArrayRef<std::string> LLVMArgs) {
   for (llvm::StringRef Argument : LLVMArgs)
     if (llvm::StringRef Name = Argument.ltrim('-');
         !Name.starts_with("mlgo-") && !Name.starts_with("enable-ml-inliner") &&
-        !Name.starts_with("regalloc-enable-advisor"))
+        !Name.starts_with("regalloc-enable-advisor") &&
+        !Name.starts_with("enable-machine-outliner") &&
+        !Name.starts_with("global-isel"))
       return Argument;
   return "";
 }

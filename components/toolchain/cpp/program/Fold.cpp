@@ -4,7 +4,9 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/DebugInfoMetadata.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
+#include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/StructuralHash.h"
 #include "llvm/Transforms/IPO/MergeFunctions.h"
@@ -48,13 +50,50 @@ static bool usesOwnAddress(const Function &F) {
   return false;
 }
 
+/// Returns whether \p F uses where it is called from. A function that became a
+/// call of another is one of its callers.
+static bool usesItsCaller(const Function &F) {
+  return any_of(instructions(F), [](const Instruction &I) {
+    const auto *Intrinsic = dyn_cast<IntrinsicInst>(&I);
+    switch (Intrinsic ? Intrinsic->getIntrinsicID()
+                      : Intrinsic::not_intrinsic) {
+    case Intrinsic::returnaddress:
+    case Intrinsic::addressofreturnaddress:
+    case Intrinsic::frameaddress:
+    case Intrinsic::sponentry:
+    case Intrinsic::eh_dwarf_cfa:
+      return true;
+    default:
+      return false;
+    }
+  });
+}
+
+/// Returns whether calls of \p F may reach another definition, which is not
+/// equal if it comes from another source or from a compile with other options,
+/// or has other alias metadata.
+static bool mayBeReplaced(const Function &F, LinkStage Stage) {
+  if (F.hasLocalLinkage())
+    return false;
+  if (F.isInterposable() || !F.isDSOLocal())
+    return true;
+  switch (Stage) {
+  case LinkStage::Compile:
+  case LinkStage::Earlier:
+    return F.isWeakForLinker();
+  case LinkStage::Library:
+    // Files that were not compiled for a library call theirs dso_local.
+    return F.hasDefaultVisibility();
+  case LinkStage::Program:
+    return false;
+  }
+  llvm_unreachable("unknown stage");
+}
+
 /// Returns whether \p F must neither be replaced by a call of an equal function
 /// nor be called in place of another.
-static bool mustStayApart(const Function &F) {
-  // A call of a strong function of a shared library may reach another library's
-  // definition, and a weak one may be replaced: that function, not all that are
-  // equal.
-  if ((F.hasExternalLinkage() && !F.isDSOLocal()) || F.isInterposable())
+static bool mustStayApart(const Function &F, LinkStage Stage) {
+  if (mayBeReplaced(F, Stage))
     return true;
   // Code generation crashes at a call in a naked function and at one of an
   // interrupt handler.
@@ -83,12 +122,12 @@ static bool mustStayApart(const Function &F) {
         "patchable-function-prefix"})
     if (F.hasFnAttribute(Name))
       return true;
-  return usesOwnAddress(F);
+  return usesOwnAddress(F) || usesItsCaller(F);
 }
 
 /// Returns whether metadata of \p Kind only says where code comes from or how
 /// often it runs: functions that differ in it are equal.
-static bool isHint(const LLVMContext &Context, unsigned Kind) {
+static bool isHint(LLVMContext &Context, unsigned Kind) {
   switch (Kind) {
   case LLVMContext::MD_dbg:
   case LLVMContext::MD_prof:
@@ -103,11 +142,8 @@ static bool isHint(const LLVMContext &Context, unsigned Kind) {
   default:
     break;
   }
-  if (Kind <= LLVMContext::MD_mmra)
-    return false;
-  SmallVector<StringRef> Names;
-  Context.getMDKindNames(Names);
-  return Names[Kind] == "srcloc" || Names[Kind] == "heapallocsite";
+  return Kind == Context.getMDKindID("srcloc") ||
+         Kind == Context.getMDKindID("heapallocsite");
 }
 
 namespace {
@@ -133,9 +169,6 @@ private:
   void add(const void *Object) { add(reinterpret_cast<uintptr_t>(Object)); }
 
   void addFunction(const Function &F, bool IsProgram) {
-    // Where a linker chooses among the copies of an inline function, one of
-    // another file may have been compiled with other options.
-    add(!IsProgram && F.isWeakForLinker());
     add(F.hasPersonalityFn() ? F.getPersonalityFn() : nullptr);
     add(F.hasPrefixData() ? F.getPrefixData() : nullptr);
     add(F.hasPrologueData() ? F.getPrologueData() : nullptr);
@@ -153,8 +186,12 @@ private:
     addMetadata(F.getContext(), Nodes);
   }
 
-  void addMetadata(const LLVMContext &Context,
+  void addMetadata(LLVMContext &Context,
                    ArrayRef<std::pair<unsigned, MDNode *>> Nodes) {
+    // Without the number of words, the metadata of one instruction would be the
+    // same as that of the next one.
+    const size_t Start = Words.size();
+    add(uint64_t(0));
     for (auto [Kind, Node] : Nodes) {
       if (isHint(Context, Kind) ||
           (!HasAliasMetadata && is_contained(AliasKinds, Kind)))
@@ -168,8 +205,8 @@ private:
       for (const MDOperand &Operand : drop_begin(Node->operands()))
         if (!isa<DILocation>(Operand))
           add(Operand.get());
-      add(uint64_t(0));
     }
+    Words[Start] = Words.size() - Start;
   }
 
   /// Constants are unique. Of expressions and unusual ones the comparison
@@ -319,17 +356,24 @@ static bool staysOneCall(const Function &F) {
   return forwardsCall(F) && (!F.isDiscardableIfUnused() || F.hasAddressTaken());
 }
 
-/// Returns the functions of \p M that have another one of their structure.
-static std::vector<Function *> findCandidates(Module &M) {
-  std::map<uint64_t, std::vector<Function *>> ByHash;
+/// Returns the functions of \p M that have another one of their structure, and
+/// gives those of them that must stay apart classes of their own.
+static std::vector<Function *> findCandidates(Module &M, LinkStage Stage) {
+  using Hash = decltype(StructuralHash(std::declval<const Function &>()));
+  std::map<Hash, std::vector<Function *>> ByHash;
   for (Function &F : M)
-    if (!F.isDeclaration() && !F.hasAvailableExternallyLinkage() &&
-        !staysOneCall(F) && !mustStayApart(F))
+    if (!F.isDeclaration() && !F.hasAvailableExternallyLinkage())
       ByHash[StructuralHash(F)].push_back(&F);
   std::vector<Function *> Result;
+  size_t Apart = 0;
   for (const auto &[Hash, Functions] : ByHash)
-    if (Functions.size() > 1)
-      Result.insert(Result.end(), Functions.begin(), Functions.end());
+    for (Function *F : Functions)
+      if (Functions.size() == 1)
+        ; // MergeFunctions does not look at it.
+      else if (staysOneCall(*F) || mustStayApart(*F, Stage))
+        F->addFnAttr(ClassAttribute, "apart" + utostr(Apart++));
+      else
+        Result.push_back(F);
   return Result;
 }
 
@@ -343,15 +387,11 @@ static size_t countFunctions(const Module &M) {
 }
 
 void mlgo::foldEqualFunctions(Module &M, ModuleAnalysisManager &MAM,
-                              bool IsProgram) {
+                              bool IsProgram, LinkStage Stage) {
   // Callers become equal when their callees are one function.
   for (bool Changed = true; Changed;) {
     const size_t Functions = countFunctions(M);
-    size_t Apart = 0;
-    for (Function &F : M)
-      if (!F.isDeclaration())
-        F.addFnAttr(ClassAttribute, "apart" + utostr(Apart++));
-    const std::vector<Function *> Candidates = findCandidates(M);
+    const std::vector<Function *> Candidates = findCandidates(M, Stage);
     setClasses(Candidates, IsProgram, /*HasAliasMetadata=*/false);
     Changed = weakenEqualFunctions(Candidates);
     setClasses(Candidates, IsProgram, /*HasAliasMetadata=*/true);

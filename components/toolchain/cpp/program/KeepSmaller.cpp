@@ -312,7 +312,8 @@ static bool runInChild(const Variant &V, size_t Index, std::string Aside) {
 void mlgo::forkVariants(Module &M, bool IsFolded) {
   if (!Current || Current->IsDecided || !registerVariantAdvisor)
     return;
-  if (Current->IsProgram && !isProgram(M))
+  // Only LTO's merged module is a program of this link.
+  if (Current->IsProgram && (!isProgram(M) || Current->Output.empty()))
     return;
   const std::vector<Variant> &Variants = Current->Variants;
   if (!IsFolded) {

@@ -4,6 +4,7 @@
 #include "lld/Common/Driver.h"
 #include "lld/Common/ErrorHandler.h"
 #include "program/KeepSmaller.h"
+#include "program/Resolution.h"
 #include "program/SizePipeline.h"
 #include "support/LLVMOptions.h"
 #include "support/LLVMVersion.h"
@@ -25,7 +26,7 @@ LLD_HAS_DRIVER(elf)
 llvm::PassPluginLibraryInfo getMlgoPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "mlgo", LLVM_VERSION_STRING,
           [](llvm::PassBuilder &Builder) {
-            mlgo::registerSizePasses(Builder, /*InLinker=*/true);
+            mlgo::registerSizePasses(Builder, mlgo::linkStage());
             if (mlgo::registerVariantAdvisor)
               mlgo::registerVariantAdvisor(Builder);
           }};

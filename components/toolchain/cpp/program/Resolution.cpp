@@ -294,3 +294,10 @@ mlgo::LinkOutput mlgo::linkOutput() {
   };
   return {Options.outputFile.str(), Obstacle()};
 }
+
+mlgo::LinkStage mlgo::linkStage() {
+  const lld::elf::Config &Options = options();
+  if (Options.relocatable || Options.emitLLVM || Options.ltoEmitAsm)
+    return LinkStage::Earlier;
+  return Options.shared ? LinkStage::Library : LinkStage::Program;
+}

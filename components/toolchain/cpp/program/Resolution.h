@@ -18,6 +18,7 @@
 #ifndef MLGO_RESOLUTION_H
 #define MLGO_RESOLUTION_H
 
+#include "program/SizePipeline.h"
 #include "llvm/IR/Module.h"
 
 #include <string>
@@ -40,6 +41,9 @@ struct LinkOutput {
 /// Returns what this link writes. Only valid during LTO, when lld has read all
 /// of its options and linker scripts.
 LinkOutput linkOutput();
+
+/// Returns what this link makes. Only valid during LTO.
+LinkStage linkStage();
 
 } // namespace mlgo
 

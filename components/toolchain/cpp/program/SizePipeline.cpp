@@ -60,7 +60,7 @@ namespace {
 /// of -mlgo-keep-smaller begin to differ.
 class FoldPass : public PassInfoMixin<FoldPass> {
 public:
-  FoldPass(bool Folds) : Folds(Folds) {}
+  FoldPass(bool Folds, LinkStage Stage) : Folds(Folds), Stage(Stage) {}
 
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
     // Known here only: a ThinLTO backend builds its pipeline for -O2.
@@ -70,7 +70,11 @@ public:
     forkVariants(M, /*IsFolded=*/false);
     const Variant *V = appliedVariant();
     if (V && V->Fold ? *V->Fold : Folds) {
-      foldEqualFunctions(M, MAM, isProgram(M));
+      const bool IsProgram = isProgram(M);
+      foldEqualFunctions(M, MAM, IsProgram,
+                         IsProgram && Stage == LinkStage::Compile
+                             ? LinkStage::Program // that a linker saved
+                             : Stage);
       Result = PreservedAnalyses::none();
       MAM.invalidate(M, Result);
       GlobalDCEPass().run(M, MAM);
@@ -81,6 +85,7 @@ public:
 
 private:
   bool Folds;
+  LinkStage Stage;
 };
 
 /// Marks functions that every module has its own copy of and that this module
@@ -173,7 +178,8 @@ static void setProgramOptions(OptimizationLevel Level) {
   setByDefault("enable-load-pre", false);
 }
 
-void mlgo::registerSizePasses(PassBuilder &Builder, bool InLinker) {
+void mlgo::registerSizePasses(PassBuilder &Builder, LinkStage Stage) {
+  const bool InLinker = Stage != LinkStage::Compile;
   const bool IsProgram = Program || BuildsProgram;
   const bool FoldsByDefault = IsProgram || (InLinker && WholeProgram);
   if (InLinker)
@@ -183,7 +189,8 @@ void mlgo::registerSizePasses(PassBuilder &Builder, bool InLinker) {
         if (IsProgram)
           setProgramOptions(Level);
         Passes.addPass(FoldPass(Fold == cl::BOU_UNSET ? FoldsByDefault
-                                                      : Fold == cl::BOU_TRUE));
+                                                      : Fold == cl::BOU_TRUE,
+                                Stage));
       });
   auto IsSecond = std::make_shared<bool>(false);
   Builder.registerOptimizerLastEPCallback(

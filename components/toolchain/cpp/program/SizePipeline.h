@@ -16,6 +16,7 @@
 #ifndef MLGO_SIZE_PIPELINE_H
 #define MLGO_SIZE_PIPELINE_H
 
+#include "program/Fold.h"
 #include "llvm/IR/PassManager.h"
 #include "llvm/LTO/LTOBackend.h"
 #include "llvm/Passes/OptimizationLevel.h"
@@ -62,10 +63,11 @@ void compileAsProgram();
 
 /// Adds our passes to the pipelines that \p Builder builds: equal functions are
 /// folded after the first simplification and before the inliner, by default in
-/// programs and, \p InLinker, in the backends of ThinLTO. A program goes
+/// programs and, in a linker, in the backends of ThinLTO. A program goes
 /// through the passes of its level twice, and has its own options of code
 /// generation, except those that the user gave.
-void registerSizePasses(llvm::PassBuilder &Builder, bool InLinker = false);
+void registerSizePasses(llvm::PassBuilder &Builder,
+                        LinkStage Stage = LinkStage::Compile);
 
 /// What LLVM's LTOBackend.cpp knows where it builds the pipeline of full LTO.
 /// LinkHook.h inserts it there.

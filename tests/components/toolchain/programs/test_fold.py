@@ -217,6 +217,11 @@ FLAGS = {
         "1, i32 1",
         "%u = load <2 x i64>, ptr %p",
     ),
+    "metadata of which of two instructions": instruction(
+        "{}",
+        "store volatile i64 1, ptr %p, !nontemporal !{i32 1}\n  store volatile i64 2, ptr %p",
+        "store volatile i64 1, ptr %p\n  store volatile i64 2, ptr %p, !nontemporal !{i32 1}",
+    ),
     "equal": instruction("call void @other(i64 6){}", "", "", outcome="folded"),
 }
 LANDING = """\
@@ -247,6 +252,11 @@ OWN_ADDRESS = {
     "  %c = icmp eq ptr %q, %p\n  br i1 %c, label %end, label %loop\nend:",
     "of a block": "store ptr blockaddress(@self, %end), ptr %p\n  br label %end\nend:",
 }
+OF_THE_CALLER = {
+    "return address": "%v = call ptr @llvm.returnaddress(i32 0)\n  store ptr %v, ptr %p",
+    "place of the return address": "%v = call ptr @llvm.addressofreturnaddress.p0()\n  store ptr %v, ptr %p",
+    "frame": "%v = call ptr @llvm.frameaddress.p0(i32 1)\n  store ptr %v, ptr %p",
+}
 KEPT_APART = {
     "naked": "naked",
     "returns twice": "returns_twice",
@@ -270,6 +280,9 @@ declare i32 @__gxx_personality_v0(...)
 declare i32 @__gcc_personality_v0(...)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i64 @llvm.read_register.i64(metadata)
+declare ptr @llvm.returnaddress(i32)
+declare ptr @llvm.addressofreturnaddress.p0()
+declare ptr @llvm.frameaddress.p0(i32)
 declare float @llvm.experimental.constrained.fadd.f32(float, float, metadata, metadata)
 """
 NODES = {
@@ -359,7 +372,7 @@ def test_linkage_of_functions_is_compared(toolchain: Path, tmp_path: Path) -> No
     """A linker picks one copy of an inline function, which other options may have compiled."""
     body = CALL.replace("{}", "")
     linkages: dict[str, tuple[str, str, Outcome]] = {
-        "inline": ("linkonce_odr", "linkonce_odr", "folded"),
+        "inline": ("linkonce_odr", "linkonce_odr", "apart"),
         "inline and static": ("linkonce_odr", "internal", "apart"),
         "weak": ("weak", "weak", "apart"),
         "weak and static": ("weak", "internal", "apart"),
@@ -399,7 +412,8 @@ def test_attributes_of_functions_are_compared(toolchain: Path, tmp_path: Path) -
 
 def test_functions_that_use_their_address_or_are_instrumented_stay_apart(toolchain: Path, tmp_path: Path) -> None:
     rows = {
-        name: Pair(f"  call void @other(i64 %n)\n  {text}\n  ret i64 %n", "", "") for name, text in OWN_ADDRESS.items()
+        name: Pair(f"  call void @other(i64 %n)\n  {text}\n  ret i64 %n", "", "")
+        for name, text in {**OWN_ADDRESS, **OF_THE_CALLER}.items()
     }
     kept = {name: Pair(CALL, "", "", head=head) for name, head in KEPT_APART.items()}
     call = "  %m = sub i64 %n, 1\n  %v = call i64 @self(ptr %p, i64 %m, float %x)"
@@ -564,6 +578,115 @@ int main(int n, char **v) {
   return 0;
 }
 """
+# C lets loops without a condition be endless, and no other ones.
+LOOPS = """\
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static sigjmp_buf end;
+static void stop(int number) { siglongjmp(end, 1); }
+__attribute__((noinline)) static unsigned first(unsigned x, unsigned y) {
+  do { x += 2; } while (x & 1);
+  while (1) { y += 2; if (!(y & 1)) break; }
+  return y;
+}
+__attribute__((noinline)) static unsigned second(unsigned x, unsigned y) {
+  while (1) { x += 2; if (!(x & 1)) break; }
+  do { y += 2; } while (y & 1);
+  return y;
+}
+int main(int n, char **v) {
+  printf("%u ", first(2 * n, 4));
+  signal(SIGALRM, stop);
+  ualarm(50000, 0);
+  if (sigsetjmp(end, 1))
+    printf("endless");
+  else
+    printf("%u", second(n, 4));
+  return 0;
+}
+"""
+# The copies of `alone` of files without `twice` return what they stored first.
+COPIES = """\
+#include <cstdio>
+struct A { int x; };
+struct B { int x; };
+extern double sink;
+__attribute__((noinline)) inline int alone(A *a, B *b) { a->x = 1; b->x = 2; sink += 1; return a->x; }
+__attribute__((noinline)) inline int twice(A *a, A *b) { a->x = 1; b->x = 2; sink += 1; return a->x; }
+int library(B *);
+extern int (*where)(A *, B *);
+"""
+COPIES_MAIN = """\
+#include "copies.h"
+int main() {
+  A a;
+  B b;
+  int own = alone(&a, &b), of_library = library(&b);
+  std::printf("%d %d %d", own, of_library, where == alone);
+}
+"""
+COPIES_LIBRARY = """\
+#include "copies.h"
+double sink;
+static A shared;
+int (*where)(A *, B *);
+int library(B *b) {
+  A local;
+  where = alone;
+  return 10 * twice(&shared, &shared) + alone(&local, b);
+}
+"""
+MAKE_OBJECT = "$CC++ -Oz -flto -fuse-ld=lld -w -r -nostdlib library.cpp -o library.o"
+MAKE_LIBRARY = "$CC++ -Oz -flto -fuse-ld=lld -w -fPIC -shared library.cpp -o liblibrary.so"
+OF_LIBRARY = ("-L.", "-llibrary", "-Wl,-rpath,$ORIGIN")
+# Linked without -fPIC, the library's functions are replaced by the program's.
+REPLACED = """\
+static long sum;
+__attribute__((noinline)) int tripled(int x) { sum += x; if (x > 50) sum *= 2; return x * 3; }
+__attribute__((noinline)) static int thrice(int x) { sum += x; if (x > 50) sum *= 2; return x * 3; }
+int library(int x) { return thrice(x) * 100 + thrice(x + 1); }
+"""
+REPLACING = """\
+#include <stdio.h>
+int library(int);
+int tripled(int x) { return x + 1000; }
+int main(int n, char **v) {
+  printf("%d %d", library(n), tripled(n));
+  return 0;
+}
+"""
+SPANS = """\
+#include <cstdio>
+extern long made, gone;
+template <class T> struct Span {
+  T *first, *last;
+  long size;
+  Span(T *p, long n);
+  ~Span();
+};
+template <class T> Span<T>::Span(T *p, long n) : first(p), last(p + n), size(n) { made += n > 5 ? n + 100 : n; }
+template <class T> Span<T>::~Span() { gone += size > 3 ? size + 100 : size; }
+"""
+SPANS_MAIN = """\
+#include "spans.h"
+extern template struct Span<unsigned>;
+extern template struct Span<float>;
+long made, gone;
+void others();
+int main() {
+  { unsigned u[9]; Span<unsigned> s(u, 7); float f[9]; Span<float> t(f, 2); others(); }
+  std::printf("%ld %ld", made, gone);
+}
+"""
+SPANS_OTHERS = """\
+#include "spans.h"
+template struct Span<int>;
+extern template struct Span<unsigned>;
+void others() { int i[9]; Span<int> s(i, 4); unsigned u[9]; Span<unsigned> t(u, 8); }
+"""
+SPANS_OF_ALL = '#include "spans.h"\n' + "".join(f"template struct Span<{t}>;\n" for t in ("int", "unsigned", "float"))
 SAME = {
     "types of accesses": Program({"main.c": SETTERS}, "2 2 3 3 2.5 6"),
     "types of templates": Program({"main.cc": TEMPLATES}, "2 2 2 2 2 2"),
@@ -578,7 +701,42 @@ SAME = {
         },
         "0 3",
     ),
+    "loops that may be endless": Program({"main.c": LOOPS}, "6 endless"),
+    "copies of inline functions": Program(
+        {"main.cc": COPIES_MAIN, "library.cc": COPIES_LIBRARY, "copies.h": COPIES}, "1 21 1"
+    ),
+    "explicit instances": Program(
+        {"others.cc": SPANS_OTHERS, "all.cc": SPANS_OF_ALL, "main.cc": SPANS_MAIN, "spans.h": SPANS}, "221 321"
+    ),
 }
+LATER = {
+    "an object of a link": Program(
+        {"native.cc": COPIES_MAIN, "library.cpp": COPIES_LIBRARY, "copies.h": COPIES},
+        "1 21 1",
+        ("library.o", "-Wl,--icf=none"),
+        MAKE_OBJECT,
+    ),
+    "a library": Program(
+        {"main.cc": COPIES_MAIN, "library.cpp": COPIES_LIBRARY, "copies.h": COPIES},
+        "1 21 1",
+        OF_LIBRARY,
+        MAKE_LIBRARY,
+    ),
+    "a library of files for programs": Program(
+        {"main.c": REPLACING, "library.cpp": REPLACED},
+        "306 1001",
+        OF_LIBRARY,
+        MAKE_LIBRARY.replace("++", "").replace("-fPIC", "-x c"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_functions_that_are_replaced_later_are_not_called_for_others(
+    toolchain: Path, tmp_path: Path, name: str
+) -> None:
+    for directory, root in (("stock", STOCK), ("ours", toolchain / "bin")):
+        assert outcome(LATER[name], root, tmp_path / directory) == ("", LATER[name].prints)
 
 
 @pytest.mark.parametrize("name", SAME)
