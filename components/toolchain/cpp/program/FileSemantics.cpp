@@ -5,6 +5,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"
@@ -14,6 +15,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Regex.h"
+#include "llvm/Support/xxhash.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
 
 using namespace llvm;
@@ -244,6 +246,25 @@ static void findIncludedFiles(Module &M, ArrayRef<std::string> IncludePaths) {
     M.setModuleInlineAsm((Result + Rest).str());
 }
 
+/// Gives the static functions and variables of \p M, a module of ThinLTO, names
+/// that no other file has, except those that assembly has \p Named. Where
+/// modules import from each other, ThinLTO makes statics global, under names
+/// that end in a hash of their module, which only the writer of ThinLTO's own
+/// compiles gives it.
+static void makeStaticNamesUnique(Module &M,
+                                  const SetVector<GlobalValue *> &Named) {
+  SmallVector<char, 0> Bitcode;
+  raw_svector_ostream Stream(Bitcode);
+  WriteBitcodeToFile(M, Stream);
+  const std::string Suffix =
+      "." + utohexstr(xxh3_64bits(StringRef(Bitcode.data(), Bitcode.size())),
+                      /*LowerCase=*/true);
+  for (GlobalValue &GV : M.global_values())
+    if (GV.hasLocalLinkage() && GV.hasName() && !Named.contains(&GV) &&
+        !GV.getName().starts_with("llvm.") && !GV.getName().starts_with("\1"))
+      GV.setName(GV.getName() + Suffix);
+}
+
 /// Keeps the names that the assembly of \p M means.
 static void keepAssembly(Module &M) {
   bool Separates = !isMergeable(M.getModuleInlineAsm());
@@ -274,10 +295,12 @@ static void keepAssembly(Module &M) {
   Separates |= any_of(
       Named, [](const GlobalValue *GV) { return GV->hasLocalLinkage(); });
   // clang adds the flag for full LTO; the writer of bitcode reads it.
-  if (Separates && M.getModuleFlag("ThinLTO"))
-    M.setModuleFlag(Module::Error, "ThinLTO",
-                    ConstantAsMetadata::get(
-                        ConstantInt::get(Type::getInt32Ty(M.getContext()), 1)));
+  if (!Separates || !M.getModuleFlag("ThinLTO"))
+    return;
+  M.setModuleFlag(Module::Error, "ThinLTO",
+                  ConstantAsMetadata::get(
+                      ConstantInt::get(Type::getInt32Ty(M.getContext()), 1)));
+  makeStaticNamesUnique(M, Named);
 }
 
 /// Makes the functions of \p M that are nounwind only by their language ones

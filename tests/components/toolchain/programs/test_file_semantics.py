@@ -73,6 +73,12 @@ int main() {
   try { Guard guard; each(10, stop, nullptr); } catch (const std::exception &e) { std::printf("%s", e.what()); }
 }
 """
+# ThinLTO makes the table global, as other files import the function.
+STATICS = """
+__asm__(".text\\nlabel: ret\\n");
+static int table[] = {{{values}}};
+int of_{name}(int n) {{ return table[n & 1] += 5; }}
+"""
 PROGRAMS = {
     "assembly of files with the same names": Program(
         {
@@ -89,6 +95,15 @@ int main(void) { PRINT(a) PRINT(b) printf("%d", code()); }
             "b.c": '__asm__(".globl code\\ncode: movl $7, %eax\\nret");\n' + assembly("b", 200),
         },
         "100 101 102 101 103 104 200 201 202 201 203 204 7",
+    ),
+    "statics of files that import from each other": Program(
+        {
+            "main.c": "#include <stdio.h>\nint of_a(int), of_b(int);\n"
+            'int main(int n, char **v) { printf("%d %d", of_a(n), of_b(n)); }\n',
+            "a.c": STATICS.format(name="a", values="1, 2"),
+            "b.c": STATICS.format(name="b", values="10, 20"),
+        },
+        "7 25",
     ),
     "assembly of functions": Program(
         {
