@@ -35,7 +35,9 @@ bin_option = click.option(
     help="bin of a release clang.",
 )
 generator_option = click.option("--generator", type=click.Choice(list(GENERATORS)), default="nearly-equal")
-only_option = click.option("--only", help="Function of tests/campaign/kinds whose families alone are taken.")
+only_option = click.option(
+    "--only", help="Function of tests/campaign/kinds whose families alone are taken, or several."
+)
 
 
 @click.group(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})

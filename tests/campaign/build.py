@@ -22,6 +22,7 @@ from tests.campaign.rows import Row
 STOCK = Path("/usr/lib/llvm-19/bin")
 REFUSED = "LLVM's IR outliner makes invalid code of this module"
 """The message where an experimental variant is refused."""
+OF_LINKS = ("-Wl", "-O", "-f", "--target", "-static", "-no-pie", "-mcmodel", "-mretpoline")
 NOT_OF_GCC = ("-fstrict-vtable-pointers", "-fno-slp-vectorize", "-fno-vectorize", "-fzero-call-used-regs=used")
 
 
@@ -122,6 +123,8 @@ class Builder:
         objects = []
         for index, (name, flags) in enumerate(self.program.flags.items()):
             options = row.mixed[index % len(row.mixed)] if row.mixed else row.compile
+            if "-O0" in row.compile:
+                flags = tuple(flag for flag in flags if not flag.startswith("-O"))
             if row.tool == "gcc":
                 flags = tuple(flag for flag in flags if flag not in NOT_OF_GCC)
             key = (row.tool, *options, "", name)
@@ -135,7 +138,7 @@ class Builder:
 
     def _build(self, row: Row) -> None:
         objects = self._compile(row)
-        options = [o for o in (*row.compile, *row.link) if o.startswith(("-Wl", "-O", "-f", "--target", "-static"))]
+        options = [o for o in (*row.compile, *row.link) if o.startswith(OF_LINKS)]
         options += [] if row.tool == "gcc" else ["-fuse-ld=lld"]
         if row.plan:
             write_random_plan(self.directory / "inline.plan", [self.directory / name for name in objects], self.program)
@@ -153,6 +156,10 @@ class Builder:
             shared = ["-shared", *parts[:half], "-o", library]
             self._tool([compiler, *options, *shared, *self.program.libraries], "link")
             objects += [library, "-Wl,-rpath,."]
+        if row.archive:
+            parts = [o for o in objects if not o.startswith("main.c.")]
+            self._tool([str(STOCK / "llvm-ar"), "rcs", f"lib{row.name}.a", *parts], "link")
+            objects = [*(o for o in objects if o not in parts), f"lib{row.name}.a"]
         command = [compiler, *options, *objects, *self.program.libraries, "-o", row.name]
         self._tool(command, "link")
         if row.cache:

@@ -121,8 +121,6 @@ ATTRIBUTES = (
     'section("odd")',
     "no_instrument_function",
     "always_inline",
-    "stdcall_",
-    "speculative_load_hardening",
 )
 DRESSES = (
     "",
@@ -263,7 +261,7 @@ class _Placement:
         self.dresses = [rng.choice(DRESSES) for _ in range(6)] if rng.random() < 0.7 else [""]
         self.vias = [rng.random() < 0.3 for _ in range(6)]
         self.odd_unit = rng.randrange(self.count) if family.attributes and rng.random() < 0.3 else -1
-        self.attribute = rng.choice([a for a in ATTRIBUTES if a != "stdcall_"])
+        self.attribute = rng.choice(ATTRIBUTES)
 
     def place(self, index: int, unit: Unit) -> str:
         text = unit.text

@@ -33,6 +33,7 @@ class Row:
         reference: the row whose program prints what is right.
         same_text: the row whose program must have the same `.text`.
         usual: run without --rows.
+        archive: all files but main.c are members of an archive.
         shared: the first half of the files is a shared library.
         plan: links with random inlining decisions.
         cache: links twice with a new ThinLTO cache, and compares the two files.
@@ -50,6 +51,7 @@ class Row:
     same_text: str | None = None
     usual: bool = True
     shared: bool = False
+    archive: bool = False
     plan: bool = False
     cache: bool = False
     identity: bool = True
@@ -67,7 +69,7 @@ ROWS = {
         Row("stock-lto", "stock", LTO),
         Row("stock-thin", "stock", THIN, usual=False),
         Row("gcc-O0", "gcc", ("-O0",), usual=False),
-        Row("sanitize", "stock", SANITIZE, SANITIZE, usual=False, unsafe=("trapv", "null")),
+        Row("sanitize", "stock", SANITIZE, SANITIZE, usual=False, unsafe=("trapv", "null", "memory", "allocator")),
         Row("Oz", "ours", ("-Oz",)),
         Row("Oz-fold", "ours", ("-Oz", "-mllvm", "-mlgo-fold=1")),
         Row("Oz-policy", "ours", ("-Oz", "-mllvm", "-enable-ml-inliner=release"), usual=False),
@@ -86,9 +88,15 @@ ROWS = {
         Row("lto-hidden-safe", "ours", LTO + HIDDEN, ("-Wl,--gc-sections,--icf=safe",)),
         Row("stock-hidden-safe", "stock", LTO + HIDDEN, ("-Wl,--gc-sections,--icf=safe",), usual=False),
         Row("lto-plan", "ours", LTO, plan=True),
-        Row("lto-static", "ours", LTO, ("-static",), usual=False, unsafe=("ifunc",)),
+        Row("lto-static", "ours", LTO, ("-static",), usual=False, unsafe=("ifunc", "memory", "allocator")),
         Row("lto-shared", "ours", (*LTO, "-fPIC"), shared=True, usual=False),
         Row("stock-shared", "stock", (*LTO, "-fPIC"), shared=True, usual=False),
+        Row("lto-archive", "ours", LTO, archive=True, usual=False),
+        Row("thin-archive", "ours", THIN, archive=True, usual=False),
+        Row("lto-no-pie", "ours", (*LTO, "-fno-pie"), ("-no-pie",), usual=False),
+        Row("lto-large", "ours", (*LTO, "-mcmodel=large", "-fno-pie"), ("-no-pie", "-mcmodel=large"), usual=False),
+        Row("stock-large", "stock", (*LTO, "-mcmodel=large", "-fno-pie"), ("-no-pie", "-mcmodel=large"), usual=False),
+        Row("lto-retpoline", "ours", (*LTO, "-mretpoline"), usual=False),
         Row("lto-g", "ours", (*LTO, "-g"), same_text="lto", usual=False),
         Row("lto-policy-g", "ours", (*LTO, "-g"), (POLICY,), same_text="lto-policy", usual=False),
         Row("lto-everywhere-g", "ours", (*LTO, "-g"), (EVERYWHERE,), same_text="lto-everywhere", usual=False),

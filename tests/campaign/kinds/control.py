@@ -273,7 +273,7 @@ def vectors(rng: random.Random) -> Family:
          "void $use(void) { $V a = {1, 2}, b = {3, 4}; a[0] += (%T%)one; $V c = @via($f)(a, b); "
          "SAY((i64)c[0]); SAY((i64)c[1]); }",
          ["int", "unsigned", "float", "long", "double", "short", "ulong", "i64"]),
-        ("@static %T% $f(%T% a, %T% b) { @dress(2) return (a << 3) / (b + 1) + (a >> 2); }\n"
+        ("@static %T% $f(%T% a, %T% b) { @dress(2) return (a ^ 5) / (b + 1) + (a >> 2); }\n"
          "void $use(void) { SAY((i64)@via($f)((%T%)-1000 * one, (%T%)6)); SAY((i64)$f((%T%)1 << 20, (%T%)one)); }",
          ["__int128", "unsigned __int128", "long", "ulong"]),
         ("@static %T% $f(%T% a, %T% b) { @dress(3) return a > b ? a - b : a + b; }\n"

@@ -265,6 +265,34 @@ def standard(rng: random.Random) -> Family:
     return Family("standard", units, "cc")
 
 
+def coroutines(rng: random.Random) -> Family:
+    """Coroutines of one shape, whose files run their passes when they are compiled, next to functions."""
+    header = (
+        "#include <coroutine>\nstruct $$Gen {\n  struct promise_type {\n    int now;\n"
+        "    $$Gen get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }\n"
+        "    std::suspend_always initial_suspend() { return {}; }\n"
+        "    std::suspend_always final_suspend() noexcept { return {}; }\n"
+        "    std::suspend_always yield_value(int v) { now = v; return {}; }\n"
+        "    void return_void() {}\n    void unhandled_exception() { throw; }\n  };\n"
+        "  std::coroutine_handle<promise_type> h;\n"
+        "  int next() { h.resume(); return h.done() ? -1 : h.promise().now; }\n};\n"
+    )
+    body = rng.choice(
+        [
+            "for (int i = 0; i < n; i++) co_yield i * %K%;",
+            "co_yield n; @dress(n) co_yield n + %K%;",
+            "int a = n, b = %K%; while (a < 50) { co_yield a; int t = a + b; b = a; a = t; }",
+        ]
+    )
+    text = (
+        f"@static $$Gen $gen(int n) {{ {body} }}\n@static int $sum(int n) {{ auto g = $gen(n); int s = 0, v;"
+        " while ((v = g.next()) >= 0 && s < 500) s = s * 2 + v; g.h.destroy(); return s; }\n"
+        "void $use(void) { SAY(@via($sum)(one + 2)); SAY($sum(2)); }"
+    )
+    units = [Unit(fill(text, K=rng.choice([3, 3, 4])), ("-std=c++20",)) for _ in range(rng.choice([2, 3]))]
+    return Family("coroutine", units, "cc", header=header, attributes=False)
+
+
 KINDS = (
     templates,
     templates,
@@ -275,4 +303,5 @@ KINDS = (
     lambdas,
     guarded,
     standard,
+    coroutines,
 )

@@ -203,7 +203,7 @@ def rounding(rng: random.Random) -> Family:
         "void $use(void) { %USES% }"
     )
     upward = (
-        "fesetround(FE_UPWARD); double up = @via($third)(one); fesetround(FE_TONEAREST);"
+        "fesetround(FE_UPWARD); double up = VIA($third)(one); fesetround(FE_TONEAREST);"
         " SAYD(up); SAYD(@via($third)(one));"
     )
     family = _flagged("rounding", rng, text, "-frounding-math", upward, "SAYD(@via($third)(one));")
@@ -234,6 +234,9 @@ def trapping(rng: random.Random) -> Family:
     return _flagged("trapv", rng, text, ("-ftrapv",), trapped, "SAY(@via($f)(one));")
 
 
+BUILTIN_ANYWAY = ("ffsl", "isascii", "toascii")
+
+
 def own_functions(rng: random.Random) -> Family:
     """A program's own function with the name of a library function, where flags say that it is no builtin."""
     name, signature, body, call = rng.choice(
@@ -257,8 +260,8 @@ def own_functions(rng: random.Random) -> Family:
     )
     prefix = '#ifdef __cplusplus\nextern "C" {\n#endif\n'
     suffix = "#ifdef __cplusplus\n}\n#endif\n"
-    # LLVM takes ffsl for a builtin in spite of -fno-builtin-ffsl.
-    flag = rng.choice(["-fno-builtin", "-ffreestanding", *([] if name == "ffsl" else [f"-fno-builtin-{name}"])])
+    # LLVM takes some for builtins in spite of -fno-builtin-NAME.
+    flag = rng.choice(["-fno-builtin", "-ffreestanding", *([] if name in BUILTIN_ANYWAY else [f"-fno-builtin-{name}"])])
     everywhere = Unit(
         f"{prefix}{signature};\n{suffix}@static void $f(void) {{ {call} }}\nvoid $use(void) {{ $f(); }}", (flag,)
     )

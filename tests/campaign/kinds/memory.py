@@ -143,13 +143,12 @@ def scalars(rng: random.Random) -> Family:
 
 def copies(rng: random.Random) -> Family:
     """Copies of structs that have one size and other members (tbaa.struct)."""
-    members = rng.sample(
-        [
-            *("long v; long w;", "double v; double w;", "i64 v; ulong w;", "long v; double w;", "char *v; long w;"),
-            *("int v; int x; long w;", "float v; int x; double w;", "short v; short x; int y; long w;"),
-        ],
-        rng.choice([2, 3]),
+    pairs = (
+        *("long v; long w;", "double v; double w;", "i64 v; ulong w;", "long v; double w;", "char *v; long w;"),
+        *("int v; int x; long w;", "float v; int x; double w;", "short v; short x; int y; long w;"),
     )
+    longs, ints = ("long v;", "double v;", "i64 v;", "char *v;", "ulong v;"), ("int v;", "float v;", "unsigned v;")
+    members = rng.sample(rng.choice([pairs, longs, ints]), rng.choice([2, 3]))
     copy = rng.choice(
         [
             "@static void $copy($S *to, const $S *from) { *to = *from; @dress(1) }",
@@ -164,13 +163,14 @@ def copies(rng: random.Random) -> Family:
     for member in members:
         to_long = "(i64)(long)" if "char *v" in member else "(i64)"
         kind = "(char *)" if "char *v" in member else ""
+        second, stored, result = ("a->w = 4;", "$c.w = 3;", "(i64)a->w") if " w;" in member else ("", "", "0")
         units.append(
             Unit(
                 f"typedef struct $s {{ {member} }} $S;\n{copy}\n"
-                f"@static i64 $twice($S *a, $S *b, const $S *c) {{ a->v = {kind}1; a->w = 4; @via($copy)(b, c);"
-                f" return {to_long}a->v * 100 + (i64)a->w; }}\n"
+                f"@static i64 $twice($S *a, $S *b, const $S *c) {{ a->v = {kind}{len(units) + 10}; {second}"
+                f" @via($copy)(b, c); return {to_long}a->v * 100 + {result}; }}\n"
                 "static $S $a[2], $c;\n"
-                f"void $use(void) {{ $c.v = {kind}2; $c.w = 3; SAY($twice(&$a[one - 1], &$a[0], &$c)); }}"
+                f"void $use(void) {{ $c.v = {kind}2; {stored} SAY($twice(&$a[one - 1], &$a[0], &$c)); }}"
             )
         )
     return Family("copies", units)
@@ -311,15 +311,24 @@ def promises(rng: random.Random) -> Family:
 
 def restrict_callers(rng: random.Random) -> Family:
     """A restrict parameter of an inlined helper, and the same helper without."""
-    body = rng.choice(["*a = 1; *b = v; return *a;", "for (int i = 0; i < 3; i++) { *a += *b; *b += v; } return *a;"])
+    body = rng.choice(
+        [
+            "*a = 1; *b = v; return *a;",
+            "for (int i = 0; i < 3; i++) { *a += *b; *b += v; } return *a;",
+            "*a = 1; *b = v; return 0;",
+            "*a = v; *b = *a + 1; *a = 3; return 0;",
+            "a[0] = b[1] + v; a[1] = b[0] + v; return 0;",
+        ]
+    )
     loose = Unit(
         f"@static i64 $help(long *a, long *b, long v) {{ @dress(v) {body} }}\n"
         "@static i64 $twice(long *a, long *b, long v) { return $help(a, b, v) + 1000; }\n"
-        "static long $a[2];\nvoid $use(void) { SAY($twice(&$a[zero], &$a[0], 5)); SAY($a[0]); }"
+        "static long $a[8];\n"
+        "void $use(void) { SAY($twice(&$a[zero], &$a[0], 5)); SAY($a[0]); SAY($a[1]); }"
     )
     tight = Unit(
         loose.text.replace("$help(long *a, long *b", "$help(long *__restrict a, long *__restrict b").replace(
-            "$twice(&$a[zero], &$a[0], 5)", "$twice(&$a[zero], &$a[1], 5)"
+            "$twice(&$a[zero], &$a[0], 5)", "$twice(&$a[zero], &$a[4], 5)"
         )
     )
     units = [tight, loose] if rng.random() < 0.5 else [loose, tight]
