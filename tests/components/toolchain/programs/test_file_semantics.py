@@ -78,6 +78,8 @@ STATICS = """
 __asm__(".text\\nlabel: ret\\n");
 static int table[] = {{{values}}};
 int of_{name}(int n) {{ return table[n & 1] += 5; }}
+int alias_{name}(int) __attribute__((alias("of_{name}")));
+int again_{name}(int) __attribute__((alias("alias_{name}")));
 """
 PROGRAMS = {
     "assembly of files with the same names": Program(
@@ -98,12 +100,12 @@ int main(void) { PRINT(a) PRINT(b) printf("%d", code()); }
     ),
     "statics of files that import from each other": Program(
         {
-            "main.c": "#include <stdio.h>\nint of_a(int), of_b(int);\n"
-            'int main(int n, char **v) { printf("%d %d", of_a(n), of_b(n)); }\n',
+            "main.c": "#include <stdio.h>\nint of_a(int), of_b(int), again_a(int), again_b(int);\n"
+            'int main(int n, char **v) { printf("%d %d %d %d", of_a(n), of_b(n), again_a(n), again_b(n)); }\n',
             "a.c": STATICS.format(name="a", values="1, 2"),
             "b.c": STATICS.format(name="b", values="10, 20"),
         },
-        "7 25",
+        "7 25 12 30",
     ),
     "assembly of functions": Program(
         {
