@@ -63,6 +63,9 @@ static mlgo::FileOptions fileOptions(const CompilerInvocation &Compile) {
       Inputs.front().getKind().getLanguage() == Language::LLVM_IR)
     return Result;
   Result.HasNoExceptions = !Compile.getLangOpts().Exceptions;
+  Result.ChecksTypes =
+      Compile.getCodeGenOpts().WholeProgramVTables ||
+      Compile.getLangOpts().Sanitize.hasOneOf(SanitizerKind::CFI);
   Result.ZerosAreData = Compile.getCodeGenOpts().NoZeroInitializedInBSS;
   // As clang gives them to the assembler (BackendUtil.cpp).
   const HeaderSearchOptions &Headers = Compile.getHeaderSearchOpts();

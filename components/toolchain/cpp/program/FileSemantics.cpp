@@ -266,7 +266,7 @@ static void makeStaticNamesUnique(Module &M,
 }
 
 /// Keeps the names that the assembly of \p M means.
-static void keepAssembly(Module &M) {
+static void keepAssembly(Module &M, bool ChecksTypes) {
   bool Separates = !isMergeable(M.getModuleInlineAsm());
   SetVector<GlobalValue *> Named;
   forEachStatement(M.getModuleInlineAsm(), [&](StringRef Statement) {
@@ -295,11 +295,17 @@ static void keepAssembly(Module &M) {
   Separates |= any_of(
       Named, [](const GlobalValue *GV) { return GV->hasLocalLinkage(); });
   // clang adds the flag for full LTO; the writer of bitcode reads it.
-  if (!Separates || !M.getModuleFlag("ThinLTO"))
+  if (!Separates || ChecksTypes || !M.getModuleFlag("ThinLTO"))
     return;
-  M.setModuleFlag(Module::Error, "ThinLTO",
-                  ConstantAsMetadata::get(
-                      ConstantInt::get(Type::getInt32Ty(M.getContext()), 1)));
+  auto SetFlag = [&M](StringRef Name, unsigned Value) {
+    M.setModuleFlag(Module::Error, Name,
+                    ConstantAsMetadata::get(ConstantInt::get(
+                        Type::getInt32Ty(M.getContext()), Value)));
+  };
+  SetFlag("ThinLTO", 1);
+  // Full LTO's modules are one unit. Where types are checked, LLVM reports that
+  // this one is not part of it.
+  SetFlag("EnableSplitLTOUnit", 0);
   makeStaticNamesUnique(M, Named);
 }
 
@@ -333,7 +339,7 @@ struct FileSemanticsPass : PassInfoMixin<FileSemanticsPass> {
     keepNamedSections(M);
     keepCalledByCodeGen(M);
     findIncludedFiles(M, Options.IncludePaths);
-    keepAssembly(M);
+    keepAssembly(M, Options.ChecksTypes);
     if (Options.HasNoExceptions)
       markLanguageNoUnwind(M);
     if (Options.ZerosAreData)

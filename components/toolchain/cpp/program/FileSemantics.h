@@ -20,6 +20,9 @@ struct FileOptions {
   /// The language has no exceptions: the front end calls every function
   /// nounwind, but one that calls back may be unwound through.
   bool HasNoExceptions = false;
+  /// -fwhole-program-vtables and -fsanitize=cfi: full LTO needs all vtables and
+  /// functions of these files in one module.
+  bool ChecksTypes = false;
   /// -fno-zero-initialized-in-bss.
   bool ZerosAreData = false;
   /// Where the assembler looks for files after the working directory.
@@ -35,8 +38,9 @@ struct FileOptions {
 /// - Functions that only code generation calls stay (-mfunction-return, -pg).
 /// - A module whose assembly names a symbol that is local in its file, or
 ///   leaves the assembler in another state, becomes one of ThinLTO, which the
-///   same link compiles by itself (isSeparate). The files that it includes are
-///   those of the compile: the link runs in another directory.
+///   same link compiles by itself (isSeparate), unless it checks types. The
+///   files that it includes are those of the compile: the link runs in another
+///   directory.
 /// - A function is nounwind in a module that can catch only if it is inferred.
 /// - Zeros that are not to be in .bss have a section.
 void registerFileSemantics(llvm::PassBuilder &Builder,

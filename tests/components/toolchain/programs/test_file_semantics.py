@@ -81,6 +81,12 @@ int of_{name}(int n) {{ return table[n & 1] += 5; }}
 int alias_{name}(int) __attribute__((alias("of_{name}")));
 int again_{name}(int) __attribute__((alias("alias_{name}")));
 """
+CLASS = """
+#include "base.h"
+struct In_{name} : Base {{ int value(int n) override {{ return n * {value}; }} }};
+Base *make_{name}() {{ return new In_{name}; }}
+int call_{name}(Base *p, int n) {{ return p->value(n); }}
+"""
 PROGRAMS = {
     "assembly of files with the same names": Program(
         {
@@ -106,6 +112,19 @@ int main(void) { PRINT(a) PRINT(b) printf("%d", code()); }
             "b.c": STATICS.format(name="b", values="10, 20"),
         },
         "7 25 12 30",
+    ),
+    "assembly of a program that checks types": Program(
+        {
+            "main.cc": '#include "base.h"\n#include <cstdio>\nint main(int n, char **) {\n'
+            "  Base *a = make_a(), *b = make_b();\n"
+            '  std::printf("%d %d %d %d", call_a(a, n), call_a(b, n), call_b(a, n), call_b(b, n));\n}\n',
+            "a.cc": '__asm__(".text\\nlabel: ret\\n");\n' + CLASS.format(name="a", value=4) + "Base::~Base() {}\n",
+            "b.cc": CLASS.format(name="b", value=5),
+            "base.h": "struct Base { virtual ~Base(); virtual int value(int) = 0; };\n"
+            "Base *make_a(), *make_b();\nint call_a(Base *, int), call_b(Base *, int);\n",
+        },
+        "4 5 4 5",
+        ("-fwhole-program-vtables", "-fvisibility=hidden"),
     ),
     "assembly of functions": Program(
         {
