@@ -113,19 +113,6 @@ int main(void) { PRINT(a) PRINT(b) printf("%d", code()); }
         },
         "7 25 12 30",
     ),
-    "assembly of a program that checks types": Program(
-        {
-            "main.cc": '#include "base.h"\n#include <cstdio>\nint main(int n, char **) {\n'
-            "  Base *a = make_a(), *b = make_b();\n"
-            '  std::printf("%d %d %d %d", call_a(a, n), call_a(b, n), call_b(a, n), call_b(b, n));\n}\n',
-            "a.cc": '__asm__(".text\\nlabel: ret\\n");\n' + CLASS.format(name="a", value=4) + "Base::~Base() {}\n",
-            "b.cc": CLASS.format(name="b", value=5),
-            "base.h": "struct Base { virtual ~Base(); virtual int value(int) = 0; };\n"
-            "Base *make_a(), *make_b();\nint call_a(Base *, int), call_b(Base *, int);\n",
-        },
-        "4 5 4 5",
-        ("-fwhole-program-vtables", "-fvisibility=hidden"),
-    ),
     "assembly of functions": Program(
         {
             "main.c": "#include <stdio.h>\nint get_a(int), get_b(int), shared = 70, undeclared = 1000;\n"
@@ -191,6 +178,19 @@ __attribute__((constructor(200))) static void third(void) { printf("200 "); }
         before="$CC -Oz -flto -fno-exceptions -x c++ -c each -o each.o",
     ),
 }
+CHECKS_TYPES = Program(
+    {
+        "main.cc": '#include "base.h"\n#include <cstdio>\nint main(int n, char **) {\n'
+        "  Base *a = make_a(), *b = make_b();\n"
+        '  std::printf("%d %d %d %d", call_a(a, n), call_a(b, n), call_b(a, n), call_b(b, n));\n}\n',
+        "a.cc": '__asm__(".text\\nlabel: ret\\n");\n' + CLASS.format(name="a", value=4) + "Base::~Base() {}\n",
+        "b.cc": CLASS.format(name="b", value=5),
+        "base.h": "struct Base { virtual ~Base(); virtual int value(int) = 0; };\n"
+        "Base *make_a(), *make_b();\nint call_a(Base *, int), call_b(Base *, int);\n",
+    },
+    "4 5 4 5",
+    ("-fwhole-program-vtables", "-fvisibility=hidden"),
+)
 
 
 def build_and_run(program: Program, root: Path, directory: Path, *more: str) -> str:
@@ -203,6 +203,11 @@ def build_and_run(program: Program, root: Path, directory: Path, *more: str) -> 
 def test_program_is_as_from_objects_of_its_files(toolchain: Path, tmp_path: Path, name: str) -> None:
     program = PROGRAMS[name]
     assert build_and_run(program, toolchain / "bin", tmp_path / "program", KEEP_SMALLER) == program.prints
+
+
+def test_files_that_check_types_are_one_module(toolchain: Path, tmp_path: Path) -> None:
+    """Although the assembly of one makes it a module of ThinLTO elsewhere; else each sees its own classes only."""
+    assert build_and_run(CHECKS_TYPES, toolchain / "bin", tmp_path / "program") == CHECKS_TYPES.prints
 
 
 def test_thinlto_keeps_sections_and_exceptions(toolchain: Path, tmp_path: Path) -> None:
