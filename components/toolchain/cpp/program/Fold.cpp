@@ -396,8 +396,13 @@ void mlgo::foldEqualFunctions(Module &M, ModuleAnalysisManager &MAM,
     Changed = weakenEqualFunctions(Candidates);
     setClasses(Candidates, IsProgram, /*HasAliasMetadata=*/true);
     MergeFunctionsPass().run(M, MAM);
-    for (Function &F : M)
+    for (Function &F : M) {
       F.removeFnAttr(ClassAttribute);
+      if (forwardsCall(F)) // The call has the attributes of its callee.
+        for (Instruction &I : F.front())
+          if (auto *Call = dyn_cast<CallInst>(&I))
+            Call->removeFnAttr(ClassAttribute);
+    }
     Changed |= countFunctions(M) < Functions;
   }
 }
