@@ -159,7 +159,7 @@ def copies(rng: random.Random) -> Family:
             "@static void $copy($S *to, const $S *from) { $S t[1]; t[0] = *from; *to = t[0]; }",
         ]
     )
-    units = []
+    units: list[Unit] = []
     for member in members:
         to_long = "(i64)(long)" if "char *v" in member else "(i64)"
         kind = "(char *)" if "char *v" in member else ""
