@@ -20,7 +20,7 @@ from tests.campaign.csmith import generate_csmith
 from tests.campaign.generate import generate
 from tests.campaign.program import Program
 from tests.campaign.reduce import reduce_program
-from tests.campaign.rows import ROWS, Row, select_rows
+from tests.campaign.rows import ROWS, Row, sample_rows, select_rows
 
 RESULTS = "results.jsonl"
 GENERATORS: dict[str, Callable[[int, str | None], Program]] = {
@@ -58,6 +58,7 @@ def main() -> None:
 @generator_option
 @only_option
 @click.option("--rows", default="usual", help=f"Comma-separated: usual, all, a64, or rows ({', '.join(ROWS)}).")
+@click.option("--sample", type=int, help="Of --rows, take the usual ones and so many others, drawn for each program.")
 @click.option("--seeds", default="0:100", help="First seed, and the one after the last.")
 @click.option("--jobs", type=click.IntRange(1), default=1)
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Resumed if it exists.")
@@ -67,6 +68,7 @@ def run(
     generator: str,
     only: str | None,
     rows: str,
+    sample: int | None,
     seeds: str,
     jobs: int,
     output: Path,
@@ -92,9 +94,8 @@ def run(
         def start() -> None:
             if ended is None or time.monotonic() < ended:
                 for seed in waiting:
-                    running.add(
-                        pool.submit(check_seed, seed, generator, only, chosen, bin_directory.absolute(), output)
-                    )
+                    some = chosen if sample is None else sample_rows(chosen, seed, sample)
+                    running.add(pool.submit(check_seed, seed, generator, only, some, bin_directory.absolute(), output))
                     break
 
         for _ in range(jobs):
@@ -112,7 +113,7 @@ def run(
                     counts[row][state] += 1
                 findings = result["findings"]
                 assert isinstance(findings, list)
-                failing += bool(findings)
+                failing += any(not finding["stock"] for finding in findings)
                 for line in describe(findings):
                     click.echo(f"{result['seed']} {line}")
                 if finished % 20 == 0:
@@ -129,12 +130,13 @@ def run(
 
 def describe(findings: list[dict[str, str]]) -> list[str]:
     """Return a line for each problem, with the rows that have it."""
-    groups: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
     for finding in findings:
-        groups[finding["problem"], finding["label"]].append(finding)
+        groups[finding["problem"], finding["label"], finding["stock"]].append(finding)
     return [
-        f"{problem} {label} by {' '.join(f['row'] for f in same)}: {same[0]['detail'].splitlines()[-1][:150]}"
-        for (problem, label), same in groups.items()
+        f"{problem} {label} by {' '.join(f['row'] for f in same)}{f' (as by {stock})' if stock else ''}: "
+        f"{same[0]['detail'].splitlines()[-1][:150]}"
+        for (problem, label, stock), same in groups.items()
     ]
 
 
@@ -189,6 +191,7 @@ def report(output: Path) -> None:
             kind = ",".join(sorted({label.split(".")[0] for label in finding.label.split(" ")})) or "?"
             if not finding.label:
                 kind = finding.detail.splitlines()[-1][:100] if finding.problem != "text" else "code"
+            kind += ", as by stock tools" if finding.stock else ""
             groups[kind, finding.problem][finding.row].append(result["seed"])  # type: ignore[arg-type]
             details.setdefault((kind, finding.problem), finding.detail[:300])
     click.echo(f"{programs} programs")

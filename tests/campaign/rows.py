@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,6 +34,7 @@ class Row:
         reference: the row whose program prints what is right.
         same_text: the row whose program must have the same `.text`.
         usual: run without --rows.
+        witness: by stock tools; run only where a row of ours does something else than the reference.
         archive: all files but main.c are members of an archive.
         shared: the first half of the files is a shared library.
         plan: links with random inlining decisions.
@@ -50,6 +52,7 @@ class Row:
     reference: str = "O0"
     same_text: str | None = None
     usual: bool = True
+    witness: bool = False
     shared: bool = False
     archive: bool = False
     plan: bool = False
@@ -67,7 +70,10 @@ ROWS = {
         Row("O0", "stock", ("-O0",)),
         Row("stock-O2", "stock", ("-O2",)),
         Row("stock-lto", "stock", LTO),
-        Row("stock-thin", "stock", THIN, usual=False),
+        Row("stock-thin", "stock", THIN, usual=False, witness=True),
+        Row("stock-Oz", "stock", ("-Oz",), usual=False, witness=True),
+        Row("stock-Oz-g", "stock", ("-Oz", "-g"), same_text="stock-Oz", usual=False, witness=True),
+        Row("stock-lto-g", "stock", (*LTO, "-g"), same_text="stock-lto", usual=False, witness=True),
         Row("gcc-O0", "gcc", ("-O0",), usual=False),
         Row("sanitize", "stock", SANITIZE, SANITIZE, usual=False, unsafe=("trapv", "null", "memory", "allocator")),
         Row("Oz", "ours", ("-Oz",)),
@@ -77,7 +83,8 @@ ROWS = {
         Row("Os-lto", "ours", ("-Os", "-flto")),
         Row("lto", "ours", LTO),
         Row("lto-no-fold", "ours", LTO, ("-Wl,-mllvm,-mlgo-fold=0",), usual=False),
-        Row("lto-stock-pipeline", "ours", LTO, ("-Wl,-mllvm,-mlgo-whole-program=0",), usual=False),
+        Row("lto-stock-pipeline", "ours", LTO, ("-Wl,-mllvm,-mlgo-whole-program=0",), usual=False,
+            unsafe=("allocator",)),  # LLVM's own passes crash on it
         Row("lto-policy", "ours", LTO, (POLICY,)),
         Row("lto-everywhere", "ours", LTO, (EVERYWHERE,)),
         Row("lto-policy-everywhere", "ours", LTO, (POLICY_EVERYWHERE,)),
@@ -86,18 +93,19 @@ ROWS = {
         Row("lto-keep-smaller", "ours", LTO, ("-Wl,-mllvm,-mlgo-keep-smaller",)),
         Row("lto-hidden", "ours", LTO + HIDDEN, ("-Wl,--gc-sections,--icf=all",), identity=False),
         Row("lto-hidden-safe", "ours", LTO + HIDDEN, ("-Wl,--gc-sections,--icf=safe",)),
-        Row("stock-hidden-safe", "stock", LTO + HIDDEN, ("-Wl,--gc-sections,--icf=safe",), usual=False),
+        Row("stock-hidden-safe", "stock", LTO + HIDDEN, ("-Wl,--gc-sections,--icf=safe",), usual=False, witness=True),
         Row("lto-plan", "ours", LTO, plan=True),
         Row("lto-static", "ours", LTO, ("-static",), usual=False, unsafe=("ifunc", "memory", "allocator")),
         Row("lto-shared", "ours", (*LTO, "-fPIC"), shared=True, usual=False),
-        Row("stock-shared", "stock", (*LTO, "-fPIC"), shared=True, usual=False),
+        Row("stock-shared", "stock", (*LTO, "-fPIC"), shared=True, usual=False, witness=True),
         Row("lto-archive", "ours", LTO, archive=True, usual=False),
         Row("thin-archive", "ours", THIN, archive=True, usual=False),
         Row("lto-no-pie", "ours", (*LTO, "-fno-pie"), ("-no-pie",), usual=False),
         Row("lto-large", "ours", (*LTO, "-mcmodel=large", "-fno-pie"), ("-no-pie", "-mcmodel=large"), usual=False),
-        Row("stock-large", "stock", (*LTO, "-mcmodel=large", "-fno-pie"), ("-no-pie", "-mcmodel=large"), usual=False),
+        Row("stock-large", "stock", (*LTO, "-mcmodel=large", "-fno-pie"), ("-no-pie", "-mcmodel=large"),
+            usual=False, witness=True),
         Row("lto-retpoline", "ours", (*LTO, "-mretpoline"), usual=False),
-        Row("lto-g", "ours", (*LTO, "-g"), same_text="lto", usual=False),
+        Row("lto-g", "ours", (*LTO, "-g"), same_text="lto"),
         Row("lto-policy-g", "ours", (*LTO, "-g"), (POLICY,), same_text="lto-policy", usual=False),
         Row("lto-everywhere-g", "ours", (*LTO, "-g"), (EVERYWHERE,), same_text="lto-everywhere", usual=False),
         Row("lto-policy-everywhere-g", "ours", (*LTO, "-g"), (POLICY_EVERYWHERE,),
@@ -109,7 +117,8 @@ ROWS = {
         Row("thin-cache", "ours", THIN, ("-Wl,--thinlto-jobs=2",), cache=True, usual=False),
         Row("thin-policy", "ours", THIN, (POLICY,), usual=False),
         Row("mixed", "ours", (), LTO, mixed=(LTO, ("-O2", "-flto"), THIN, ("-Oz",), ("-O2",))),
-        Row("stock-mixed", "stock", (), LTO, mixed=(LTO, ("-O2", "-flto"), THIN, ("-Oz",), ("-O2",)), usual=False),
+        Row("stock-mixed", "stock", (), LTO, mixed=(LTO, ("-O2", "-flto"), THIN, ("-Oz",), ("-O2",)),
+            usual=False, witness=True),
         Row("a64-O0", "stock", (AARCH64, "-O0"), (AARCH64,), reference="a64-O0", usual=False, emulator=QEMU),
         Row("a64-stock-lto", "stock", (AARCH64, *LTO), (AARCH64,), reference="a64-O0", usual=False, emulator=QEMU),
         Row("a64-Oz", "ours", (AARCH64, "-Oz"), (AARCH64,), reference="a64-O0", usual=False, emulator=QEMU),
@@ -125,6 +134,8 @@ ROWS = {
 def select_rows(names: str) -> list[Row]:
     """Return rows by a list of names: `usual`, `all` (but for another processor, gcc and sanitizers), `a64`, or rows.
 
+    Witnesses are among them only by their own names.
+
     Rows that the named ones are compared with are added.
 
     Raises:
@@ -135,7 +146,8 @@ def select_rows(names: str) -> list[Row]:
         if name == "usual":
             chosen |= {row.name for row in ROWS.values() if row.usual}
         elif name == "all":
-            chosen |= {r.name for r in ROWS.values() if not r.emulator and r.tool != "gcc" and r.name != "sanitize"}
+            chosen |= {r.name for r in ROWS.values() if not (r.emulator or r.witness or r.tool == "gcc")}
+            chosen -= {"sanitize"}
         elif name == "a64":
             chosen |= {row.name for row in ROWS.values() if row.emulator}
         else:
@@ -144,3 +156,11 @@ def select_rows(names: str) -> list[Row]:
         if row.name in chosen:
             chosen |= {row.reference} | ({row.same_text} if row.same_text else set())
     return [row for row in ROWS.values() if row.name in chosen]
+
+
+def sample_rows(rows: list[Row], seed: int, number: int) -> list[Row]:
+    """Return the usual rows and those of `a64` among `rows`, and `number` of the others; the same for the same seed."""
+    always = {row.name for row in rows if row.usual or row.emulator}
+    others = [row.name for row in rows if row.name not in always]
+    chosen = always | set(random.Random(f"rows {seed}").sample(others, min(number, len(others))))
+    return select_rows(",".join(chosen))
