@@ -42,7 +42,16 @@ from components.shrink.rows import ASSUMPTIONS, shrink_rows
     "--check",
     default="",
     metavar="COMMAND",
-    help="Shell command that tests what was built, in its directory: a build for which it fails is not delivered.",
+    help="Shell command that tests what was built, in its directory: a build for which it fails is not delivered.  "
+    "[default: the tests that the build system knows; without tests, each program has to do what yours does]",
+)
+@click.option("--no-check", is_flag=True, help="Check nothing.")
+@click.option(
+    "--check-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Time limit of each build but your own, and of each check.  [default: ten times your own build's time, at "
+    "least 120]",
 )
 @click.option(
     "--exclude",
@@ -82,6 +91,8 @@ def main(
     source: Path,
     release_toolchain: Path | None,
     check: str,
+    no_check: bool,
+    check_timeout: float | None,
     excluded: tuple[str, ...],
     allowed: tuple[str, ...],
     compare_stock: bool,
@@ -97,8 +108,9 @@ def main(
 
     It runs in fresh copies of the source: by your own compilers, and by a release clang, which comes first in PATH and
     as CC and CXX, and compiles for size behind the build's own flags: files by themselves, and each program as one
-    module. Symbols stay visible; -Oz has to be fast enough. A build that fails, fails --check or exports fewer symbols
-    is not used. If nothing is smaller, your own build is the result; the exit status is 0.
+    module. Symbols stay visible; -Oz has to be fast enough. A build that fails, fails its check (the tests of the
+    build, or what its programs print) or exports fewer symbols is not used. If nothing is smaller, your own build is
+    the result; the exit status is 0.
 
     The output has the linked files, compilers for your build, shrink.json and summary.md.
 
@@ -115,9 +127,12 @@ def main(
     from components.core.compiler.own_clangs import release_clang
     from components.core.formats.toolchain import load_toolchain
     from components.shrink.build import UserBuild
+    from components.shrink.checks import Checks
     from components.shrink.report import print_shrunk, summary_markdown
     from components.shrink.step import shrink
 
+    if check and no_check:
+        raise click.UsageError("--check and --no-check exclude each other")
     tree = SourceTree(source, excluded)
     if len(command) == 1 and any(character.isspace() for character in command[0]):
         command = ("sh", "-c", command[0])
@@ -131,10 +146,11 @@ def main(
     release = load_toolchain(release_toolchain or release_clang()).require_mode("release")
     rows = shrink_rows(release, allowed)
     _leave_virtual_environment()
+    checks = Checks(check, not no_check, check_timeout)
     place = output.absolute()
     with _alone(place), publish(output, "smaller build") as directory:
-        builds = [UserBuild(tree, command, check) for command in commands]
-        shrunk = shrink(builds, release, rows, compare_stock, minutes, jobs, place, directory)
+        builds = [UserBuild(tree, command) for command in commands]
+        shrunk = shrink(builds, release, rows, checks, compare_stock, minutes, jobs, place, directory)
         (directory / SHRINK_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(shrunk), indent=1))
         (directory / "summary.md").write_text(summary_markdown(shrunk, place), encoding="utf-8")
     print_shrunk(shrunk, output)

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import stat
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from components.core.projects.runpath import needed_libraries, relocate_runpath
 from components.core.projects.source_tree import SourceTree, remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
-from components.platform.processes.build_tools import log_tail, run_logged
+from components.platform.processes.build_tools import CommandTimeout, log_tail, run_logged
 from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_bound_tools
 from components.shrink.failures import failed_build_remedy
@@ -46,8 +47,6 @@ _MAX_ATTEMPTS = 4
 _TRACE = "PS4='$ '; set -x; "
 """Start of a script whose shell says each command, as the log does."""
 _TRACED = re.compile(r"\$+ (.+)")
-_REDIRECTS_TRACE = re.compile(r"(?s)(?=.*(?:2>|>&|\|&))(?:.*[(){}`]|.*\b(?:exec|eval|done|fi|esac)\b|(?:.*\s)?\.\s)")
-"""A check that redirects the standard error of more than programs, where the shell's own lines would change it."""
 _GNU_OPENMP, _OPENMP = "libgomp.so.1", "libomp.so.5"
 _VARIANT = re.compile(r"(C[1-5]|D[0-5])(?=E|I)")
 """Constructors and destructors of the Itanium C++ ABI: gcc also exports those that no other module can need."""
@@ -156,12 +155,10 @@ class UserBuild:
     Attributes:
         source: the tree that it runs in.
         command: the program and its arguments.
-        check: shell command that tells by its exit status whether what was built works; "" for none.
     """
 
     source: SourceTree
     command: tuple[str, ...]
-    check: str = ""
 
     @property
     def shown(self) -> str:
@@ -173,6 +170,57 @@ class UserBuild:
     def quoted(self) -> str:
         """The command as words of a shell."""
         return shlex.join(self.command)
+
+
+@dataclass(frozen=True)
+class BuiltTree:
+    """A build that has ended, in its tree.
+
+    Attributes:
+        root: the copy of the user's tree.
+        tools: directory of the compilers.
+        runner: program that runs a command with them.
+        environment: variables of the build and its checks.
+        log: where they write.
+        kinds: kinds of the linked files by their paths relative to the root.
+        command: the build.
+        seconds: wall time of the build.
+    """
+
+    root: Path
+    tools: Path
+    runner: str
+    environment: Mapping[str, str]
+    log: Path
+    kinds: Mapping[str, Kind]
+    command: str
+    seconds: float
+
+    def run(self, script: str, timeout_s: float | None, trace: bool = False) -> tuple[int, str, str]:
+        """Run a shell script; return its exit status, its output, and, with `trace`, its last command.
+
+        Raises:
+            UserError: it exceeds the time limit.
+        """
+        last, start = "", self.log.stat().st_size if self.log.exists() else 0
+
+        def note(line: str) -> None:
+            nonlocal last
+            if match := _TRACED.match(line):
+                last = match[1]
+
+        command = [self.runner, "sh", "-e", "-c", f"{_TRACE if trace else ''}{script}"]
+        try:
+            status = run_logged(
+                command, self.root, self.log, dict(self.environment), note if trace else None, timeout_s
+            )
+        except CommandTimeout:
+            raise UserError(
+                f"{script} did not end in {timeout_s:.0f} s", "pass --check-timeout SECONDS if it takes longer"
+            ) from None
+        with self.log.open("rb") as text:
+            text.seek(start)
+            return status, text.read().decode("utf-8", "replace"), last
 
 
 @dataclass(frozen=True)
@@ -194,9 +242,10 @@ class Builder:
         title: str,
         compilers: Compilers | None,
         kept: Path,
-        then: Callable[[Path, Path], None] | None = None,
+        then: Callable[[BuiltTree], None],
+        timeout_s: float | None = None,
     ) -> BuiltFiles:
-        """Build, check the result, and keep the linked files.
+        """Build, and keep the linked files.
 
         A build that fails because clang lacks options of gcc is repeated without them.
 
@@ -204,17 +253,18 @@ class Builder:
             title: name of the build, for messages and the name of the log.
             compilers: compilers of the build; None for the user's own.
             kept: new directory for the linked files.
-            then: is called with the built tree and the directory of the compilers, before both are removed; --check
-                does not run then.
+            then: is called with the built tree before it is removed.
+            timeout_s: time limit of the build.
 
         Raises:
-            UserError: the build fails, links nothing, or the check fails; or the compilers cannot be bound here.
+            UserError: the build fails, takes too long, links nothing, or `then` fails; or the compilers cannot be bound
+                here.
         """
         log = self.setup.cache / "logs" / "shrink" / f"{self.build.source.unique_name}-{title}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         for _ in range(1, _MAX_ATTEMPTS):
             try:
-                return self._run_once(compilers, kept, log, then)
+                return self._run_once(compilers, kept, log, then, timeout_s)
             except UserError:
                 text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
                 if compilers is None:
@@ -224,10 +274,15 @@ class Builder:
                     raise
                 say(f"{title}: again without options that clang does not have: {' '.join(lacking)}")
                 compilers = replace(compilers, dropped=(*compilers.dropped, *lacking))
-        return self._run_once(compilers, kept, log, then)
+        return self._run_once(compilers, kept, log, then, timeout_s)
 
     def _run_once(
-        self, compilers: Compilers | None, kept: Path, log: Path, then: Callable[[Path, Path], None] | None
+        self,
+        compilers: Compilers | None,
+        kept: Path,
+        log: Path,
+        then: Callable[[BuiltTree], None],
+        timeout_s: float | None,
     ) -> BuiltFiles:
         build = self.build
         root, tools = self.setup.work / build.source.name, self.setup.work / ".compilers"
@@ -242,7 +297,15 @@ class Builder:
                 environment |= compilers.write(tools, self.setup)
                 runner = str(tools / WRAPPER) if compilers.bound else runner
             before = {path: _identity(path) for _, path in find_binaries(root)}
-            status = run_logged([runner, *build.command], root, log, environment)
+            started = time.monotonic()
+            try:
+                status = run_logged([runner, *build.command], root, log, environment, timeout_s=timeout_s)
+            except CommandTimeout:
+                raise UserError(
+                    f"the build, {build.shown}, did not end in {timeout_s:.0f} s",
+                    "pass --check-timeout SECONDS if it takes longer",
+                ) from None
+            seconds = time.monotonic() - started
             if status != 0:
                 raise UserError(
                     f"the build, {build.shown}, ends with status {status}:\n{log_tail(log)}",
@@ -260,10 +323,8 @@ class Builder:
                     f"{build.shown} makes no program and no library",
                     f"name the command that links them, configure step included ({log} has its output)",
                 )
-            if then is not None:
-                then(root, tools)
-            elif build.check:
-                _run_check(runner, build.check, root, log, environment)
+            kinds = {name: file.kind for name, file in files.items()}
+            then(BuiltTree(root, tools, runner, environment, log, kinds, build.shown, seconds))
             return BuiltFiles(files, compilers, unmoved)
         except UserError:
             remove_tree(kept)
@@ -271,24 +332,6 @@ class Builder:
         finally:
             for directory in (root, tools):
                 remove_tree(directory)
-
-
-def _run_check(runner: str, check: str, cwd: Path, log: Path, environment: dict[str, str]) -> None:
-    """Run the check in a shell that says each command, if it does not redirect what the shell says."""
-    last, start = "", log.stat().st_size
-
-    def note(line: str) -> None:
-        nonlocal last
-        if match := _TRACED.match(line):
-            last = match[1]
-
-    trace = "" if _REDIRECTS_TRACE.search(check) else _TRACE
-    status = run_logged([runner, "sh", "-e", "-c", f"{trace}{check}"], cwd, log, environment, note)
-    if status != 0:
-        where = f" (last command: {last})" if trace and last not in ("", check) else ""
-        raise UserError(
-            f"the check, {check}, ends with status {status}{where}:\n{log_tail(log, start=start)}", f"see {log}"
-        )
 
 
 def lost_abilities(before: BuiltFiles, after: BuiltFiles) -> str:

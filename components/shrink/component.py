@@ -20,7 +20,7 @@ def shrink(  # type: ignore[no-untyped-def]
     Args:
         source: URI of the source tree, or URL of an archive of it.
         command: Shell command of the build, with its configure step. Empty: as the tree's build system has it.
-        check: Shell command that tests what was built. Empty: none.
+        check: Shell command that tests what was built. Empty: the build's tests, or what its programs print.
         release_toolchain: URI of a release clang. Empty: one with the pretrained policies.
         minutes: Wall time of a search for better inlining decisions; 0 for none.
         shrunk: Linked files of the smallest build, compilers that make them again, and sizes of all builds.

@@ -20,6 +20,7 @@ _MAX_FILES = 20
 def print_shrunk(shrunk: ShrinkReport, output: Path) -> None:
     """Print the builds, the files, and what to put into the build."""
     console = table_console(160)
+    console.print(_headline(shrunk), highlight=False, soft_wrap=True, markup=False)
     title = "Builds: bytes after llvm-strip, bytes that are loaded, change against yours"
     console.print(make_table(title, *_builds(shrunk), left=2))
     columns, rows = _files(shrunk)
@@ -34,7 +35,7 @@ def print_shrunk(shrunk: ShrinkReport, output: Path) -> None:
 
 def summary_markdown(shrunk: ShrinkReport, output: Path) -> str:
     """Return the text of summary.md."""
-    text = ["# Smaller builds", "", f"Build: `{shrunk.command}`", ""]
+    text = ["# Smaller builds", "", markdown_text(_headline(shrunk)), "", f"Build: `{shrunk.command}`", ""]
     for columns, rows in (_builds(shrunk), _files(shrunk)):
         text += ["|" + "|".join(f" {markdown_text(column)} " for column in columns) + "|", "|---" * len(columns) + "|"]
         text += ["| " + " | ".join(markdown_text(cell) for cell in row) + " |" for row in rows] + [""]
@@ -42,6 +43,18 @@ def summary_markdown(shrunk: ShrinkReport, output: Path) -> str:
     for sentence in sentences:
         text += [markdown_text(sentence), ""]
     return "\n".join([*text, *(["```shell", *commands, "```"] if commands else [])]) + "\n"
+
+
+def _headline(shrunk: ShrinkReport) -> str:
+    """Return the result in a line: how much smaller, and how the delivered files were checked."""
+    own = shrunk.builds[0]
+    if shrunk.chosen == OWN:
+        return f"Nothing is smaller than your own build, {own.stripped:,} bytes after strip."
+    chosen = next(build for build in shrunk.builds if build.name == shrunk.chosen)
+    return (
+        f"{shrunk.reduction_percent:.1f}% smaller: {own.stripped:,} → {chosen.stripped:,} bytes after strip; "
+        f"{shrunk.checked}."
+    )
 
 
 def _builds(shrunk: ShrinkReport) -> _Table:
@@ -92,10 +105,8 @@ def _conclusion(shrunk: ShrinkReport, output: Path) -> tuple[list[str], list[str
     if shrunk.chosen == OWN:
         return [f"Your own build is delivered, in {output / FILES}: {shrunk.why}."], []
     chosen = next(build for build in shrunk.builds if build.name == shrunk.chosen)
-    checked = f", {shrunk.check} passes" if shrunk.check else "; run its tests, no --check was given"
     sentences = [
-        f"{shrunk.reduction_percent:.1f}% smaller: {own.stripped:,} → {chosen.stripped:,} bytes after strip; the files "
-        f"are in {output / FILES}, not stripped{checked}. Everything is compiled by -Oz, which may be slower: time it.",
+        f"The files are in {output / FILES}, not stripped. All code is compiled by -Oz, which may be slower: time it.",
         _loaded_sentence(own, chosen),
         _share_of_stock(shrunk, own, chosen),
         *(f"Note: {note}." for note in shrunk.notes),

@@ -19,7 +19,7 @@ from components.core.projects.source_tree import remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.shared_state.file_lock import exclusive_lock
-from components.shrink.build import Builder, Compilers
+from components.shrink.build import Builder, BuiltTree, Compilers
 
 _EMBED = ("-Xclang", "-fembed-bitcode=all")
 _LEVELS = "^-O[sz]$"
@@ -50,10 +50,10 @@ def search_plan(builder: Builder, compilers: Compilers, whole_program: bool, min
     place.mkdir(parents=True, exist_ok=True)
     corpus, work, linked = place / "corpus", place / "build", place / "linked"
 
-    def extract(tree: Path, tools: Path) -> None:
-        options: tuple[str | Path, ...] = ("--input", tree, "--input-type", "directory", "--cmd-filter", _LEVELS)
+    def extract(built: BuiltTree) -> None:
+        options: tuple[str | Path, ...] = ("--input", built.root, "--input-type", "directory", "--cmd-filter", _LEVELS)
         if whole_program:
-            options = ("--unit", "program", "--input", tools, "--obj-base-dir", tree)
+            options = ("--unit", "program", "--input", built.tools, "--obj-base-dir", built.root)
         if not run_own_step("components.corpus", "extract", *options, "--output", corpus):
             raise UserError("the build has no modules to search", "see the message above")
 

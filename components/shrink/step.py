@@ -33,6 +33,7 @@ from components.shrink.build import (
     unchanged_files,
     weaker_exports,
 )
+from components.shrink.checks import Checks
 from components.shrink.rows import OWN, STOCK
 from components.shrink.search import search_plan, with_plan
 from components.shrink.types import FileSizes, ShrinkReport, TriedBuild
@@ -73,6 +74,7 @@ class _Trials:
         stock: the stock clang.
         work: directory of what the builds link, by the builds' names.
         output: the published directory, which messages name.
+        checks: how builds are checked.
         total: number of builds, for messages.
         done: the builds, the user's own first.
         bound: whether the compilers have to stand in for the installed ones, since the build calls these.
@@ -83,6 +85,7 @@ class _Trials:
     release: Toolchain
     work: Path
     output: Path
+    checks: Checks
     total: int = 1
     others: Sequence[UserBuild] = ()
     done: list[_Trial] = field(default_factory=list)
@@ -135,7 +138,8 @@ class _Trials:
             self.builder = replace(self.builder, build=build)
             try:
                 build.source.check(build.shown)
-                own = self.builder.run(OWN if number == 1 else f"{OWN}-{number}", None, self.work / OWN)
+                title = OWN if number == 1 else f"{OWN}-{number}"
+                own = self.builder.run(title, None, self.work / OWN, self.checks.learn)
             except UserError as error:
                 failures.append(error)
                 if self.others:
@@ -153,13 +157,13 @@ class _Trials:
         say(f"build {len(self.done) + 1} of {self.total}: {source} by {TITLES[compiler]}: {row.gives}")
         try:
             compilers = Compilers(variant, self.bound, self.dropped)
-            built = self.builder.run(name, compilers, self.work / name)
+            built = self._build(name, compilers)
             if not self.bound and are_alike(self.own, built):
                 say(f"{name}: the files are those of your own compilers, which are called by their paths: again")
                 self.bound = True
                 remove_tree(self.work / name)
                 compilers = Compilers(variant, self.bound, built.dropped)
-                built = self.builder.run(name, compilers, self.work / name)
+                built = self._build(name, compilers)
             failure = _NOT_REPLACED if are_alike(self.own, built) else lost_abilities(self.own, built)
         except UserError as error:
             failure = describe_failure(error).rstrip(":")
@@ -173,6 +177,9 @@ class _Trials:
         else:
             say(f"{name}: {built.stripped:,} bytes, {100 * (built.stripped / self.own.stripped - 1):+.1f}%")
         self.done.append(_Trial(entry, None if failure else built, row, plan))
+
+    def _build(self, name: str, compilers: Compilers) -> BuiltFiles:
+        return self.builder.run(name, compilers, self.work / name, self.checks.compare, self.checks.timeout_s)
 
     def _add_searched(self, row: FlagRow, minutes: float) -> None:
         """Search decisions for what a row compiles, and build it with them."""
@@ -190,6 +197,7 @@ def shrink(
     builds: Sequence[UserBuild],
     release: Toolchain,
     rows: Sequence[FlagRow],
+    checks: Checks,
     compare_stock: bool,
     minutes: float,
     jobs: int,
@@ -204,6 +212,7 @@ def shrink(
     Args:
         builds: the user's build; of several, the first that works by the user's own compilers.
         rows: the rows that the release clang builds.
+        checks: how builds are checked.
         compare_stock: build the smallest row by stock clang, too, which tells what the flags save without our clang.
         minutes: wall time of a search for better inlining decisions; 0 for none.
         jobs: parallel compiles.
@@ -226,7 +235,9 @@ def shrink(
     try:
         setup = BuildSetup(work / "build", default_cache_dir(), jobs, binutils)
         setup.work.mkdir()
-        trials = _Trials(Builder(build, setup, (output, directory, work)), stock, release, work, output, others=others)
+        trials = _Trials(
+            Builder(build, setup, (output, directory, work)), stock, release, work, output, checks, others=others
+        )
         trials.run(rows, compare_stock, minutes)
         return _deliver(trials, directory)
     finally:
@@ -255,7 +266,8 @@ def _deliver(trials: _Trials, directory: Path) -> ShrinkReport:
     return ShrinkReport(
         command=build.shown,
         rebuild=_rebuild_line(build, trials.output) if bound else build.shown,
-        check=build.check,
+        check=trials.checks.command,
+        checked=trials.checks.describe(),
         chosen=chosen.entry.name,
         reduction_percent=reduction_percent(own.stripped, chosen.entry.stripped) or 0.0,
         kinds={name: file.kind for name, file in chosen.built.files.items()},

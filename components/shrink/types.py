@@ -47,7 +47,7 @@ class ShrinkReport(Struct, kw_only=True):
     Attributes:
         command: the user's build. rebuild: the command that makes what was delivered, in the environment of its
             `build`.
-        check: the user's check, "" if there is none.
+        check: the user's check, "" if there is none. checked: how the delivered files were checked, in words.
         chosen: name of the delivered build.
         reduction_percent: reduction of the stripped files against the user's own build; 0 if that is delivered.
         kinds: kind of each file.
@@ -64,4 +64,5 @@ class ShrinkReport(Struct, kw_only=True):
     kinds: dict[str, Kind]
     builds: list[TriedBuild]
     why: str = ""
+    checked: str = ""
     notes: list[str] = []

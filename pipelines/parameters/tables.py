@@ -365,7 +365,12 @@ SHRINK = (
         empty="that of the tree's build system",
         example="./configure && make -j$JOBS",
     ),
-    Parameter("check", "Shell command that tests what was built.", empty="none", example="make check"),
+    Parameter(
+        "check",
+        "Shell command that tests what was built.",
+        empty="the build's tests, or what its programs print",
+        example="make check",
+    ),
     Parameter(
         "release_toolchain",
         "Path or URI of a release clang.",

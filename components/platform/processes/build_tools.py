@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
@@ -38,6 +39,10 @@ _running: set[ProcessTree] = set()
 _stopped: set[ProcessTree] = set()
 
 
+class CommandTimeout(Exception):
+    """The command exceeded its time limit, and was stopped with all its descendants."""
+
+
 class CommandStopped(Exception):
     """`stop_running` stopped the command, so its exit status is meaningless."""
 
@@ -48,6 +53,7 @@ def run_logged(
     log: Path,
     environment: dict[str, str] | None = None,
     on_line: Callable[[str], None] | None = None,
+    timeout_s: float | None = None,
 ) -> int:
     """Run `command`, append its output to `log`, call `on_line` for each line, and return the exit status.
 
@@ -58,6 +64,7 @@ def run_logged(
 
     Raises:
         CommandStopped: `stop_running` stopped the command.
+        CommandTimeout: the command exceeded `timeout_s`.
         FileNotFoundError: there is no such program.
     """
     variables = {**os.environ, "LC_ALL": "C", **(environment or {})}
@@ -65,10 +72,15 @@ def run_logged(
         out.write(f"{_COMMAND}{' '.join(command)}\n")
         out.flush()
         tree: ProcessTree | None = None
+        timer: threading.Timer | None = None
+        expired = threading.Event()
         try:
             with delay_interrupts():  # otherwise nobody would end the command
                 tree = ProcessTree(command, cwd, variables)
                 _running.add(tree)
+            if timeout_s is not None:
+                timer = threading.Timer(timeout_s, _expire, (expired, tree))
+                timer.start()
             for line in tree.lines():
                 out.write(line)
                 if on_line is not None:
@@ -76,6 +88,9 @@ def run_logged(
             status = tree.wait()
             if tree in _stopped:
                 raise CommandStopped(command[0])
+            if expired.is_set():
+                out.write(f"stopped after {timeout_s:g} s\n")
+                raise CommandTimeout(command[0])
             if left := tree.left_running():
                 words = shlex.join(command)
                 message = describe_left(words if len(words) <= _MAX_SHOWN else f"{words[:_MAX_SHOWN]}…", left)
@@ -83,10 +98,17 @@ def run_logged(
                 say(f"{message} ({log})")
             return status
         finally:
+            if timer is not None:
+                timer.cancel()
             if tree is not None:
                 tree.close()
                 _running.discard(tree)
                 _stopped.discard(tree)
+
+
+def _expire(expired: threading.Event, tree: ProcessTree) -> None:
+    expired.set()
+    tree.terminate()
 
 
 def stop_running(futures: Iterable[Future[Any]]) -> None:

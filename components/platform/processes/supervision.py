@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.platform.errors import UserError
+from components.platform.processes import sandbox
 from components.platform.processes.process_tree import ProcessTree
 from components.platform.processes.reaper import REAPER, environment_without_secrets
 
@@ -102,8 +103,7 @@ def run(
         writable: confines the child if the machine supports it: the child can write only below this directory and has
             no network, see sandbox.py. None: not confined.
         thread: the thread that the child works for, by which `kill_running` finds it; None for the calling one.
-        daemons: also end descendants that leave the child's session, for programs of users. Costs 30 ms; not for
-            children that are confined.
+        daemons: also end descendants that leave the child's session, for programs of users. Costs 30 ms.
 
     Raises:
         ProcessTimeout: the child exceeded the time limit.
@@ -120,7 +120,7 @@ def run(
             arguments = [str(argument) for argument in argv]
             child: _Group | ProcessTree
             if daemons:
-                child = ProcessTree(arguments, cwd, environment_without_secrets(), stdin, stdout, stderr)
+                child = _start_tree(arguments, cwd, stdin, stdout, stderr, writable)
             else:
                 child = _Group(REAPER.start(arguments, stdout, stderr, cwd, stdin, writable))
             try:
@@ -137,6 +137,21 @@ def run(
         return Completed(child.wait(), _tail(stderr), wall_s, left)
     finally:
         os.close(stderr)
+
+
+def _start_tree(
+    arguments: list[str], cwd: Path | None, stdin: Path | None, stdout: int, stderr: int, writable: Path | None
+) -> ProcessTree:
+    confined = "none" if writable is None else sandbox.kind()
+    if confined == "bubblewrap" and writable is not None:
+        arguments = [*sandbox.bubblewrap_arguments(writable), *arguments]
+
+    def start() -> ProcessTree:
+        return ProcessTree(arguments, cwd, environment_without_secrets(), stdin, stdout, stderr)
+
+    if confined == "landlock" and writable is not None:
+        return sandbox.start_confined(writable, start, ProcessTree.close)
+    return start()
 
 
 def signal_name(number: int) -> str:

@@ -12,6 +12,7 @@ from components.core.formats.toolchain import Toolchain
 from components.core.projects.source_tree import SourceTree
 from components.platform.errors import UserError
 from components.shrink.build import UserBuild
+from components.shrink.checks import Checks
 from components.shrink.step import shrink
 
 Fail = Callable[..., UserError]
@@ -31,9 +32,9 @@ def fail(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fail:
     release = Toolchain(tmp_path / "clang", "release", "19.1.7", "x86_64-pc-linux-gnu", {"inlining": ()}, {})
 
     def run(*commands: str, check: str = "", directory: Path = source) -> UserError:
-        builds = [UserBuild(SourceTree(directory), ("sh", "-c", command), check) for command in commands]
+        builds = [UserBuild(SourceTree(directory), ("sh", "-c", command)) for command in commands]
         with pytest.raises(UserError) as raised:
-            shrink(builds, release, [], False, 0, 1, tmp_path / "out", tmp_path / "unpublished")
+            shrink(builds, release, [], Checks(check), False, 0, 1, tmp_path / "out", tmp_path / "unpublished")
         return raised.value
 
     return run

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from components.platform.processes.build_tools import CommandStopped, log_tail, run_logged, stop_running
+from components.platform.processes.build_tools import CommandStopped, CommandTimeout, log_tail, run_logged, stop_running
 
 # Like a build tool, it runs the compiler in a separate process group. With "stubborn" it ignores SIGTERM.
 TOOL = """
@@ -42,6 +42,16 @@ def test_output_goes_to_the_log_and_to_the_caller(tmp_path: Path) -> None:
     assert run_logged([sys.executable, "-u", "-c", code], tmp_path, tmp_path / "log", None, lines.append) == 3
     assert [line.strip() for line in lines] == ["one", "two"]
     assert log_tail(tmp_path / "log", 2) == "one\ntwo"
+
+
+def test_command_is_stopped_at_its_time_limit(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    started = time.monotonic()
+    with pytest.raises(CommandTimeout):
+        run_logged(["sh", "-c", "setsid sleep 76.54 & echo begun; sleep 76.54"], tmp_path, log, timeout_s=0.5)
+    assert time.monotonic() - started < 10 and "begun\nstopped after 0.5 s\n" in log.read_text()
+    assert subprocess.run(["pgrep", "-f", "^sleep 76.54$"], capture_output=True).stdout == b""
+    assert run_logged(["true"], tmp_path, log, timeout_s=60) == 0
 
 
 @pytest.mark.parametrize("behavior", ["polite", "stubborn"])
