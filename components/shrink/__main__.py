@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import get_args
 
 import click
 import msgspec
@@ -22,7 +23,8 @@ from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.options import ARTIFACT, OUTPUT, TREE
 from components.platform.storage.shared_state.file_lock import exclusive_lock
 from components.shrink.detect import detect_builds
-from components.shrink.rows import ASSUMPTIONS, shrink_rows
+from components.shrink.rows import ASSUMPTIONS, rivals, shrink_rows
+from components.shrink.types import Measure
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -72,6 +74,19 @@ from components.shrink.rows import ASSUMPTIONS, shrink_rows
     f"{'; '.join(f'{name}: {assumption}' for name, assumption in ASSUMPTIONS.items())}.",
 )
 @click.option(
+    "--measure",
+    type=click.Choice(get_args(Measure)),
+    default="loaded",
+    show_default=True,
+    help="What is minimized: bytes of loaded sections, of the stripped files, or of these compressed by xz.",
+)
+@click.option(
+    "--other-compilers/--no-other-compilers",
+    default=True,
+    show_default=True,
+    help="Also build by the other compilers that you have, for size and with LTO: gcc, and a newer clang.",
+)
+@click.option(
     "--compare-stock/--no-compare-stock",
     default=True,
     show_default=True,
@@ -95,6 +110,8 @@ def main(
     check_timeout: float | None,
     excluded: tuple[str, ...],
     allowed: tuple[str, ...],
+    measure: Measure,
+    other_compilers: bool,
     compare_stock: bool,
     minutes: float,
     output: Path,
@@ -144,13 +161,13 @@ def main(
         say(f"the build: {commands[0][-1]}")
     tree.check(" ".join(commands[0]))
     release = load_toolchain(release_toolchain or release_clang()).require_mode("release")
-    rows = shrink_rows(release, allowed)
+    rows = [*shrink_rows(release, allowed), *(rivals(release) if other_compilers else ())]
     _leave_virtual_environment()
     checks = Checks(check, not no_check, check_timeout)
     place = output.absolute()
     with _alone(place), publish(output, "smaller build") as directory:
         builds = [UserBuild(tree, command) for command in commands]
-        shrunk = shrink(builds, release, rows, checks, compare_stock, minutes, jobs, place, directory)
+        shrunk = shrink(builds, release, rows, checks, measure, compare_stock, minutes, jobs, place, directory)
         (directory / SHRINK_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(shrunk), indent=1))
         (directory / "summary.md").write_text(summary_markdown(shrunk, place), encoding="utf-8")
     print_shrunk(shrunk, output)

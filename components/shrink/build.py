@@ -62,6 +62,7 @@ class LinkedFile:
         loaded: bytes of the sections that are loaded. The stripped file has headers and padding besides: GNU ld fills
             pages between code and constants with zeros, lld does not.
         text: bytes of machine code.
+        compressed: bytes of the stripped file, compressed by xz; 0 if that was not asked for.
         exports: symbols that other modules can find in it, functions alone for a program.
         weak: the weak ones of a shared library, copies of inline functions mostly, which do not count as exports.
         unique: its symbols of which a process has one copy, whoever opens the library (STB_GNU_UNIQUE).
@@ -76,6 +77,7 @@ class LinkedFile:
     weak: frozenset[str] = frozenset()
     unique: frozenset[str] = frozenset()
     libraries: frozenset[str] = frozenset()
+    compressed: int = 0
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,10 @@ class Compilers:
             UserError: `bound`, and that is not possible here.
         """
         directory.mkdir()
+        if self.bound and self.variant.gnu:
+            raise UserError(
+                "gcc cannot stand in for itself where the build calls it by its path", "let the build use $CC and $CXX"
+            )
         if self.bound:
             environment = write_bound_tools(directory, place or directory, self.variant, setup, self.dropped)
         else:
@@ -141,6 +147,11 @@ class BuiltFiles:
     def text(self) -> int:
         """Machine code of all files, in bytes."""
         return sum(file.text for file in self.files.values())
+
+    @property
+    def compressed(self) -> int:
+        """Bytes of all files, compressed."""
+        return sum(file.compressed for file in self.files.values())
 
     @property
     def dropped(self) -> tuple[str, ...]:
@@ -231,11 +242,13 @@ class Builder:
         build: the build.
         setup: where it runs.
         omitted: directories that are not copied.
+        compress: whether linked files are also measured compressed.
     """
 
     build: UserBuild
     setup: BuildSetup
     omitted: tuple[Path, ...]
+    compress: bool = False
 
     def run(
         self,
@@ -311,7 +324,7 @@ class Builder:
                     f"the build, {build.shown}, ends with status {status}:\n{log_tail(log)}",
                     failed_build_remedy(build.source, root, log) if compilers is None else f"see {log}",
                 )
-            files, unmoved = _keep(root, kept, self.setup.binutils, before)
+            files, unmoved = _keep(root, kept, self.setup.binutils, before, self.compress)
             if not files and before:
                 raise UserError(
                     f"{build.shown} builds nothing: the tree has programs or libraries of an earlier build, such as "
@@ -385,7 +398,11 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _keep(
-    root: Path, kept: Path, binutils: Mapping[str, Path], before: Mapping[Path, tuple[int, int]]
+    root: Path,
+    kept: Path,
+    binutils: Mapping[str, Path],
+    before: Mapping[Path, tuple[int, int]],
+    compress: bool,
 ) -> tuple[dict[str, LinkedFile], tuple[str, ...]]:
     """Copy the linked files that the build made, or the static libraries if there are only these, and measure them.
 
@@ -397,17 +414,18 @@ def _keep(
     """
     binaries = {name: path for name, path in find_binaries(root) if before.get(path) != _identity(path)}
     linked_files = {name: path for name, path in binaries.items() if not is_archive(path)}
-    measured: dict[str, tuple[Path, MeasuredBinary, int]] = {}
+    measured: dict[str, tuple[Path, MeasuredBinary, int, int]] = {}
     for name, path in (linked_files or binaries).items():
         try:
             binary = measure(path)
             linked = binary.kind != "static library"
             stripped = stripped_bytes(path, binutils["strip"]) if linked else binary.sizes.total
-            measured[name] = (path, binary, stripped)
+            compressed = stripped_bytes(path, binutils["strip"], compressed=True) if linked and compress else 0
+            measured[name] = (path, binary, stripped, compressed)
         except UserError as error:
             say(f"left out: {error.problem}")
     files, unmoved = {}, []
-    for name, (path, binary, stripped) in measured.items():
+    for name, (path, binary, stripped, compressed) in measured.items():
         copy = kept / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, copy)
@@ -421,6 +439,7 @@ def _keep(
             stripped=stripped,
             loaded=binary.sizes.total,
             text=binary.sizes.text,
+            compressed=compressed,
             # Variables that a program exports are mostly copies of a library's (R_X86_64_COPY).
             exports=_of_kinds(symbols, "Ti" if binary.kind == "program" else "TiDBRGSA"),
             weak=_of_kinds(symbols, "WV") if binary.kind == "shared library" else frozenset(),

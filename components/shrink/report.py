@@ -8,10 +8,12 @@ from components.platform.console.escape import markdown_text
 from components.platform.console.tables import make_table, table_console
 from components.shrink.rows import OWN, STOCK
 from components.shrink.step import COMPILERS, FILES
-from components.shrink.types import FileSizes, ShrinkReport, TriedBuild
+from components.shrink.types import TITLE_OF_MEASURE, FileSizes, Measure, ShrinkReport, TriedBuild
 
 _Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """Titles of the columns, and rows."""
+_COMPILERS = {"policy": "the release clang", "stock": "stock clang", "gcc": "gcc", "newest": "the newest clang"}
+_COMPILERS["plan"] = _COMPILERS["policy"]
 _MAX_REASON = 100
 _MAX_FILES = 20
 """Rows of the table on a terminal; shrink.json has all files."""
@@ -21,10 +23,10 @@ def print_shrunk(shrunk: ShrinkReport, output: Path) -> None:
     """Print the builds, the files, and what to put into the build."""
     console = table_console(160)
     console.print(_headline(shrunk), highlight=False, soft_wrap=True, markup=False)
-    title = "Builds: bytes after llvm-strip, bytes that are loaded, change against yours"
+    title = f"Builds: bytes {TITLE_OF_MEASURE[shrunk.measure]}, change against yours"
     console.print(make_table(title, *_builds(shrunk), left=2))
     columns, rows = _files(shrunk)
-    title = f"Files of your build, and of {shrunk.chosen}: bytes after llvm-strip, bytes loaded, machine code"
+    title = f"Files of your build, and of {shrunk.chosen}: bytes {TITLE_OF_MEASURE[shrunk.measure]}"
     console.print(make_table(title, columns, rows[:_MAX_FILES], left=2))
     if len(rows) > _MAX_FILES:
         console.print(f"{len(rows) - _MAX_FILES} smaller files: see shrink.json")
@@ -46,57 +48,68 @@ def summary_markdown(shrunk: ShrinkReport, output: Path) -> str:
 
 
 def _headline(shrunk: ShrinkReport) -> str:
-    """Return the result in a line: how much smaller, and how the delivered files were checked."""
+    """Return the result in a line: how much smaller, how the delivered files were checked, and what others give."""
     own = shrunk.builds[0]
+    title = TITLE_OF_MEASURE[shrunk.measure]
     if shrunk.chosen == OWN:
-        return f"Nothing is smaller than your own build, {own.stripped:,} bytes after strip."
+        return f"Nothing is smaller than your own build, {own.by(shrunk.measure):,} bytes {title}."
     chosen = next(build for build in shrunk.builds if build.name == shrunk.chosen)
+    others = [f"{name} {_change(shrunk, own, build)}" for name, build in _rivals(shrunk) if build is not chosen]
     return (
-        f"{shrunk.reduction_percent:.1f}% smaller: {own.stripped:,} → {chosen.stripped:,} bytes after strip; "
-        f"{shrunk.checked}."
+        f"{shrunk.reduction_percent:.1f}% smaller, {own.by(shrunk.measure):,} → {chosen.by(shrunk.measure):,} bytes "
+        f"{title} by {chosen.name}; {shrunk.checked}{'; ' if others else ''}{', '.join(others)}."
     )
+
+
+def _rivals(shrunk: ShrinkReport) -> list[tuple[str, TriedBuild]]:
+    """Return the smallest build of each compiler but the user's own build."""
+    rivals: dict[str, TriedBuild] = {}
+    for build in shrunk.builds[1:]:
+        if build.files and not build.failure:
+            name = _COMPILERS.get(build.compiler, build.compiler)
+            rivals[name] = min(rivals.get(name, build), build, key=lambda one: one.by(shrunk.measure))
+    return list(rivals.items())
 
 
 def _builds(shrunk: ShrinkReport) -> _Table:
     own = shrunk.builds[0]
+    other: Measure = "loaded" if shrunk.measure == "file" else "file"
     rows: list[tuple[str, ...]] = []
     for build in shrunk.builds:
         state = build.failure or ("delivered" if build.name == shrunk.chosen else "")
         state = state if len(state) <= _MAX_REASON else f"{state[:_MAX_REASON]}…"
-        sizes: tuple[str, ...] = ("–",) * 5
+        sizes: tuple[str, ...] = ("–",) * 4
         if build.files:
-            changes = ("", "") if build is own else (_change(own, build), _loaded_change(own, build))
-            sizes = (f"{build.stripped:,}", changes[0], f"{build.loaded:,}", changes[1], f"{build.text:,}")
+            change = "" if build is own else _change(shrunk, own, build)
+            sizes = (f"{build.by(shrunk.measure):,}", change, f"{build.by(other):,}", f"{build.text:,}")
         rows.append((build.name, build.gives, *sizes, state))
-    return ("build", "is", "bytes", "change", "loaded", "change", "machine code", ""), rows
+    measured, more = TITLE_OF_MEASURE[shrunk.measure], TITLE_OF_MEASURE[other]
+    return ("build", "is", measured, "change", more, "machine code", ""), rows
 
 
 def _files(shrunk: ShrinkReport) -> _Table:
     own = shrunk.builds[0]
     chosen = next(build for build in shrunk.builds if build.name == shrunk.chosen)
     rows: list[tuple[str, ...]] = []
-    for name in sorted(own.files, key=lambda name: (-own.files[name].stripped, name)):
+    for name in sorted(own.files, key=lambda name: (-own.files[name].by(shrunk.measure), name)):
         before, after = own.files[name], chosen.files[name]
         rows.append(
             (
                 name,
                 shrunk.kinds[name],
-                f"{before.stripped:,}",
-                f"{after.stripped:,}",
-                _change(before, after),
-                f"{before.loaded:,} → {after.loaded:,}",
+                f"{before.by(shrunk.measure):,}",
+                f"{after.by(shrunk.measure):,}",
+                _change(shrunk, before, after),
+                f"{before.stripped:,} → {after.stripped:,}",
                 f"{before.text:,} → {after.text:,}",
             )
         )
-    return ("file", "kind", "yours", shrunk.chosen, "change", "loaded", "machine code"), rows
+    return ("file", "kind", "yours", shrunk.chosen, "change", "after strip", "machine code"), rows
 
 
-def _change(before: FileSizes | TriedBuild, after: FileSizes | TriedBuild) -> str:
-    return f"{100.0 * (after.stripped / before.stripped - 1.0):+.1f}%" if before.stripped else "–"
-
-
-def _loaded_change(before: FileSizes | TriedBuild, after: FileSizes | TriedBuild) -> str:
-    return f"{100.0 * (after.loaded / before.loaded - 1.0):+.1f}%" if before.loaded else "–"
+def _change(shrunk: ShrinkReport, before: FileSizes | TriedBuild, after: FileSizes | TriedBuild) -> str:
+    one, other = before.by(shrunk.measure), after.by(shrunk.measure)
+    return f"{100.0 * (other / one - 1.0):+.1f}%" if one else "–"
 
 
 def _conclusion(shrunk: ShrinkReport, output: Path) -> tuple[list[str], list[str]]:
@@ -106,9 +119,9 @@ def _conclusion(shrunk: ShrinkReport, output: Path) -> tuple[list[str], list[str
         return [f"Your own build is delivered, in {output / FILES}: {shrunk.why}."], []
     chosen = next(build for build in shrunk.builds if build.name == shrunk.chosen)
     sentences = [
-        f"The files are in {output / FILES}, not stripped. All code is compiled by -Oz, which may be slower: time it.",
+        f"The files are in {output / FILES}, not stripped. All code is compiled for size, and may be slower: time it.",
         _loaded_sentence(own, chosen),
-        _share_of_stock(shrunk, own, chosen),
+        _share_of_stock(shrunk, own),
         *(f"Note: {note}." for note in shrunk.notes),
         "To build it yourself in a clean tree (make clean, a new build directory), with the compilers in "
         f"{output / COMPILERS}:",
@@ -117,26 +130,26 @@ def _conclusion(shrunk: ShrinkReport, output: Path) -> tuple[list[str], list[str
 
 
 def _loaded_sentence(own: TriedBuild, chosen: TriedBuild) -> str:
-    """Return how much the code and data shrink, and how much the layout of the files; "" for static libraries."""
+    """Return how much the files shrink, and how much of it is their layout; "" for static libraries."""
     if own.stripped == own.loaded:
         return ""
-    loaded = f"Sections that are loaded: {own.loaded:,} → {chosen.loaded:,} bytes, {_loaded_change(own, chosen)}."
+    files = f"The files after strip: {own.stripped:,} → {chosen.stripped:,} bytes, "
+    files += f"{100.0 * (chosen.stripped / own.stripped - 1.0):+.1f}%"
     layout = (own.stripped - own.loaded) - (chosen.stripped - chosen.loaded)
     if layout <= 0:
-        return loaded
-    padding = "the layout of the files, mostly padding that GNU ld writes and lld does not"
-    return f"{loaded} The other {layout:,} bytes are {padding}."
+        return f"{files}."
+    return f"{files}, of which {layout:,} are their layout, mostly padding that GNU ld writes and lld does not."
 
 
-def _share_of_stock(shrunk: ShrinkReport, own: TriedBuild, chosen: TriedBuild) -> str:
+def _share_of_stock(shrunk: ShrinkReport, own: TriedBuild) -> str:
     """Return the sentence that tells what the flags save from what the release clang saves; "" without a comparison."""
     stock = next((build for build in shrunk.builds if build.name == STOCK and build.files), None)
-    if stock is None:
+    ours = dict(_rivals(shrunk)).get(_COMPILERS["policy"])
+    if stock is None or ours is None:
         return ""
-    if stock is chosen:
-        return "It is stock clang that makes the smallest files here."
-    ours = "the release clang, its policy and the search" if chosen.searched else "the release clang and its policy"
+    searched = any(build.searched and build.files for build in shrunk.builds)
+    by = f"the release clang{', its policy and the search' if searched else ' and its policy'}"
     return (
-        f"Stock clang with the same flags: {_change(own, stock)} against your build; {ours}: "
-        f"{_change(stock, chosen)} against that."
+        f"Stock clang with the flags of {ours.name}: {_change(shrunk, own, stock)} against your build; {by}: "
+        f"{_change(shrunk, stock, ours)} against that."
     )

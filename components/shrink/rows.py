@@ -7,11 +7,17 @@ lld keeps sections that are only reached through __start_NAME and __stop_NAME, a
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from components.core.compiler.probe import has_option
 from components.core.formats.toolchain import Toolchain
+from components.core.projects.compiler_command import NotACompileError, compiler_of
 from components.core.projects.flags.rows import FLAG_GROUPS, PROBLEM, FlagGroup, FlagRow
 from components.platform.errors import UserError
 
@@ -47,6 +53,8 @@ _LINK = (
     "-Wl,--undefined-version",  # version scripts may name symbols that are not there, as for GNU ld
 )
 _KEEP_SMALLER = "-mlgo-keep-smaller"
+_MAX_NEWER = 10
+"""How many versions after the release clang's are looked for."""
 _LTO = "-flto"
 
 OBJECTS = FlagRow(
@@ -66,6 +74,9 @@ PROGRAM = FlagRow(
     compilers=("policy",),
     own_options=(_KEEP_SMALLER,),
 )
+_GNU_LINK = ("-Wl,--gc-sections", "-Wl,-z,noseparate-code", "-Wl,-O1", "-Wl,--hash-style=gnu")
+_GNU_LTO = "-flto=auto"
+GCC_LEVELS = ("-Os", "-Oz")
 OWN, STOCK = "own", "stock"
 """The user's build by the user's compilers, and the smallest row's flags by stock clang, in tables and files."""
 _ALLOWABLE = {name: group for name, group in FLAG_GROUPS.items() if group.assumes}
@@ -77,6 +88,50 @@ _ALLOWABLE["no-build-id"] = FlagGroup(
 )
 ASSUMPTIONS = {name: group.assumes for name, group in _ALLOWABLE.items()}
 """Flags that may be allowed -> what they assume of the program."""
+
+
+def rivals(release: Toolchain) -> list[FlagRow]:
+    """Return the rows of the compilers that the user has besides the release clang: gcc at its two levels for size with
+    LTO, and a clang that is newer than the release clang."""
+    rows = []
+    if gcc := find_gcc():
+        for level in GCC_LEVELS:
+            rows.append(
+                FlagRow(
+                    f"gcc{level}",
+                    f"{gcc.name} {level} with LTO and without unused sections",
+                    (level, *_SECTIONS, _GNU_LTO),
+                    (*_GNU_LINK, _GNU_LTO),
+                    lto=True,
+                    compilers=("gcc",),
+                    program=gcc,
+                )
+            )
+    if newest := _find_newer_clang(release):
+        gives = f"{newest.name} with full LTO, the flags of {PROGRAM.name}"
+        rows.append(
+            replace(PROGRAM, name=newest.name, gives=gives, compilers=("newest",), own_options=(), program=newest)
+        )
+    return rows
+
+
+def find_gcc() -> Path | None:
+    """Return the gcc of CC, or else of PATH; None if there is none."""
+    names = ["gcc"]
+    with suppress(ValueError, NotACompileError):
+        names = [compiler_of(shlex.split(os.environ.get("CC", "")))[0], *names]
+    paths = (shutil.which(name) for name in names)
+    return next((Path(path) for path in paths if path and "gcc" in os.path.basename(path)), None)
+
+
+def _find_newer_clang(release: Toolchain) -> Path | None:
+    """Return the newest installed clang with an lld, None if none is newer than the release clang."""
+    own = int(release.llvm_version.split(".")[0])
+    for major in range(own + _MAX_NEWER, own, -1):
+        path = shutil.which(f"clang-{major}")
+        if path is not None and shutil.which(f"ld.lld-{major}"):
+            return Path(path)
+    return None
 
 
 def shrink_rows(release: Toolchain, allowed: Sequence[str] = ()) -> list[FlagRow]:

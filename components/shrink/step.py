@@ -36,7 +36,7 @@ from components.shrink.build import (
 from components.shrink.checks import Checks
 from components.shrink.rows import OWN, STOCK
 from components.shrink.search import search_plan, with_plan
-from components.shrink.types import FileSizes, ShrinkReport, TriedBuild
+from components.shrink.types import TITLE_OF_MEASURE, FileSizes, Measure, ShrinkReport, TriedBuild
 
 COMPILERS, FILES = "compilers", "files"
 """Directories of the output: compilers with the flags of the delivered build, and what it linked."""
@@ -75,6 +75,7 @@ class _Trials:
         work: directory of what the builds link, by the builds' names.
         output: the published directory, which messages name.
         checks: how builds are checked.
+        measure: what is minimized.
         total: number of builds, for messages.
         done: the builds, the user's own first.
         bound: whether the compilers have to stand in for the installed ones, since the build calls these.
@@ -86,6 +87,7 @@ class _Trials:
     work: Path
     output: Path
     checks: Checks
+    measure: Measure
     total: int = 1
     others: Sequence[UserBuild] = ()
     done: list[_Trial] = field(default_factory=list)
@@ -103,9 +105,13 @@ class _Trials:
         """Options of the build that the compilers of a row did not have: those of the others lack them, too."""
         return tuple(dict.fromkeys(option for one in self.done for option in one.entry.dropped))
 
-    def smallest(self) -> _Trial:
-        """Return the smallest build that may be used, the first of equally small ones."""
-        return min((one for one in self.done if one.built is not None), key=lambda one: one.entry.stripped)
+    def smallest(self, compiler: CompilerOfRow | None = None) -> _Trial:
+        """Return the smallest build that may be used, the first of equally small ones, and with `compiler` the user's
+        own or one of that compiler."""
+        usable = [one for one in self.done if one.built is not None]
+        if compiler is not None:
+            usable = [one for one in usable if one.row is None or compiler in one.row.compilers]
+        return min(usable, key=lambda one: one.entry.by(self.measure))
 
     def run(self, rows: Sequence[FlagRow], compare_stock: bool, minutes: float) -> None:
         """Try the user's own build, the rows, and two more builds of the smallest row; for the arguments see `shrink`.
@@ -119,8 +125,8 @@ class _Trials:
             rows = [row for row in rows if not row.lto]
         self.total = 1 + len(rows) + compare_stock + bool(minutes)
         for row in rows:
-            self._add(row, "policy")
-        best = self.smallest().row
+            self._add(row, row.compilers[0])
+        best = self.smallest("policy").row
         if best is not None and compare_stock:
             self._add(replace(best, name=STOCK, gives=f"the flags of {best.name}, by stock clang"), "stock")
         if best is not None and minutes:
@@ -145,8 +151,9 @@ class _Trials:
                 if self.others:
                     say(f"{build.shown} does not work: {describe_failure(error).rstrip(':')}")
                 continue
-            say(f"{OWN}: {own.stripped:,} bytes")
-            self.done.append(_Trial(_entry(OWN, "your build as it is", own), own))
+            entry = _entry(OWN, "your build as it is", own)
+            say(f"{OWN}: {entry.by(self.measure):,} bytes {TITLE_OF_MEASURE[self.measure]}")
+            self.done.append(_Trial(entry, own))
             return
         raise failures[0]
 
@@ -156,9 +163,9 @@ class _Trials:
         name, source = row.name, self.builder.build.source.name
         say(f"build {len(self.done) + 1} of {self.total}: {source} by {TITLES[compiler]}: {row.gives}")
         try:
-            compilers = Compilers(variant, self.bound, self.dropped)
+            compilers = Compilers(variant, self.bound, () if variant.gnu else self.dropped)
             built = self._build(name, compilers)
-            if not self.bound and are_alike(self.own, built):
+            if not self.bound and not variant.gnu and are_alike(self.own, built):
                 say(f"{name}: the files are those of your own compilers, which are called by their paths: again")
                 self.bound = True
                 remove_tree(self.work / name)
@@ -168,14 +175,15 @@ class _Trials:
         except UserError as error:
             failure = describe_failure(error).rstrip(":")
             say(f"{name} is not used: {failure}; {error.remedy}")
-            self.done.append(_Trial(_entry(name, row.gives, None, failure=failure)))
+            self.done.append(_Trial(_entry(name, row.gives, None, failure=failure, compiler=compiler)))
             return
-        entry = _entry(name, row.gives, built, _build_line(self.output / COMPILERS, row), failure)
+        entry = _entry(name, row.gives, built, _build_line(self.output / COMPILERS, row), failure, compiler)
         entry.searched = plan is not None
         if failure:
             say(f"{name} is not used: {failure}")
         else:
-            say(f"{name}: {built.stripped:,} bytes, {100 * (built.stripped / self.own.stripped - 1):+.1f}%")
+            bytes_, own = entry.by(self.measure), self.done[0].entry.by(self.measure)
+            say(f"{name}: {bytes_:,} bytes, {100 * (bytes_ / own - 1):+.1f}%" if own else f"{name}: {bytes_:,} bytes")
         self.done.append(_Trial(entry, None if failure else built, row, plan))
 
     def _build(self, name: str, compilers: Compilers) -> BuiltFiles:
@@ -198,6 +206,7 @@ def shrink(
     release: Toolchain,
     rows: Sequence[FlagRow],
     checks: Checks,
+    measure: Measure,
     compare_stock: bool,
     minutes: float,
     jobs: int,
@@ -213,6 +222,7 @@ def shrink(
         builds: the user's build; of several, the first that works by the user's own compilers.
         rows: the rows that the release clang builds.
         checks: how builds are checked.
+        measure: what is minimized.
         compare_stock: build the smallest row by stock clang, too, which tells what the flags save without our clang.
         minutes: wall time of a search for better inlining decisions; 0 for none.
         jobs: parallel compiles.
@@ -236,7 +246,14 @@ def shrink(
         setup = BuildSetup(work / "build", default_cache_dir(), jobs, binutils)
         setup.work.mkdir()
         trials = _Trials(
-            Builder(build, setup, (output, directory, work)), stock, release, work, output, checks, others=others
+            Builder(build, setup, (output, directory, work)),
+            stock,
+            release,
+            work,
+            output,
+            checks,
+            measure,
+            others=others,
         )
         trials.run(rows, compare_stock, minutes)
         return _deliver(trials, directory)
@@ -269,10 +286,12 @@ def _deliver(trials: _Trials, directory: Path) -> ShrinkReport:
         check=trials.checks.command,
         checked=trials.checks.describe(),
         chosen=chosen.entry.name,
-        reduction_percent=reduction_percent(own.stripped, chosen.entry.stripped) or 0.0,
+        measure=trials.measure,
+        reduction_percent=reduction_percent(trials.done[0].entry.by(trials.measure), chosen.entry.by(trials.measure))
+        or 0.0,
         kinds={name: file.kind for name, file in chosen.built.files.items()},
         builds=[one.entry for one in trials.done],
-        why="" if chosen.built is not own else _why_nothing(trials.done),
+        why="" if chosen.built is not own else _why_nothing(trials.done, trials.measure),
         notes=_notes(own, chosen.built),
     )
 
@@ -286,21 +305,25 @@ def _deliver_compilers(directory: Path, compilers: Compilers, chosen: _Trial, tr
     compilers.write(directory / COMPILERS, trials.builder.setup, trials.output / COMPILERS)
 
 
-def _entry(name: str, gives: str, built: BuiltFiles | None, line: str = "", failure: str = "") -> TriedBuild:
+def _entry(
+    name: str, gives: str, built: BuiltFiles | None, line: str = "", failure: str = "", compiler: str = ""
+) -> TriedBuild:
     if built is None:
-        return TriedBuild(name=name, gives=gives, failure=failure)
+        return TriedBuild(name=name, gives=gives, compiler=compiler, failure=failure)
     files = {
-        path: FileSizes(stripped=file.stripped, loaded=file.loaded, text=file.text)
+        path: FileSizes(stripped=file.stripped, loaded=file.loaded, text=file.text, compressed=file.compressed)
         for path, file in built.files.items()
     }
     return TriedBuild(
         name=name,
         gives=gives,
+        compiler=compiler,
         build=line,
         files=files,
         stripped=built.stripped,
         loaded=built.loaded,
         text=built.text,
+        compressed=built.compressed,
         failure=failure,
         dropped=list(built.dropped),
     )
@@ -309,7 +332,8 @@ def _entry(name: str, gives: str, built: BuiltFiles | None, line: str = "", fail
 def _build_line(compilers: Path, row: FlagRow) -> str:
     """Return what makes a shell's build use the compilers. They have names without a path, which may have spaces."""
     words = {"PATH": f'{shlex.quote(f"{compilers}:")}"$PATH"'}
-    for variable, name in (("CC", "clang"), ("CXX", "clang++")):
+    names = ("gcc", "g++") if "gcc" in row.compilers else ("clang", "clang++")
+    for variable, name in zip(("CC", "CXX"), names, strict=True):
         words[variable] = shlex.quote(shlex.join([name, *compiler_arguments(variable)]))
     if row.lto:  # GNU's need a plugin for the objects
         words |= {name.upper(): name for name in ("ar", "nm", "ranlib")}
@@ -354,7 +378,7 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
     return notes
 
 
-def _why_nothing(tries: list[_Trial]) -> str:
+def _why_nothing(tries: list[_Trial], measure: Measure) -> str:
     own, *others = tries
     if failed := [one.entry for one in others if one.built is None]:
         names: dict[str, list[str]] = {}
@@ -363,8 +387,8 @@ def _why_nothing(tries: list[_Trial]) -> str:
         reasons = "; ".join(f"{', '.join(builds)}: {reason}" for reason, builds in names.items())
         if len(failed) == len(others):
             return f"no other build can be used: {reasons}"
-    smallest = min(one.entry.stripped for one in others if one.built is not None)
+    smallest = min(one.entry.by(measure) for one in others if one.built is not None)
     return (
-        f"your build is the smallest: {own.entry.stripped:,} bytes, the best of the others {smallest:,}. It may be "
+        f"your build is the smallest: {own.entry.by(measure):,} bytes, the best of the others {smallest:,}. It may be "
         "compiled for size and linked as one program already"
     )

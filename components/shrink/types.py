@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from components.core.projects.flags.types import Kind
+
+Measure = Literal["loaded", "file", "compressed"]
+"""What is minimized: bytes of loaded sections, of files after strip, or of these compressed by xz."""
+
+TITLE_OF_MEASURE: dict[Measure, str] = {"loaded": "loaded", "file": "after strip", "compressed": "after strip and xz"}
+"""Ends of "N bytes ..."."""
 
 
 class FileSizes(Struct, kw_only=True):
@@ -13,6 +21,11 @@ class FileSizes(Struct, kw_only=True):
     stripped: int
     loaded: int
     text: int
+    compressed: int = 0
+
+    def by(self, measure: Measure) -> int:
+        """Return the bytes that are minimized."""
+        return self.stripped if measure == "file" else self.loaded if measure == "loaded" else self.compressed
 
 
 class TriedBuild(Struct, kw_only=True):
@@ -21,9 +34,10 @@ class TriedBuild(Struct, kw_only=True):
     Attributes:
         name: "own" for the user's, otherwise the name of a row.
         gives: short description.
+        compiler: as of `CompilerOfRow`; "" for the user's own.
         build: environment for the user's build, as a shell reads it; "" for the user's own.
         files: sizes by path; empty if it failed.
-        stripped, loaded, text: sums over the files.
+        stripped, loaded, text, compressed: sums over the files.
         failure: why it is not used although it may be small; "" if it may be.
         dropped: options of the user's build that its compiler does not have, left out.
         searched: whether it has the decisions of a search.
@@ -31,14 +45,20 @@ class TriedBuild(Struct, kw_only=True):
 
     name: str
     gives: str
+    compiler: str = ""
     build: str = ""
     files: dict[str, FileSizes] = {}
     stripped: int = 0
     loaded: int = 0
     text: int = 0
+    compressed: int = 0
     failure: str = ""
     dropped: list[str] = []
     searched: bool = False
+
+    def by(self, measure: Measure) -> int:
+        """Return the bytes that are minimized."""
+        return self.stripped if measure == "file" else self.loaded if measure == "loaded" else self.compressed
 
 
 class ShrinkReport(Struct, kw_only=True):
@@ -49,7 +69,8 @@ class ShrinkReport(Struct, kw_only=True):
             `build`.
         check: the user's check, "" if there is none. checked: how the delivered files were checked, in words.
         chosen: name of the delivered build.
-        reduction_percent: reduction of the stripped files against the user's own build; 0 if that is delivered.
+        measure: what is minimized.
+        reduction_percent: its reduction against the user's own build; 0 if that is delivered.
         kinds: kind of each file.
         builds: the user's own first.
         why: why nothing is smaller; "" if something is.
@@ -65,4 +86,5 @@ class ShrinkReport(Struct, kw_only=True):
     builds: list[TriedBuild]
     why: str = ""
     checked: str = ""
+    measure: Measure = "file"
     notes: list[str] = []

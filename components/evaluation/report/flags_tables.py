@@ -10,6 +10,8 @@ COMPILERS: dict[CompilerOfRow, str] = {
     "heuristic": "release clang, no policy",
     "policy": "release clang",
     "plan": "release clang, plan",
+    "gcc": "gcc",
+    "newest": "newest clang",
 }
 LANGUAGES = {"all": "all programs", "c": "C", "c++": "C++"}
 PROGRAM_COLUMNS = ["program", "language", "best stock row", "bytes", ".text", "best of all", "bytes", ".text"]

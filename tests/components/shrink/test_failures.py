@@ -34,7 +34,9 @@ def fail(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fail:
     def run(*commands: str, check: str = "", directory: Path = source) -> UserError:
         builds = [UserBuild(SourceTree(directory), ("sh", "-c", command)) for command in commands]
         with pytest.raises(UserError) as raised:
-            shrink(builds, release, [], Checks(check), False, 0, 1, tmp_path / "out", tmp_path / "unpublished")
+            shrink(
+                builds, release, [], Checks(check), "loaded", False, 0, 1, tmp_path / "out", tmp_path / "unpublished"
+            )
         return raised.value
 
     return run

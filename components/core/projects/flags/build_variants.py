@@ -24,12 +24,19 @@ from components.platform.errors import UserError
 
 @dataclass(frozen=True)
 class BuildVariant:
-    """One of the builds: the compiler and its flags, and its `title` in progress and errors."""
+    """One of the builds.
+
+    Attributes:
+        title: name in progress and errors.
+        clang: the compiler.
+        gnu: whether it is gcc, whose linker and binutils are GNU's.
+    """
 
     title: str
     clang: Path
     flags: list[str]
     link_flags: tuple[str, ...] = ()
+    gnu: bool = False
 
 
 def build_variants(

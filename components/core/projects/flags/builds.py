@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
 import shlex
@@ -217,6 +218,8 @@ def write_tools(
         dropped: words that are left out of every command line of a compiler.
         programs: where the variant's clang and clang++ are when the tools run; None for where they are now.
     """
+    if variant.gnu:
+        return _write_gnu_tools(directory, variant, setup, dropped)
     path = os.environ.get("PATH", os.defpath)
     flags = [*variant.flags, "-Qunused-arguments"]
     lto = any(flag.startswith("-flto") for flag in flags)
@@ -237,6 +240,34 @@ def write_tools(
         "PATH": f"{directory}:{path}",
         **setup.job_variables,
     }
+
+
+def _write_gnu_tools(
+    directory: Path, variant: BuildVariant, setup: BuildSetup, dropped: Sequence[str]
+) -> dict[str, str]:
+    """Write gcc and g++ with the variant's flags, and GNU's binutils, whose plugin reads objects of LTO."""
+    path = os.environ.get("PATH", os.defpath)
+    gcc, gxx = variant.clang, gnu_program(variant.clang, "g++")
+    names = tuple([name for name in own if "clang" not in name] for own in installed_names(path))
+    assembly = [*variant.flags, "-fno-lto"]
+    write_compilers(directory, gcc, variant.flags, variant.link_flags, assembly, (names[0], names[1]), dropped, cxx=gxx)
+    binutils = {name: gnu_program(gcc, f"gcc-{name}") for name in ("ar", "nm", "ranlib")}
+    write_binutils(directory, binutils, path)
+    return {
+        "CC": shlex.join([str(directory / "gcc"), *compiler_arguments("CC")]),
+        "CXX": shlex.join([str(directory / "g++"), *compiler_arguments("CXX")]),
+        **{name.upper(): str(directory / name) for name in binutils},
+        "PATH": f"{directory}:{path}",
+        **setup.job_variables,
+    }
+
+
+def gnu_program(gcc: Path, name: str) -> Path:
+    """Return a program of a gcc's installation, such as g++-12 or gcc-ar-12 for gcc-12. UserError if it is missing."""
+    path = gcc.with_name(gcc.name.replace("gcc", name, 1))
+    if not path.is_file():
+        raise UserError(f"there is no {path.name} next to {gcc}", f"install it, as {gcc.name} is")
+    return path
 
 
 def compiler_arguments(variable: str) -> Sequence[str]:
@@ -288,13 +319,14 @@ def _measure_all(paths: dict[str, Path], strip: Path, expected: Sequence[str] = 
     return measured
 
 
-def stripped_bytes(path: Path, strip: Path) -> int:
+def stripped_bytes(path: Path, strip: Path, compressed: bool = False) -> int:
     """Return the bytes of a program as users ship it: a copy without symbols and debug data.
 
     LLVM's strip refuses static programs that GNU ld links with glibc, whose .rela.plt names .symtab; GNU's takes them.
 
     Args:
         strip: LLVM's strip.
+        compressed: return the bytes of the copy compressed by xz.
 
     Raises:
         UserError: neither can strip it.
@@ -308,6 +340,6 @@ def stripped_bytes(path: Path, strip: Path) -> int:
             command: list[str | Path] = [program, "-o", copy, path]
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_STRIP_TIMEOUT_S)
             if done.returncode == 0:
-                return copy.stat().st_size
+                return len(lzma.compress(copy.read_bytes())) if compressed else copy.stat().st_size
             problem = problem or done.stderr.strip()
         raise UserError(f"{path.name} cannot be stripped: {problem[-200:]}", "see how it is linked")

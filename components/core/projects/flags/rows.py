@@ -102,6 +102,7 @@ class FlagRow:
         lto: whether code is generated at the link.
         compilers: the compilers that build the row.
         own_options: options that only the release clang has.
+        program: the compiler "gcc" or "newest".
         plan: file of the plan of files that the compiler "plan" takes, if it takes one of files.
     """
 
@@ -114,6 +115,7 @@ class FlagRow:
     lto: bool = False
     compilers: tuple[CompilerOfRow, ...] = ("stock", "policy")
     own_options: tuple[str, ...] = ()
+    program: Path | None = None
     plan: Path | None = None
 
     def plus(
@@ -144,8 +146,12 @@ class FlagRow:
 
     def variant(self, compiler: CompilerOfRow, stock_clang: Path, release: Toolchain) -> BuildVariant:
         """Return the build of this row by one of its compilers."""
+        title = f"{TITLES[compiler]}, {self.name}"
+        if compiler == "gcc":
+            assert self.program is not None
+            return BuildVariant(title, self.program, list(self.compile_flags), self.link_flags, gnu=True)
         definition = problems.get(PROBLEM)
-        options = [*self.options, *(self.own_options if compiler != "stock" else ())]
+        options = [*self.options, *(self.own_options if compiler not in _STOCK else ())]
         if compiler in ("policy", "plan"):
             options += definition.llvm.release_options
         elif compiler == "heuristic":
@@ -156,11 +162,11 @@ class FlagRow:
             flags += plan_flags(self.plan)
         at_link = tuple(f"-Wl,-mllvm,{option}" for option in options) if self.lto else ()
         plugin = release.directory / "lib" / PLUGIN
-        if self.lto and compiler != "stock" and plugin.is_file():
+        if self.lto and compiler not in _STOCK and plugin.is_file():
             # The installed lld, which such a toolchain links with, has the policy from the plugin.
             at_link = (f"-Wl,--load-pass-plugin={plugin}", *at_link)
-        clang = stock_clang if compiler == "stock" else release.clang
-        return BuildVariant(f"{TITLES[compiler]}, {self.name}", clang, flags, (*self.link_flags, *at_link))
+        clang = self.program or (stock_clang if compiler == "stock" else release.clang)
+        return BuildVariant(title, clang, flags, (*self.link_flags, *at_link))
 
 
 TITLES: dict[CompilerOfRow, str] = {
@@ -168,7 +174,11 @@ TITLES: dict[CompilerOfRow, str] = {
     "heuristic": "the release clang without its policy",
     "policy": "the release clang",
     "plan": "the release clang and the plan",
+    "gcc": "your own gcc",
+    "newest": "the newest clang",
 }
+_STOCK = ("stock", "newest")
+"""Compilers without our options."""
 
 
 def plan_rows(

@@ -46,8 +46,9 @@ class SectionSizes:
         return SectionSizes(**{name: mine[name] + theirs[name] for name in mine})
 
 
-CompilerOfRow = Literal["stock", "heuristic", "policy", "plan"]
-"""Stock clang; the release clang without its policy; with its policy; with its policy and a plan."""
+CompilerOfRow = Literal["stock", "heuristic", "policy", "plan", "gcc", "newest"]
+"""Stock clang; the release clang without its policy; with its policy; with its policy and a plan; the user's gcc; the
+newest clang that is installed, if it is newer than stock clang."""
 
 
 class FlagRowEntry(Struct, kw_only=True):
