@@ -153,6 +153,21 @@ bool OutlinerInstrInfo::setCosts(OutlinedFunction &OF) const {
   return true;
 }
 
+unsigned mlgo::findOpcode(const MCInstrInfo &Instructions, StringRef Name) {
+  for (unsigned Opcode = 0; Opcode != Instructions.getNumOpcodes(); ++Opcode)
+    if (Instructions.getName(Opcode) == Name)
+      return Opcode;
+  report_fatal_error("the x86 code generator has no instruction " +
+                     Twine(Name));
+}
+
+unsigned mlgo::findRegister(const MCRegisterInfo &Registers, StringRef Name) {
+  for (unsigned Reg = 1; Reg != Registers.getNumRegs(); ++Reg)
+    if (Registers.getName(Reg) == Name)
+      return Reg;
+  report_fatal_error("the x86 code generator has no register " + Twine(Name));
+}
+
 // LLVM's choice of shorter encodings, which its printer makes; in the archive
 // of the target, whose headers are private. Weak, because a clang for other
 // targets lacks them.
@@ -263,8 +278,8 @@ private:
   unsigned encodedBytes(const MachineInstr &MI,
                         int64_t StackPointerChange = 0) const;
   void describeEpilogue(MachineBasicBlock &MBB, MachineFunction &MF) const;
-  unsigned opcode(StringRef Name) const;
-  unsigned reg(StringRef Name) const;
+  unsigned opcode(StringRef Name) const { return findOpcode(*this, Name); }
+  unsigned reg(StringRef Name) const { return findRegister(Registers, Name); }
 
   /// -mlgo-outline-everywhere, as it is for this module.
   const bool IsEverywhere = Everywhere;
@@ -321,21 +336,6 @@ X86OutlinerInstrInfo::X86OutlinerInstrInfo(const TargetInstrInfo &Target,
         StringRef(Name) == "x86-got-absolute-address")
       BoundFlags.insert(Flag);
   }
-}
-
-unsigned X86OutlinerInstrInfo::opcode(StringRef Name) const {
-  for (unsigned Opcode = 0; Opcode != getNumOpcodes(); ++Opcode)
-    if (getName(Opcode) == Name)
-      return Opcode;
-  report_fatal_error("the x86 code generator has no instruction " +
-                     Twine(Name));
-}
-
-unsigned X86OutlinerInstrInfo::reg(StringRef Name) const {
-  for (unsigned Reg = 1; Reg != Registers.getNumRegs(); ++Reg)
-    if (Registers.getName(Reg) == Name)
-      return Reg;
-  report_fatal_error("the x86 code generator has no register " + Twine(Name));
 }
 
 bool X86OutlinerInstrInfo::isMBBSafeToOutlineFrom(MachineBasicBlock &MBB,

@@ -140,6 +140,13 @@ createOutlinerInstrInfo(const llvm::TargetInstrInfo &Target,
                         const llvm::MachineFunction &MF,
                         OutlinedModule &Outlined);
 
+/// Returns the number of the instruction or register \p Name of a target. The
+/// generated headers that have them as constants are private.
+unsigned findOpcode(const llvm::MCInstrInfo &Instructions,
+                    llvm::StringRef Name);
+unsigned findRegister(const llvm::MCRegisterInfo &Registers,
+                      llvm::StringRef Name);
+
 /// Returns whether the costs of outlining are known well enough to outline by
 /// default in modules for this target.
 bool outlinesByDefault(const llvm::Triple &Target);

@@ -5,6 +5,7 @@
 // costs. Macros replace the target's answers by those of OutlinerInstrInfo.h.
 #include "outlining/Outlining.h"
 
+#include "outlining/ConstantLoads.h"
 #include "outlining/OutlinerInstrInfo.h"
 #include "support/LLVMOptions.h"
 #include "support/LLVMVersion.h"
@@ -161,10 +162,13 @@ char LateFunctionBlocks::ID = 0;
 
 struct SizeOutliner : MachineOutliner {
   bool runOnModule(Module &M) override {
-    const OutlinedModuleInfo Info(
-        M, getAnalysis<MachineModuleInfoWrapperPass>().getMMI());
+    MachineModuleInfo &MMI =
+        getAnalysis<MachineModuleInfoWrapperPass>().getMMI();
+    // Moves can be outlined, pushes and pops cannot.
+    bool Changed = replacePushedConstants(M, MMI);
+    const OutlinedModuleInfo Info(M, MMI);
     Current = &Info;
-    const bool Changed = MachineOutliner::runOnModule(M);
+    Changed |= MachineOutliner::runOnModule(M);
     Current = nullptr;
     return Changed;
   }
