@@ -28,7 +28,7 @@ def test_random_program_prints_the_checksum_of_o0(toolchain: Path, tmp_path: Pat
     files = split_program(program, 3)
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    sources = [HEADERS, "-w", *(name for name in files if name.endswith(".c"))]
+    sources = [*HEADERS, "-w", *(name for name in files if name.endswith(".c"))]
     run(STOCK / "clang", "-O0", *sources, "-o", "stock", directory=tmp_path)
     size = ["-Oz", "-flto", "-fvisibility=hidden", "-Wl,--gc-sections,--icf=all", KEEP_SMALLER]
     run(toolchain / "bin" / "clang", *size, *sources, "-o", "ours", directory=tmp_path)
