@@ -1,4 +1,7 @@
-"""Installs the wheel of a release and the git repository by pipx, as docs/install.md says; works in an empty folder."""
+"""Installs the git repository by pipx, as docs/install.md says, and works in an empty folder.
+
+tests/repository/test_wheel.py installs the wheel of a release.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 SHOWN = ("complete", "missing: the Python package tensorflow", "missing: the Python package ray")
 
 
-@pytest.fixture(params=["wheel", "git"])
-def specification(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Both are of the last commit."""
-    if request.param == "git":
-        return f"git+file://localhost{ROOT}"  # Debian's pipx wants a host
-    subprocess.run([ROOT / ".ci" / "build-wheel", tmp_path / "built"], check=True, timeout=600)
-    (wheel,) = (tmp_path / "built").iterdir()
-    return str(wheel)
+SPECIFICATION = f"git+file://localhost{ROOT}"
+"""The last commit; Debian's pipx wants a host."""
 
 
-def test_commands_work_after_pipx_install(specification: str, pretrained_release: Path, tmp_path: Path) -> None:
+def test_commands_work_after_pipx_install(pretrained_release: Path, tmp_path: Path) -> None:
     """Shrinks a program; what needs TensorFlow says so. The packages' dependencies are those of today."""
     kept = ("HOME", "PIP_", "XDG_CACHE", "SSL_")
     variables = {name: value for name, value in os.environ.items() if name.startswith(kept)}
@@ -36,7 +33,7 @@ def test_commands_work_after_pipx_install(specification: str, pretrained_release
     def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(words, cwd=folder, env=variables, capture_output=True, text=True, timeout=900)
 
-    done = run("pipx", "install", specification)
+    done = run("pipx", "install", SPECIFICATION)
     assert done.returncode == 0, done.stdout + done.stderr
     version = run("mlgo", "--version").stdout
     assert version.startswith("mlgo-pipeline 0."), version
