@@ -17,6 +17,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from components.core.compiler.source_language import Language
 from components.core.projects.flags.types import FlagsComparison, Kind, SectionSizes
+from components.core.projects.speed.types import TimeChange
 
 Interval = tuple[float, float]
 Verdict = Literal["better", "not better"]
@@ -279,23 +280,6 @@ class RunMetrics:
     instructions: int
     cycles: int | None
     text_bytes: int
-
-
-class TimeChange(Struct, kw_only=True, frozen=True):
-    """Processor times of programs, built with stock clang and with the release clang; negative changes are better.
-
-    Attributes:
-        stock_s, policy_s: medians in seconds.
-        repeats: runs of each build.
-        change_percent: change under the policy, from the medians of the ratios of runs next to each other.
-        interval_percent: its 95% interval over runs.
-    """
-
-    stock_s: float
-    policy_s: float
-    repeats: int
-    change_percent: float
-    interval_percent: tuple[float, float]
 
 
 class BenchmarkEntry(Struct, kw_only=True):

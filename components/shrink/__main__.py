@@ -74,6 +74,13 @@ from components.shrink.types import Measure
     f"{'; '.join(f'{name}: {assumption}' for name, assumption in ASSUMPTIONS.items())}.",
 )
 @click.option(
+    "--benchmark",
+    default="",
+    metavar="COMMAND",
+    help="Shell command whose speed is compared, in a copy of --source with the linked files at their paths: "
+    "instructions (performance counters, or valgrind) and processor time.",
+)
+@click.option(
     "--measure",
     type=click.Choice(get_args(Measure)),
     default="loaded",
@@ -110,6 +117,7 @@ def main(
     check_timeout: float | None,
     excluded: tuple[str, ...],
     allowed: tuple[str, ...],
+    benchmark: str,
     measure: Measure,
     other_compilers: bool,
     compare_stock: bool,
@@ -146,7 +154,7 @@ def main(
     from components.shrink.build import UserBuild
     from components.shrink.checks import Checks
     from components.shrink.report import print_shrunk, summary_markdown
-    from components.shrink.step import shrink
+    from components.shrink.step import ShrinkConfig, shrink
 
     if check and no_check:
         raise click.UsageError("--check and --no-check exclude each other")
@@ -164,10 +172,11 @@ def main(
     rows = [*shrink_rows(release, allowed), *(rivals(release) if other_compilers else ())]
     _leave_virtual_environment()
     checks = Checks(check, not no_check, check_timeout)
+    config = ShrinkConfig(rows, checks, measure, benchmark, compare_stock, minutes, jobs)
     place = output.absolute()
     with _alone(place), publish(output, "smaller build") as directory:
         builds = [UserBuild(tree, command) for command in commands]
-        shrunk = shrink(builds, release, rows, checks, measure, compare_stock, minutes, jobs, place, directory)
+        shrunk = shrink(builds, release, config, place, directory)
         (directory / SHRINK_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(shrunk), indent=1))
         (directory / "summary.md").write_text(summary_markdown(shrunk, place), encoding="utf-8")
     print_shrunk(shrunk, output)

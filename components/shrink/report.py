@@ -7,6 +7,7 @@ from pathlib import Path
 from components.platform.console.escape import markdown_text
 from components.platform.console.tables import make_table, table_console
 from components.shrink.rows import OWN, STOCK
+from components.shrink.speed import describe_speed
 from components.shrink.step import COMPILERS, FILES
 from components.shrink.types import TITLE_OF_MEASURE, FileSizes, Measure, ShrinkReport, TriedBuild
 
@@ -14,6 +15,7 @@ _Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """Titles of the columns, and rows."""
 _COMPILERS = {"policy": "the release clang", "stock": "stock clang", "gcc": "gcc", "newest": "the newest clang"}
 _COMPILERS["plan"] = _COMPILERS["policy"]
+_NOT_TIMED = " All code is compiled for size, and may be slower: pass --benchmark COMMAND."
 _MAX_REASON = 100
 _MAX_FILES = 20
 """Rows of the table on a terminal; shrink.json has all files."""
@@ -55,9 +57,10 @@ def _headline(shrunk: ShrinkReport) -> str:
         return f"Nothing is smaller than your own build, {own.by(shrunk.measure):,} bytes {title}."
     chosen = next(build for build in shrunk.builds if build.name == shrunk.chosen)
     others = [f"{name} {_change(shrunk, own, build)}" for name, build in _rivals(shrunk) if build is not chosen]
+    speed = f"; {describe_speed(shrunk.speed)}" if shrunk.speed else ""
     return (
         f"{shrunk.reduction_percent:.1f}% smaller, {own.by(shrunk.measure):,} → {chosen.by(shrunk.measure):,} bytes "
-        f"{title} by {chosen.name}; {shrunk.checked}{'; ' if others else ''}{', '.join(others)}."
+        f"{title} by {chosen.name}; {shrunk.checked}{speed}{'; ' if others else ''}{', '.join(others)}."
     )
 
 
@@ -119,7 +122,7 @@ def _conclusion(shrunk: ShrinkReport, output: Path) -> tuple[list[str], list[str
         return [f"Your own build is delivered, in {output / FILES}: {shrunk.why}."], []
     chosen = next(build for build in shrunk.builds if build.name == shrunk.chosen)
     sentences = [
-        f"The files are in {output / FILES}, not stripped. All code is compiled for size, and may be slower: time it.",
+        f"The files are in {output / FILES}, not stripped.{'' if shrunk.speed else _NOT_TIMED}",
         _loaded_sentence(own, chosen),
         _share_of_stock(shrunk, own),
         *(f"Note: {note}." for note in shrunk.notes),

@@ -33,9 +33,10 @@ from components.shrink.build import (
     unchanged_files,
     weaker_exports,
 )
-from components.shrink.checks import Checks
+from components.shrink.checks import MIN_TIMEOUT_S, Checks
 from components.shrink.rows import OWN, STOCK
 from components.shrink.search import search_plan, with_plan
+from components.shrink.speed import Benchmark
 from components.shrink.types import TITLE_OF_MEASURE, FileSizes, Measure, ShrinkReport, TriedBuild
 
 COMPILERS, FILES = "compilers", "files"
@@ -46,6 +47,30 @@ _NOT_REPLACED = (
     "the build makes the same files whatever CC, CXX and the installed compilers are: include its configure step in "
     "the command"
 )
+
+
+@dataclass(frozen=True)
+class ShrinkConfig:
+    """What is tried, and how it is compared.
+
+    Attributes:
+        rows: what is built besides the user's own build, each by the first of its compilers.
+        checks: how builds are checked.
+        measure: what is minimized.
+        benchmark: shell command whose speed is compared; "" for none.
+        compare_stock: build the release clang's smallest row by stock clang, too, which tells what the flags save
+            without our clang.
+        minutes: wall time of a search for better inlining decisions; 0 for none.
+        jobs: parallel compiles.
+    """
+
+    rows: Sequence[FlagRow]
+    checks: Checks
+    measure: Measure = "loaded"
+    benchmark: str = ""
+    compare_stock: bool = False
+    minutes: float = 0.0
+    jobs: int = 1
 
 
 @dataclass(frozen=True)
@@ -74,8 +99,7 @@ class _Trials:
         stock: the stock clang.
         work: directory of what the builds link, by the builds' names.
         output: the published directory, which messages name.
-        checks: how builds are checked.
-        measure: what is minimized.
+        config: what is tried.
         total: number of builds, for messages.
         done: the builds, the user's own first.
         bound: whether the compilers have to stand in for the installed ones, since the build calls these.
@@ -86,8 +110,7 @@ class _Trials:
     release: Toolchain
     work: Path
     output: Path
-    checks: Checks
-    measure: Measure
+    config: ShrinkConfig
     total: int = 1
     others: Sequence[UserBuild] = ()
     done: list[_Trial] = field(default_factory=list)
@@ -111,26 +134,37 @@ class _Trials:
         usable = [one for one in self.done if one.built is not None]
         if compiler is not None:
             usable = [one for one in usable if one.row is None or compiler in one.row.compilers]
-        return min(usable, key=lambda one: one.entry.by(self.measure))
+        return min(usable, key=lambda one: one.entry.by(self.config.measure))
 
-    def run(self, rows: Sequence[FlagRow], compare_stock: bool, minutes: float) -> None:
-        """Try the user's own build, the rows, and two more builds of the smallest row; for the arguments see `shrink`.
+    def run(self) -> None:
+        """Try the user's own build, the rows, and two more builds of the release clang's smallest row.
 
         Raises:
-            UserError: the user's own build or check fails.
+            UserError: the user's own build, check or benchmark fails.
         """
+        rows, minutes = self.config.rows, self.config.minutes
         self._add_own()
+        if self.config.benchmark:
+            self.benchmark().try_once(self.work / OWN)
         if all(file.kind == "static library" for file in self.own.files.values()):
             say("the build makes static libraries only: they are compiled file by file")
             rows = [row for row in rows if not row.lto]
-        self.total = 1 + len(rows) + compare_stock + bool(minutes)
+        self.total = 1 + len(rows) + self.config.compare_stock + bool(minutes)
         for row in rows:
             self._add(row, row.compilers[0])
         best = self.smallest("policy").row
-        if best is not None and compare_stock:
+        if best is not None and self.config.compare_stock:
             self._add(replace(best, name=STOCK, gives=f"the flags of {best.name}, by stock clang"), "stock")
         if best is not None and minutes:
             self._add_searched(best, minutes)
+
+    def benchmark(self) -> Benchmark:
+        """Return the user's benchmark."""
+        builder, checks = self.builder, self.config.checks
+        source = builder.build.source
+        place, strip = builder.setup.work / source.name, builder.setup.binutils["strip"]
+        timeout_s = checks.timeout_s or MIN_TIMEOUT_S
+        return Benchmark(self.config.benchmark, source, builder.omitted, place, strip, timeout_s)
 
     def _add_own(self) -> None:
         """Build by the user's own compilers; if a build fails, by the next of `others`.
@@ -145,14 +179,14 @@ class _Trials:
             try:
                 build.source.check(build.shown)
                 title = OWN if number == 1 else f"{OWN}-{number}"
-                own = self.builder.run(title, None, self.work / OWN, self.checks.learn)
+                own = self.builder.run(title, None, self.work / OWN, self.config.checks.learn)
             except UserError as error:
                 failures.append(error)
                 if self.others:
                     say(f"{build.shown} does not work: {describe_failure(error).rstrip(':')}")
                 continue
             entry = _entry(OWN, "your build as it is", own)
-            say(f"{OWN}: {entry.by(self.measure):,} bytes {TITLE_OF_MEASURE[self.measure]}")
+            say(f"{OWN}: {entry.by(self.config.measure):,} bytes {TITLE_OF_MEASURE[self.config.measure]}")
             self.done.append(_Trial(entry, own))
             return
         raise failures[0]
@@ -182,12 +216,14 @@ class _Trials:
         if failure:
             say(f"{name} is not used: {failure}")
         else:
-            bytes_, own = entry.by(self.measure), self.done[0].entry.by(self.measure)
+            bytes_, own = entry.by(self.config.measure), self.done[0].entry.by(self.config.measure)
             say(f"{name}: {bytes_:,} bytes, {100 * (bytes_ / own - 1):+.1f}%" if own else f"{name}: {bytes_:,} bytes")
         self.done.append(_Trial(entry, None if failure else built, row, plan))
 
     def _build(self, name: str, compilers: Compilers) -> BuiltFiles:
-        return self.builder.run(name, compilers, self.work / name, self.checks.compare, self.checks.timeout_s)
+        return self.builder.run(
+            name, compilers, self.work / name, self.config.checks.compare, self.config.checks.timeout_s
+        )
 
     def _add_searched(self, row: FlagRow, minutes: float) -> None:
         """Search decisions for what a row compiles, and build it with them."""
@@ -202,16 +238,7 @@ class _Trials:
 
 
 def shrink(
-    builds: Sequence[UserBuild],
-    release: Toolchain,
-    rows: Sequence[FlagRow],
-    checks: Checks,
-    measure: Measure,
-    compare_stock: bool,
-    minutes: float,
-    jobs: int,
-    output: Path,
-    directory: Path,
+    builds: Sequence[UserBuild], release: Toolchain, config: ShrinkConfig, output: Path, directory: Path
 ) -> ShrinkReport:
     """Build the user's code by the user's compilers and by those of each row, and keep the smallest result.
 
@@ -220,17 +247,11 @@ def shrink(
 
     Args:
         builds: the user's build; of several, the first that works by the user's own compilers.
-        rows: the rows that the release clang builds.
-        checks: how builds are checked.
-        measure: what is minimized.
-        compare_stock: build the smallest row by stock clang, too, which tells what the flags save without our clang.
-        minutes: wall time of a search for better inlining decisions; 0 for none.
-        jobs: parallel compiles.
         output: the published directory, which messages name; it is not copied.
         directory: its directory until then; gets COMPILERS and FILES.
 
     Raises:
-        UserError: the user's own build or check fails, the compilers are missing, or the disk is full.
+        UserError: the user's own build, check or benchmark fails, the compilers are missing, or the disk is full.
     """
     build, *others = builds
     _refuse_own_compilers(os.environ.get("PATH", os.defpath))
@@ -243,20 +264,15 @@ def shrink(
         )
     work = Path(tempfile.mkdtemp(prefix="mlgo-shrink-"))
     try:
-        setup = BuildSetup(work / "build", default_cache_dir(), jobs, binutils)
+        setup = BuildSetup(work / "build", default_cache_dir(), config.jobs, binutils)
         setup.work.mkdir()
-        trials = _Trials(
-            Builder(build, setup, (output, directory, work)),
-            stock,
-            release,
-            work,
-            output,
-            checks,
-            measure,
-            others=others,
-        )
-        trials.run(rows, compare_stock, minutes)
-        return _deliver(trials, directory)
+        builder = Builder(build, setup, (output, directory, work), compress=config.measure == "compressed")
+        trials = _Trials(builder, stock, release, work, output, config, others=others)
+        trials.run()
+        report = _deliver(trials, directory)
+        if config.benchmark and report.chosen != OWN:
+            report.speed = trials.benchmark().compare(work / OWN, work / report.chosen)
+        return report
     finally:
         remove_tree(work)
 
@@ -274,6 +290,7 @@ def _refuse_own_compilers(path: str) -> None:
 def _deliver(trials: _Trials, directory: Path) -> ShrinkReport:
     """Write the files of the smallest build, and its compilers, into the output, and report all builds."""
     build, own, chosen = trials.builder.build, trials.own, trials.smallest()
+    measure = trials.config.measure
     assert chosen.built is not None
     shutil.copytree(trials.work / chosen.entry.name, directory / FILES, symlinks=True)
     compilers = chosen.built.compilers
@@ -283,15 +300,14 @@ def _deliver(trials: _Trials, directory: Path) -> ShrinkReport:
     return ShrinkReport(
         command=build.shown,
         rebuild=_rebuild_line(build, trials.output) if bound else build.shown,
-        check=trials.checks.command,
-        checked=trials.checks.describe(),
+        check=trials.config.checks.command,
+        checked=trials.config.checks.describe(),
         chosen=chosen.entry.name,
-        measure=trials.measure,
-        reduction_percent=reduction_percent(trials.done[0].entry.by(trials.measure), chosen.entry.by(trials.measure))
-        or 0.0,
+        measure=measure,
+        reduction_percent=reduction_percent(trials.done[0].entry.by(measure), chosen.entry.by(measure)) or 0.0,
         kinds={name: file.kind for name, file in chosen.built.files.items()},
         builds=[one.entry for one in trials.done],
-        why="" if chosen.built is not own else _why_nothing(trials.done, trials.measure),
+        why="" if chosen.built is not own else _why_nothing(trials.done, measure),
         notes=_notes(own, chosen.built),
     )
 

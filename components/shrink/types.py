@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from components.core.projects.flags.types import Kind
+from components.core.projects.speed.types import TimeChange
 
 Measure = Literal["loaded", "file", "compressed"]
 """What is minimized: bytes of loaded sections, of files after strip, or of these compressed by xz."""
@@ -61,6 +62,28 @@ class TriedBuild(Struct, kw_only=True):
         return self.stripped if measure == "file" else self.loaded if measure == "loaded" else self.compressed
 
 
+class SpeedChange(Struct, kw_only=True):
+    """The speed of a command with the delivered build, against that with the user's own.
+
+    Attributes:
+        command: as the user gave it.
+        counter: what counted the instructions; "" if nothing did.
+        own_instructions, delivered_instructions: 0 if nothing counted them.
+        time: of processor time; `stock_s` is of the user's own build, `policy_s` of the delivered one.
+    """
+
+    command: str
+    counter: str
+    own_instructions: int
+    delivered_instructions: int
+    time: TimeChange
+
+    @property
+    def instructions_percent(self) -> float:
+        """Change of the instructions."""
+        return 100.0 * (self.delivered_instructions / self.own_instructions - 1.0)
+
+
 class ShrinkReport(Struct, kw_only=True):
     """All builds, and the one that was delivered.
 
@@ -75,6 +98,7 @@ class ShrinkReport(Struct, kw_only=True):
         builds: the user's own first.
         why: why nothing is smaller; "" if something is.
         notes: what the user should know of the delivered build.
+        speed: its speed, if the user gave a command.
     """
 
     command: str
@@ -86,5 +110,6 @@ class ShrinkReport(Struct, kw_only=True):
     builds: list[TriedBuild]
     why: str = ""
     checked: str = ""
+    speed: SpeedChange | None = None
     measure: Measure = "file"
     notes: list[str] = []

@@ -237,7 +237,7 @@ def test_images_contain_no_build_times(name: str, images: Path) -> None:
 COUNT = """
 import subprocess
 from pathlib import Path
-from components.evaluation.benchmarks.counters import find_counter
+from components.core.projects.speed.counters import find_counter
 counter, figures = find_counter(), Path("/tmp/figures")
 subprocess.run([*counter.command(figures), "/bin/true"], check=True)
 print(counter.name, counter.read(figures).instructions)

@@ -1,6 +1,6 @@
 """Tests of the wheel: what is in it, and its commands in an environment and a folder without anything of the clone.
 
-tests/end_to_end/test_installed.py installs it by pipx.
+tests/end_to_end/test_installed.py installs the repository by pipx.
 """
 
 from __future__ import annotations

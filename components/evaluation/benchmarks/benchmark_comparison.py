@@ -17,20 +17,20 @@ from components.core.formats.toolchain import Toolchain
 from components.core.projects.build import BuiltProject
 from components.core.projects.flags.build_variants import BuildVariant, build_variants, whole_build
 from components.core.projects.recipe import Recipe
+from components.core.projects.speed.counters import Counter, find_counter
+from components.core.projects.speed.stopwatch import Times, compare_times, mean_time_change
+from components.core.projects.speed.types import TimeChange
 from components.evaluation.benchmarks.benchmark_runner import (
     BenchmarkRun,
     make_inputs,
     run_benchmarks,
     time_benchmarks,
 )
-from components.evaluation.benchmarks.counters import Counter, find_counter
-from components.evaluation.benchmarks.stopwatch import Times, compare_times, mean_time_change
 from components.evaluation.metrics_types import (
     BenchmarkEntry,
     BenchmarkSummary,
     InstructionTotals,
     RunMetrics,
-    TimeChange,
 )
 from components.platform.console import Progress, say
 from components.platform.errors import UserError

@@ -14,8 +14,8 @@ from components.core.projects.benchmark import Benchmark, make_input
 from components.core.projects.build import BuiltProject
 from components.core.projects.flags.section_sizes import measure
 from components.core.projects.recipe import Recipe
-from components.evaluation.benchmarks.counters import Count, Counter
-from components.evaluation.benchmarks.stopwatch import read_stopwatch, stopwatch_command
+from components.core.projects.speed.counters import Count, Counter
+from components.core.projects.speed.stopwatch import read_stopwatch, stopwatch_command
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
 from components.platform.processes import supervision

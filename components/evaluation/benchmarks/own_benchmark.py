@@ -10,10 +10,10 @@ from pathlib import Path
 
 from components.core.projects.flags.linked_files import find_binaries
 from components.core.projects.runpath import relocate_runpath
+from components.core.projects.speed.counters import Count, Counter, find_counter
+from components.core.projects.speed.stopwatch import read_stopwatch, stopwatch_command
 from components.evaluation.benchmarks.benchmark_comparison import BenchmarkComparison
 from components.evaluation.benchmarks.benchmark_runner import TIMEOUT_S
-from components.evaluation.benchmarks.counters import Count, Counter, find_counter
-from components.evaluation.benchmarks.stopwatch import read_stopwatch, stopwatch_command
 from components.evaluation.metrics_types import RunMetrics
 from components.evaluation.projects.own_build import RelinkedBuild
 from components.platform.console import Progress, say

@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, UnsetType
 
+from components.core.projects.speed.types import TimeChange
 from components.evaluation.metrics_types import (
     FULL_LTO,
     BenchmarkSummary,
     LinkedTotal,
     LinkedTotals,
-    TimeChange,
     Verdict,
 )
 from components.evaluation.report.formatting import change, interval

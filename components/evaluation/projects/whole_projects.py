@@ -15,8 +15,8 @@ from components.core.projects.flags.build_variants import build_variants, find_s
 from components.core.projects.flags.builds import make_project
 from components.core.projects.flags.request import RowsRequest
 from components.core.projects.recipe import Recipe
+from components.core.projects.speed.counters import find_counter
 from components.evaluation.benchmarks.benchmark_comparison import compare_programs, summarize_programs
-from components.evaluation.benchmarks.counters import find_counter
 from components.evaluation.benchmarks.own_benchmark import OwnBenchmark
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics_types import BinariesComparison, OwnBuild, WholeProjects

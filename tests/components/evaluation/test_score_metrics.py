@@ -21,6 +21,7 @@ from components.core.objectives import OBJECTIVES, SCORE
 from components.core.objectives.bootstrap import mean_reduction_interval
 from components.core.objectives.geometric_mean import FLOOR
 from components.core.objectives.score import Score
+from components.core.projects.speed.types import TimeChange
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.measurements import (
     FILE,
@@ -40,7 +41,6 @@ from components.evaluation.metrics_types import (
     RunMetrics,
     ScoreComparison,
     ScoreMetrics,
-    TimeChange,
     WholeProjects,
     decode_metrics,
     encode_json,

@@ -13,7 +13,7 @@ from components.core.projects.source_tree import SourceTree
 from components.platform.errors import UserError
 from components.shrink.build import UserBuild
 from components.shrink.checks import Checks
-from components.shrink.step import shrink
+from components.shrink.step import ShrinkConfig, shrink
 
 Fail = Callable[..., UserError]
 
@@ -34,9 +34,7 @@ def fail(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fail:
     def run(*commands: str, check: str = "", directory: Path = source) -> UserError:
         builds = [UserBuild(SourceTree(directory), ("sh", "-c", command)) for command in commands]
         with pytest.raises(UserError) as raised:
-            shrink(
-                builds, release, [], Checks(check), "loaded", False, 0, 1, tmp_path / "out", tmp_path / "unpublished"
-            )
+            shrink(builds, release, ShrinkConfig([], Checks(check)), tmp_path / "out", tmp_path / "unpublished")
         return raised.value
 
     return run

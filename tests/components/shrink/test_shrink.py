@@ -402,6 +402,21 @@ def test_other_compilers_of_the_user_are_tried(
 
 
 @pytest.mark.toolchain
+def test_speed_of_a_command_is_compared(pretrained_release: Path, shrink: Shrink, tmp_path: Path) -> None:
+    done = shrink(pretrained_release, "--no-compare-stock", "--benchmark", "./app | grep 290", "--", "make")
+    assert done.returncode == 0, done.stderr
+    speed = result(tmp_path)["speed"]
+    assert speed["counter"] in ("perf", "callgrind") and speed["time"]["repeats"] == 10
+    ratio = speed["delivered_instructions"] / speed["own_instructions"]
+    assert 0.5 < ratio < 2 and 0.001 < speed["time"]["stock_s"] < 10
+    assert f"; {100 * (ratio - 1):+.1f}% instructions, {speed['time']['change_percent']:+.1f}% time (" in done.stdout
+    # Before the other builds.
+    done = shrink(pretrained_release, "--benchmark", "./app; exit 3", "--", "make")
+    assert done.returncode == 1 and "build 2" not in done.stdout
+    assert "error: --benchmark ./app; exit 3, with your own build, ends with status 3" in done.stderr
+
+
+@pytest.mark.toolchain
 def test_build_that_exports_less_is_not_delivered(
     pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
 ) -> None:

@@ -26,6 +26,14 @@ from components.core.formats.toolchain import Toolchain
 from components.core.projects.build import build_project
 from components.core.projects.recipe import load_recipes
 from components.core.projects.source import fetch_recipe
+from components.core.projects.speed.counters import Counter
+from components.core.projects.speed.stopwatch import (
+    Times,
+    compare_times,
+    mean_time_change,
+    read_stopwatch,
+    stopwatch_command,
+)
 from components.evaluation.benchmarks import benchmark_runner
 from components.evaluation.benchmarks.benchmark_comparison import (
     BenchmarkComparison,
@@ -33,14 +41,6 @@ from components.evaluation.benchmarks.benchmark_comparison import (
     summarize_programs,
 )
 from components.evaluation.benchmarks.benchmark_runner import BenchmarkRun, make_inputs, run_benchmarks
-from components.evaluation.benchmarks.counters import Counter
-from components.evaluation.benchmarks.stopwatch import (
-    Times,
-    compare_times,
-    mean_time_change,
-    read_stopwatch,
-    stopwatch_command,
-)
 from components.evaluation.metrics_types import InstructionTotals, RunMetrics, encode_json
 from components.evaluation.report.terminal_report import print_programs
 from components.platform.errors import UserError

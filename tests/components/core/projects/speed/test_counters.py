@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.evaluation.benchmarks.counters import Count, Counter, find_counter, read_callgrind, read_perf
+from components.core.projects.speed.counters import Count, Counter, find_counter, read_callgrind, read_perf
 from components.platform.errors import UserError
 
 

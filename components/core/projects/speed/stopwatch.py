@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.core.objectives.bootstrap import RESAMPLES
-from components.evaluation.metrics_types import TimeChange
+from components.core.projects.speed.types import TimeChange
 from components.platform.errors import UserError
 
 Times = NDArray[np.float64]

@@ -1,0 +1,1 @@
+"""Instructions and processor time of programs."""
