@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import stat
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from components.core.projects.source_tree import SHRINK_FILE, remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
+from components.platform.storage.shared_state.stale_directories import lock_shared, remove_stale
 from components.shrink.bound_compilers import WRAPPER
 from components.shrink.build import (
     Builder,
@@ -41,6 +43,8 @@ from components.shrink.types import TITLE_OF_MEASURE, FileSizes, Measure, Shrink
 
 COMPILERS, FILES = "compilers", "files"
 """Directories of the output: compilers with the flags of the delivered build, and what it linked."""
+_PREFIX, _MIN_AGE_S = "mlgo-shrink-", 60.0
+"""Start of the names of work directories, and the age after which one without a lock is of a run that was killed."""
 _MAX_NAMES = 5
 """Files that a note names."""
 _NOT_REPLACED = (
@@ -262,7 +266,9 @@ def shrink(
             f"left out of the copy, with their options: {', '.join(left_out[:5])}, configured for other compilers; "
             "pass a command that configures if the options matter"
         )
-    work = Path(tempfile.mkdtemp(prefix="mlgo-shrink-"))
+    if os.pathsep in str(output):
+        raise UserError(f"--output {output} has a colon, which PATH cannot hold", "choose another directory")
+    work, lock = _make_work()
     try:
         setup = BuildSetup(work / "build", default_cache_dir(), config.jobs, binutils)
         setup.work.mkdir()
@@ -275,6 +281,26 @@ def shrink(
         return report
     finally:
         remove_tree(work)
+        os.close(lock)
+
+
+def _make_work() -> tuple[Path, int]:
+    """Make the directory of all builds, and return it and a descriptor that holds its lock. Those of runs that were
+    killed are removed.
+
+    Raises:
+        UserError: TMPDIR is relative.
+    """
+    if not os.path.isabs(os.environ.get("TMPDIR") or os.sep):
+        raise UserError(
+            f"TMPDIR={os.environ['TMPDIR']} is relative: it is another directory for each program of a build",
+            "set it to an absolute path",
+        )
+    while True:
+        remove_stale(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"), _MIN_AGE_S)
+        work = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        if (lock := lock_shared(work)) is not None:
+            return work, lock
 
 
 def _refuse_own_compilers(path: str) -> None:
@@ -308,7 +334,7 @@ def _deliver(trials: _Trials, directory: Path) -> ShrinkReport:
         kinds={name: file.kind for name, file in chosen.built.files.items()},
         builds=[one.entry for one in trials.done],
         why="" if chosen.built is not own else _why_nothing(trials.done, measure),
-        notes=_notes(own, chosen.built),
+        notes=[*_notes(own, chosen.built), *_note_privileges(directory / FILES)],
     )
 
 
@@ -392,6 +418,18 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
     if delivered.unmoved:
         notes.append(f"{', '.join(delivered.unmoved)} search for libraries where the build ran: build them again")
     return notes
+
+
+def _note_privileges(files: Path) -> list[str]:
+    """Return a note on files that run with the rights of their owner or group, which is another one where they are."""
+    names = [
+        str(path.relative_to(files))
+        for path in sorted(files.rglob("*"))
+        if path.is_file() and not path.is_symlink() and path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)
+    ]
+    if not names:
+        return []
+    return [f"{', '.join(names[:_MAX_NAMES])} have set-user-ID or set-group-ID bits, for the owner that they have here"]
 
 
 def _why_nothing(tries: list[_Trial], measure: Measure) -> str:

@@ -21,10 +21,12 @@ _CONSEQUENCE = r"^collect2: error: |linker command failed|^dh_\w+: error: "
 _CAUSES = tuple(
     re.compile(pattern)
     for pattern in (
+        r"No space left on device|Disk quota exceeded",
         r"^configure: error: |^CMake Error|^\S*meson\.build:\d+:\d+: ERROR: ",
         r"fatal error: .*(?:No such file or directory|file not found)|cannot find -l|unable to find library -l"
         r"|undefined reference to |undefined symbol: |No rule to make target|^ModuleNotFoundError: ",
-        rf"^(?!.*(?:{_CONSEQUENCE})).*(?:\b(?i:error): |^\w+Error: )",
+        r"^(?:FAIL|XPASS|ERROR): (?!\d+$)|^not ok (?!.*# (?:TODO|SKIP))|^\[  FAILED  \] ",
+        rf"^(?!# |.*(?:{_CONSEQUENCE})).*(?:\b(?i:error): |^\w+Error: )",
         r"No such file or directory|Permission denied|^\S*sh: .*: not found|command not found",
         rf"\*\*\* \[|^FAILED: |{_CONSEQUENCE}",
     )

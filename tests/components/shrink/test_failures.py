@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from components.core.formats.toolchain import Toolchain
+from components.core.projects.flags.builds import describe_failure
 from components.core.projects.source_tree import SourceTree
 from components.platform.errors import UserError
+from components.platform.storage.shared_state.stale_directories import lock_shared
 from components.shrink.build import UserBuild
 from components.shrink.checks import Checks
 from components.shrink.step import ShrinkConfig, shrink
@@ -136,3 +140,43 @@ def test_failing_build_of_a_debian_package_names_the_command_for_its_packages(
     assert f".log; apt-get build-dep {source} installs the packages" in fail("false").remedy
     monkeypatch.chdir(source)
     assert ".log; apt-get build-dep . installs the packages" in fail("false").remedy
+
+
+def test_directory_that_path_cannot_hold_is_refused(fail: Fail, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--output .*a:b has a colon, which PATH cannot hold"):
+        release = Toolchain(tmp_path / "clang", "release", "19.1.7", "x86_64-pc-linux-gnu", {"inlining": ()}, {})
+        builds = [UserBuild(SourceTree(tmp_path), ("true",))]
+        shrink(builds, release, ShrinkConfig([], Checks()), tmp_path / "a:b", tmp_path / "unpublished")
+
+
+def test_relative_tmpdir_is_named(fail: Fail, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "here")
+    error = fail("true")
+    assert error.problem.startswith("TMPDIR=here is relative") and error.remedy == "set it to an absolute path"
+
+
+def test_full_disk_is_the_reason(fail: Fail) -> None:
+    error = fail("cat /etc/passwd >/dev/full; cc -c x.c")
+    assert describe_failure(error) == "cat: write error: No space left on device"
+
+
+def test_copies_of_a_run_that_was_killed_are_removed(
+    fail: Fail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    stale, young, used = (tmp_path / f"mlgo-shrink-{name}" for name in ("stale", "young", "used"))
+    for directory in (stale, young, used):
+        (directory / "build").mkdir(parents=True)
+    for directory in (stale, used):
+        os.utime(directory, (1, 1))
+    lock = lock_shared(used)
+    assert lock is not None
+    fail("exit 3")
+    os.close(lock)
+    assert [path.name for path in sorted(tmp_path.glob("mlgo-shrink-*"))] == [used.name, young.name]
+
+
+def test_failing_test_is_the_reason(fail: Fail, source: Path) -> None:
+    (source / "app.c").write_text("int main() { return 0; }")
+    said = "printf 'PASS: one\\nFAIL: two\\n# ERROR: 0\\n'; exit 1"
+    assert describe_failure(fail("gcc app.c -o app", check=said)) == "FAIL: two"
