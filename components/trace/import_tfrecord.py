@@ -35,6 +35,8 @@ _NAME = re.compile(r"\w+", re.ASCII)
 _COLUMNS = {"module", "context", "caller", "callee", "step", "action"}
 """Columns that a trace has besides the features."""
 _KINDS = {"int64_list": "int64", "float_list": "float32"}
+_GZIP = b"\x1f\x8b"
+"""The first bytes of a file that tf.io.TFRecordOptions(compression_type="GZIP") writes."""
 _REMEDY = "pass what ml-compiler-opt's generate_default_trace.py or `mlgo trace export` wrote"
 
 
@@ -90,7 +92,9 @@ def import_tfrecord(files: Sequence[Path], problem_name: str, output: Path) -> t
 
 def _records(file: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the records of a file that are not empty, with their numbers from 0."""
-    records = tf.data.TFRecordDataset(str(file)).as_numpy_iterator()
+    with file.open("rb") as stream:
+        compression = "GZIP" if stream.read(len(_GZIP)) == _GZIP else ""
+    records = tf.data.TFRecordDataset(str(file), compression).as_numpy_iterator()
     number = 0
     while True:
         try:

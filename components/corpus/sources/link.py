@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from components.core.projects.response_files import split_response_file
 from components.corpus.outcome_kind import OutcomeKind
@@ -13,7 +13,7 @@ from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, read_bytes, read_json
 
 _LINK = "CppLink"
-_AQUERY = "bazel aquery --output=jsonproto TARGET"
+_AQUERY = "bazel aquery --output=jsonproto --include_param_files TARGET"
 _MAX_RESPONSE_FILES = 1000
 _ARCHIVE = ".a"
 _OTHER_INPUTS = (".lo", ".obj", ".bc", ".ll", ".rlib", ".lib", ".la")
@@ -44,8 +44,13 @@ def read_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile],
     return _to_objects(objects, _select_others(arguments), base, path)
 
 
-def _expand(arguments: Sequence[str], base: Path | None, where: Path) -> Iterator[str]:
+def _expand(
+    arguments: Sequence[str], base: Path | None, where: Path, known: Mapping[str, Sequence[str]] | None = None
+) -> Iterator[str]:
     """Yield the arguments with those of the response files that they name (@FILE, relative to `base`) in their place.
+
+    Args:
+        known: arguments of response files that need not be read.
 
     Raises:
         UserError: a response file cannot be read, or includes itself.
@@ -57,6 +62,9 @@ def _expand(arguments: Sequence[str], base: Path | None, where: Path) -> Iterato
         for argument in arguments:
             if not argument.startswith("@"):
                 yield argument
+                continue
+            if known and argument[1:] in known:
+                yield from known[argument[1:]]
                 continue
             path = (base or Path()).absolute() / argument[1:]
             files += 1
@@ -89,13 +97,37 @@ def read_aquery(path: Path, base: Path | None = None) -> tuple[list[ObjectFile],
         raise UserError(f"{path} has no {_LINK} action: it links nothing", f"run {_AQUERY} > FILE for a cc_binary")
     # The last one, as in mlgo-utils: a binary is linked after the shared libraries that it needs.
     arguments = links[-1].get("arguments")
-    if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
+    if not _is_list_of_words(arguments):
         raise UserError(f"{path}: its {_LINK} action has no list of arguments", f"run {_AQUERY} > FILE")
-    arguments = list(_expand(arguments, base, path))
+    known = _parameter_files(links[-1], path)
+    # Bazel 7.2 and later write the objects into a file that the command line does not name (bazelbuild/bazel#17536).
+    unnamed = [word for name, words in known.items() if f"@{name}" not in arguments for word in words]
+    arguments = list(_expand([*arguments, *unnamed], base, path, known))
     objects = select_objects(arguments)
     if not objects:
         raise UserError(f"{path}: its {_LINK} action names no object", f"run {_AQUERY} > FILE for a cc_binary")
     return _to_objects(objects, _select_others(arguments), base, path)
+
+
+def _parameter_files(action: dict[str, Any], path: Path) -> dict[str, list[str]]:
+    """Return the parameter files of an action, by their paths in the execution root, with their arguments.
+
+    Raises:
+        UserError: the action has no list of these.
+    """
+    files = action.get("paramFiles", [])
+    if isinstance(files, list) and all(
+        isinstance(file, dict)
+        and isinstance(file.get("execPath"), str)
+        and _is_list_of_words(file.setdefault("arguments", []))
+        for file in files
+    ):
+        return {file["execPath"]: file["arguments"] for file in files}
+    raise UserError(f"{path}: its {_LINK} action has no list of parameter files", f"run {_AQUERY} > FILE")
+
+
+def _is_list_of_words(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
 def select_objects(arguments: Sequence[str]) -> list[str]:

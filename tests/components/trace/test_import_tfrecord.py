@@ -6,6 +6,7 @@ ml_compiler_opt.tfrecord has two modules of Abseil, whose records google/ml-comp
 
 from __future__ import annotations
 
+import gzip
 import io
 from collections.abc import Mapping
 from pathlib import Path
@@ -101,6 +102,17 @@ def test_files_of_one_name_have_modules_of_their_own(tmp_path: Path) -> None:
         files.append(write_records(tmp_path / folder / "trace.tfrecord", record()))
     import_records(files, tmp_path / "trace")
     assert read_modules(tmp_path / "trace")["module"].tolist() == ["trace-0/000000", "trace-1/000000"]
+
+
+def test_compressed_records_are_read(tmp_path: Path) -> None:
+    compressed = tmp_path / "compressed.tfrecord"
+    compressed.write_bytes(gzip.compress(THEIRS.read_bytes()))
+    assert import_records(compressed, tmp_path / "trace") == import_records(THEIRS, tmp_path / "other") == (2, 13)
+    columns = [read_columns(tmp_path / name, ["action"])["action"].tolist() for name in ("trace", "other")]
+    assert columns[0] == columns[1]
+    compressed.write_bytes(compressed.read_bytes()[:-400])
+    with pytest.raises(UserError, match=r"compressed.tfrecord is "):
+        import_records(compressed, tmp_path / "trace")
 
 
 def test_empty_records_are_skipped(tmp_path: Path) -> None:

@@ -109,6 +109,11 @@ def test_invalid_params_file_is_refused(text: str, words: str, tmp_path: Path) -
         ('{"actions": [3]}', 'no list of "actions"', "bazel aquery"),
         ('{"actions": [{"mnemonic": "CppCompile"}]}', "no CppLink action", "cc_binary"),
         ('{"actions": [{"mnemonic": "CppLink"}]}', "no list of arguments", "bazel aquery"),
+        (
+            '{"actions": [{"mnemonic": "CppLink", "arguments": ["-o", "a"], "paramFiles": [{"execPath": 1}]}]}',
+            "no list of parameter files",
+            "--include_param_files",
+        ),
         ('{"actions": [{"mnemonic": "CppLink", "arguments": ["clang", "-o", "p"]}]}', "names no object", "cc_binary"),
         (
             '{"actions": [{"mnemonic": "CppLink", "arguments": ["clang", "-o", "p", "@out/p-2.params"]}]}',
@@ -132,6 +137,18 @@ def test_invalid_aquery_is_refused(text: str, words: str, remedy: str, tmp_path:
     with pytest.raises(UserError, match=words) as caught:
         read_aquery(tmp_path / "q.json")
     assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize("named", [[], ["@out/app-0.params"]])
+def test_objects_in_parameter_files_of_new_bazel_are_found(named: list[str], tmp_path: Path) -> None:
+    """Bazel 7.2 and later; older ones name the file on the command line."""
+    files = [{"execPath": "out/app-0.params", "arguments": ["m1.o", "m2.o"]}, {"execPath": "out/empty.params"}]
+    action = {"mnemonic": "CppLink", "arguments": ["gcc", "-o", "out/app", *named, "main.o"], "paramFiles": files}
+    for name in ("m1.o", "m2.o", "main.o"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "q.json").write_text(json.dumps({"actions": [action]}))
+    objects, _ = read_aquery(tmp_path / "q.json", tmp_path)
+    assert {Path(file.path).name for file in objects} == {"m1.o", "m2.o", "main.o"}
 
 
 @pytest.mark.parametrize("read", [read_params, read_aquery])
