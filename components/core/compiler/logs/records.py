@@ -89,7 +89,7 @@ class LogReader:
             return None
         try:
             document = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # the latter of a line that is nested deeply
             document = None
         if not line.endswith(b"\n") or not isinstance(document, dict):
             raise LogError(self._path, begin, f"expected a line of JSON, found {line[:40]!r}")

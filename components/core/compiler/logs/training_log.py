@@ -113,7 +113,7 @@ class _Parser:
             raise self.error(f"the log ends inside {what}", len(self.data))
         try:
             line = json.loads(self.data[self.at : end])
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self.error(f"expected {what}, found {self.data[self.at : min(end, self.at + 40)]!r}") from None
         if not isinstance(line, dict):
             raise self.error(f"expected {what}, found {self.data[self.at : min(end, self.at + 40)]!r}")
@@ -200,7 +200,7 @@ def _observation_dtype(first_line_bytes: int, record_bytes: int, score_bytes: in
 def _is_observation_line(line: bytes, number: int) -> bool:
     try:
         return bool(json.loads(line) == {"observation": number})
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
