@@ -67,6 +67,7 @@ class LinkedFile:
         weak: the weak ones of a shared library, copies of inline functions mostly, which do not count as exports.
         unique: its symbols of which a process has one copy, whoever opens the library (STB_GNU_UNIQUE).
         libraries: the shared libraries that it needs.
+        machine: instruction set (e_machine of ELF); None for a static library.
     """
 
     kind: Kind
@@ -78,6 +79,7 @@ class LinkedFile:
     unique: frozenset[str] = frozenset()
     libraries: frozenset[str] = frozenset()
     compressed: int = 0
+    machine: int | None = None
 
 
 @dataclass(frozen=True)
@@ -440,6 +442,7 @@ def _keep(
             loaded=binary.sizes.total,
             text=binary.sizes.text,
             compressed=compressed,
+            machine=binary.machine,
             # Variables that a program exports are mostly copies of a library's (R_X86_64_COPY).
             exports=_of_kinds(symbols, "Ti" if binary.kind == "program" else "TiDBRGSA"),
             weak=_of_kinds(symbols, "WV") if binary.kind == "shared library" else frozenset(),

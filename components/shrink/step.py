@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 import shutil
 import stat
@@ -45,6 +46,8 @@ COMPILERS, FILES = "compilers", "files"
 """Directories of the output: compilers with the flags of the delivered build, and what it linked."""
 _PREFIX, _MIN_AGE_S = "mlgo-shrink-", 60.0
 """Start of the names of work directories, and the age after which one without a lock is of a run that was killed."""
+_MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "ppc64le": 21, "s390x": 22, "loongarch64": 258}
+"""e_machine of ELF by the names of uname."""
 _MAX_NAMES = 5
 """Files that a note names."""
 _NOT_REPLACED = (
@@ -148,6 +151,7 @@ class _Trials:
         """
         rows, minutes = self.config.rows, self.config.minutes
         self._add_own()
+        _require_native(self.own)
         if self.config.benchmark:
             self.benchmark().try_once(self.work / OWN)
         if all(file.kind == "static library" for file in self.own.files.values()):
@@ -301,6 +305,22 @@ def _make_work() -> tuple[Path, int]:
         work = Path(tempfile.mkdtemp(prefix=_PREFIX))
         if (lock := lock_shared(work)) is not None:
             return work, lock
+
+
+def _require_native(own: BuiltFiles) -> None:
+    """Raise UserError if every linked file is for another processor."""
+    native = _MACHINES.get(platform.machine())
+    machines = {file.machine: name for name, file in own.files.items() if file.machine is not None}
+    if native is None or not machines or native in machines:
+        return
+    machine, name = next(iter(machines.items()))
+    names = {number: title for title, number in _MACHINES.items()}
+    raise UserError(
+        f"{name} is for another processor, {names.get(machine, f'e_machine {machine}')}: mlgo shrink builds for this "
+        f"machine only, {platform.machine()}",
+        "build for this machine, or pass the flags of docs/whole-programs.md to a release clang that was built with "
+        "--targets all",
+    )
 
 
 def _refuse_own_compilers(path: str) -> None:
