@@ -108,7 +108,8 @@ def _has_meson_tests(directory: Path) -> bool:
 
 def _make_target(directory: Path, environment: Mapping[str, str]) -> str:
     """Return the first of the usual targets of tests that a Makefile has commands for, "" if there is none."""
-    if not any((directory / name).is_file() for name in _MAKEFILES):
+    # The target test of CMake runs ctest, also where that has no tests.
+    if (directory / "CMakeCache.txt").is_file() or not any((directory / name).is_file() for name in _MAKEFILES):
         return ""
     for target in _TARGETS:
         if not did_nothing(_output(["make", "-n", target], directory, environment)):

@@ -78,6 +78,7 @@ def project(root: Path, **files: str) -> Path:
             "cmake -B out . && make -C out",
             "ctest --test-dir out -j$JOBS --output-on-failure",
         ),
+        ({"CMakeLists_txt": CMAKE.partition("add_test")[0]}, "cmake -B out . && make -C out", ""),
         ({"meson_build": MESON}, "meson setup out && ninja -C out", "meson test -C out"),
     ],
 )
