@@ -22,6 +22,8 @@ C_NAMES, CXX_NAMES = ("clang", "cc", "gcc"), ("clang++", "c++", "g++")
 _NATIVE = rf"(?:{re.escape(platform.machine())}-(?:pc-|redhat-|suse-)?linux(?:-gnu)?-)?"
 _INSTALLED = re.compile(rf"{_NATIVE}(?:(?P<c>cc|gcc|clang|c89|c99)|c\+\+|g\+\+|clang\+\+)(?:-[0-9.]+)?")
 _INSTALLED_BINUTILS = re.compile(rf"{_NATIVE}(?:gcc-|llvm-)?(?P<program>ar|nm|ranlib|strip)(?:-[0-9.]+)?")
+_INSTALLED_READER = re.compile(rf"{_NATIVE}(?:elfedit|objcopy|objdump|readelf|size)")
+"""GNU's programs that understand ELF only. LLVM's nm and ar, which builds get, understand bitcode."""
 _INSTALLED_LINKER = re.compile(rf"{_NATIVE}ld(?:\.bfd|\.gold)?")
 _RELOCATABLE_LINK = re.compile(r"-fuse-ld=.*|-f(?:no-)?lto.*|-Wl,-mllvm,.*|-Wl,--load-pass-plugin=.*")
 _SHEBANG = "#!/bin/sh\n"
@@ -70,6 +72,24 @@ recorded* | *' -c '* | *' -E '* | *' -S '* | *' -M '* | *' -MM '* | *' -fsyntax-
 *) exec RECORDER "$0" "$@" ;;
 esac
 """
+_RECORDS = """\
+# What runs, and the headers that clang reads, for a comparison with the user's compiler.
+if [ -w DIRECTORY ]; then
+  printf '%s\\0' $(($# + 2)) "$PWD" "${0##*/}" "$@" >>DIRECTORY/$$
+  export CC_PRINT_HEADERS=1 CC_PRINT_HEADERS_FILE=DIRECTORY/$$SUFFIX
+  case " $*" in
+  *' @'*)  # ninja removes its response files
+    for word; do
+      case $word in @*) ! [ -f "${word#@}" ] || printf '%s\\0' 3 "$PWD" "$word" "$(cat "${word#@}")" ;; esac
+    done >>DIRECTORY/$$ARGUMENTS ;;
+  esac
+fi
+"""
+_RECORDED_READER = """\
+[ ! -w DIRECTORY ] || printf '%s\\0' $(($# + 2)) "$PWD" "${0##*/}" "$@" >>DIRECTORY/$$SUFFIX"""
+HEADERS, RESPONSE_FILES, READERS = ".headers", ".response-files", ".readers"
+"""Suffixes of the records of headers, of response files, and of programs that got an object of LTO and understand ELF
+only."""
 _DROPPED = """\
 # A link may have thousands of words: `set` copies them all, and is called once.
 index=0 kept=
@@ -123,6 +143,8 @@ def write_compilers(
     dropped: Sequence[str] = (),
     recorder: str = "",
     cxx: Path | None = None,
+    default_flags: Sequence[str] = (),
+    records: str = "",
 ) -> None:
     """Write scripts that run a clang and its clang++ with flags behind the other options, so that they win.
 
@@ -135,10 +157,15 @@ def write_compilers(
         assembly_flags: flags that replace the others with -S.
         recorder: program that runs the links, see build_links/record-link; "" for none.
         cxx: the clang++; None for the one next to `clang`.
+        default_flags: flags of every call of the C compiler that the command's own options replace.
+        records: directory in which the scripts record what they run, as long as it exists; "" for none.
     """
-    for own, program in zip(names, (clang, cxx or clangxx(clang)), strict=True):
+    programs = (clang, default_flags), (cxx or clangxx(clang), ())
+    for own, (program, defaults) in zip(names, programs, strict=True):
         for name in own:
-            write_script(directory / name, program, flags, link_flags, assembly_flags, dropped, recorder)
+            write_script(
+                directory / name, program, flags, link_flags, assembly_flags, dropped, recorder, defaults, records
+            )
 
 
 def write_binutils(directory: Path, binutils: Mapping[str, Path], path: str = "") -> None:
@@ -153,7 +180,7 @@ def write_binutils(directory: Path, binutils: Mapping[str, Path], path: str = ""
             write_script(directory / alias, binutils[match["program"]])
 
 
-def write_bitcode_tools(directory: Path, lld: Path, options: Sequence[str], path: str) -> None:
+def write_bitcode_tools(directory: Path, lld: Path, options: Sequence[str], path: str, records: str = "") -> None:
     """Write `ld` and `strip`, also under the names of native ones in a PATH, for objects and archives of LTO.
 
     `ld` runs lld where one is an input, and otherwise the linker of a PATH. `strip` leaves them as they are: they have
@@ -162,6 +189,8 @@ def write_bitcode_tools(directory: Path, lld: Path, options: Sequence[str], path
     Args:
         lld: a linker that reads bitcode.
         options: its options of LTO.
+        records: directory in which programs that understand ELF only are recorded when they get such an object; "" for
+            none.
     """
     llvm_strip = f"{SCRIPT_DIRECTORY}/llvm-strip"
     programs = {"ld": str(lld), "strip": llvm_strip}
@@ -174,6 +203,12 @@ def write_bitcode_tools(directory: Path, lld: Path, options: Sequence[str], path
     for name, program in programs.items():
         command = "exit 0" if program == llvm_strip else run_lld
         write_executable(directory / name, fill_template(_IF_BITCODE, PROGRAM=shlex.quote(program), COMMAND=command))
+    if records:
+        record = fill_template(_RECORDED_READER, DIRECTORY=shlex.quote(records), SUFFIX=READERS)
+        for name in _programs(path):
+            if _INSTALLED_READER.fullmatch(name) and (reader := shutil.which(name, path=path)):
+                text = fill_template(_IF_BITCODE, PROGRAM=shlex.quote(reader), COMMAND=record)
+                write_executable(directory / name, text)
 
 
 def write_script(
@@ -184,13 +219,19 @@ def write_script(
     assembly_flags: Sequence[str] = (),
     dropped: Sequence[str] = (),
     recorder: str = "",
+    default_flags: Sequence[str] = (),
+    records: str = "",
 ) -> None:
     """Write a script that runs `program` with the command's options but `dropped`, and behind them the flags.
 
-    With a `recorder`, that runs the script again for a link.
+    With a `recorder`, that runs the script again for a link. For the other arguments see `write_compilers`.
     """
-    word = shlex.quote(str(program))
-    text = ""
+    word = shlex.join([str(program), *default_flags])
+    text = (
+        fill_template(_RECORDS, DIRECTORY=shlex.quote(records), SUFFIX=HEADERS, ARGUMENTS=RESPONSE_FILES)
+        if records
+        else ""
+    )
     if recorder:
         text += fill_template(_RECORDED, RECORDER=recorder)
     if dropped:

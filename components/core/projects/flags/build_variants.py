@@ -29,6 +29,8 @@ class BuildVariant:
     Attributes:
         title: name in progress and errors.
         clang: the compiler.
+        flags: they replace the build's own options.
+        default_flags: flags of C only, which the build's own options replace.
         gnu: whether it is gcc, whose linker and binutils are GNU's.
     """
 
@@ -37,6 +39,7 @@ class BuildVariant:
     flags: list[str]
     link_flags: tuple[str, ...] = ()
     gnu: bool = False
+    default_flags: tuple[str, ...] = ()
 
 
 def build_variants(

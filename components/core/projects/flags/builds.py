@@ -210,6 +210,7 @@ def write_tools(
     setup: BuildSetup,
     dropped: Sequence[str] = (),
     programs: tuple[Path, Path] | None = None,
+    records: str = "",
 ) -> dict[str, str]:
     """Write compilers with the variant's flags, and LLVM's binutils, and return the environment that names them.
 
@@ -217,6 +218,7 @@ def write_tools(
         directory: directory of the tools, which exists.
         dropped: words that are left out of every command line of a compiler.
         programs: where the variant's clang and clang++ are when the tools run; None for where they are now.
+        records: directory in which the tools record what they run, as long as it exists; "" for none.
     """
     if variant.gnu:
         return _write_gnu_tools(directory, variant, setup, dropped)
@@ -228,11 +230,22 @@ def write_tools(
     names = installed_names(path)
     dropped = (_FAT_OBJECTS, *dropped)  # which lld would link without LTO; its opposite does not cancel it
     clang, cxx = programs or (variant.clang, None)
-    write_compilers(directory, clang, flags, variant.link_flags, assembly, names, dropped, cxx=cxx)
+    write_compilers(
+        directory,
+        clang,
+        flags,
+        variant.link_flags,
+        assembly,
+        names,
+        dropped,
+        cxx=cxx,
+        default_flags=variant.default_flags,
+        records=records,
+    )
     write_binutils(directory, setup.binutils, path)
     lld = variant.clang.resolve().parent / LINKER
     if lto and lld.is_file():
-        write_bitcode_tools(directory, lld, _lto_options(variant.link_flags), path)
+        write_bitcode_tools(directory, lld, _lto_options(variant.link_flags), path, records)
     return {
         "CC": shlex.join([str(directory / "clang"), *compiler_arguments("CC")]),
         "CXX": shlex.join([str(directory / "clang++"), *compiler_arguments("CXX")]),

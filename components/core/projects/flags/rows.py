@@ -104,6 +104,7 @@ class FlagRow:
         own_options: options that only the release clang has.
         program: the compiler "gcc" or "newest".
         plan: file of the plan of files that the compiler "plan" takes, if it takes one of files.
+        default_flags: flags of clang for C that the build's own options replace.
     """
 
     name: str
@@ -117,6 +118,7 @@ class FlagRow:
     own_options: tuple[str, ...] = ()
     program: Path | None = None
     plan: Path | None = None
+    default_flags: tuple[str, ...] = ()
 
     def plus(
         self,
@@ -166,7 +168,7 @@ class FlagRow:
             # The installed lld, which such a toolchain links with, has the policy from the plugin.
             at_link = (f"-Wl,--load-pass-plugin={plugin}", *at_link)
         clang = self.program or (stock_clang if compiler == "stock" else release.clang)
-        return BuildVariant(title, clang, flags, (*self.link_flags, *at_link))
+        return BuildVariant(title, clang, flags, (*self.link_flags, *at_link), default_flags=self.default_flags)
 
 
 TITLES: dict[CompilerOfRow, str] = {
