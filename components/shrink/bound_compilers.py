@@ -30,7 +30,12 @@ _AS_CLANG = "as-clang"
 
 
 def write_bound_tools(
-    directory: Path, place: Path, variant: BuildVariant, setup: BuildSetup, dropped: Sequence[str] = ()
+    directory: Path,
+    place: Path,
+    variant: BuildVariant,
+    setup: BuildSetup,
+    dropped: Sequence[str] = (),
+    records: str = "",
 ) -> dict[str, str]:
     """Write the tools of `write_tools`, and WRAPPER with them, and return the environment that names them.
 
@@ -38,12 +43,13 @@ def write_bound_tools(
         directory: directory of the tools, which exists.
         place: where it will be.
         dropped: words that are left out of every command line of a compiler.
+        records: directory in which the tools record what they run; "" for none.
 
     Raises:
         UserError: they cannot stand in for the installed compilers here.
     """
     clang = variant.clang.resolve()
-    environment = write_tools(directory, variant, setup, dropped, _keep_clang(clang, directory, place))
+    environment = write_tools(directory, variant, setup, dropped, _keep_clang(clang, directory, place), records)
     if problem := _write_wrapper(directory, place, os.environ.get("PATH", os.defpath), clang):
         raise UserError(
             f"the compilers cannot stand in for the installed ones: {problem}",

@@ -26,8 +26,10 @@ from components.platform.errors import UserError
 from components.platform.processes.build_tools import CommandTimeout, log_tail, run_logged
 from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_bound_tools
+from components.shrink.differences.find import Difference, FinishedBuild, find_differences
 from components.shrink.failures import failed_build_remedy
 
+RECORDS = "records"
 _NM_TIMEOUT_S = 300.0
 _LINKER_DEFINED = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})
 """Symbols that GNU ld exports and lld does not, or that are the start of a program."""
@@ -43,6 +45,8 @@ _COMPILERS_LIBRARIES = (
     "ld-linux",
 )
 """Shared libraries of which compilers decide whether a program needs them."""
+_ALIAS_OF_ALIAS = "Alias cannot point to an interposable alias"
+"""Message of LLVM's verifier, for destructors of C++, too."""
 _MAX_ATTEMPTS = 4
 _TRACE = "PS4='$ '; set -x; "
 """Start of a script whose shell says each command, as the log does."""
@@ -102,7 +106,8 @@ class Compilers:
         """Write them into a new directory, and return the environment that names them.
 
         Args:
-            place: where the directory will be; None for where it is.
+            place: where the directory will be; None for where it is, with the directory RECORDS, where the compilers
+                record what they run.
 
         Raises:
             UserError: `bound`, and that is not possible here.
@@ -112,10 +117,14 @@ class Compilers:
             raise UserError(
                 "gcc cannot stand in for itself where the build calls it by its path", "let the build use $CC and $CXX"
             )
+        records = ""
+        if place is None:
+            (directory / RECORDS).mkdir()
+            records = str(directory / RECORDS)
         if self.bound:
-            environment = write_bound_tools(directory, place or directory, self.variant, setup, self.dropped)
+            environment = write_bound_tools(directory, place or directory, self.variant, setup, self.dropped, records)
         else:
-            environment = write_tools(directory, self.variant, setup, self.dropped)
+            environment = write_tools(directory, self.variant, setup, self.dropped, records=records)
         if self.add_tools is not None:
             self.add_tools(directory)
         return environment
@@ -129,11 +138,13 @@ class BuiltFiles:
         files: by paths relative to the source tree.
         compilers: the compilers of the build; None for the user's own.
         unmoved: files that search for libraries in the directory of the build, which is gone.
+        differences: what differs from the user's own build.
     """
 
     files: Mapping[str, LinkedFile]
     compilers: Compilers | None = None
     unmoved: tuple[str, ...] = ()
+    differences: tuple[Difference, ...] = ()
 
     @property
     def stripped(self) -> int:
@@ -245,12 +256,14 @@ class Builder:
         setup: where it runs.
         omitted: directories that are not copied.
         compress: whether linked files are also measured compressed.
+        own: files of the user's own build, with which those of the others are compared; None until there are some.
     """
 
     build: UserBuild
     setup: BuildSetup
     omitted: tuple[Path, ...]
     compress: bool = False
+    own: Path | None = None
 
     def run(
         self,
@@ -284,6 +297,11 @@ class Builder:
                 text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
                 if compilers is None:
                     raise
+                if compilers.variant.default_flags and _ALIAS_OF_ALIAS in text:
+                    flags = " ".join(compilers.variant.default_flags)
+                    say(f"{title}: again without {flags}, with which LTO refuses aliases of aliases")
+                    compilers = replace(compilers, variant=replace(compilers.variant, default_flags=()))
+                    continue
                 lacking = [word for word in lacking_options(text) if word not in compilers.dropped]
                 if not lacking:
                     raise
@@ -338,15 +356,39 @@ class Builder:
                     f"{build.shown} makes no program and no library",
                     f"name the command that links them, configure step included ({log} has its output)",
                 )
+            differences: tuple[Difference, ...] = ()
+            if compilers is not None:
+                if self.own is not None and not compilers.variant.gnu:
+                    differences = self._differences(compilers, root, kept, tools / RECORDS)
+                shutil.rmtree(tools / RECORDS)  # so that checks record nothing
             kinds = {name: file.kind for name, file in files.items()}
             then(BuiltTree(root, tools, runner, environment, log, kinds, build.shown, seconds))
-            return BuiltFiles(files, compilers, unmoved)
+            return BuiltFiles(files, compilers, unmoved, differences)
         except UserError:
             remove_tree(kept)
             raise
         finally:
             for directory in (root, tools):
                 remove_tree(directory)
+
+    def _differences(self, compilers: Compilers, root: Path, kept: Path, records: Path) -> tuple[Difference, ...]:
+        variant = compilers.variant
+        assert self.own is not None
+        lto = any(flag.startswith("-flto") for flag in variant.flags)
+        nm = self.setup.binutils["nm"]
+        return find_differences(
+            FinishedBuild(
+                records=records,
+                root=root,
+                files=kept,
+                own=self.own,
+                clang=variant.clang,
+                nm=nm,
+                dropped=compilers.dropped,
+                lto=lto,
+                interposable=bool(variant.default_flags),
+            )
+        )
 
 
 def lost_abilities(before: BuiltFiles, after: BuiltFiles) -> str:

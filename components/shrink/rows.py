@@ -52,6 +52,10 @@ _LINK = (
     "-Wl,-O2",
     "-Wl,--undefined-version",  # version scripts may name symbols that are not there, as for GNU ld
 )
+C_DEFAULTS = ("-fsemantic-interposition",)
+"""Defaults of gcc that clang does not have: a program may replace a function of a shared library, which the library's
+own calls reach then. It adds 0.02% and 0.06% to the loaded bytes of zlib and serd. In C++ clang, other than gcc, does
+not inline templates then, which makes libraries larger than by gcc: differences/links.py looks for what is replaced."""
 _KEEP_SMALLER = "-mlgo-keep-smaller"
 _MAX_NEWER = 10
 """How many versions after the release clang's are looked for."""
@@ -64,6 +68,7 @@ OBJECTS = FlagRow(
     (*_LINK, "-fno-lto"),
     compilers=("policy",),
     own_options=(_KEEP_SMALLER,),
+    default_flags=C_DEFAULTS,
 )
 PROGRAM = FlagRow(
     "program",
@@ -73,6 +78,7 @@ PROGRAM = FlagRow(
     lto=True,
     compilers=("policy",),
     own_options=(_KEEP_SMALLER,),
+    default_flags=C_DEFAULTS,
 )
 _GNU_LINK = ("-Wl,--gc-sections", "-Wl,-z,noseparate-code", "-Wl,-O1", "-Wl,--hash-style=gnu")
 _GNU_LTO = "-flto=auto"

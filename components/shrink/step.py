@@ -37,6 +37,7 @@ from components.shrink.build import (
     weaker_exports,
 )
 from components.shrink.checks import MIN_TIMEOUT_S, Checks
+from components.shrink.differences import find as differences
 from components.shrink.rows import OWN, STOCK
 from components.shrink.search import search_plan, with_plan
 from components.shrink.speed import Benchmark
@@ -195,6 +196,7 @@ class _Trials:
                 continue
             entry = _entry(OWN, "your build as it is", own)
             say(f"{OWN}: {entry.by(self.config.measure):,} bytes {TITLE_OF_MEASURE[self.config.measure]}")
+            self.builder = replace(self.builder, own=self.work / OWN)
             self.done.append(_Trial(entry, own))
             return
         raise failures[0]
@@ -214,6 +216,7 @@ class _Trials:
                 compilers = Compilers(variant, self.bound, built.dropped)
                 built = self._build(name, compilers)
             failure = _NOT_REPLACED if are_alike(self.own, built) else lost_abilities(self.own, built)
+            failure = failure or differences.refusal(built.differences)
         except UserError as error:
             failure = describe_failure(error).rstrip(":")
             say(f"{name} is not used: {failure}; {error.remedy}")
@@ -437,7 +440,7 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
         notes.append(f"built without {' '.join(delivered.dropped)}, which clang does not have")
     if delivered.unmoved:
         notes.append(f"{', '.join(delivered.unmoved)} search for libraries where the build ran: build them again")
-    return notes
+    return [*notes, *differences.notes(delivered.differences)]
 
 
 def _note_privileges(files: Path) -> list[str]:

@@ -1,0 +1,1 @@
+"""What another compiler and linker make of a build, although it compiles and links."""

@@ -1,0 +1,112 @@
+"""Compares the linked files of two builds: sections, symbols, and paths of the build."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from components.core.compiler.objects.archive import is_archive
+from components.core.compiler.objects.elf import Elf
+from components.platform.errors import UserError
+
+_NM_TIMEOUT_S = 300.0
+_OF_TOOLS = re.compile(
+    r"\.(?:text|rodata|l?data|bss|tdata|tbss|lrodata|lbss|sdata|sbss|data1|rodata1|init|fini|ctors|dtors|jcr|plt|got|iplt"
+    r"|igot|rela?|relr|dynamic|dynsym|dynstr|dynbss|interp|hash|comment|note|eh_frame|eh_frame_hdr|gcc_except_table"
+    r"|exception_ranges|tm_clone_table|init_array|fini_array|preinit_array|relro_padding|bss\.rel\.ro|debug\w*"
+    r"|gnu|stapsdt|probes|fini_array|eh_framehdr|shstrtab|symtab|strtab|copyrel|sframe)(?:[._].*)?"
+    r"|__libc_\w+|__patchable_function_entries|__llvm_\w+|\.llvm.*|__mcount_loc|__xray\w*|xray\w*|__asan\w*|asan\w*"
+    r"|__sancov\w*"
+)
+"""Sections that compilers, linkers and the C library make."""
+_CLANG = b"clang version "
+_SOURCES = tuple(b".c .cc .cpp .cxx .C .c++ .h .hh .hpp .hxx .H .inc .inl .ipp .tcc .y .yy .l .ll .def .S .s".split())
+"""Ends of the names of sources, which __FILE__ puts into messages."""
+
+
+def made_by_clang(files: Path) -> bool:
+    """Return whether a linked file below a directory has code of clang: .comment names each compiler, and always the
+    gcc that made the C library's start files."""
+    for path in linked_files(files):
+        elf = _read(path)
+        if elf is not None and (comment := elf.section(".comment")) is not None and _CLANG in bytes(comment):
+            return True
+    return False
+
+
+def lost_sections(own: Path, files: Path) -> list[str]:
+    """Return sentences on the sections of own names that the user's build has, and the other not, or fewer data."""
+    found = []
+    for path in linked_files(own):
+        name = path.relative_to(own).as_posix()
+        before, after = _own_sections(path), _own_sections(files / name)
+        for section, size in before.items():
+            if section not in after:
+                found.append(f"{name} has no section {section} any more")
+            elif after[section] < size:
+                found.append(f"section {section} of {name} has {after[section]:,} bytes, {size:,} in your build")
+    return found
+
+
+def _own_sections(path: Path) -> dict[str, int]:
+    elf = _read(path) if path.is_file() else None
+    if elf is None:
+        return {}
+    sizes = elf.section_sizes(allocated_only=True)
+    return {name: size for name, size in sizes.items() if size and not _OF_TOOLS.fullmatch(name)}
+
+
+def named_paths(files: Path, root: Path) -> list[tuple[str, str]]:
+    """Return the linked files whose loaded sections name files of the build, but for its sources, each with one path
+    relative to `root`."""
+    found = []
+    named = re.compile(re.escape(str(root).encode()) + rb"(?:/(?P<rest>[^\0\n\"':;, ]*))?")
+    for path in linked_files(files):
+        elf = _read(path)
+        sections = elf.section_sizes(allocated_only=True, in_file_only=True) if elf is not None else ()
+        texts = (elf.section(section) for section in sections) if elf is not None else ()
+        matches = (match["rest"] or b"" for text in texts if text is not None for match in named.finditer(bytes(text)))
+        rest = next((rest for rest in matches if not rest.endswith(_SOURCES)), None)
+        if rest is not None:
+            found.append((path.relative_to(files).as_posix(), rest.decode("utf-8", "replace")))
+    return found
+
+
+def defined_symbols(path: Path, nm: Path) -> frozenset[str]:
+    """Return the symbols that a linked file defines, exported or not; none if it is stripped."""
+    return frozenset(line.partition(" ")[0] for line in _run_nm([nm, "-P", "--defined-only", path]).splitlines())
+
+
+def is_program(path: Path) -> bool:
+    """Return whether a linked file is a program."""
+    elf = _read(path)
+    return elf is not None and ".interp" in elf.section_sizes(allocated_only=True)
+
+
+def exported_functions(path: Path, nm: Path) -> frozenset[str]:
+    """Return the functions that a linked file exports, but for weak ones."""
+    lines = [line.split() for line in _run_nm([nm, "-D", "-P", "--defined-only", path]).splitlines()]
+    return frozenset(words[0].partition("@")[0] for words in lines if len(words) >= 2 and words[1] == "T")
+
+
+def _run_nm(command: Sequence[str | Path]) -> str:
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="surrogateescape", timeout=_NM_TIMEOUT_S
+    ).stdout
+
+
+def linked_files(files: Path) -> Iterator[Path]:
+    """Yield the linked files below a directory, but for links to them."""
+    for path in sorted(files.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            yield path
+
+
+def _read(path: Path) -> Elf | None:
+    data = memoryview(path.read_bytes())
+    try:
+        return None if is_archive(data) else Elf(data)
+    except UserError:
+        return None

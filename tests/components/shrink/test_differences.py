@@ -1,0 +1,330 @@
+"""What the user's compiler and linker do differently is found in what a build recorded and linked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.projects.compiler_scripts import write_bitcode_tools, write_compilers
+from components.shrink.differences.find import Difference, FinishedBuild, find_differences, notes, refusal
+from components.shrink.differences.ignored import dropped_meaning, ignored_attributes, ignored_options
+from components.shrink.differences.links import differing_choices, replaced_functions
+from components.shrink.differences.records import read_calls, read_readers
+from components.shrink.rows import C_DEFAULTS
+from tests.support.commands import run_command
+
+LLVM = Path("/usr/lib/llvm-19/bin")
+CLANG, NM = LLVM / "clang", LLVM / "llvm-nm"
+Run = Callable[..., None]
+
+
+class Project:
+    """A directory in which scripts record what they run."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.tools = root / "project", root / "tools"
+        self.records = self.tools / "records"
+        for directory in (self.root, self.records):
+            directory.mkdir(parents=True)
+        path = os.environ["PATH"]
+        write_compilers(self.tools, CLANG, ["-Qunused-arguments"], records=str(self.records))
+        write_bitcode_tools(self.tools, LLVM / "ld.lld", [], path, str(self.records))
+        self.environment = {**os.environ, "PATH": f"{self.tools}:{path}"}
+
+    def write(self, **files: str) -> None:
+        for name, text in files.items():
+            (self.root / name.replace("__", ".")).write_text(text)
+
+    def run(self, script: str) -> None:
+        subprocess.run(["sh", "-exc", script], cwd=self.root, env=self.environment, check=True, timeout=120)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def test_attributes_and_pragmas_that_clang_ignores_are_found_in_all_forms(project: Project) -> None:
+    project.write(
+        order__h='struct __attribute__((packed, scalar_storage_order("big-endian"))) h { int a; };\n',
+        deep__h='#include "order.h"\n',
+        a__c='#pragma GCC diagnostic ignored "-Wattributes"\n#include "deep.h"\nint a(struct h *p) { return p->a; }\n',
+        b__c="""\
+#define OPT(x) __attribute__((noinline, x))
+#define KEEP optimize
+OPT(KEEP("O0")) int b(void) { return 1; }
+""",
+        c__cc="""\
+[[gnu::noinline, gnu::optimize("wrapv")]] int c() { return 1; }
+[[using gnu: optimize("trapv")]] int d();
+""",
+        e__c='#pragma GCC optimize ("no-strict-aliasing")\nint e(void) { return 1; }\n',
+        f__c='_Pragma("scalar_storage_order big-endian")\nstruct f { int a; };\n',
+        g__c="SWAPPED struct g { int a; };\n",
+        h__c="extern int h(int) __attribute__((__simd__));\n",
+        i__c="int i(void) { return 1; }\n",
+        swapped__inc='struct __attribute__((__scalar_storage_order__("big-endian"))) i { int a; };\n',
+    )
+    project.run(
+        "gcc -w -c a.c b.c e.c f.c h.c; g++ -c c.cc; gcc -include swapped.inc -c i.c;"
+        """gcc -c g.c '-DSWAPPED=__attribute__((scalar_storage_order("big-endian")))' 2>/dev/null"""
+    )
+    found = ignored_attributes(read_calls(project.records), CLANG, project.root)
+    places = sorted(text.rpartition(" at ")[2] for text in found)
+    assert places == sorted(
+        ["./order.h:1", "b.c:3", "c.cc:1", "c.cc:2", "e.c:1", "f.c:1", "g.c:1", "h.c:1", "./swapped.inc:1"]
+    ), found
+    assert 'clang ignores the attribute optimize("O0") at b.c:3' in found
+
+
+def test_attributes_that_are_about_speed_or_that_clang_does_not_see_are_no_difference(project: Project) -> None:
+    project.write(
+        a__c="""
+#define NONE
+#ifndef __clang__
+__attribute__((optimize("O0"))) int gcc_only(void);
+#endif
+#if defined(__has_attribute) && __has_attribute(scalar_storage_order)
+struct __attribute__((scalar_storage_order("big-endian"))) s { int a; };
+#endif
+#pragma GCC optimize ("O3,unroll-loops")
+#pragma scalar_storage_order default
+__attribute__((optimize(2), noipa, noclone)) int fast(int optimize) { return optimize; }
+__attribute__((optimize("-O3", "-ftree-vectorize"))) int faster(void) { return fast(1); }
+const char *text(void) { return "__attribute__((optimize(\\"O0\\")))"; }
+""",
+        b__cc="struct s { int a[3]; int optimize(int); }; int b(s *t) { return t->a[t->optimize(0)]; }\n",
+        conftest__c='__attribute__((optimize("O0"))) int checked(void);\n',
+    )
+    project.run("gcc -w -c a.c; g++ -c b.cc; gcc -w -c conftest.c")
+    assert ignored_attributes(read_calls(project.records), CLANG, project.root) == []
+
+
+def test_options_that_clang_ignores_are_found_where_they_are_in_effect(project: Project) -> None:
+    project.write(a__c="int a;\n", b__c="int b;\n", response__txt="-fnon-call-exceptions -O2\n")
+    project.run(
+        "gcc -w -c a.c -funsigned-bitfields -fsigned-bitfields; gcc -w -c b.c -funsigned-bitfields;"
+        "gcc -c a.c @response.txt; rm response.txt; gcc -w -c a.c -O2 -fgcse -fno-ipa-cp -fsigned-bitfields;"
+        "gcc -w -c b.c -fsingle-precision-constant; gcc -w -c conftest.c -fstack-check || :"
+    )
+    found = ignored_options(read_calls(project.records))
+    assert sorted(found) == ["-fnon-call-exceptions", "-fsingle-precision-constant", "-funsigned-bitfields"]
+    assert "b.c" in found["-funsigned-bitfields"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("-fexec-charset=ISO-8859-1", "-fsso-struct=big-endian", "-finput-charset=latin1", "-fleading-underscore"),
+        *("-ffixed-r15", "-mindirect-branch=thunk", "-fno-toplevel-reorder", "-Wl,--default-symver"),
+        *("-fno-signed-bitfields", "-fwrapv-pointer"),
+    ],
+)
+def test_a_dropped_option_that_means_something_is_a_difference(option: str) -> None:
+    assert option in dropped_meaning(["-fgcse-lm", option])[0]
+
+
+def test_dropped_options_about_speed_and_defaults_are_no_difference() -> None:
+    assert dropped_meaning(["-ftree-loop-vectorize", "-fexec-charset=utf-8", "-fsso-struct=little-endian"]) == []
+
+
+ORDERS = {
+    "liba.a b.o libb.a": True,
+    "b.o liba.a libb.a": False,
+    "libb.a b.o liba.a": True,
+    "libx.a b.o liba.a libb.a": False,
+    "liba.a libcalls.a libb.a": True,
+    "libcalls.a liba.a libb.a": False,
+    "-Wl,--start-group liba.a libcalls.a -Wl,--end-group libb.a": False,
+    "-Wl,--start-group liba.a libb.a -Wl,--end-group b.o libb.a": True,
+    "-L. -la b.o -lb": True,
+    "-Wl,--whole-archive liba.a -Wl,--no-whole-archive b.o libb.a": False,
+    "liba.a b.o -L. -lshared": True,
+    "b.o liba.a -L. -lshared": False,
+    "fooa.o b.o libb.a": False,
+    "libputs.a b.o libb.a": True,
+    "b.o libb.a libputs.a": False,
+}
+
+
+def test_archives_from_which_the_linkers_take_different_members_are_found(project: Project) -> None:
+    project.write(
+        main__c="void b(void);\nint main(void) { b(); return 0; }\n",
+        b__c="void foo(void);\nvoid b(void) { foo(); }\n",
+        x__c="int x;\n",
+        puts__c='int printf(const char *, ...);\nint puts(const char *s) { return printf("own %s\\n", s); }\n',
+        **{f"foo{n}__c": f'#include <stdio.h>\nvoid foo(void) {{ puts("foo of {n}"); }}\n' for n in ("a", "b", "s")},
+    )
+    project.run(
+        "gcc -fPIC -c main.c b.c x.c puts.c fooa.c foob.c foos.c; gcc -shared foos.o -o libshared.so;"
+        "for n in a b; do ar rcs lib$n.a foo$n.o; done;"
+        "ar rcs libx.a x.o; ar rcs libcalls.a b.o; ar rcs libputs.a puts.o"
+    )
+    # The scripts record the links of lld; the installed gcc does not.
+    links = "".join(
+        f"/usr/bin/gcc main.o {inputs} -o bfd{number} -Wl,-rpath,$PWD;"
+        f"gcc -fuse-ld=lld main.o {inputs} -o lld{number} -Wl,-rpath,$PWD;"
+        for number, inputs in enumerate(ORDERS)
+    )
+    project.run(links)
+    choices = differing_choices(read_calls(project.records), CLANG, NM, project.root)
+    found = {choice.output for choice in choices}
+    wrong = {}
+    for number, (inputs, differs) in enumerate(ORDERS.items()):
+        printed = [subprocess.check_output([project.root / f"{name}{number}"], text=True) for name in ("bfd", "lld")]
+        if not (f"lld{number}" in found) == (printed[0] != printed[1]) == differs:
+            wrong[inputs] = (found, printed)
+    assert not wrong
+    assert choices[0].text == (
+        "lld0 has foo of libb.a[foob.o] by GNU ld, which reads archives in order, and of liba.a[fooa.o] by lld"
+    )
+
+
+def test_a_function_of_several_files_that_is_linked_from_one_for_other_processors_is_found(project: Project) -> None:
+    project.write(
+        t__h="template <class T> __attribute__((noinline)) T mix(T a) { return a * a + 1; }\n",
+        fast__cc='#include "t.h"\nfloat fast(float x) { return mix(x); }\n',
+        main__cc='#include "t.h"\nfloat fast(float);\nint main(int c, char **) { return mix(c * 1.f) > fast(c); }\n',
+    )
+    project.run(
+        "g++ -flto -c main.cc; g++ -flto -c -mavx2 fast.cc; ar rc libfast.a fast.o;"
+        "g++ -flto -fuse-ld=lld fast.o main.o -o first; g++ -flto -fuse-ld=lld main.o fast.o -o last;"
+        "g++ -flto -fuse-ld=lld main.o libfast.a -o archive"
+    )
+    (choice,) = differing_choices(read_calls(project.records), CLANG, NM, project.root)
+    assert choice.text == "first has _Z3mixIfET_S0_ of fast.o, which is compiled with -mavx2, for main.o, too"
+    assert choice.foreign and choice.output == "first"
+
+
+def test_tools_of_elf_that_read_objects_of_lto_are_recorded(project: Project) -> None:
+    project.write(a__c="int a(void) { return 1; }\n")
+    project.run(
+        "gcc -c -flto a.c; gcc -c a.c -o elf.o; for tool in objdump readelf size nm; do $tool elf.o || :; done;"
+        "objdump -t a.o || :; readelf -S a.o || :; nm a.o; rm -f x.a; ar rc x.a a.o; size x.a || :"
+    )
+    assert read_readers(project.records) == ["objdump -t a.o", "readelf -S a.o", "size x.a"]
+
+
+def build(project: Project, own: str, new: str, lto: bool = False) -> tuple[Difference, ...]:
+    """Link two programs, and return the differences of the second."""
+    project.run(f"mkdir own files; gcc {own} -o own/prog; rm -f ../tools/records/*; gcc {new} -o files/prog")
+    root = project.root
+    return find_differences(
+        FinishedBuild(project.records, root, root / "files", root / "own", CLANG, NM, ("-fdropped",), lto)
+    )
+
+
+def test_sections_that_are_lost_or_smaller_and_files_of_the_copy_are_found(project: Project) -> None:
+    project.write(
+        a__c="""
+#include <stdio.h>
+static const int first __attribute__((used, section(".table"))) = 1;
+static const int second __attribute__((used, section(".table"))) = 2;
+const char kept[] __attribute__((section(".kept"))) = "kept";
+static const char version[] __attribute__((used)) = "version 1";
+__attribute__((__unused__, __used__)) static const int *hooks[2] = {&first};
+static const char retained[] __attribute__((used, retain)) = "retained";
+static const char message[] __attribute__((used, section("messages"))) = "message";
+int main(void) { puts(DIRECTORY "/data"); puts(SOURCE); return kept[0] == 'x'; }
+"""
+    )
+    options = f"a.c -DDIRECTORY='\"{project.root}\"' -DSOURCE='\"{project.root}/a.c\"' -ffunction-sections"
+    found = build(project, f"-fuse-ld=bfd {options}", f"-fuse-ld=lld -Wl,--gc-sections {options}")
+    assert refusal(found) == "prog has no section .table any more; prog has no section messages any more"
+    assert notes(found) == [
+        "prog has no first and 4 more any more: attribute used, but nothing reaches it",
+        "prog names files of the copy that was built, which is gone, such as data: build it in your own tree if the "
+        "program opens them",
+    ]
+
+
+def test_scripts_of_the_linker_that_name_objects_are_found_with_lto(project: Project) -> None:
+    project.write(
+        a__c="int main(void) { return 0; }\n",
+        names__ld="SECTIONS { .first : { KEEP(*a.o(.text.first)) /* b.o(.text) */ } } INSERT AFTER .data;\n",
+        plain__ld="SECTIONS { .second : { KEEP(*(SORT(.second.*))) } } INSERT AFTER .data; /* *c.o(.text) */\n",
+    )
+    link = "-fuse-ld=lld a.c -Wl,-T,names.ld -Wl,-Tplain.ld"
+    assert refusal(build(project, link, link, lto=True)) == (
+        "the linker script names.ld names objects, of which LTO makes one"
+    )
+
+
+def test_functions_of_libraries_that_a_program_replaces_are_kept_in_c_and_found_in_cxx(project: Project) -> None:
+    write_compilers(
+        project.tools, CLANG, ["-O2", "-Qunused-arguments"], records=str(project.records), default_flags=C_DEFAULTS
+    )
+    project.write(
+        lib__c="int limit(void) { return 10; }\nint api(void) { return limit(); }\n",
+        main__c="int api(void);\nint limit(void) { return 1000; }\nint main(void) { return api() != 1000; }\n",
+        main__cc="int api();\nint limit() { return 1000; }\nint main() { return api() != 1000; }\n",
+    )
+    project.run(
+        "mkdir own; for driver in gcc g++; do"
+        " case $driver in gcc) main=main.c; language=c ;; *) main=main.cc; language=c++ ;; esac;"
+        " /usr/bin/$driver -x $language -O2 -fPIC -shared lib.c -o own/libx.so;"
+        " /usr/bin/$driver $main -o own/$driver -Lown -lx; $driver -fPIC -x $language -c lib.c -o $driver.o;"
+        " $driver -shared $driver.o -o libx.so; $driver $main -o $driver -L. -lx -Wl,-rpath,$PWD;"
+        " [ $driver = g++ ] || ./$driver; done"
+    )
+    calls = [call for call in read_calls(project.records) if call.program == "g++"]
+    assert replaced_functions(calls, project.root / "own", NM, project.root) == [
+        "g++ and libx.so both define _Z5limitv, whose calls in g++.o clang may inline and gcc does not"
+    ]
+
+
+@pytest.mark.toolchain
+def test_a_build_that_differs_is_not_delivered_and_what_is_mended_is(pretrained_release: Path, tmp_path: Path) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    (source / "tables").mkdir(parents=True)
+    files = {
+        "lib.c": """
+int limit(void) { return 10; }
+int api(void) { return limit(); }
+int first(void) __attribute__((alias("limit")));
+int second(void) __attribute__((alias("first")));
+""",
+        "main.c": """
+#include <stdio.h>
+#include "size.h"
+int api(void);
+int limit(void) { return 1000; }
+int main(void) { FILE *f = fopen(DATA "/x", "r"); return f ? fclose(f) : printf("%d %d\\n", api(), SIZE) < 0; }
+""",
+        "table.c": "int table[3] = {1, 2, 3};\n",
+        "Makefile": """
+CFLAGS = -O2 -fPIC $(MORE)
+all: prog
+prog: main.c libx.so size.h
+\tgcc $(CFLAGS) -DDATA='"$(CURDIR)/tables"' main.c -o $@ -L. -lx -Wl,-rpath,'$$ORIGIN'
+size.h: table.o
+\techo "#define SIZE 0$$(objdump -t table.o | awk '$$6 == "table" {print "x" $$5}')" > $@
+libx.so: lib.c
+\tgcc $(CFLAGS) -shared lib.c -o $@
+""",
+    }
+    for name, text in files.items():
+        (source / name).write_text(text)
+    options = ["--source", source, "--release-toolchain", pretrained_release, "--output", out, "--no-compare-stock"]
+
+    def shrink(command: str) -> dict[str, Any]:
+        done = run_command("components.shrink", *options, "--", "sh", "-c", command, timeout=300)
+        assert done.returncode == 0, done.stderr
+        result: dict[str, Any] = json.loads((out / "shrink.json").read_text())
+        return result
+
+    shrunk = shrink("make")
+    assert shrunk["chosen"] == "objects"
+    failures = {build["name"]: build["failure"] for build in shrunk["builds"]}
+    assert "objdump -t table.o reads an object of LTO, which has no code and no sections yet" in failures["program"]
+    assert any("tables" in note for note in shrunk["notes"])
+    assert subprocess.check_output([out / "files/prog"], text=True) == "1000 12\n"
+
+    shrunk = shrink("make MORE=-funsigned-bitfields")
+    assert shrunk["chosen"] == "own" and "clang ignores -funsigned-bitfields (" in shrunk["why"]
