@@ -26,7 +26,7 @@ from components.platform.errors import UserError
 from components.platform.processes.build_tools import CommandTimeout, log_tail, run_logged
 from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_bound_tools
-from components.shrink.differences.find import Difference, FinishedBuild, find_differences
+from components.shrink.differences.find import Difference, FinishedBuild, find_differences, refusal
 from components.shrink.failures import failed_build_remedy
 
 RECORDS = "records"
@@ -45,8 +45,6 @@ _COMPILERS_LIBRARIES = (
     "ld-linux",
 )
 """Shared libraries of which compilers decide whether a program needs them."""
-_ALIAS_OF_ALIAS = "Alias cannot point to an interposable alias"
-"""Message of LLVM's verifier, for destructors of C++, too."""
 _MAX_ATTEMPTS = 4
 _TRACE = "PS4='$ '; set -x; "
 """Start of a script whose shell says each command, as the log does."""
@@ -297,11 +295,6 @@ class Builder:
                 text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
                 if compilers is None:
                     raise
-                if compilers.variant.default_flags and _ALIAS_OF_ALIAS in text:
-                    flags = " ".join(compilers.variant.default_flags)
-                    say(f"{title}: again without {flags}, with which LTO refuses aliases of aliases")
-                    compilers = replace(compilers, variant=replace(compilers.variant, default_flags=()))
-                    continue
                 lacking = [word for word in lacking_options(text) if word not in compilers.dropped]
                 if not lacking:
                     raise
@@ -362,7 +355,8 @@ class Builder:
                     differences = self._differences(compilers, root, kept, tools / RECORDS)
                 shutil.rmtree(tools / RECORDS)  # so that checks record nothing
             kinds = {name: file.kind for name, file in files.items()}
-            then(BuiltTree(root, tools, runner, environment, log, kinds, build.shown, seconds))
+            if not refusal(differences):  # which says more than a check that fails by it
+                then(BuiltTree(root, tools, runner, environment, log, kinds, build.shown, seconds))
             return BuiltFiles(files, compilers, unmoved, differences)
         except UserError:
             remove_tree(kept)

@@ -331,11 +331,21 @@ static void placeZeros(Module &M) {
                         .str());
 }
 
+/// Makes each alias of \p M that is one of another alias an alias of what that
+/// is one of, which is what it is in an object, too: modules must not have
+/// aliases of interposable ones, as those of -fsemantic-interposition are.
+static void resolveAliases(Module &M) {
+  for (GlobalAlias &Alias : M.aliases())
+    while (auto *Other = dyn_cast<GlobalAlias>(Alias.getAliasee()))
+      Alias.setAliasee(Other->getAliasee());
+}
+
 namespace {
 struct FileSemanticsPass : PassInfoMixin<FileSemanticsPass> {
   FileSemanticsPass(const FileOptions &Options) : Options(Options) {}
 
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
+    resolveAliases(M);
     keepNamedSections(M);
     keepCalledByCodeGen(M);
     findIncludedFiles(M, Options.IncludePaths);

@@ -280,3 +280,21 @@ def test_option_of_passes_that_the_link_runs_is_a_warning_with_a_remedy(toolchai
     for flags, says in ((["-flto"], "pass -Wl,-mllvm,-inline-threshold=9 to the link"), ([], "")):
         done = subprocess.run([*command, "-mlgo-fold=0", *flags], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0 and (says in done.stderr if says else not done.stderr)
+
+
+@pytest.mark.parametrize("lto", ["-flto", "-flto=thin"])
+def test_aliases_of_aliases_that_a_program_may_replace_are_linked(toolchain: Path, tmp_path: Path, lto: str) -> None:
+    (tmp_path / "lib.c").write_text(
+        "int f(int x) { return x * 3; }\nstatic int s(int x) { return x + 1; }\n"
+        'int g(int) __attribute__((alias("f")));\nint h(int) __attribute__((alias("g")));\n'
+        'int t(int) __attribute__((alias("s")));\nint u(int) __attribute__((alias("t")));\n'
+    )
+    (tmp_path / "main.c").write_text(
+        "#include <stdio.h>\nint f(int), h(int), u(int);\nint g(int x) { return -f(x); }\n"
+        'int main(void) { printf("%d %d %d %d", f(1), g(2), h(3), u(5)); return 0; }\n'
+    )
+    clang = toolchain / "bin" / "clang"
+    shared = ["-fPIC", "-fsemantic-interposition", "-shared", "lib.c", "-o", "lib.so"]
+    run(clang, *OPTIONS, lto, *shared, directory=tmp_path)
+    run(clang, *OPTIONS, "main.c", "./lib.so", "-o", "program", directory=tmp_path)
+    assert run("./program", directory=tmp_path) == "3 -6 9 6"
