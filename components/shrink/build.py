@@ -253,6 +253,7 @@ class Builder:
         build: the build.
         setup: where it runs.
         omitted: directories that are not copied.
+        clang: a clang that looks into the sources of builds by gcc.
         compress: whether linked files are also measured compressed.
         own: files of the user's own build, with which those of the others are compared; None until there are some.
     """
@@ -260,6 +261,7 @@ class Builder:
     build: UserBuild
     setup: BuildSetup
     omitted: tuple[Path, ...]
+    clang: Path
     compress: bool = False
     own: Path | None = None
 
@@ -351,7 +353,7 @@ class Builder:
                 )
             differences: tuple[Difference, ...] = ()
             if compilers is not None:
-                if self.own is not None and not compilers.variant.gnu:
+                if self.own is not None:
                     differences = self._differences(compilers, root, kept, tools / RECORDS)
                 shutil.rmtree(tools / RECORDS)  # so that checks record nothing
             kinds = {name: file.kind for name, file in files.items()}
@@ -376,11 +378,12 @@ class Builder:
                 root=root,
                 files=kept,
                 own=self.own,
-                clang=variant.clang,
+                clang=self.clang if variant.gnu else variant.clang,
                 nm=nm,
                 dropped=compilers.dropped,
                 lto=lto,
                 interposable=bool(variant.default_flags),
+                gnu=variant.gnu,
             )
         )
 

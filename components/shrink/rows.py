@@ -82,6 +82,7 @@ PROGRAM = FlagRow(
 )
 _GNU_LINK = ("-Wl,--gc-sections", "-Wl,-z,noseparate-code", "-Wl,-O1", "-Wl,--hash-style=gnu")
 _GNU_LTO = "-flto=auto"
+_FAT_OBJECTS = "-ffat-lto-objects"  # code for tools of the build that read objects
 GCC_LEVELS = ("-Os", "-Oz")
 OWN, STOCK = "own", "stock"
 """The user's build by the user's compilers, and the smallest row's flags by stock clang, in tables and files."""
@@ -106,7 +107,7 @@ def rivals(release: Toolchain) -> list[FlagRow]:
                 FlagRow(
                     f"gcc{level}",
                     f"{gcc.name} {level} with LTO and without unused sections",
-                    (level, *_SECTIONS, _GNU_LTO),
+                    (level, *_SECTIONS, _GNU_LTO, _FAT_OBJECTS),
                     (*_GNU_LINK, _GNU_LTO),
                     lto=True,
                     compilers=("gcc",),

@@ -279,7 +279,7 @@ def shrink(
     try:
         setup = BuildSetup(work / "build", default_cache_dir(), config.jobs, binutils)
         setup.work.mkdir()
-        builder = Builder(build, setup, (output, directory, work), compress=config.measure == "compressed")
+        builder = Builder(build, setup, (output, directory, work), stock, compress=config.measure == "compressed")
         trials = _Trials(builder, stock, release, work, output, config, others=others)
         trials.run()
         report = _deliver(trials, directory)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from components.shrink.differences.ignored import dropped_meaning, ignored_attributes, ignored_options
 from components.shrink.differences.linked_files import defined_symbols, lost_sections, made_by_clang, named_paths
-from components.shrink.differences.links import differing_choices, replaced_functions
+from components.shrink.differences.links import differing_choices, mixed_instructions, replaced_functions
 from components.shrink.differences.records import Call, read_calls, read_readers
 from components.shrink.differences.used_data import lost_used_data
 
@@ -46,6 +46,7 @@ class FinishedBuild:
         dropped: options of the build that its compilers lack.
         lto: whether its objects are bitcode.
         interposable: whether C is compiled with gcc's default, by which programs may replace functions of libraries.
+        gnu: whether its compiler is gcc, with GNU ld.
     """
 
     records: Path
@@ -57,6 +58,7 @@ class FinishedBuild:
     dropped: Sequence[str] = ()
     lto: bool = False
     interposable: bool = False
+    gnu: bool = False
 
 
 def find_differences(build: FinishedBuild) -> tuple[Difference, ...]:
@@ -66,18 +68,20 @@ def find_differences(build: FinishedBuild) -> tuple[Difference, ...]:
 
 
 def _find(build: FinishedBuild, calls: Sequence[Call]) -> Iterator[Difference]:
-    if not made_by_clang(build.own):
+    if not build.gnu and not made_by_clang(build.own):
         for text in [*ignored_options(calls).values(), *dropped_meaning(build.dropped)]:
             yield Difference(text)
         texts = ignored_attributes(calls, build.clang, build.root)
         for text in [*texts, *_replaced(build, calls)]:
             yield Difference(text)
-    for choice in differing_choices(calls, build.clang, build.nm, build.root):
+    if build.gnu and (text := mixed_instructions(calls)):
+        yield Difference(text)
+    for choice in () if build.gnu else differing_choices(calls, build.clang, build.nm, build.root):
         own = build.own / choice.output
         # The own compiler's copy is from the same file then.
         if not (choice.foreign and choice.symbol in defined_symbols(own, build.nm)):
             yield Difference(choice.text)
-    if build.lto:
+    if build.lto and not build.gnu:
         for command in read_readers(build.records):
             yield Difference(f"{command} reads an object of LTO, which has no code and no sections yet")
         for name in _scripts_with_files(calls, build.root):

@@ -258,6 +258,21 @@ def differing_choices(calls: Iterable[Call], clang: Path, nm: Path, root: Path) 
     return list(dict.fromkeys(found))
 
 
+def mixed_instructions(calls: Iterable[Call]) -> str:
+    """Return a sentence on C++ files with different options for processors, "" if there are none.
+
+    Objects of gcc's LTO do not tell which of these files a shared template is compiled in.
+    """
+    instructions = _instructions(call for call in calls if "+" in call.program)
+    more = next((path for path, options in instructions.items() if options), "")
+    if not more or len(set(instructions.values())) < 2:
+        return ""
+    options = " ".join(sorted(instructions[more]))
+    return (
+        f"{Path(more).name} is compiled with {options}, and gcc's LTO may take its copies of templates for other files"
+    )
+
+
 def replaced_functions(calls: Iterable[Call], own: Path, nm: Path, root: Path) -> list[str]:
     """Return sentences on the functions of shared libraries that a program of the user's own build defines, too.
 

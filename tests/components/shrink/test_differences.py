@@ -14,7 +14,7 @@ import pytest
 from components.core.projects.compiler_scripts import write_bitcode_tools, write_compilers
 from components.shrink.differences.find import Difference, FinishedBuild, find_differences, notes, refusal
 from components.shrink.differences.ignored import dropped_meaning, ignored_attributes, ignored_options
-from components.shrink.differences.links import differing_choices, replaced_functions
+from components.shrink.differences.links import differing_choices, mixed_instructions, replaced_functions
 from components.shrink.differences.records import read_calls, read_readers
 from components.shrink.rows import C_DEFAULTS
 from tests.support.commands import run_command
@@ -200,6 +200,9 @@ def test_a_function_of_several_files_that_is_linked_from_one_for_other_processor
     (choice,) = differing_choices(read_calls(project.records), CLANG, NM, project.root)
     assert choice.text == "first has _Z3mixIfET_S0_ of fast.o, which is compiled with -mavx2, for main.o, too"
     assert choice.foreign and choice.output == "first"
+    calls = read_calls(project.records)
+    assert mixed_instructions(calls).startswith("fast.o is compiled with -mavx2, and gcc's LTO may take its copies")
+    assert not mixed_instructions(call for call in calls if call.object.endswith("fast.o"))
 
 
 def test_tools_of_elf_that_read_objects_of_lto_are_recorded(project: Project) -> None:

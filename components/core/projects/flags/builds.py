@@ -221,7 +221,7 @@ def write_tools(
         records: directory in which the tools record what they run, as long as it exists; "" for none.
     """
     if variant.gnu:
-        return _write_gnu_tools(directory, variant, setup, dropped)
+        return _write_gnu_tools(directory, variant, setup, dropped, records)
     path = os.environ.get("PATH", os.defpath)
     flags = [*variant.flags, "-Qunused-arguments"]
     lto = any(flag.startswith("-flto") for flag in flags)
@@ -256,14 +256,17 @@ def write_tools(
 
 
 def _write_gnu_tools(
-    directory: Path, variant: BuildVariant, setup: BuildSetup, dropped: Sequence[str]
+    directory: Path, variant: BuildVariant, setup: BuildSetup, dropped: Sequence[str], records: str
 ) -> dict[str, str]:
     """Write gcc and g++ with the variant's flags, and GNU's binutils, whose plugin reads objects of LTO."""
     path = os.environ.get("PATH", os.defpath)
     gcc, gxx = variant.clang, gnu_program(variant.clang, "g++")
     names = tuple([name for name in own if "clang" not in name] for own in installed_names(path))
     assembly = [*variant.flags, "-fno-lto"]
-    write_compilers(directory, gcc, variant.flags, variant.link_flags, assembly, (names[0], names[1]), dropped, cxx=gxx)
+    both = (names[0], names[1])
+    write_compilers(
+        directory, gcc, variant.flags, variant.link_flags, assembly, both, dropped, cxx=gxx, records=records
+    )
     binutils = {name: gnu_program(gcc, f"gcc-{name}") for name in ("ar", "nm", "ranlib")}
     write_binutils(directory, binutils, path)
     return {
