@@ -92,12 +92,15 @@ class Compilers:
         variant: compilers and flags.
         bound: whether the build finds them in place of the installed ones, too.
         dropped: options of the build that they do not have, left out.
+        records: whether they record what they run, for `differences`. Clang's own command lines then name a file that
+            differs from call to call.
         add_tools: is called with their directory, and writes more programs into it.
     """
 
     variant: BuildVariant
     bound: bool = False
     dropped: tuple[str, ...] = ()
+    records: bool = True
     add_tools: Callable[[Path], None] | None = None
 
     def write(self, directory: Path, setup: BuildSetup, place: Path | None = None) -> dict[str, str]:
@@ -116,7 +119,7 @@ class Compilers:
                 "gcc cannot stand in for itself where the build calls it by its path", "let the build use $CC and $CXX"
             )
         records = ""
-        if place is None:
+        if place is None and self.records:
             (directory / RECORDS).mkdir()
             records = str(directory / RECORDS)
         if self.bound:
@@ -352,7 +355,7 @@ class Builder:
                     f"name the command that links them, configure step included ({log} has its output)",
                 )
             differences: tuple[Difference, ...] = ()
-            if compilers is not None:
+            if compilers is not None and compilers.records:
                 if self.own is not None:
                     differences = self._differences(compilers, root, kept, tools / RECORDS)
                 shutil.rmtree(tools / RECORDS)  # so that checks record nothing

@@ -76,14 +76,14 @@ def _with_bitcode(compilers: Compilers, whole_program: bool) -> Compilers:
     records its links."""
     stock = compilers.variant
     if not whole_program:
-        return replace(compilers, variant=replace(stock, flags=[*stock.flags, *_EMBED]))
+        return replace(compilers, records=False, variant=replace(stock, flags=[*stock.flags, *_EMBED]))
     lld = find_lld(stock.clang)
 
     def add_linkers(tools: Path) -> None:
         write_recording_linkers(tools, lld, stock.flags[0])
 
     flags = [*stock.flags, *COMPILE_FLAGS, *link_flags(SCRIPT_DIRECTORY)]
-    return replace(compilers, variant=replace(stock, flags=flags), add_tools=add_linkers)
+    return replace(compilers, records=False, variant=replace(stock, flags=flags), add_tools=add_linkers)
 
 
 def with_plan(row: FlagRow, plan: Path) -> FlagRow:

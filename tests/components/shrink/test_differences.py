@@ -315,6 +315,7 @@ libx.so: lib.c
     for name, text in files.items():
         (source / name).write_text(text)
     options = ["--source", source, "--release-toolchain", pretrained_release, "--output", out, "--no-compare-stock"]
+    options.append("--no-other-compilers")
 
     def shrink(command: str) -> dict[str, Any]:
         done = run_command("components.shrink", *options, "--", "sh", "-c", command, timeout=300)

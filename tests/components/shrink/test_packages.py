@@ -53,7 +53,7 @@ def test_package_gets_smaller_and_works(
     assert command or f"the build: {build}" in done.stdout
     shrunk = json.loads((tmp_path / "out/shrink.json").read_text())
     assert [build["failure"] for build in shrunk["builds"]] == [""] * 4
-    assert shrunk["chosen"] != "own" and shrunk["reduction_percent"] > 10
+    assert shrunk["chosen"] != "own" and shrunk["reduction_percent"] > 5
     delivered = tmp_path / "out/files" / program
     # Its own libraries are where the build was.
     libraries = ":".join({str(path.parent) for path in (tmp_path / "out/files").rglob("*.so*")})

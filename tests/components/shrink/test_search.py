@@ -44,14 +44,18 @@ def test_static_library_gets_a_plan(
     monkeypatch.setattr("components.shrink.search.training_clang", lambda: training_toolchain)
     monkeypatch.setattr("components.shrink.step.default_cache_dir", lambda: tmp_path / "cache")
     options = ["--source", source, "--release-toolchain", pretrained_release, "--output", tmp_path / "out"]
-    done = CliRunner().invoke(main, [*map(str, options), "--minutes", "0.3", "--no-compare-stock"])
+    done = CliRunner().invoke(
+        main, [*map(str, options), "--minutes", "0.3", "--no-compare-stock", "--no-other-compilers"]
+    )
     assert done.exit_code == 0, done.output
     builds = {build["name"]: build for build in json.loads((tmp_path / "out/shrink.json").read_text())["builds"]}
     assert list(builds) == ["own", "objects", "objects-plan"] and not builds["objects-plan"]["failure"]
     assert builds["objects-plan"]["stripped"] <= builds["objects"]["stripped"]
     (search,) = (tmp_path / "cache/shrink").glob("library-*/search")
     states = sorted(path.name for path in search.iterdir())
-    again = CliRunner().invoke(main, [*map(str, options), "--minutes", "0.1", "--no-compare-stock"])
+    again = CliRunner().invoke(
+        main, [*map(str, options), "--minutes", "0.1", "--no-compare-stock", "--no-other-compilers"]
+    )
     assert again.exit_code == 0, again.output
     assert sorted(path.name for path in search.iterdir()) == states, "the second search goes on from the first"
     if (tmp_path / "out/inline.plan").is_file():  # the plan is smaller, and its compilers build the same again
@@ -80,7 +84,7 @@ def test_program_gets_a_plan(
     monkeypatch.setattr("components.shrink.search.training_clang", lambda: training_toolchain)
     monkeypatch.setattr("components.shrink.step.default_cache_dir", lambda: tmp_path / "cache")
     options = ["--source", source, "--release-toolchain", pretrained_release, "--output", source / "out"]
-    command = ["--minutes", "0.3", "--no-compare-stock", "--check", "./app", "make"]
+    command = ["--minutes", "0.3", "--no-compare-stock", "--no-other-compilers", "--check", "./app", "make"]
     done = CliRunner().invoke(main, [*map(str, options), *command])
     assert done.exit_code == 0, done.output
     shrunk = json.loads((source / "out/shrink.json").read_text())

@@ -272,7 +272,7 @@ def test_library_that_is_no_longer_used_is_noted(
 ) -> None:
     found = "$(if $(findstring compilers,$(CXX)),table.o,-L. -ltable)"
     (source / "Makefile").write_text(SOURCES["Makefile"].replace("$^ -o", f"main.o {found} -o") + "app: libtable.so\n")
-    done = shrink(pretrained_release, "--no-compare-stock")
+    done = shrink(pretrained_release, "--no-compare-stock", "--measure", "file")
     assert done.returncode == 0, done.stderr
     assert result(tmp_path)["chosen"] != "own"
     assert any(note.startswith("nothing uses libtable.so any more") for note in result(tmp_path)["notes"])
