@@ -20,7 +20,6 @@ pytestmark = pytest.mark.toolchain
     ("package", "build", "command", "program", "arguments", "prints"),
     [
         ("yajl", "cmake -S . -B mlgo-build", "", "mlgo-build/reformatter/json_reformat", ["-m"], '{"a":[1,2]}'),
-        ("exiftags", "make", "", "exiftags", ["-h"], ""),
         ("ed", "./configure", "", "ed", ["--version"], "GNU ed"),
         (
             "pkgconf",
