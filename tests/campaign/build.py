@@ -104,6 +104,8 @@ class Builder:
         return states, findings
 
     def _compared_with_stock(self, findings: list[Finding], states: dict[str, str]) -> list[Finding]:
+        if "csmith" in self.program.kinds and self._is_undefined(states):
+            return [replace(finding, stock="undefined behavior") for finding in findings]
         witnesses = []
         for row in ROWS.values():
             if row.tool == "stock" and not row.emulator and row.name not in (row.reference, "sanitize"):
@@ -113,6 +115,11 @@ class Builder:
             replace(f, stock=" ".join(w.row for w in witnesses if f.is_like(w))) if ROWS[f.row].tool == "ours" else f
             for f in findings
         ]
+
+    def _is_undefined(self, states: dict[str, str]) -> bool:
+        """Return whether the sanitizers find undefined behavior, such as Csmith's __builtin_clz(0)."""
+        found = self.check_row(ROWS["sanitize"], states)
+        return found is not None and "runtime error" in found.detail
 
     def check_row(self, row: Row, states: dict[str, str]) -> Finding | None:
         """Build and run the program by one row."""

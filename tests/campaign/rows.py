@@ -14,6 +14,7 @@ POLICY = "-Wl,-mllvm,-enable-ml-inliner=release"
 EVERYWHERE = "-Wl,-mllvm,-mlgo-variants=heuristic+everywhere"
 POLICY_EVERYWHERE = "-Wl,-mllvm,-mlgo-variants=policy+everywhere"
 EXPERIMENTAL = "-Wl,-mllvm,-mlgo-experimental,-mllvm,-mlgo-variants="
+STOCK_PIPELINE = ("-mllvm", "-mlgo-whole-program=0")
 AARCH64 = "--target=aarch64-linux-gnu"
 SANITIZE = (
     "-O0",
@@ -83,7 +84,7 @@ ROWS = {
         Row("Os-lto", "ours", ("-Os", "-flto")),
         Row("lto", "ours", LTO),
         Row("lto-no-fold", "ours", LTO, ("-Wl,-mllvm,-mlgo-fold=0",), usual=False),
-        Row("lto-stock-pipeline", "ours", LTO, ("-Wl,-mllvm,-mlgo-whole-program=0",), usual=False,
+        Row("lto-stock-pipeline", "ours", (*LTO, *STOCK_PIPELINE), ("-Wl,-mllvm,-mlgo-whole-program=0",), usual=False,
             unsafe=("allocator",)),  # LLVM's own passes crash on it
         Row("lto-policy", "ours", LTO, (POLICY,)),
         Row("lto-everywhere", "ours", LTO, (EVERYWHERE,)),
