@@ -108,7 +108,9 @@ class Builder:
             return [replace(finding, stock="undefined behavior") for finding in findings]
         witnesses = []
         for row in ROWS.values():
-            if row.tool == "stock" and not row.emulator and row.name not in (row.reference, "sanitize"):
+            if row.reference not in self.outputs or row.name in (row.reference, "sanitize"):
+                continue
+            if row.tool == "stock":
                 found = None if self._unsuited(row) else self.check_row(row, states)
                 witnesses += [found] if found else []
         return [
