@@ -119,7 +119,7 @@ def test_commands_of_the_page(name: str, pretrained_release: Path, tmp_path: Pat
     (home / "bin" / "mlgo").chmod(0o755)
     # `mlgo shrink` would build a release clang of its own where no clone has one.
     script = "\n".join([*blocks(sections()[""]), *blocks(sections()[name])])
-    options = "--release-toolchain $RELEASE --check 'find . -name app'"
+    options = "--release-toolchain $RELEASE --no-other-compilers --measure file --check 'find . -name app'"
     script = re.sub(r"^mlgo shrink ", f"mlgo shrink {options} ", script, flags=re.MULTILINE)
     assert options in script
     environment = os.environ | {
