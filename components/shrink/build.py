@@ -236,9 +236,7 @@ class BuiltTree:
 
         command = [self.runner, "sh", "-e", "-c", f"{_TRACE if trace else ''}{script}"]
         try:
-            status = run_logged(
-                command, self.root, self.log, dict(self.environment), note if trace else None, timeout_s
-            )
+            status = run_logged(command, self.root, self.log, self.environment, note if trace else None, timeout_s)
         except CommandTimeout:
             raise UserError(
                 f"{script} did not end in {timeout_s:.0f} s", "pass --check-timeout SECONDS if it takes longer"

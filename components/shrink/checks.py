@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from components.platform.console import say
 from components.platform.errors import UserError
-from components.platform.processes.build_tools import log_tail
+from components.platform.processes.build_tools import output_tail
 from components.shrink.build import BuiltTree
 from components.shrink.programs import ProgramRuns
 from components.shrink.tests_of_build import Tests, did_nothing, failed_tests, find_tests
@@ -83,21 +83,20 @@ class Checks:
     def _run_command(self, tree: BuiltTree) -> None:
         check = self.command
         trace = not _REDIRECTS_TRACE.search(check)
-        start = tree.log.stat().st_size if tree.log.exists() else 0
         try:
-            status, _, last = tree.run(check, self.timeout_s, trace)
+            status, output, last = tree.run(check, self.timeout_s, trace)
         except UserError as error:
             raise UserError(f"the check, {error.problem}", error.remedy) from None
         if status != 0:
             where = f" (last command: {last})" if trace and last not in ("", check) else ""
             raise UserError(
-                f"the check, {check}, ends with status {status}{where}:\n{log_tail(tree.log, start=start)}",
+                f"the check, {check}, ends with status {status}{where}:\n{output_tail(output)}",
                 f"see {tree.log}",
             )
 
     def _learn_tests(self, own: BuiltTree) -> bool:
         """Run the tests that the build system knows, and return whether they tell if a build works."""
-        tests = find_tests(own.root, own.command, own.log, dict(own.environment))
+        tests = find_tests(own.root, own.command, own.log, own.environment)
         if tests is None:
             return False
         if tests.ran_by_build:
@@ -125,15 +124,12 @@ class Checks:
     def _compare_tests(self, other: BuiltTree, tests: Tests) -> None:
         if tests.ran_by_build:
             return
-        start = other.log.stat().st_size if other.log.exists() else 0
         status, output, _ = other.run(tests.command, self.timeout_s)
         failing = failed_tests(output)
         if lost := failing - self._failing:
             raise UserError(f"{tests.command} fails {_named(lost)}", f"see {other.log}")
         if status != 0 and not (failing and self._failing):
-            raise UserError(
-                f"{tests.command} ends with status {status}:\n{log_tail(other.log, start=start)}", f"see {other.log}"
-            )
+            raise UserError(f"{tests.command} ends with status {status}:\n{output_tail(output)}", f"see {other.log}")
 
     def _learn_programs(self, own: BuiltTree) -> None:
         programs = [name for name, kind in own.kinds.items() if kind == "program"]

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def run_logged(
     command: list[str],
     cwd: Path,
     log: Path,
-    environment: dict[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] | None = None,
     timeout_s: float | None = None,
 ) -> int:
@@ -128,18 +128,20 @@ def stop_running(futures: Iterable[Future[Any]]) -> None:
         pending = wait(pending, timeout=_POLL_S).not_done
 
 
-def log_tail(log: Path, lines: int = 12, start: int = 0) -> str:
-    """Return the most relevant part of a log in at most `lines` lines.
-
-    That is CMake's last error, or else the lines that say the cause and the end of the log.
-
-    Args:
-        start: first byte that counts.
-    """
+def log_tail(log: Path, lines: int = 12) -> str:
+    """Return the most relevant part of a log, see `output_tail`; "" if there is none."""
     try:
-        text = _without_dumps(log.read_bytes()[start:].decode(errors="replace").splitlines())
+        return output_tail(log.read_bytes().decode(errors="replace"), lines)
     except OSError:
         return ""
+
+
+def output_tail(output: str, lines: int = 12) -> str:
+    """Return the most relevant part of a command's output in at most `lines` lines.
+
+    That is CMake's last error, or else the lines that say the cause and the end of the output.
+    """
+    text = _without_dumps(output.splitlines())
     for index in range(len(text) - 1, -1, -1):
         if text[index].startswith("CMake Error"):  # the message is on the lines below
             return "\n".join(text[index : index + lines])
