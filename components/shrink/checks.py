@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import output_tail
+from components.platform.storage.manifest import list_names
 from components.shrink.build import BuiltTree
 from components.shrink.programs import ProgramRuns
 from components.shrink.tests_of_build import Tests, did_nothing, failed_tests, find_tests
@@ -115,7 +116,7 @@ class Checks:
         if status != 0:
             count = len(self._failing)
             self._why_not = f"your own build fails {f'{count} of its' if count else 'its'} tests"
-            say(f"{self._why_not}: {_named(self._failing)}" if count else self._why_not)
+            say(f"{self._why_not}: {list_names(sorted(self._failing), _MAX_NAMES)}" if count else self._why_not)
             if not count:
                 return False
         self._tests = tests
@@ -127,7 +128,7 @@ class Checks:
         status, output, _ = other.run(tests.command, self.timeout_s)
         failing = failed_tests(output)
         if lost := failing - self._failing:
-            raise UserError(f"{tests.command} fails {_named(lost)}", f"see {other.log}")
+            raise UserError(f"{tests.command} fails {list_names(sorted(lost), _MAX_NAMES)}", f"see {other.log}")
         if status != 0 and not (failing and self._failing):
             raise UserError(f"{tests.command} ends with status {status}:\n{output_tail(output)}", f"see {other.log}")
 
@@ -145,9 +146,3 @@ class Checks:
             say(f"{self._why_not}; {error.remedy}")
             return
         self._programs = runs
-
-
-def _named(tests: frozenset[str]) -> str:
-    names = sorted(tests)
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return ", ".join(names[:_MAX_NAMES]) + more

@@ -23,6 +23,7 @@ from components.core.projects.source_tree import SHRINK_FILE, remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
+from components.platform.storage.manifest import list_names
 from components.platform.storage.shared_state.stale_directories import lock_shared, remove_stale
 from components.shrink.bound_compilers import WRAPPER
 from components.shrink.build import (
@@ -452,7 +453,7 @@ def _note_privileges(files: Path) -> list[str]:
     ]
     if not names:
         return []
-    return [f"{', '.join(names[:_MAX_NAMES])} have set-user-ID or set-group-ID bits, for the owner that they have here"]
+    return [f"{list_names(names)} have set-user-ID or set-group-ID bits, for the owner that they have here"]
 
 
 def _why_nothing(tries: list[_Trial], measure: Measure) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from components.core.compiler.objects.elf import Elf, Symbols
 from components.core.formats.bitcode_symbols import read_symbols
 from components.platform.processes import supervision
+from components.platform.storage.manifest import list_names
 
 _STB_LOCAL, _STB_WEAK = 0, 2
 _STT_OBJECT, _STT_FUNC, _STT_SECTION = 1, 2, 3
@@ -108,8 +109,8 @@ class CompilerUsed:
             if not certain:
                 return bitcode
             raise RestoreError(
-                f"opt-{symbols.llvm_major} is missing, which keeps {_list(certain)} as __attribute__((used)) does: "
-                f"apt-get install llvm-{symbols.llvm_major}"
+                f"opt-{symbols.llvm_major} is missing, which keeps {list_names(sorted(certain), 3)} as "
+                f"__attribute__((used)) does: apt-get install llvm-{symbols.llvm_major}"
             )
         names = certain
         if possible:
@@ -119,8 +120,8 @@ class CompilerUsed:
             return bitcode
         if len(self._modules) > 1 and (unknown := names & self._shared_names):
             raise RestoreError(
-                f"several modules of the linked object define {_list(unknown)}, and which one is kept is unknown: "
-                "extract the objects that it was linked from"
+                f"several modules of the linked object define {list_names(sorted(unknown), 3)}, and which one is "
+                "kept is unknown: extract the objects that it was linked from"
             )
         values = ", ".join(f"ptr @{_quote(name)}" for name in sorted(names))
         used = f'\n@llvm.compiler.used = appending global [{len(names)} x ptr] [{values}], section "llvm.metadata"\n'
@@ -168,11 +169,6 @@ def _escape(character: str) -> str:
 def _unquote(name: str) -> str:
     raw = re.sub(rb"\\([0-9A-Fa-f]{2})", lambda m: bytes([int(m[1], 16)]), name.strip('"').encode())
     return raw.decode("utf-8", "surrogateescape")
-
-
-def _list(names: Iterable[str]) -> str:
-    ordered = sorted(names)
-    return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")
 
 
 def _find_unreferenced(elf: Elf) -> _Unreferenced:

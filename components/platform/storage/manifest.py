@@ -15,7 +15,7 @@ import json
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -308,9 +308,9 @@ def _refuse(manifest: Manifest, names: list[str], what: str) -> None:
         raise UserError(f"{directory} is damaged: files {what}: {list_names(names)}", remedy)
 
 
-def list_names(names: list[str]) -> str:
+def list_names(names: Sequence[str], limit: int = 5) -> str:
     """Return the first names, for messages."""
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
 def unlisted_files(manifest: Manifest) -> list[str]:
