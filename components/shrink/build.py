@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import stat
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -27,10 +26,10 @@ from components.platform.processes.build_tools import CommandTimeout, log_tail, 
 from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_bound_tools
 from components.shrink.differences.find import Difference, FinishedBuild, find_differences, refusal
+from components.shrink.differences.linked_files import exported_symbols
 from components.shrink.failures import failed_build_remedy
 
 RECORDS = "records"
-_NM_TIMEOUT_S = 300.0
 _LINKER_DEFINED = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})
 """Symbols that GNU ld exports and lld does not, or that are the start of a program."""
 _COMPILERS_LIBRARIES = (
@@ -475,7 +474,7 @@ def _keep(
         linked = binary.kind != "static library"
         if linked and not relocate_runpath(copy, path, root):
             unmoved.append(name)
-        symbols = _symbols(copy, binutils["nm"]) if linked else {}
+        symbols = exported_symbols(copy, binutils["nm"]) if linked else {}
         files[name] = LinkedFile(
             kind=binary.kind,
             stripped=stripped,
@@ -500,20 +499,6 @@ def _keep_links(path: Path, copy: Path) -> None:
         names = [entry.name for entry in entries if entry.is_symlink() and os.path.realpath(entry.path) == place]
     for name in names:
         (copy.parent / name).symlink_to(copy.name)
-
-
-def _symbols(path: Path, nm: Path) -> dict[str, str]:
-    """Return the symbols that a linked file exports, with the letters of nm."""
-    done = subprocess.run(
-        [nm, "-D", "-P", "--defined-only", path],
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        timeout=_NM_TIMEOUT_S,
-        env={**os.environ, "LC_ALL": "C"},
-    )
-    lines = [line.split() for line in done.stdout.splitlines()]
-    return {fields[0]: fields[1] for fields in lines if len(fields) >= 2}
 
 
 def _of_kinds(symbols: Mapping[str, str], kinds: str) -> frozenset[str]:

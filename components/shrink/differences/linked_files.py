@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from components.core.compiler.objects.archive import is_archive
 from components.core.compiler.objects.elf import Elf
+from components.core.projects.flags.linked_files import find_binaries
 from components.platform.errors import UserError
 
 _NM_TIMEOUT_S = 300.0
@@ -29,7 +30,7 @@ _SOURCES = tuple(b".c .cc .cpp .cxx .C .c++ .h .hh .hpp .hxx .H .inc .inl .ipp .
 def made_by_clang(files: Path) -> bool:
     """Return whether a linked file below a directory has code of clang: .comment names each compiler, and always the
     gcc that made the C library's start files."""
-    for path in linked_files(files):
+    for _, path in find_binaries(files):
         elf = _read(path)
         if elf is not None and (comment := elf.section(".comment")) is not None and _CLANG in bytes(comment):
             return True
@@ -39,8 +40,7 @@ def made_by_clang(files: Path) -> bool:
 def lost_sections(own: Path, files: Path) -> list[str]:
     """Return sentences on the sections of own names that the user's build has, and the other not, or fewer data."""
     found = []
-    for path in linked_files(own):
-        name = path.relative_to(own).as_posix()
+    for name, path in sorted(find_binaries(own)):
         before, after = _own_sections(path), _own_sections(files / name)
         for section, size in before.items():
             if section not in after:
@@ -63,20 +63,20 @@ def named_paths(files: Path, root: Path) -> list[tuple[str, str]]:
     relative to `root`."""
     found = []
     named = re.compile(re.escape(str(root).encode()) + rb"(?:/(?P<rest>[^\0\n\"':;, ]*))?")
-    for path in linked_files(files):
+    for name, path in sorted(find_binaries(files)):
         elf = _read(path)
         sections = elf.section_sizes(allocated_only=True, in_file_only=True) if elf is not None else ()
         texts = (elf.section(section) for section in sections) if elf is not None else ()
         matches = (match["rest"] or b"" for text in texts if text is not None for match in named.finditer(bytes(text)))
         rest = next((rest for rest in matches if not rest.endswith(_SOURCES)), None)
         if rest is not None:
-            found.append((path.relative_to(files).as_posix(), rest.decode("utf-8", "replace")))
+            found.append((name, rest.decode("utf-8", "replace")))
     return found
 
 
 def defined_symbols(path: Path, nm: Path) -> frozenset[str]:
     """Return the symbols that a linked file defines, exported or not; none if it is stripped."""
-    return frozenset(line.partition(" ")[0] for line in _run_nm([nm, "-P", "--defined-only", path]).splitlines())
+    return frozenset(_symbols(path, nm))
 
 
 def is_program(path: Path) -> bool:
@@ -87,21 +87,25 @@ def is_program(path: Path) -> bool:
 
 def exported_functions(path: Path, nm: Path) -> frozenset[str]:
     """Return the functions that a linked file exports, but for weak ones."""
-    lines = [line.split() for line in _run_nm([nm, "-D", "-P", "--defined-only", path]).splitlines()]
-    return frozenset(words[0].partition("@")[0] for words in lines if len(words) >= 2 and words[1] == "T")
+    return frozenset(name.partition("@")[0] for name, kind in exported_symbols(path, nm).items() if kind == "T")
 
 
-def _run_nm(command: Sequence[str | Path]) -> str:
-    return subprocess.run(
-        command, capture_output=True, text=True, errors="surrogateescape", timeout=_NM_TIMEOUT_S
-    ).stdout
+def exported_symbols(path: Path, nm: Path) -> dict[str, str]:
+    """Return the symbols that a linked file exports, with the letters of nm."""
+    return _symbols(path, nm, "-D")
 
 
-def linked_files(files: Path) -> Iterator[Path]:
-    """Yield the linked files below a directory, but for links to them."""
-    for path in sorted(files.rglob("*")):
-        if path.is_file() and not path.is_symlink():
-            yield path
+def _symbols(path: Path, nm: Path, *options: str) -> dict[str, str]:
+    done = subprocess.run(
+        [nm, *options, "-P", "--defined-only", path],
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        timeout=_NM_TIMEOUT_S,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return {fields[0]: fields[1] for fields in lines if len(fields) >= 2}
 
 
 def _read(path: Path) -> Elf | None:

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.shrink.differences.linked_files import exported_functions, is_program, linked_files
+from components.core.projects.flags.linked_files import find_binaries
+from components.shrink.differences.linked_files import exported_functions, is_program
 from components.shrink.differences.records import Call
 
 _TIMEOUT_S = 300.0
@@ -286,7 +287,7 @@ def replaced_functions(calls: Iterable[Call], own: Path, nm: Path, root: Path) -
     calls = [call for call in calls if _is_interposable(call) and (call.object or call.sources)]
     if not calls:
         return []
-    exports = {path.relative_to(own).as_posix(): exported_functions(path, nm) for path in linked_files(own)}
+    exports = {name: exported_functions(path, nm) for name, path in sorted(find_binaries(own))}
     programs = {name for name in exports if is_program(own / name)}
     # Libraries that export the same functions may be plugins, which are never in one process.
     of_programs = {symbol for name in programs for symbol in exports[name]}
@@ -376,16 +377,7 @@ def _instructions(calls: Iterable[Call]) -> dict[str, frozenset[str]]:
 
 def _linker_inputs(call: Call, clang: Path) -> Iterator[tuple[str, bool, int]]:
     """Yield the files of a link, whether each is an archive of which only what is needed is linked, and its group."""
-    driver = ["--driver-mode=g++"] if "+" in call.program else []
-    done = subprocess.run(
-        [clang, *driver, *call.arguments.words, "-fuse-ld=lld", "-w", "-Qunused-arguments", "-###"],
-        cwd=call.directory,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        timeout=_TIMEOUT_S,
-    )
+    done = call.run_clang(clang, [*call.arguments.words, "-fuse-ld=lld", "-###"], "surrogateescape")
     lines = [line for line in done.stderr.splitlines() if line.startswith(' "') and "ld" in line.partition('" ')[0]]
     if not lines:
         return

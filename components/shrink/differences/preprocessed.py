@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +11,6 @@ from pathlib import Path
 from components.core.projects.driver_arguments import without_outputs
 from components.shrink.differences.records import Call
 
-_TIMEOUT_S = 120.0
 _SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/")
 _OTHER_ACTIONS = ("-c", "-S", "-E", "-M", "-MM", "-P", "-v", "-H")
 _LITERAL_OR_LIST = re.compile(
@@ -77,17 +75,7 @@ def _preprocess(call: Call, clang: Path) -> str:
     linked = {name for name, _ in call.arguments.inputs if call.path(name) not in call.sources}
     words = without_outputs(call.arguments.words)
     kept = [word for word in words if word not in linked and word not in _OTHER_ACTIONS]
-    driver = ["--driver-mode=g++"] if "+" in call.program else []
-    done = subprocess.run(
-        [clang, *driver, *kept, "-E", "-w", "-Qunused-arguments"],
-        cwd=call.directory,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=_TIMEOUT_S,
-    )
-    return done.stdout
+    return call.run_clang(clang, [*kept, "-E"], "replace").stdout
 
 
 def attribute_lists(text: str) -> Iterator[AttributeList]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ _CHECKS = re.compile(
     r"conftest|cmTC_|CMakeFiles/(?:CMakeTmp|CMakeScratch)|/CompilerId|meson-private|\bsanitycheck[a-z]*\.[a-z]+$"
 )
 """Directories and files of the trial programs of build systems, as in compiler_scripts.py."""
+_TIMEOUT_S = 120.0
 _LINKED = (".o", ".obj", ".lo", ".a", ".la", ".so", ".lib", ".os")
 _ASSEMBLY = (".s", ".S", ".sx")
 
@@ -41,6 +43,23 @@ class Call:
     def path(self, name: str) -> str:
         """Return the absolute path of a file that an argument names."""
         return os.path.normpath(os.path.join(self.directory, name))
+
+    def run_clang(self, clang: Path, arguments: Sequence[str], errors: str) -> subprocess.CompletedProcess[str]:
+        """Run a clang on other arguments in place of the compiler, and return what it did.
+
+        Args:
+            errors: how bytes of its output that are not UTF-8 are decoded.
+        """
+        driver = ["--driver-mode=g++"] if "+" in self.program else []
+        return subprocess.run(
+            [clang, *driver, *arguments, "-w", "-Qunused-arguments"],
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors=errors,
+            timeout=_TIMEOUT_S,
+        )
 
     @property
     def sources(self) -> list[str]:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from components.shrink.differences.linked_files import defined_symbols, linked_files
+from components.core.projects.flags.linked_files import find_binaries
+from components.shrink.differences.linked_files import defined_symbols
 from components.shrink.differences.preprocessed import attribute_lists, preprocessed
 from components.shrink.differences.records import Call
 
@@ -34,8 +35,7 @@ def lost_used_data(calls: Iterable[Call], clang: Path, nm: Path, own: Path, file
     for text in preprocessed(calls, clang, _MENTIONED):
         names |= _used_names(text)
     found = []
-    for path in linked_files(own) if names else ():
-        name = path.relative_to(own).as_posix()
+    for name, path in sorted(find_binaries(own)) if names else ():
         after = defined_symbols(files / name, nm)
         if not after:  # stripped
             continue
