@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
 import shlex
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from components.core.projects.compiler_command import lacking_options
 from components.core.projects.flags.build_variants import BuildVariant
-from components.core.projects.flags.builds import BuildSetup, stripped_bytes, write_tools
+from components.core.projects.flags.builds import BuildSetup, stripped_content, write_tools
 from components.core.projects.flags.linked_files import find_binaries, is_archive
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.flags.types import Kind
@@ -460,9 +461,9 @@ def _keep(
         try:
             binary = measure(path)
             linked = binary.kind != "static library"
-            stripped = stripped_bytes(path, binutils["strip"]) if linked else binary.sizes.total
-            compressed = stripped_bytes(path, binutils["strip"], compressed=True) if linked and compress else 0
-            measured[name] = (path, binary, stripped, compressed)
+            content = stripped_content(path, binutils["strip"]) if linked else b""
+            stripped = len(content) if linked else binary.sizes.total
+            measured[name] = (path, binary, stripped, len(lzma.compress(content)) if linked and compress else 0)
         except UserError as error:
             say(f"left out: {error.problem}")
     files, unmoved = {}, []

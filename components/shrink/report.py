@@ -110,7 +110,7 @@ def _files(shrunk: ShrinkReport) -> _Table:
     return ("file", "kind", "yours", shrunk.chosen, "change", "after strip", "machine code"), rows
 
 
-def _change(shrunk: ShrinkReport, before: FileSizes | TriedBuild, after: FileSizes | TriedBuild) -> str:
+def _change(shrunk: ShrinkReport, before: FileSizes, after: FileSizes) -> str:
     one, other = before.by(shrunk.measure), after.by(shrunk.measure)
     return f"{100.0 * (other / one - 1.0):+.1f}%" if one else "–"
 

@@ -19,9 +19,9 @@ TITLE_OF_MEASURE: dict[Measure, str] = {"loaded": "loaded", "file": "after strip
 class FileSizes(Struct, kw_only=True):
     """One file of a build, in bytes. Attributes as of `build.LinkedFile`."""
 
-    stripped: int
-    loaded: int
-    text: int
+    stripped: int = 0
+    loaded: int = 0
+    text: int = 0
     compressed: int = 0
 
     def by(self, measure: Measure) -> int:
@@ -29,8 +29,8 @@ class FileSizes(Struct, kw_only=True):
         return self.stripped if measure == "file" else self.loaded if measure == "loaded" else self.compressed
 
 
-class TriedBuild(Struct, kw_only=True):
-    """One of the builds.
+class TriedBuild(FileSizes, kw_only=True):
+    """One of the builds; its sizes are the sums over its files.
 
     Attributes:
         name: "own" for the user's, otherwise the name of a row.
@@ -38,7 +38,6 @@ class TriedBuild(Struct, kw_only=True):
         compiler: as of `CompilerOfRow`; "" for the user's own.
         build: environment for the user's build, as a shell reads it; "" for the user's own.
         files: sizes by path; empty if it failed.
-        stripped, loaded, text, compressed: sums over the files.
         failure: why it is not used although it may be small; "" if it may be.
         dropped: options of the user's build that its compiler does not have, left out.
         searched: whether it has the decisions of a search.
@@ -49,17 +48,9 @@ class TriedBuild(Struct, kw_only=True):
     compiler: str = ""
     build: str = ""
     files: dict[str, FileSizes] = {}
-    stripped: int = 0
-    loaded: int = 0
-    text: int = 0
-    compressed: int = 0
     failure: str = ""
     dropped: list[str] = []
     searched: bool = False
-
-    def by(self, measure: Measure) -> int:
-        """Return the bytes that are minimized."""
-        return self.stripped if measure == "file" else self.loaded if measure == "loaded" else self.compressed
 
 
 class SpeedChange(Struct, kw_only=True):

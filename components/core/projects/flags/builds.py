@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import lzma
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -246,13 +245,7 @@ def write_tools(
     lld = variant.clang.resolve().parent / LINKER
     if lto and lld.is_file():
         write_bitcode_tools(directory, lld, _lto_options(variant.link_flags), path, records)
-    return {
-        "CC": shlex.join([str(directory / "clang"), *compiler_arguments("CC")]),
-        "CXX": shlex.join([str(directory / "clang++"), *compiler_arguments("CXX")]),
-        **{name.upper(): str(directory / name) for name in setup.binutils},
-        "PATH": f"{directory}:{path}",
-        **setup.job_variables,
-    }
+    return _tool_variables(directory, ("clang", "clang++"), setup.binutils, path) | setup.job_variables
 
 
 def _write_gnu_tools(
@@ -269,12 +262,16 @@ def _write_gnu_tools(
     )
     binutils = {name: gnu_program(gcc, f"gcc-{name}") for name in ("ar", "nm", "ranlib")}
     write_binutils(directory, binutils, path)
+    return _tool_variables(directory, ("gcc", "g++"), binutils, path) | setup.job_variables
+
+
+def _tool_variables(directory: Path, compilers: tuple[str, str], binutils: Iterable[str], path: str) -> dict[str, str]:
+    """Return the environment that names the tools of a directory, which come before those of a PATH."""
     return {
-        "CC": shlex.join([str(directory / "gcc"), *compiler_arguments("CC")]),
-        "CXX": shlex.join([str(directory / "g++"), *compiler_arguments("CXX")]),
+        "CC": shlex.join([str(directory / compilers[0]), *compiler_arguments("CC")]),
+        "CXX": shlex.join([str(directory / compilers[1]), *compiler_arguments("CXX")]),
         **{name.upper(): str(directory / name) for name in binutils},
         "PATH": f"{directory}:{path}",
-        **setup.job_variables,
     }
 
 
@@ -335,14 +332,18 @@ def _measure_all(paths: dict[str, Path], strip: Path, expected: Sequence[str] = 
     return measured
 
 
-def stripped_bytes(path: Path, strip: Path, compressed: bool = False) -> int:
-    """Return the bytes of a program as users ship it: a copy without symbols and debug data.
+def stripped_bytes(path: Path, strip: Path) -> int:
+    """Return the number of bytes of a program as users ship it; arguments and errors as of `stripped_content`."""
+    return len(stripped_content(path, strip))
+
+
+def stripped_content(path: Path, strip: Path) -> bytes:
+    """Return a program as users ship it: without symbols and debug data.
 
     LLVM's strip refuses static programs that GNU ld links with glibc, whose .rela.plt names .symtab; GNU's takes them.
 
     Args:
         strip: LLVM's strip.
-        compressed: return the bytes of the copy compressed by xz.
 
     Raises:
         UserError: neither can strip it.
@@ -356,6 +357,6 @@ def stripped_bytes(path: Path, strip: Path, compressed: bool = False) -> int:
             command: list[str | Path] = [program, "-o", copy, path]
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_STRIP_TIMEOUT_S)
             if done.returncode == 0:
-                return len(lzma.compress(copy.read_bytes())) if compressed else copy.stat().st_size
+                return copy.read_bytes()
             problem = problem or done.stderr.strip()
         raise UserError(f"{path.name} cannot be stripped: {problem[-200:]}", "see how it is linked")
