@@ -79,16 +79,13 @@ class Reaper:
             stdin: the file that the child reads; None for an empty stdin.
             writable: the only directory below which the child may write, see sandbox.py; None for no confinement.
         """
-        confined = "none" if writable is None else sandbox.kind()
-        if confined == "bubblewrap" and writable is not None:
-            argv = [*sandbox.bubblewrap_arguments(writable), *argv]
         pipe = self._write_end()
 
-        def start() -> subprocess.Popen[bytes]:
+        def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
             # Without preexec_fn the child is started by vfork, which is fast and safe in a process with much memory and
             # many threads.
             return subprocess.Popen(
-                ["/bin/sh", "-c", _CHILD_SCRIPT, str(stdin or os.devnull), *argv],
+                ["/bin/sh", "-c", _CHILD_SCRIPT, str(stdin or os.devnull), *command],
                 stdin=pipe,
                 stdout=stdout,
                 stderr=stderr,
@@ -97,9 +94,7 @@ class Reaper:
                 env=environment_without_secrets(),
             )
 
-        if confined == "landlock" and writable is not None:
-            return sandbox.start_confined(writable, start, _kill)
-        return start()
+        return sandbox.start_command(argv, writable, start, _kill)
 
     def forget(self, leader: int) -> None:
         """Unregister a group that was killed; must be called before its leader is waited for."""

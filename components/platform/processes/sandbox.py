@@ -19,7 +19,7 @@ import struct
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -64,6 +64,26 @@ def kind() -> Kind:
     """
     with _LOCK:
         return _kind(os.environ.get(SANDBOX_VARIABLE, ""))
+
+
+def start_command(
+    argv: Sequence[str],
+    writable: Path | None,
+    start: Callable[[Sequence[str]], T],
+    undo: Callable[[T], object] = lambda _: None,
+) -> T:
+    """Call `start` with a command, confined as this machine can; the kind bubblewrap prefixes the command.
+
+    Args:
+        writable: the only directory below which the command may write; None for no confinement.
+        undo: see `start_confined`.
+    """
+    confined = "none" if writable is None else kind()
+    if writable is not None and confined == "landlock":
+        return start_confined(writable, lambda: start(argv), undo)
+    if writable is not None and confined == "bubblewrap":
+        argv = [*bubblewrap_arguments(writable), *argv]
+    return start(argv)
 
 
 def start_confined(writable: Path, start: Callable[[], T], undo: Callable[[T], object] = lambda _: None) -> T:

@@ -120,7 +120,12 @@ def run(
             arguments = [str(argument) for argument in argv]
             child: _Group | ProcessTree
             if daemons:
-                child = _start_tree(arguments, cwd, stdin, stdout, stderr, writable)
+                child = sandbox.start_command(
+                    arguments,
+                    writable,
+                    lambda command: ProcessTree(command, cwd, environment_without_secrets(), stdin, stdout, stderr),
+                    ProcessTree.close,
+                )
             else:
                 child = _Group(REAPER.start(arguments, stdout, stderr, cwd, stdin, writable))
             try:
@@ -137,21 +142,6 @@ def run(
         return Completed(child.wait(), _tail(stderr), wall_s, left)
     finally:
         os.close(stderr)
-
-
-def _start_tree(
-    arguments: list[str], cwd: Path | None, stdin: Path | None, stdout: int, stderr: int, writable: Path | None
-) -> ProcessTree:
-    confined = "none" if writable is None else sandbox.kind()
-    if confined == "bubblewrap" and writable is not None:
-        arguments = [*sandbox.bubblewrap_arguments(writable), *arguments]
-
-    def start() -> ProcessTree:
-        return ProcessTree(arguments, cwd, environment_without_secrets(), stdin, stdout, stderr)
-
-    if confined == "landlock" and writable is not None:
-        return sandbox.start_confined(writable, start, ProcessTree.close)
-    return start()
 
 
 def signal_name(number: int) -> str:
