@@ -83,7 +83,7 @@ PROGRAM = FlagRow(
 _GNU_LINK = ("-Wl,--gc-sections", "-Wl,-z,noseparate-code", "-Wl,-O1", "-Wl,--hash-style=gnu")
 _GNU_LTO = "-flto=auto"
 _FAT_OBJECTS = "-ffat-lto-objects"  # code for tools of the build that read objects
-GCC_LEVELS = ("-Os", "-Oz")
+_GCC_LEVELS = ("-Os", "-Oz")
 OWN, STOCK = "own", "stock"
 """The user's build by the user's compilers, and the smallest row's flags by stock clang, in tables and files."""
 _ALLOWABLE = {name: group for name, group in FLAG_GROUPS.items() if group.assumes}
@@ -102,7 +102,7 @@ def rivals(release: Toolchain) -> list[FlagRow]:
     LTO, and a clang that is newer than the release clang."""
     rows = []
     if gcc := find_gcc():
-        for level in GCC_LEVELS:
+        for level in _GCC_LEVELS:
             rows.append(
                 FlagRow(
                     f"gcc{level}",

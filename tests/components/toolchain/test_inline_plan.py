@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from components.core.compiler.advisor import NO_OUTLINER, Advisor
+from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import CompileError, Compiler, Request
 from components.core.compiler.forced_decisions import ForcedDecisions, Key, ordinals
 from components.core.compiler.inline_plan import PlannedModule, plan_flags, write_plan
+from components.core.compiler.probe import without_outliner
 from components.core.compiler.sample import Sample
 from components.core.formats.corpus import Corpus, Module
 
@@ -75,7 +76,7 @@ def test_release_clang_takes_the_plans_decisions(
     other = PlannedModule("elsewhere/tree.c", ForcedDecisions.of({("nobody", "nothing", 0): 1}))
     write_plan(tmp_path / "plan", [other, PlannedModule(flipped.source, flipped.decisions)], 19)
     # The training clang, whose sizes these are, neither outlines nor moves constants.
-    off = NO_OUTLINER if strategy == "sdk" else ()
+    off = without_outliner(release.clang)
     flags = (*plan_flags(tmp_path / "plan"), *off)
     (sample,) = release(Request(flipped.module, Advisor("release"), extra_flags=flags)).samples
     assert sample.text_size_bytes == flipped.size
