@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import subprocess
+import tempfile
 
 from tests.campaign.program import Program, neutral_flags
 
@@ -64,9 +65,11 @@ def generate_csmith(seed: int) -> Program:
     sizes = ["--max-funcs", str(rng.choice([3, 5, 8])), "--max-block-depth", str(rng.choice([2, 3, 4]))]
     sizes += ["--max-expr-complexity", str(rng.choice([4, 7, 10])), "--max-block-size", str(rng.choice([2, 4]))]
     command = ["csmith", "--seed", str(seed), *sizes, *switches]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    if done.returncode:
-        done = subprocess.run(["csmith", "--seed", str(seed), *sizes], capture_output=True, text=True, check=True)
+    with tempfile.TemporaryDirectory() as directory:  # csmith writes platform.info where it runs
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=directory)
+        if done.returncode:
+            command = ["csmith", "--seed", str(seed), *sizes]
+            done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=directory)
     files = split_program(done.stdout, rng.choice([1, 2, 3]))
     names = [name for name in files if name.endswith(".c")]
     rng.shuffle(names)
