@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from components.core.compiler.clang_programs import clangxx
-from components.core.projects.compiler_scripts import installed_names, write_executable, write_script
+from components.core.projects.compiler_scripts import cross_names, installed_names, write_executable, write_script
+from components.core.projects.cross_compilers import search_path
 from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import BuildSetup, write_tools
 from components.platform.errors import UserError
+from components.shrink.targets import NATIVE, Target
 
 WRAPPER = "with-compilers"
 """Script that runs a command with the compilers of its directory in place of the installed ones."""
@@ -36,6 +38,7 @@ def write_bound_tools(
     setup: BuildSetup,
     dropped: Sequence[str] = (),
     records: str = "",
+    target: Target = NATIVE,
 ) -> dict[str, str]:
     """Write the tools of `write_tools`, and WRAPPER with them, and return the environment that names them.
 
@@ -44,13 +47,15 @@ def write_bound_tools(
         place: where it will be.
         dropped: words that are left out of every command line of a compiler.
         records: directory in which the tools record what they run; "" for none.
+        target: what the compilers compile for.
 
     Raises:
         UserError: they cannot stand in for the installed compilers here.
     """
     clang = variant.clang.resolve()
-    environment = write_tools(directory, variant, setup, dropped, _keep_clang(clang, directory, place), records)
-    if problem := _write_wrapper(directory, place, os.environ.get("PATH", os.defpath), clang):
+    programs = _keep_clang(clang, directory, place)
+    environment = write_tools(directory, variant, setup, dropped, programs, records, target.cross, target.native)
+    if problem := _write_wrapper(directory, place, search_path(), clang, target):
         raise UserError(
             f"the compilers cannot stand in for the installed ones: {problem}",
             "let the build use $CC and $CXX, or install bubblewrap where it may make namespaces",
@@ -69,26 +74,29 @@ def _keep_clang(clang: Path, directory: Path, place: Path) -> tuple[Path, Path]:
     return place / kept / programs[0].name, place / kept / programs[1].name
 
 
-def _write_wrapper(directory: Path, place: Path, path: str, clang: Path) -> str:
+def _write_wrapper(directory: Path, place: Path, path: str, clang: Path, target: Target) -> str:
     """Write WRAPPER, which replaces the compilers in `path`, and return why it cannot be used here, "" if it can.
 
     Args:
         clang: the clang that the compilers run.
     """
     replaced: dict[Path, str] = {}
-    for names, own in zip(installed_names(path), ("gcc", "g++"), strict=True):
-        for name in names:
-            for folder in path.split(os.pathsep):
-                program = Path(folder, name)
-                # A program of another name dispatches by it: ccache, or a wrapper of the user.
-                if program.is_file() and _is_compiler(target := program.resolve()):
-                    # One clang is both compilers, by the name that it is called by.
-                    replaced[target] = _AS_CLANG if "clang" in target.name else own
+    for prefix in [*([""] if target.native else []), *(one.prefix for one in target.cross)]:
+        for names, own in zip(_names(path, prefix), ("gcc", "g++"), strict=True):
+            for name in names:
+                for folder in path.split(os.pathsep):
+                    program = Path(folder, name)
+                    # A program of another name dispatches by it: ccache, or a wrapper of the user.
+                    if program.is_file() and _is_compiler(installed := program.resolve(), prefix):
+                        # One clang is both compilers, by the name that it is called by.
+                        is_clang = "clang" in installed.name and not prefix
+                        replaced[installed] = _AS_CLANG if is_clang else name if prefix else own
     if not replaced:
         return "no compiler is in PATH"
     if shutil.which(_BWRAP) is None:
         return "bubblewrap is not installed"
-    write_executable(directory / _AS_CLANG, _dispatch(place))
+    if target.native:
+        write_executable(directory / _AS_CLANG, _dispatch(place))
     binds = [f'"$here/{script}" {shlex.quote(str(target))}' for target, script in sorted(replaced.items())]
     if clang in replaced:
         binds.append(f'{shlex.quote(str(clang.parents[1]))} "$here/{_KEPT}"')
@@ -101,8 +109,12 @@ def _write_wrapper(directory: Path, place: Path, path: str, clang: Path) -> str:
     return "" if done.returncode == 0 else f"bubblewrap: {done.stderr.strip()}"
 
 
-def _is_compiler(target: Path) -> bool:
-    return any(target.name in names for names in installed_names(str(target.parent)))
+def _names(path: str, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return cross_names(path, prefix) if prefix else installed_names(path)
+
+
+def _is_compiler(program: Path, prefix: str) -> bool:
+    return any(program.name in names for names in _names(str(program.parent), prefix))
 
 
 def _dispatch(place: Path) -> str:

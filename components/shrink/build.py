@@ -9,11 +9,12 @@ import shlex
 import shutil
 import stat
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from components.core.projects.compiler_command import lacking_options
+from components.core.projects.cross_compilers import CrossCompiler, native_machine
 from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import BuildSetup, stripped_content, write_tools
 from components.core.projects.flags.linked_files import find_binaries, is_archive
@@ -26,13 +27,17 @@ from components.platform.errors import UserError
 from components.platform.processes.build_tools import CommandTimeout, log_tail, run_logged
 from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_bound_tools
+from components.shrink.cargo import is_tool_of_cargo
 from components.shrink.differences.find import Difference, FinishedBuild, find_differences, refusal
 from components.shrink.differences.linked_files import exported_symbols
 from components.shrink.failures import failed_build_remedy
+from components.shrink.targets import NATIVE, Target, emulator, is_registered
 
 RECORDS = "records"
 _LINKER_DEFINED = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})
 """Symbols that GNU ld exports and lld does not, or that are the start of a program."""
+_START_FILE_EXPORTS = {243: frozenset({"main"})}
+"""Instruction set (e_machine of ELF) -> symbols that GNU ld exports because the C library's start files use them."""
 _COMPILERS_LIBRARIES = (
     "libc.",
     "libm.",
@@ -95,6 +100,7 @@ class Compilers:
         records: whether they record what they run, for `differences`. Clang's own command lines then name a file that
             differs from call to call.
         add_tools: is called with their directory, and writes more programs into it.
+        target: what they compile for.
     """
 
     variant: BuildVariant
@@ -102,6 +108,7 @@ class Compilers:
     dropped: tuple[str, ...] = ()
     records: bool = True
     add_tools: Callable[[Path], None] | None = None
+    target: Target = NATIVE
 
     def write(self, directory: Path, setup: BuildSetup, place: Path | None = None) -> dict[str, str]:
         """Write them into a new directory, and return the environment that names them.
@@ -123,9 +130,14 @@ class Compilers:
             (directory / RECORDS).mkdir()
             records = str(directory / RECORDS)
         if self.bound:
-            environment = write_bound_tools(directory, place or directory, self.variant, setup, self.dropped, records)
+            environment = write_bound_tools(
+                directory, place or directory, self.variant, setup, self.dropped, records, self.target
+            )
         else:
-            environment = write_tools(directory, self.variant, setup, self.dropped, records=records)
+            cross, native = self.target.cross, self.target.native
+            environment = write_tools(
+                directory, self.variant, setup, self.dropped, records=records, cross=cross, native=native
+            )
         if self.add_tools is not None:
             self.add_tools(directory)
         return environment
@@ -210,6 +222,8 @@ class BuiltTree:
         kinds: kinds of the linked files by their paths relative to the root.
         command: the build.
         seconds: wall time of the build.
+        emulators: commands that run the programs of other processors, by their paths.
+        foreign: why programs of other processors cannot run; "" if they can, or if there are none.
     """
 
     root: Path
@@ -220,6 +234,13 @@ class BuiltTree:
     kinds: Mapping[str, Kind]
     command: str
     seconds: float
+    emulators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    foreign: str = ""
+
+    @property
+    def runs_tests(self) -> bool:
+        """Whether tests of the build can run its programs."""
+        return not self.foreign and all(map(is_registered, self.emulators.values()))
 
     def run(self, script: str, timeout_s: float | None, trace: bool = False) -> tuple[int, str, str]:
         """Run a shell script; return its exit status, its output, and, with `trace`, its last command.
@@ -257,6 +278,7 @@ class Builder:
         clang: a clang that looks into the sources of builds by gcc.
         compress: whether linked files are also measured compressed.
         own: files of the user's own build, with which those of the others are compared; None until there are some.
+        target: what the build compiles for.
     """
 
     build: UserBuild
@@ -265,6 +287,7 @@ class Builder:
     clang: Path
     compress: bool = False
     own: Path | None = None
+    target: Target = NATIVE
 
     def run(
         self,
@@ -340,7 +363,7 @@ class Builder:
                     f"the build, {build.shown}, ends with status {status}:\n{log_tail(log)}",
                     failed_build_remedy(build.source, root, log) if compilers is None else f"see {log}",
                 )
-            files, unmoved = _keep(root, kept, self.setup.binutils, before, self.compress)
+            files, unmoved = _keep(root, kept, self.setup.binutils, before, self.compress, self.target.machines)
             if not files and before:
                 raise UserError(
                     f"{build.shown} builds nothing: the tree has programs or libraries of an earlier build, such as "
@@ -359,7 +382,10 @@ class Builder:
                 shutil.rmtree(tools / RECORDS)  # so that checks record nothing
             kinds = {name: file.kind for name, file in files.items()}
             if not refusal(differences):  # which says more than a check that fails by it
-                then(BuiltTree(root, tools, runner, environment, log, kinds, build.shown, seconds))
+                emulators, foreign = _emulators(kept, files, self.target.known)
+                for _, *options in emulators.values():
+                    environment["QEMU_LD_PREFIX"] = options[-1] if options else ""
+                then(BuiltTree(root, tools, runner, environment, log, kinds, build.shown, seconds, emulators, foreign))
             return BuiltFiles(files, compilers, unmoved, differences)
         except UserError:
             remove_tree(kept)
@@ -385,8 +411,25 @@ class Builder:
                 lto=lto,
                 interposable=bool(variant.default_flags),
                 gnu=variant.gnu,
+                cross_options={one.prefix: one.clang_options for one in compilers.target.cross},
             )
         )
+
+
+def _emulators(
+    kept: Path, files: Mapping[str, LinkedFile], known: Sequence[CrossCompiler]
+) -> tuple[dict[str, tuple[str, ...]], str]:
+    """Return the commands that run programs of other processors, and why one of them cannot run."""
+    commands: dict[str, tuple[str, ...]] = {}
+    for name, file in files.items():
+        if file.kind != "program" or file.machine == native_machine():
+            continue
+        try:
+            if command := emulator(kept / name, known):
+                commands[name] = command
+        except UserError as error:
+            return {}, f"{error.problem}: {error.remedy}"
+    return commands, ""
 
 
 def lost_abilities(before: BuiltFiles, after: BuiltFiles) -> str:
@@ -445,17 +488,22 @@ def _keep(
     binutils: Mapping[str, Path],
     before: Mapping[Path, tuple[int, int]],
     compress: bool,
+    machines: frozenset[int],
 ) -> tuple[dict[str, LinkedFile], tuple[str, ...]]:
     """Copy the linked files that the build made, or the static libraries if there are only these, and measure them.
 
     Args:
         before: the binaries that the tree had before the build.
+        machines: instruction sets of what counts, if there are such files: the others are tools of the build.
 
     Returns:
         The files, and the names of those that still search for libraries in the build's directory.
     """
-    binaries = {name: path for name, path in find_binaries(root) if before.get(path) != _identity(path)}
+    built = {name: path for name, path in find_binaries(root) if before.get(path) != _identity(path)}
+    binaries, links = _without_links(built)
     linked_files = {name: path for name, path in binaries.items() if not is_archive(path)}
+    if products := {name: path for name, path in linked_files.items() if not is_tool_of_cargo(root, path)}:
+        linked_files = products
     measured: dict[str, tuple[Path, MeasuredBinary, int, int]] = {}
     for name, path in (linked_files or binaries).items():
         try:
@@ -466,6 +514,8 @@ def _keep(
             measured[name] = (path, binary, stripped, len(lzma.compress(content)) if linked and compress else 0)
         except UserError as error:
             say(f"left out: {error.problem}")
+    if any(binary.machine in machines for _, binary, *_ in measured.values()):
+        measured = {name: one for name, one in measured.items() if one[1].machine in machines}
     files, unmoved = {}, []
     for name, (path, binary, stripped, compressed) in measured.items():
         copy = kept / name
@@ -484,13 +534,47 @@ def _keep(
             compressed=compressed,
             machine=binary.machine,
             # Variables that a program exports are mostly copies of a library's (R_X86_64_COPY).
-            exports=_of_kinds(symbols, "Ti" if binary.kind == "program" else "TiDBRGSA"),
+            exports=_of_kinds(symbols, "Ti" if binary.kind == "program" else "TiDBRGSA")
+            - _START_FILE_EXPORTS.get(binary.machine or 0, frozenset()),
             weak=_of_kinds(symbols, "WV") if binary.kind == "shared library" else frozenset(),
             unique=_of_kinds(symbols, "u") if binary.kind == "shared library" else frozenset(),
             libraries=needed_libraries(copy) if linked else frozenset(),
         )
         _keep_links(path, copy)
+        for link in links.get(name, ()):
+            (kept / link).parent.mkdir(parents=True, exist_ok=True)
+            os.link(copy, kept / link)
     return files, tuple(unmoved)
+
+
+def _without_links(binaries: Mapping[str, Path]) -> tuple[dict[str, Path], dict[str, list[str]]]:
+    """Return each file by one of its names, and by that one the other names of its hard links. It is the name with the
+    fewest directories: Cargo's target/release/deps has the others."""
+    groups: dict[tuple[int, int], list[str]] = {}
+    for name, path in binaries.items():
+        status = path.stat()
+        groups.setdefault((status.st_dev, status.st_ino), []).append(name)
+    links: dict[str, list[str]] = {}
+    for names in groups.values():
+        first, *others = sorted(names, key=lambda name: (name.count("/"), len(name), name))
+        links[first] = others
+    return {name: path for name, path in binaries.items() if name in links}, links
+
+
+def copy_with_links(files: Path, into: Path) -> None:
+    """Copy kept files to a new directory; hard links stay hard links."""
+    copies: dict[tuple[int, int], str] = {}
+
+    def copy(source: str, destination: str) -> str:
+        status = os.stat(source)
+        first = copies.setdefault((status.st_dev, status.st_ino), destination)
+        if first != destination:
+            os.link(first, destination)
+        else:
+            shutil.copy2(source, destination)
+        return destination
+
+    shutil.copytree(files, into, symlinks=True, copy_function=copy)
 
 
 def _keep_links(path: Path, copy: Path) -> None:

@@ -112,6 +112,10 @@ class Checks:
             return False
         if status == tests.none_status or (status == 0 and did_nothing(output)):
             return False
+        if status != 0 and not own.runs_tests:
+            self._why_not = f"{tests.command} fails by your own build, whose programs are for another processor"
+            say(self._why_not)
+            return False
         self._failing = failed_tests(output)
         if status != 0:
             count = len(self._failing)
@@ -138,7 +142,11 @@ class Checks:
         if not programs:
             self._why_not = self._why_not or "not checked: there are no tests, and no programs to run"
             return
-        runs = ProgramRuns(sorted(programs), sorted(libraries))
+        if own.foreign:
+            self._why_not = f"not checked: {own.foreign}"
+            say(self._why_not)
+            return
+        runs = ProgramRuns(sorted(programs), sorted(libraries), own.emulators)
         try:
             runs.learn(own.root)
         except UserError as error:

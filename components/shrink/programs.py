@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,10 +56,12 @@ class ProgramRuns:
     Attributes:
         programs: paths relative to the root of the tree.
         libraries: directories of the build's shared libraries.
+        emulators: commands that run the programs of other processors.
     """
 
     programs: Sequence[str]
     libraries: Sequence[str]
+    emulators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     _expected: dict[tuple[str, tuple[str, ...]], _Outcome] = field(default_factory=dict)
 
     def learn(self, root: Path) -> None:
@@ -105,7 +107,9 @@ class ProgramRuns:
         """Return how builds were checked, as the end of a sentence."""
         names = {name for name, _ in self._expected}
         which = "its program does" if len(names) == 1 else f"its {len(names)} programs do"
-        return f"no tests were found; {which} with --version, with --help and with nothing what yours do"
+        emulators = dict.fromkeys(os.path.basename(command[0]) for command in self.emulators.values())
+        under = f" under {', '.join(emulators)}" if emulators else ""
+        return f"no tests were found; {which} with --version, with --help and with nothing what yours do{under}"
 
     def _run_all(self, root: Path, runs: Sequence[tuple[str, tuple[str, ...]]]) -> list[_Outcome]:
         with ThreadPoolExecutor(available_processors()) as pool:
@@ -114,7 +118,11 @@ class ProgramRuns:
     def _run(self, root: Path, name: str, arguments: tuple[str, ...]) -> _Outcome:
         # The search path of the system's libraries comes behind these.
         variables = [f"LD_LIBRARY_PATH={os.pathsep.join(self.libraries)}"] if self.libraries else []
-        program = ["timeout", f"{_TIMEOUT_S:.0f}", str(root / name), *arguments]
+        emulator = [*self.emulators.get(name, ())]
+        if emulator:
+            emulator += [part for variable in variables for part in ("-E", variable)]
+            variables = []
+        program = ["timeout", f"{_TIMEOUT_S:.0f}", *emulator, str(root / name), *arguments]
         command = ["/usr/bin/env", "-u", "DISPLAY", *variables, *program]
         with tempfile.TemporaryDirectory(prefix="mlgo-run-") as scratch, tempfile.TemporaryFile() as stdout:
             try:

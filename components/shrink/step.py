@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shlex
 import shutil
 import stat
@@ -15,6 +14,7 @@ from pathlib import Path
 from components.core.compiler.inline_plan import PLAN_FILE
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
+from components.core.projects.cross_compilers import find_cross_compilers, search_path, variables_for
 from components.core.projects.flags.build_variants import find_stock_clang
 from components.core.projects.flags.builds import BuildSetup, compiler_arguments, describe_failure, find_binutils
 from components.core.projects.flags.rows import TITLES, FlagRow
@@ -32,6 +32,7 @@ from components.shrink.build import (
     Compilers,
     UserBuild,
     are_alike,
+    copy_with_links,
     lost_abilities,
     lost_libraries,
     unchanged_files,
@@ -39,17 +40,17 @@ from components.shrink.build import (
 )
 from components.shrink.checks import MIN_TIMEOUT_S, Checks
 from components.shrink.differences import find as differences
+from components.shrink.differences.linked_files import made_by_clang
 from components.shrink.rows import OWN, STOCK
 from components.shrink.search import search_plan, with_plan
 from components.shrink.speed import Benchmark
+from components.shrink.targets import Target, named_target, require_target, target_of
 from components.shrink.types import TITLE_OF_MEASURE, FileSizes, Measure, ShrinkReport, TriedBuild
 
 COMPILERS, FILES = "compilers", "files"
 """Directories of the output: compilers with the flags of the delivered build, and what it linked."""
 _PREFIX, _MIN_AGE_S = "mlgo-shrink-", 60.0
 """Start of the names of work directories, and the age after which one without a lock is of a run that was killed."""
-_MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "ppc64le": 21, "s390x": 22, "loongarch64": 258}
-"""e_machine of ELF by the names of uname."""
 _MAX_NAMES = 5
 """Files that a note names."""
 _NOT_REPLACED = (
@@ -151,9 +152,9 @@ class _Trials:
         Raises:
             UserError: the user's own build, check or benchmark fails.
         """
-        rows, minutes = self.config.rows, self.config.minutes
+        minutes = self.config.minutes
         self._add_own()
-        _require_native(self.own)
+        rows = [self._for_target(row) for row in self.config.rows]
         if self.config.benchmark:
             self.benchmark().try_once(self.work / OWN)
         if all(file.kind == "static library" for file in self.own.files.values()):
@@ -183,9 +184,12 @@ class _Trials:
             UserError: each build or its check fails; the error is that of the first.
         """
         failures: list[UserError] = []
+        found = find_cross_compilers(search_path())
         for number, build in enumerate((self.builder.build, *self.others), 1):
             say(f"build 1: {build.source.name} by your own compilers: {build.shown}")
-            self.builder = replace(self.builder, build=build)
+            target = named_target(found, build.shown)
+            require_target(self.release, target.cross)
+            self.builder = replace(self.builder, build=build, target=target)
             try:
                 build.source.check(build.shown)
                 title = OWN if number == 1 else f"{OWN}-{number}"
@@ -197,10 +201,21 @@ class _Trials:
                 continue
             entry = _entry(OWN, "your build as it is", own)
             say(f"{OWN}: {entry.by(self.config.measure):,} bytes {TITLE_OF_MEASURE[self.config.measure]}")
-            self.builder = replace(self.builder, own=self.work / OWN)
+            machines = {name: file.machine for name, file in own.files.items()}
+            target = target_of(target, machines, made_by_clang(self.work / OWN))
+            require_target(self.release, target.cross)
+            self.builder = replace(self.builder, own=self.work / OWN, target=target)
             self.done.append(_Trial(entry, own))
             return
         raise failures[0]
+
+    def _for_target(self, row: FlagRow) -> FlagRow:
+        """Return a row of the user's gcc as one of the cross compiler, if the build has only this."""
+        target = self.builder.target
+        if row.program is None or "gcc" not in row.compilers or target.native:
+            return row
+        gcc = target.cross[0].gcc
+        return replace(row, gives=row.gives.replace(row.program.name, gcc.name, 1), program=gcc)
 
     def _add(self, row: FlagRow, compiler: CompilerOfRow, plan: Path | None = None) -> None:
         """Build a row by one of its compilers, with a plan if it is "plan"."""
@@ -208,13 +223,14 @@ class _Trials:
         name, source = row.name, self.builder.build.source.name
         say(f"build {len(self.done) + 1} of {self.total}: {source} by {TITLES[compiler]}: {row.gives}")
         try:
-            compilers = Compilers(variant, self.bound, () if variant.gnu else self.dropped)
+            dropped = () if variant.gnu else self.dropped
+            compilers = Compilers(variant, self.bound, dropped, target=self.builder.target)
             built = self._build(name, compilers)
             if not self.bound and not variant.gnu and are_alike(self.own, built):
                 say(f"{name}: the files are those of your own compilers, which are called by their paths: again")
                 self.bound = True
                 remove_tree(self.work / name)
-                compilers = Compilers(variant, self.bound, built.dropped)
+                compilers = Compilers(variant, self.bound, built.dropped, target=self.builder.target)
                 built = self._build(name, compilers)
             failure = _NOT_REPLACED if are_alike(self.own, built) else lost_abilities(self.own, built)
             failure = failure or differences.refusal(built.differences)
@@ -223,7 +239,9 @@ class _Trials:
             say(f"{name} is not used: {failure}; {error.remedy}")
             self.done.append(_Trial(_entry(name, row.gives, None, failure=failure, compiler=compiler)))
             return
-        entry = _entry(name, row.gives, built, _build_line(self.output / COMPILERS, row), failure, compiler)
+        entry = _entry(
+            name, row.gives, built, _build_line(self.output / COMPILERS, row, self.builder.target), failure, compiler
+        )
         entry.searched = plan is not None
         if failure:
             say(f"{name} is not used: {failure}")
@@ -240,6 +258,9 @@ class _Trials:
     def _add_searched(self, row: FlagRow, minutes: float) -> None:
         """Search decisions for what a row compiles, and build it with them."""
         stock = Compilers(row.variant("stock", self.stock, self.release), self.bound, self.dropped)
+        if self.builder.target.cross:
+            say("no plan: decisions are searched for builds for this machine only")
+            return
         try:
             plan = search_plan(self.builder, stock, row.lto, minutes, self.work / "plan")
         except UserError as error:
@@ -311,22 +332,6 @@ def _make_work() -> tuple[Path, int]:
             return work, lock
 
 
-def _require_native(own: BuiltFiles) -> None:
-    """Raise UserError if every linked file is for another processor."""
-    native = _MACHINES.get(platform.machine())
-    machines = {file.machine: name for name, file in own.files.items() if file.machine is not None}
-    if native is None or not machines or native in machines:
-        return
-    machine, name = next(iter(machines.items()))
-    names = {number: title for title, number in _MACHINES.items()}
-    raise UserError(
-        f"{name} is for another processor, {names.get(machine, f'e_machine {machine}')}: mlgo shrink builds for this "
-        f"machine only, {platform.machine()}",
-        "build for this machine, or pass the flags of docs/whole-programs.md to a release clang that was built with "
-        "--targets all",
-    )
-
-
 def _refuse_own_compilers(path: str) -> None:
     """Raise UserError if PATH has the compilers of an earlier result, which would make the user's own build."""
     for directory in path.split(os.pathsep):
@@ -342,7 +347,7 @@ def _deliver(trials: _Trials, directory: Path) -> ShrinkReport:
     build, own, chosen = trials.builder.build, trials.own, trials.smallest()
     measure = trials.config.measure
     assert chosen.built is not None
-    shutil.copytree(trials.work / chosen.entry.name, directory / FILES, symlinks=True)
+    copy_with_links(trials.work / chosen.entry.name, directory / FILES)
     compilers = chosen.built.compilers
     if compilers is not None:
         _deliver_compilers(directory, compilers, chosen, trials)
@@ -395,9 +400,12 @@ def _entry(
     )
 
 
-def _build_line(compilers: Path, row: FlagRow) -> str:
+def _build_line(compilers: Path, row: FlagRow, target: Target) -> str:
     """Return what makes a shell's build use the compilers. They have names without a path, which may have spaces."""
     words = {"PATH": f'{shlex.quote(f"{compilers}:")}"$PATH"'}
+    if not target.native:
+        words |= {name: shlex.quote(value) for name, value in variables_for(None, target.cross).items()}
+        return "export " + " ".join(f"{name}={value}" for name, value in (words | {"JOBS": '"$(nproc)"'}).items())
     names = ("gcc", "g++") if "gcc" in row.compilers else ("clang", "clang++")
     for variable, name in zip(("CC", "CXX"), names, strict=True):
         words[variable] = shlex.quote(shlex.join([name, *compiler_arguments(variable)]))

@@ -20,12 +20,12 @@ from components.core.compiler.clang_programs import clangxx
 C_NAMES, CXX_NAMES = ("clang", "cc", "gcc"), ("clang++", "c++", "g++")
 """Names of the scripts, because Makefiles call compilers by their names."""
 _NATIVE = rf"(?:{re.escape(platform.machine())}-(?:pc-|redhat-|suse-)?linux(?:-gnu)?-)?"
-_INSTALLED = re.compile(rf"{_NATIVE}(?:(?P<c>cc|gcc|clang|c89|c99)|c\+\+|g\+\+|clang\+\+)(?:-[0-9.]+)?")
-_INSTALLED_BINUTILS = re.compile(rf"{_NATIVE}(?:gcc-|llvm-)?(?P<program>ar|nm|ranlib|strip)(?:-[0-9.]+)?")
-_INSTALLED_READER = re.compile(rf"{_NATIVE}(?:elfedit|objcopy|objdump|readelf|size)")
+_COMPILERS = r"(?:(?P<c>cc|gcc|clang|c89|c99)|c\+\+|g\+\+|clang\+\+)(?:-[0-9.]+)?"
+_BINUTILS = r"(?:gcc-|llvm-)?(?P<program>ar|nm|ranlib|strip)(?:-[0-9.]+)?"
+_READERS = r"(?:elfedit|objcopy|objdump|readelf|size)"
 """GNU's programs that understand ELF only. LLVM's nm and ar, which builds get, understand bitcode."""
-_INSTALLED_LINKER = re.compile(rf"{_NATIVE}ld(?:\.bfd|\.gold)?")
-_RELOCATABLE_LINK = re.compile(r"-fuse-ld=.*|-f(?:no-)?lto.*|-Wl,-mllvm,.*|-Wl,--load-pass-plugin=.*")
+_LINKERS = r"ld(?:\.bfd|\.gold)?"
+_RELOCATABLE_LINK = re.compile(r"-fuse-ld=.*|--ld-path=.*|-f(?:no-)?lto.*|-Wl,-mllvm,.*|-Wl,--load-pass-plugin=.*")
 _SHEBANG = "#!/bin/sh\n"
 _SCRIPT_WITHOUT_FLAGS = """\
 exec PROGRAM "$@"
@@ -122,9 +122,18 @@ def installed_names(path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     look for a version or call the triple's."""
     names: dict[bool, set[str]] = {True: set(C_NAMES), False: set(CXX_NAMES)}
     for name in _programs(path):
-        if match := _INSTALLED.fullmatch(name):
+        if match := re.fullmatch(_NATIVE + _COMPILERS, name):
             names[match["c"] is not None].add(name)
     return tuple(sorted(names[True])), tuple(sorted(names[False]))
+
+
+def cross_names(path: str, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the C and the C++ compilers in the directories of a PATH that have a prefix, such as
+    aarch64-linux-gnu-."""
+    pattern = re.compile(re.escape(prefix) + _COMPILERS)
+    matches = [match for name in _programs(path) if (match := pattern.fullmatch(name))]
+    c, cxx = ({match[0] for match in matches if (match["c"] is not None) == is_c} for is_c in (True, False))
+    return tuple(sorted(c)), tuple(sorted(cxx))
 
 
 def _programs(path: str) -> Iterator[str]:
@@ -145,6 +154,7 @@ def write_compilers(
     cxx: Path | None = None,
     default_flags: Sequence[str] = (),
     records: str = "",
+    options: Sequence[str] = (),
 ) -> None:
     """Write scripts that run a clang and its clang++ with flags behind the other options, so that they win.
 
@@ -159,8 +169,9 @@ def write_compilers(
         cxx: the clang++; None for the one next to `clang`.
         default_flags: flags of every call of the C compiler that the command's own options replace.
         records: directory in which the scripts record what they run, as long as it exists; "" for none.
+        options: flags of every call that the command's own options replace.
     """
-    programs = (clang, default_flags), (cxx or clangxx(clang), ())
+    programs = (clang, (*options, *default_flags)), (cxx or clangxx(clang), options)
     for own, (program, defaults) in zip(names, programs, strict=True):
         for name in own:
             write_script(
@@ -168,20 +179,34 @@ def write_compilers(
             )
 
 
-def write_binutils(directory: Path, binutils: Mapping[str, Path], path: str = "") -> None:
+def write_binutils(directory: Path, binutils: Mapping[str, Path], path: str = "", prefixes: Sequence[str] = ()) -> None:
     """Write scripts that run LLVM's binutils, by their names, each also as llvm-NAME, which CMake prefers, and
-    under the names of native ones in the directories of a PATH, such as gcc-ar."""
+    under the names of native ones in the directories of a PATH, such as gcc-ar, and of those with the prefixes."""
+    pattern = _prefixed(_BINUTILS, prefixes)
     for name, program in binutils.items():
         for alias in (name, f"llvm-{name}"):
             write_script(directory / alias, program)
     for alias in _programs(path):
-        match = _INSTALLED_BINUTILS.fullmatch(alias)
+        match = pattern.fullmatch(alias)
         if match and match["program"] in binutils:
             write_script(directory / alias, binutils[match["program"]])
 
 
-def write_bitcode_tools(directory: Path, lld: Path, options: Sequence[str], path: str, records: str = "") -> None:
-    """Write `ld` and `strip`, also under the names of native ones in a PATH, for objects and archives of LTO.
+def _prefixed(names: str, prefixes: Sequence[str]) -> re.Pattern[str]:
+    """Return a pattern of the names of native programs, and of those with prefixes."""
+    return re.compile(f"(?:{'|'.join((_NATIVE, *map(re.escape, prefixes)))}){names}")
+
+
+def write_bitcode_tools(
+    directory: Path,
+    lld: Path,
+    options: Sequence[str],
+    path: str,
+    records: str = "",
+    prefixes: Sequence[str] = (),
+) -> None:
+    """Write `ld` and `strip`, also under the names of native ones in a PATH, and of those with prefixes, for objects
+    and archives of LTO.
 
     `ld` runs lld where one is an input, and otherwise the linker of a PATH. `strip` leaves them as they are: they have
     no symbols or debug data that are linked.
@@ -194,10 +219,11 @@ def write_bitcode_tools(directory: Path, lld: Path, options: Sequence[str], path
     """
     llvm_strip = f"{SCRIPT_DIRECTORY}/llvm-strip"
     programs = {"ld": str(lld), "strip": llvm_strip}
+    binutils, linkers, readers = (_prefixed(names, prefixes) for names in (_BINUTILS, _LINKERS, _READERS))
     for name in _programs(path):
-        if match := _INSTALLED_BINUTILS.fullmatch(name):
+        if match := binutils.fullmatch(name):
             programs |= {name: llvm_strip} if match["program"] == "strip" and name != "llvm-strip" else {}
-        elif _INSTALLED_LINKER.fullmatch(name):
+        elif linkers.fullmatch(name):
             programs[name] = shutil.which(name, path=path) or str(lld)
     run_lld = f'exec {shlex.quote(str(lld))} "$@" {shlex.join(options)}'
     for name, program in programs.items():
@@ -206,7 +232,7 @@ def write_bitcode_tools(directory: Path, lld: Path, options: Sequence[str], path
     if records:
         record = fill_template(_RECORDED_READER, DIRECTORY=shlex.quote(records), SUFFIX=READERS)
         for name in _programs(path):
-            if _INSTALLED_READER.fullmatch(name) and (reader := shutil.which(name, path=path)):
+            if readers.fullmatch(name) and (reader := shutil.which(name, path=path)):
                 text = fill_template(_IF_BITCODE, PROGRAM=shlex.quote(reader), COMMAND=record)
                 write_executable(directory / name, text)
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from components.core.compiler.objects.elf import Elf
+from components.core.compiler.objects.elf import ORDERS, Elf
 from components.platform.errors import UserError
 
 _DT_NULL, _DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 0, 1, 14, 15, 29
-_ENTRY = struct.Struct("<qQ")
-_SYMBOL_BYTES = 24
+_FORMATS = {4: ("iI", 16), 8: ("qQ", 24)}
+"""Bytes of an address -> an entry of .dynamic, and bytes of a symbol."""
 _ORIGIN = "$ORIGIN"
 
 
@@ -82,9 +82,10 @@ def needed_libraries(path: Path) -> frozenset[str]:
 def _dynamic_entries(elf: Elf) -> list[tuple[int, int]]:
     """Return the tags and values of .dynamic."""
     dynamic = elf.section(".dynamic") or b""
+    entry = struct.Struct(ORDERS[elf.byte_order] + _FORMATS[elf.address_bytes][0])
     entries = []
-    for offset in range(0, len(dynamic) - _ENTRY.size + 1, _ENTRY.size):
-        tag, value = _ENTRY.unpack_from(dynamic, offset)
+    for offset in range(0, len(dynamic) - entry.size + 1, entry.size):
+        tag, value = entry.unpack_from(dynamic, offset)
         if tag == _DT_NULL:
             break
         entries.append((tag, value))
@@ -108,6 +109,7 @@ def _symbol_names(elf: Elf) -> list[int]:
     symbols = elf.section(".dynsym")
     if symbols is None:
         return []
-    words = np.frombuffer(symbols[: len(symbols) // _SYMBOL_BYTES * _SYMBOL_BYTES], dtype="<u4")
-    offsets: list[int] = words[:: _SYMBOL_BYTES // 4].tolist()
+    size = _FORMATS[elf.address_bytes][1]
+    words = np.frombuffer(symbols[: len(symbols) // size * size], dtype=f"{ORDERS[elf.byte_order]}u4")
+    offsets: list[int] = words[:: size // 4].tolist()
     return offsets

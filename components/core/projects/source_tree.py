@@ -27,6 +27,8 @@ _BAZEL_OUTPUTS = "execroot"
 """Part of the paths that bazel-bin and the other links of a built workspace of Bazel name."""
 SHRINK_FILE = "shrink.json"
 """File that every output of `mlgo shrink` has."""
+_CARGO_FILE = ".rustc_info.json"
+"""File of each directory that Cargo builds in."""
 _GIT = ".git"
 _PYTHON_ENVIRONMENT = "pyvenv.cfg"
 _GIT_OMITTED = ("objects", "modules", "lfs", "annex", "worktrees")
@@ -89,8 +91,8 @@ class SourceTree:
     def copy(self, into: Path, omitted: Sequence[Path] = (), programs: Sequence[str] = ()) -> None:
         """Copy the tree to `into`, which does not exist.
 
-        Objects, build directories, links to Bazel's, outputs of `mlgo shrink` and virtual environments are left out, so
-        that everything is compiled. Times are kept: generated files stay newer than their sources. Links to places in
+        Objects, build directories, Cargo's among them, links to Bazel's, outputs of `mlgo shrink` and virtual
+        environments are left out, so that everything is compiled. Times are kept: generated files stay newer than their sources. Links to places in
         the tree are links in the copy; links to other directories stay, but those that a build writes to, which are
         empty or have its files, become empty directories. In place of a repository's objects the copy refers to them,
         because version scripts ask git; a worktree and a submodule, whose state is elsewhere, become a tree without
@@ -141,7 +143,8 @@ class SourceTree:
             return True  # of a configuration in place, which `check` lets the command do again
         if stat.S_ISDIR(kind):
             is_environment = os.path.isfile(path / _PYTHON_ENVIRONMENT)  # which names its own place
-            return path.resolve() in omitted_places or _is_configured(path) or _is_output(path) or is_environment
+            is_built = is_cargo_directory(path) or _is_configured(path) or _is_output(path)
+            return path.resolve() in omitted_places or is_built or is_environment
         return not stat.S_ISREG(kind) or within.name in _NINJA_LOGS or _is_object(path)
 
     def _redirect_links(self, copy: Path) -> None:
@@ -195,6 +198,11 @@ def remove_tree(directory: Path) -> None:
         shutil.rmtree(directory, onerror=retry)
     except OSError as error:
         raise UserError(f"{directory} cannot be removed: {error.strerror}", "remove it by hand") from None
+
+
+def is_cargo_directory(directory: Path) -> bool:
+    """Return whether Cargo builds in a directory."""
+    return os.path.isfile(directory / _CARGO_FILE)
 
 
 def _is_configured(directory: Path) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.shrink.differences.ignored import dropped_meaning, ignored_attributes, ignored_options
@@ -47,6 +47,7 @@ class FinishedBuild:
         lto: whether its objects are bitcode.
         interposable: whether C is compiled with gcc's default, by which programs may replace functions of libraries.
         gnu: whether its compiler is gcc, with GNU ld.
+        cross_options: clang's options for the compilers whose names have a prefix.
     """
 
     records: Path
@@ -59,11 +60,12 @@ class FinishedBuild:
     lto: bool = False
     interposable: bool = False
     gnu: bool = False
+    cross_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def find_differences(build: FinishedBuild) -> tuple[Difference, ...]:
     """Return what differs between a build by the compilers of a row and the user's own build."""
-    calls = read_calls(build.records, build.dropped)
+    calls = read_calls(build.records, build.dropped, build.cross_options)
     return tuple(_find(build, calls))
 
 

@@ -331,7 +331,8 @@ def _archive_choices(inputs: Sequence[Input], output: str, root: Path) -> Iterat
     lld, _ = link_by_lld(inputs)
     for symbol in dict.fromkeys(symbol for one in inputs for unit in one.units for symbol in unit.undefined):
         left, right = gnu.get(symbol), lld.get(symbol)
-        if left is not None and right is not None and left is not right:
+        # A driver names libgcc.a twice, and the same member is the same code.
+        if left is not None and right is not None and left.name != right.name:
             first, second = (unit.name.removeprefix(f"{root}/") for unit in (left, right))
             text = f"{output} has {symbol} of {first} by GNU ld, which reads archives in order, and of {second} by lld"
             yield Choice(text, output, symbol)

@@ -11,7 +11,7 @@ from pathlib import Path
 from components.core.projects.driver_arguments import without_outputs
 from components.shrink.differences.records import Call
 
-_SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/")
+_SYSTEM = re.compile(r"/usr/(?:lib|(?:[^/]+/)?include)/.*")  # Debian's cross compilers have /usr/TRIPLE/include
 _OTHER_ACTIONS = ("-c", "-S", "-E", "-M", "-MM", "-P", "-v", "-H")
 _LITERAL_OR_LIST = re.compile(
     r'"(?:[^"\\\n]|\\.)*"'
@@ -66,7 +66,7 @@ def preprocessed(calls: Iterable[Call], clang: Path, mentioned: re.Pattern[bytes
         if not call.sources or call.arguments.other not in ("", "it writes assembly"):
             continue
         words = " ".join(call.arguments.words).encode("utf-8", "replace")
-        files = (*call.sources, *(path for path in call.headers if not path.startswith(_SYSTEM)))
+        files = (*call.sources, *(path for path in call.headers if not _SYSTEM.fullmatch(path)))
         if mentioned.search(words) or any(map(mentions, files)):
             yield _preprocess(call, clang)
 

@@ -33,12 +33,14 @@ class Call:
         program: name that the compiler was called by.
         arguments: its arguments, those of response files in their places.
         headers: paths of the files that it included.
+        options: options of clang that come before its arguments, by which it compiles for another processor.
     """
 
     directory: str
     program: str
     arguments: DriverArguments
     headers: frozenset[str]
+    options: tuple[str, ...] = ()
 
     def path(self, name: str) -> str:
         """Return the absolute path of a file that an argument names."""
@@ -52,7 +54,7 @@ class Call:
         """
         driver = ["--driver-mode=g++"] if "+" in self.program else []
         return subprocess.run(
-            [clang, *driver, *arguments, "-w", "-Qunused-arguments"],
+            [clang, *driver, *self.options, *arguments, "-w", "-Qunused-arguments"],
             cwd=self.directory,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -90,8 +92,14 @@ def is_linked_input(name: str) -> bool:
     return name.endswith(_LINKED) or re.search(r"\.so\.[\d.]+$", name) is not None
 
 
-def read_calls(records: Path, dropped: Collection[str] = ()) -> list[Call]:
-    """Return the calls of compilers, without `dropped` arguments, but for those of checks of build systems."""
+def read_calls(
+    records: Path, dropped: Collection[str] = (), cross_options: Mapping[str, tuple[str, ...]] | None = None
+) -> list[Call]:
+    """Return the calls of compilers, without `dropped` arguments, but for those of checks of build systems.
+
+    Args:
+        cross_options: clang's options for the compilers whose names have a prefix.
+    """
     calls = []
     for path in sorted(records.iterdir()):
         if path.suffix:
@@ -105,7 +113,8 @@ def read_calls(records: Path, dropped: Collection[str] = ()) -> list[Call]:
                 arguments = read_arguments([word for word in expanded if word not in dropped], directory)
                 if headers is None:
                     headers = _headers_of(path, directory)
-                calls.append(Call(directory, program, arguments, headers))
+                options = (own for prefix, own in (cross_options or {}).items() if program.startswith(prefix))
+                calls.append(Call(directory, program, arguments, headers, next(options, ())))
     return calls
 
 

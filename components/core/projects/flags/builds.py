@@ -17,11 +17,13 @@ from components.core.compiler.clang_programs import require_binutils
 from components.core.compiler.source_language import Language
 from components.core.projects.compiler_command import NotACompileError, compiler_of
 from components.core.projects.compiler_scripts import (
+    cross_names,
     installed_names,
     write_binutils,
     write_bitcode_tools,
     write_compilers,
 )
+from components.core.projects.cross_compilers import CrossCompiler, search_path, variables_for
 from components.core.projects.flags.build_variants import BuildVariant, whole_build
 from components.core.projects.flags.link_variants import LINK_VARIANTS
 from components.core.projects.flags.section_sizes import measure
@@ -35,6 +37,7 @@ from components.platform.processes.build_tools import find_causes, log_tail, run
 MISSING = "the build does not make it"
 _LINKED_KINDS = ("EXE", "SHARED", "MODULE")
 _LLD = "-fuse-ld=lld"
+_LLD_PATH = "--ld-path="
 _FAT_OBJECTS = "-ffat-lto-objects"
 _LTO_OPTIONS = ("-Wl,-mllvm,", "-Wl,--load-pass-plugin=")
 _CMAKE_ERROR = "CMake Error at "
@@ -210,6 +213,8 @@ def write_tools(
     dropped: Sequence[str] = (),
     programs: tuple[Path, Path] | None = None,
     records: str = "",
+    cross: Sequence[CrossCompiler] = (),
+    native: bool = True,
 ) -> dict[str, str]:
     """Write compilers with the variant's flags, and LLVM's binutils, and return the environment that names them.
 
@@ -218,51 +223,97 @@ def write_tools(
         dropped: words that are left out of every command line of a compiler.
         programs: where the variant's clang and clang++ are when the tools run; None for where they are now.
         records: directory in which the tools record what they run, as long as it exists; "" for none.
+        cross: the user's compilers for other processors, under whose names the variant compiles for these.
+        native: whether it compiles for this machine, too, under the names of native compilers, CC and CXX.
     """
+    path = search_path() if cross else os.environ.get("PATH", os.defpath)
+    prefixes = [one.prefix for one in cross]
     if variant.gnu:
-        return _write_gnu_tools(directory, variant, setup, dropped, records)
-    path = os.environ.get("PATH", os.defpath)
+        binutils = _write_gnu_compilers(directory, variant, dropped, records, cross, native, path)
+    else:
+        binutils = setup.binutils
+        variant = _with_own_lld(variant)
+        _write_clangs(directory, variant, dropped, programs, records, cross, native, path)
+    write_binutils(directory, binutils, path, prefixes)
+    lld = variant.clang.resolve().parent / LINKER
+    if not variant.gnu and any(flag.startswith("-flto") for flag in variant.flags) and lld.is_file():
+        write_bitcode_tools(directory, lld, _lto_options(variant.link_flags), path, records, prefixes)
+    variables = {"PATH": f"{directory}:{path}"}
+    if native:
+        variables = _tool_variables(directory, ("gcc", "g++") if variant.gnu else ("clang", "clang++"), binutils, path)
+    return variables | variables_for(directory, cross) | setup.job_variables
+
+
+def _with_own_lld(variant: BuildVariant) -> BuildVariant:
+    """Return clang with its own lld named by its path: a command's -B, such as rustc's, may name another one."""
+    lld = variant.clang.resolve().parent / LINKER
+    named = any(flag.startswith(_LLD_PATH) for flag in variant.flags)
+    if named or _LLD not in variant.link_flags or not lld.is_file():
+        return variant
+    return replace(variant, link_flags=(*variant.link_flags, f"{_LLD_PATH}{lld}"))
+
+
+def _write_clangs(
+    directory: Path,
+    variant: BuildVariant,
+    dropped: Sequence[str],
+    programs: tuple[Path, Path] | None,
+    records: str,
+    cross: Sequence[CrossCompiler],
+    native: bool,
+    path: str,
+) -> None:
+    """Write clang under the names of native and of cross compilers; for the arguments see `write_tools`."""
     flags = [*variant.flags, "-Qunused-arguments"]
-    lto = any(flag.startswith("-flto") for flag in flags)
     # Builds read the assembly that they ask for, in which gcc takes any text; with LTO it would be LLVM's IR.
     assembly = [*flags, "-fno-lto", "-fno-integrated-as"]
-    names = installed_names(path)
     dropped = (_FAT_OBJECTS, *dropped)  # which lld would link without LTO; its opposite does not cancel it
     clang, cxx = programs or (variant.clang, None)
-    write_compilers(
-        directory,
-        clang,
-        flags,
-        variant.link_flags,
-        assembly,
-        names,
-        dropped,
-        cxx=cxx,
-        default_flags=variant.default_flags,
-        records=records,
-    )
-    write_binutils(directory, setup.binutils, path)
-    lld = variant.clang.resolve().parent / LINKER
-    if lto and lld.is_file():
-        write_bitcode_tools(directory, lld, _lto_options(variant.link_flags), path, records)
-    return _tool_variables(directory, ("clang", "clang++"), setup.binutils, path) | setup.job_variables
+    named = [(installed_names(path), ())] if native else []
+    for names, options in [*named, *((cross_names(path, one.prefix), one.clang_options) for one in cross)]:
+        write_compilers(
+            directory,
+            clang,
+            flags,
+            variant.link_flags,
+            assembly,
+            names,
+            dropped,
+            cxx=cxx,
+            default_flags=variant.default_flags,
+            records=records,
+            options=options,
+        )
 
 
-def _write_gnu_tools(
-    directory: Path, variant: BuildVariant, setup: BuildSetup, dropped: Sequence[str], records: str
-) -> dict[str, str]:
-    """Write gcc and g++ with the variant's flags, and GNU's binutils, whose plugin reads objects of LTO."""
-    path = os.environ.get("PATH", os.defpath)
-    gcc, gxx = variant.clang, gnu_program(variant.clang, "g++")
-    names = tuple([name for name in own if "clang" not in name] for own in installed_names(path))
+def _write_gnu_compilers(
+    directory: Path,
+    variant: BuildVariant,
+    dropped: Sequence[str],
+    records: str,
+    cross: Sequence[CrossCompiler],
+    native: bool,
+    path: str,
+) -> dict[str, Path]:
+    """Write gcc and g++ with the variant's flags, and return GNU's binutils, whose plugin reads objects of LTO; for the
+    arguments see `write_tools`."""
     assembly = [*variant.flags, "-fno-lto"]
-    both = (names[0], names[1])
-    write_compilers(
-        directory, gcc, variant.flags, variant.link_flags, assembly, both, dropped, cxx=gxx, records=records
-    )
-    binutils = {name: gnu_program(gcc, f"gcc-{name}") for name in ("ar", "nm", "ranlib")}
-    write_binutils(directory, binutils, path)
-    return _tool_variables(directory, ("gcc", "g++"), binutils, path) | setup.job_variables
+    named = [(variant.clang, installed_names(path))] if native else []
+    for gcc, own in [*named, *((one.gcc, cross_names(path, one.prefix)) for one in cross)]:
+        c, cxx = (tuple(name for name in names if "clang" not in name) for names in own)
+        write_compilers(
+            directory,
+            gcc,
+            variant.flags,
+            variant.link_flags,
+            assembly,
+            (c, cxx),
+            dropped,
+            cxx=gnu_program(gcc, "g++") if cxx else gcc,
+            records=records,
+        )
+    main = variant.clang if native else cross[0].gcc
+    return {name: gnu_program(main, f"gcc-{name}") for name in ("ar", "nm", "ranlib")}
 
 
 def _tool_variables(directory: Path, compilers: tuple[str, str], binutils: Iterable[str], path: str) -> dict[str, str]:

@@ -48,7 +48,7 @@ def measure(path: Path) -> MeasuredBinary:
     """Determine the kind and the sizes of the binary `path`.
 
     Raises:
-        UserError: not a 64-bit little-endian ELF file or a static library of such files, or damaged; names the file.
+        UserError: not an ELF file or a static library of such files, or damaged; names the file.
     """
     data = memoryview(path.read_bytes())
     try:
