@@ -179,17 +179,32 @@ def write_compilers(
             )
 
 
-def write_binutils(directory: Path, binutils: Mapping[str, Path], path: str = "", prefixes: Sequence[str] = ()) -> None:
+def write_binutils(
+    directory: Path,
+    binutils: Mapping[str, Path],
+    path: str = "",
+    prefixes: Sequence[str] = (),
+    search_path: str = "",
+) -> None:
     """Write scripts that run LLVM's binutils, by their names, each also as llvm-NAME, which CMake prefers, and
-    under the names of native ones in the directories of a PATH, such as gcc-ar, and of those with the prefixes."""
+    under the names of native ones in the directories of a PATH, such as gcc-ar, and of those with the prefixes.
+
+    Args:
+        search_path: the programs' own PATH, "" for that of their callers. gcc-ar runs the `ar` that it finds there.
+    """
     pattern = _prefixed(_BINUTILS, prefixes)
+    environment = f"export PATH={shlex.quote(search_path)}\n" if search_path else ""
+
+    def write(alias: str, program: Path) -> None:
+        write_executable(directory / alias, f'{environment}exec {shlex.quote(str(program))} "$@"\n')
+
     for name, program in binutils.items():
         for alias in (name, f"llvm-{name}"):
-            write_script(directory / alias, program)
+            write(alias, program)
     for alias in _programs(path):
         match = pattern.fullmatch(alias)
         if match and match["program"] in binutils:
-            write_script(directory / alias, binutils[match["program"]])
+            write(alias, binutils[match["program"]])
 
 
 def _prefixed(names: str, prefixes: Sequence[str]) -> re.Pattern[str]:

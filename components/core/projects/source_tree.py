@@ -92,11 +92,11 @@ class SourceTree:
         """Copy the tree to `into`, which does not exist.
 
         Objects, build directories, Cargo's among them, links to Bazel's, outputs of `mlgo shrink` and virtual
-        environments are left out, so that everything is compiled. Times are kept: generated files stay newer than their sources. Links to places in
-        the tree are links in the copy; links to other directories stay, but those that a build writes to, which are
-        empty or have its files, become empty directories. In place of a repository's objects the copy refers to them,
-        because version scripts ask git; a worktree and a submodule, whose state is elsewhere, become a tree without
-        git.
+        environments are left out, so that everything is compiled. Times are kept: generated files stay newer than their
+        sources. Links to places in the tree are links in the copy; links to other directories stay, but those that a
+        build writes to, which are empty or have its files, become empty directories. In place of a repository's objects
+        the copy refers to them, because version scripts ask git; a worktree and a submodule, whose state is elsewhere,
+        become a tree without git.
 
         Args:
             omitted: directories that are not copied.

@@ -234,7 +234,7 @@ def write_tools(
         binutils = setup.binutils
         variant = _with_own_lld(variant)
         _write_clangs(directory, variant, dropped, programs, records, cross, native, path)
-    write_binutils(directory, binutils, path, prefixes)
+    write_binutils(directory, binutils, path, prefixes, path if variant.gnu else "")
     lld = variant.clang.resolve().parent / LINKER
     if not variant.gnu and any(flag.startswith("-flto") for flag in variant.flags) and lld.is_file():
         write_bitcode_tools(directory, lld, _lto_options(variant.link_flags), path, records, prefixes)
