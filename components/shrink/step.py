@@ -188,7 +188,7 @@ class _Trials:
         for number, build in enumerate((self.builder.build, *self.others), 1):
             say(f"build 1: {build.source.name} by your own compilers: {build.shown}")
             target = named_target(found, build.shown)
-            require_target(self.release, target.cross)
+            require_target(self.release, target)
             self.builder = replace(self.builder, build=build, target=target)
             try:
                 build.source.check(build.shown)
@@ -203,7 +203,7 @@ class _Trials:
             say(f"{OWN}: {entry.by(self.config.measure):,} bytes {TITLE_OF_MEASURE[self.config.measure]}")
             machines = {name: file.machine for name, file in own.files.items()}
             target = target_of(target, machines, made_by_clang(self.work / OWN))
-            require_target(self.release, target.cross)
+            require_target(self.release, target)
             self.builder = replace(self.builder, own=self.work / OWN, target=target)
             self.done.append(_Trial(entry, own))
             return

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,11 +35,13 @@ class Target:
         cross: the user's compilers for other processors, which clang stands in for.
         native: whether it stands in for native compilers, too. Otherwise these make tools of the build, as they did.
         known: all cross compilers that the user has.
+        processor: another processor that a clang of the user compiles for under its own name; "" if there is none.
     """
 
     cross: tuple[CrossCompiler, ...] = ()
     native: bool = True
     known: tuple[CrossCompiler, ...] = ()
+    processor: str = ""
 
     @property
     def machines(self) -> frozenset[int]:
@@ -74,23 +76,36 @@ def target_of(named: Target, files: dict[str, int | None], by_clang: bool) -> Ta
     native = native_machine()
     foreign = {machine: name for machine, name in machines.items() if not _runs_here(machine)}
     cross = tuple(one for one in named.known if one.machine in foreign)
-    if not foreign or (native not in machines and not cross and by_clang):
+    if not foreign:
         return Target(known=named.known)
+    machine, name = next(iter(foreign.items()))
     if native in machines or cross:
         return Target(cross, native=native in machines or by_clang, known=named.known)
-    machine, name = next(iter(foreign.items()))
+    if by_clang:
+        return Target(known=named.known, processor=machine_name(machine))
     raise UserError(
         f"{name} is for another processor, {machine_name(machine)}, and PATH has no gcc for it and Linux",
         "put the directory of the cross compiler into PATH, or name the compiler in CC",
     )
 
 
-def require_target(release: Toolchain, compilers: Iterable[CrossCompiler]) -> None:
-    """Raise UserError if the release clang cannot compile and link a program as the cross compilers do."""
-    failures = [_failure(release, one) for one in compilers]
-    if not failures or not all(failures):
-        return
-    raise next(failure for failure in failures if failure is not None)
+def require_target(release: Toolchain, target: Target) -> None:
+    """Raise UserError if the release clang cannot compile and link a program as one of the cross compilers does."""
+    if target.processor:
+        done = subprocess.run([release.clang, "-print-targets"], capture_output=True, text=True, timeout=_TIMEOUT_S)
+        if target.processor not in done.stdout.split():
+            raise _no_target(release, target.processor)
+    failures = [_failure(release, one) for one in target.cross]
+    if failures and all(failures):
+        raise next(failure for failure in failures if failure is not None)
+
+
+def _no_target(release: Toolchain, name: str) -> UserError:
+    return UserError(
+        f"the release clang in {release.directory} does not compile for {name}",
+        "build one that does, mlgo toolchain --mode release --policy pretrained --targets all --output CLANG, and pass "
+        "it: --release-toolchain CLANG",
+    )
 
 
 def _failure(release: Toolchain, compiler: CrossCompiler) -> UserError | None:
@@ -108,11 +123,7 @@ def _failure(release: Toolchain, compiler: CrossCompiler) -> UserError | None:
     if done.returncode == 0:
         return None
     if any(text in done.stderr for text in _NO_TARGET):
-        return UserError(
-            f"the release clang in {release.directory} does not compile for {compiler.triple}",
-            "build one that does, mlgo toolchain --mode release --policy pretrained --targets all --output CLANG, and "
-            "pass it: --release-toolchain CLANG",
-        )
+        return _no_target(release, compiler.triple)
     lines = done.stderr.splitlines()
     why = next((line for line in lines if "error" in line), lines[0] if lines else "it fails")
     return UserError(

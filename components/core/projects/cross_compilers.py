@@ -42,7 +42,7 @@ _MACHINES = (
 )
 """First component of a triple, e_machine of ELF, name of QEMU."""
 _ARM_MACHINE = "arm"
-_TARGET_OPTION = re.compile(r"^\s+(-m[\w-]+=)\s+(\S+)$|^\s+(-mthumb)\s+\[enabled\]$", re.MULTILINE)
+_TARGET_OPTION = re.compile(r"^[ \t]*(-m[\w-]+=)[ \t]+(\S+)$|^[ \t]*(-mthumb)[ \t]+\[enabled\]$", re.MULTILINE)
 _COPIED = {"riscv64": ("-march=", "-mabi="), "riscv32": ("-march=", "-mabi=")}
 """Defaults of gcc that determine which instructions and calling convention clang may use."""
 _MACRO = re.compile(r"^#define (\w+)", re.MULTILINE)
