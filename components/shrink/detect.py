@@ -19,6 +19,7 @@ _BUILDS = (
     ("GNUmakefile", "make -j$JOBS"),
     ("autogen.sh", f"NOCONFIGURE=1 ./autogen.sh && {_CONFIGURE}"),
     ("configure.ac", f"autoreconf -fi && {_CONFIGURE}"),
+    ("Cargo.toml", "cargo build --release"),
     ("debian/rules", "debian/rules build"),
 )
 """A file of a source tree -> its usual build."""

@@ -96,8 +96,6 @@ def test_linker_is_the_compilers_own_where_a_build_names_another_directory(tmp_p
     setup = BuildSetup(tmp_path / "work", tmp_path / "cache", 1, {"ar": LLVM / "llvm-ar"})
     variant = BuildVariant("stock", CLANG, list(ROW.compile_flags), ROW.link_flags)
     environment = write_tools(tmp_path / "tools", variant, setup)
-    options = ["-B", tmp_path / "other", "-fuse-ld=lld", "main.c", "-o", "main"]
-    subprocess.run([environment["CC"], *options], cwd=tmp_path, check=True)
-    subprocess.run(
-        [environment["CC"], "-B", tmp_path / "other", "-nostdlib", "-r", *options[3:]], cwd=tmp_path, check=True
-    )
+    command = [environment["CC"], "-B", str(tmp_path / "other"), "-fuse-ld=lld", "main.c", "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    subprocess.run([*command, "-nostdlib", "-r"], cwd=tmp_path, check=True)

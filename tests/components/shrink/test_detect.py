@@ -22,6 +22,8 @@ from components.shrink.detect import detect_builds
         (("configure", "configure.ac"), "./configure && make"),
         (("autogen.sh", "configure.ac"), "NOCONFIGURE=1 ./autogen.sh && ./configure && make"),
         (("configure.ac",), "autoreconf -fi && ./configure && make"),
+        (("Cargo.toml", "Makefile"), "make "),
+        (("Cargo.toml",), "cargo build --release"),
         (("debian/rules",), "debian/rules build"),
     ],
 )
