@@ -21,13 +21,12 @@ from components.core.projects.flags.linked_files import find_binaries, is_archiv
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.flags.types import Kind
 from components.core.projects.runpath import needed_libraries, relocate_runpath
-from components.core.projects.source_tree import SourceTree, remove_tree
+from components.core.projects.source_tree import SourceTree, is_cargo_directory, remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import CommandTimeout, log_tail, run_logged
 from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_bound_tools
-from components.shrink.cargo import is_tool_of_cargo
 from components.shrink.differences.find import Difference, FinishedBuild, find_differences, refusal
 from components.shrink.differences.linked_files import exported_symbols
 from components.shrink.failures import failed_build_remedy
@@ -54,6 +53,8 @@ _MAX_ATTEMPTS = 4
 _TRACE = "PS4='$ '; set -x; "
 """Start of a script whose shell says each command, as the log does."""
 _TRACED = re.compile(r"\$+ (.+)")
+_BUILD_SCRIPT = re.compile(r"build[-_]script[-_].*")
+_PROC_MACRO = re.compile(rb"rustc_proc_macro_decls_[0-9a-f]+")
 _GNU_OPENMP, _OPENMP = "libgomp.so.1", "libomp.so.5"
 _VARIANT = re.compile(r"(C[1-5]|D[0-5])(?=E|I)")
 """Constructors and destructors of the Itanium C++ ABI: gcc also exports those that no other module can need."""
@@ -502,7 +503,7 @@ def _keep(
     built = {name: path for name, path in find_binaries(root) if before.get(path) != _identity(path)}
     binaries, links = _without_links(built)
     linked_files = {name: path for name, path in binaries.items() if not is_archive(path)}
-    if products := {name: path for name, path in linked_files.items() if not is_tool_of_cargo(root, path)}:
+    if products := {name: path for name, path in linked_files.items() if not _is_tool_of_cargo(root, path)}:
         linked_files = products
     measured: dict[str, tuple[Path, MeasuredBinary, int, int]] = {}
     for name, path in (linked_files or binaries).items():
@@ -545,6 +546,17 @@ def _keep(
             (kept / link).parent.mkdir(parents=True, exist_ok=True)
             os.link(copy, kept / link)
     return files, tuple(unmoved)
+
+
+def _is_tool_of_cargo(root: Path, path: Path) -> bool:
+    """Return whether a linked file below the root of a tree only runs in builds of Cargo: a build script, or a library
+    of procedural macros, which rustc loads."""
+    within = path.relative_to(root)
+    if not any(is_cargo_directory(root / parent) for parent in within.parents):
+        return False
+    if "build" in within.parts and _BUILD_SCRIPT.fullmatch(path.name):
+        return True
+    return path.suffix == ".so" and _PROC_MACRO.search(path.read_bytes()) is not None
 
 
 def _without_links(binaries: Mapping[str, Path]) -> tuple[dict[str, Path], dict[str, list[str]]]:
