@@ -59,7 +59,8 @@ class CheckpointManager:
         try:
             self._lease.update(checkpoints=remaining, iteration=state.iteration, policy=state.policy_digest)
         except LeaseLost:
-            discard(self.directory / name)
+            if name not in self._listed():  # it was listed, if this was taken over before the answer came
+                discard(self.directory / name)
             raise
         self._usable, self._before = remaining, self.directory / name
         for old in set(before) - set(remaining):
@@ -120,6 +121,9 @@ class CheckpointManager:
                 shutil.rmtree(self.directory / name, ignore_errors=True)
             present |= local
         if "checkpoints" in self._lease.content:
+            # After listing, before deleting: whoever has taken over by then is noticed here, and what whoever takes over
+            # later publishes is not among the names.
+            self._lease.update()
             for name in filter(_CHECKPOINT.fullmatch, present - set(self._listed())):
                 discard(self.directory / name)
 

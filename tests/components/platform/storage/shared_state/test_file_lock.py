@@ -24,9 +24,9 @@ def test_waits_for_a_process_and_gets_the_lock_when_it_is_killed(tmp_path: Path)
     messages: list[str] = []
     with subprocess.Popen([sys.executable, "-c", HOLD, tmp_path / "lock"], stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
-        threading.Timer(0.3, holder.send_signal, [signal.SIGKILL]).start()
+        threading.Timer(1.5, holder.send_signal, [signal.SIGKILL]).start()
         with exclusive_lock(tmp_path / "lock", "waiting for another build", messages.append):
-            assert holder.wait(1) == -signal.SIGKILL
+            assert holder.wait(2) == -signal.SIGKILL
     assert messages == ["waiting for another build"]
 
 
