@@ -26,6 +26,7 @@ import google_crc32c
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, read_json
 from components.platform.storage.kinds import KINDS, describe_kind, kind_by_files
+from components.platform.storage.put_in_place import restore_replaced
 from components.platform.storage.uri import display_path
 
 MANIFEST = "manifest.json"
@@ -261,6 +262,7 @@ def require_artifact(directory: Path, kind: str, verify_content: bool = False) -
         verify_content: also compare checksums, not only existence and sizes.
     """
     step = STEP_OF.get(kind.split()[-1], kind.split()[-1])
+    restore_replaced(directory)
     if not directory.is_dir():
         raise UserError(
             f"no {kind} at {display_path(directory)}: no such directory",

@@ -121,8 +121,8 @@ class CheckpointManager:
                 shutil.rmtree(self.directory / name, ignore_errors=True)
             present |= local
         if "checkpoints" in self._lease.content:
-            # After listing, before deleting: whoever has taken over by then is noticed here, and what whoever takes over
-            # later publishes is not among the names.
+            # After listing and before deleting: whoever has taken over by then is noticed here, and what a later
+            # successor publishes is not among the names.
             self._lease.update()
             for name in filter(_CHECKPOINT.fullmatch, present - set(self._listed())):
                 discard(self.directory / name)

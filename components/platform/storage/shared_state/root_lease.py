@@ -91,7 +91,7 @@ class RootLease:
         self._heartbeat_s, self._stale_s = heartbeat_s, stale_s
         self._token = token_hex(8)
         self._words: set[str] = set()
-        """Of writes since the last one that succeeded; those without an answer may have been written, or be so later."""
+        """Of writes since the last one that succeeded: those without an answer may be written, or be so later."""
         self._lock = threading.Lock()  # guards _document and _lost, which the heartbeat's thread also uses
         self._document = VersionedJson(None, "")
         self._lost: LeaseLost | None = None
