@@ -8,6 +8,9 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
+from components.platform.errors import UserError
 from components.platform.storage.shared_state.file_lock import exclusive_lock
 
 HOLD = """
@@ -36,3 +39,17 @@ def test_free_lock_prints_nothing_and_can_be_used_again(tmp_path: Path) -> None:
         with exclusive_lock(tmp_path / "lock", "waiting", messages.append):
             pass
     assert messages == [] and (tmp_path / "lock").exists()
+
+
+def test_stopped_holder_is_an_error_after_a_while(tmp_path: Path) -> None:
+    messages: list[str] = []
+    with subprocess.Popen([sys.executable, "-c", HOLD, tmp_path / "lock"], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        holder.send_signal(signal.SIGSTOP)
+        with (
+            pytest.raises(UserError, match="another process has held"),
+            exclusive_lock(tmp_path / "lock", "waiting", messages.append, limit_s=0.2),
+        ):
+            pytest.fail("it is held")
+        holder.kill()
+    assert messages == ["waiting"]

@@ -1,5 +1,6 @@
 """The lease of a root directory: between processes, between machines, and after its owner was killed."""
 
+import copy
 import os
 import signal
 import subprocess
@@ -248,3 +249,29 @@ def test_artifact_is_not_used_as_a_working_directory(tmp_path: Path, name: str) 
     with pytest.raises(UserError, match=r"is an artifact|lies within a trace"):
         RootLease(tmp_path / name, "training", results="checkpoints/*").__enter__()
     assert sorted(os.listdir(tmp_path / "trace")) == ["manifest.json", "root"]
+
+
+def test_clock_of_the_holder_does_not_matter(root, where, monkeypatch, tmp_path):
+    """Its clock is eleven minutes late, and it has a heartbeat."""
+    real = time.time
+    monkeypatch.setattr(module.time, "time", lambda: real() - 660)
+    with RootLease(root, "training", heartbeat_s=0.1) as first:
+        monkeypatch.setattr(module.time, "time", real)
+        there = root_in_bucket(monkeypatch, root, tmp_path)
+        monkeypatch.setattr(module.fcntl, "flock", lambda *_: None)
+        with pytest.raises(UserError, match="another training is running"), RootLease(there, "training", FAR, 0.1, 5.0):
+            pytest.fail("it is held")
+        first.update()
+
+
+def test_copy_of_a_machine_loses_the_lease(root, where):
+    """A machine that was restored from a snapshot has the token of the original."""
+    with RootLease(root, "training", heartbeat_s=1000) as first:
+        first.update(checkpoints=["1"])
+        clone = copy.copy(first)
+        clone._words = set()
+        first.update(checkpoints=["1", "2a"])
+        with pytest.raises(LeaseLost):
+            clone.update(checkpoints=["1", "2b"])
+        first.update(checkpoints=["1", "2a", "3a"])
+    assert document(where)["checkpoints"] == ["1", "2a", "3a"]
