@@ -221,5 +221,6 @@ def _read_range(remote: RemoteManifest, entries: Sequence[ManifestEntry], pack: 
 
 def _check(remote: RemoteManifest, entry: ManifestEntry, data: bytes) -> None:
     crc32c = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
-    if (len(data), crc32c) != (entry.size_bytes, entry.crc32c):
+    sha256 = hashlib.sha256(data).hexdigest() if entry.sha256 else ""
+    if (len(data), crc32c, sha256) != (entry.size_bytes, entry.crc32c, entry.sha256):
         raise _Damaged(f"{remote.uri} is damaged: the content of {entry.name} differs", "make it again")

@@ -388,7 +388,8 @@ def _download(remote: RemoteManifest, into: Path) -> None:
     for entry in remote.files:
         if entry.link:  # only after all files are written
             create_link(into, entry.name, entry.link)
-    wrong = sorted({entry.name for entry in set(scan_directory(into)) ^ set(remote.files)})
+    found = scan_directory(into, sha256=any(entry.sha256 for entry in remote.files))
+    wrong = sorted({entry.name for entry in set(found) ^ set(remote.files)})
     if wrong:
         raise _Damaged(
             f"{uri} is damaged: the content of these files differs from its {MANIFEST}: {', '.join(wrong[:5])}",

@@ -34,6 +34,11 @@ INPUTS = ("corpus", "toolchain", "trace", "warmstart")
 
 
 @pytest.fixture
+def storage_uri(gs_uri: ObjectUri) -> ObjectUri:
+    return gs_uri
+
+
+@pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A pod's surroundings: an API server by its service account."""
     cluster = Cluster([SUCCEEDS])
