@@ -1,7 +1,7 @@
 """Runs interleavings of the protocol of shared state, by their seeds:
 
-    python -m tests.protocol --seeds 0:100000
-    python -m tests.protocol --seeds 4711:4712 --trace
+python -m tests.protocol --seeds 0:100000
+python -m tests.protocol --seeds 4711:4712 --trace
 """
 
 from __future__ import annotations

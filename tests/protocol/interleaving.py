@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -70,10 +71,10 @@ class Interleaving:
         """Run it, and then a trainer without faults on a machine of its own."""
         with _simulated(self.world, self.store):
             for name in ("one", "two", "three"):
-                self._start(name, lambda name=name: self._train(name), self._draw_faults(), self.random.uniform(0, 300))
+                self._start(name, partial(self._train, name), self._draw_faults(), self.random.uniform(0, 300))
             self._start("sweeper", self._sweep, self._draw_faults(), self.random.uniform(0, 300))
             for name in ("promoter", "rival"):
-                self._start(name, lambda name=name: self._decide(name), self._draw_faults(), 0.0)
+                self._start(name, partial(self._decide, name), self._draw_faults(), 0.0)
             self._start("reader", self._read, {}, 0.0)
             self.world.run()
             self.store.faultless()
@@ -114,8 +115,8 @@ class Interleaving:
                     manager.save(SimpleNamespace(iteration=iteration, policy_digest=name))  # type: ignore[arg-type]
                     self.saved.append(iteration)
                 before = self.store.content(POLICY / MANIFEST)
-                with publish(mirror(POLICY), "policy") as partial:
-                    (partial / "policy.json").write_text(json.dumps(name))
+                with publish(mirror(POLICY), "policy") as directory:
+                    (directory / "policy.json").write_text(json.dumps(name))
                     lease.update()
                 if self.store.content(POLICY / MANIFEST) == before:
                     self.wrong.append(f"{name} has published, and the old policy is there")
@@ -135,10 +136,8 @@ class Interleaving:
 
     def _sweep(self) -> None:
         for _time in range(3):
-            try:
+            with suppress(StorageError):
                 list(sweep(ObjectUri("s3", "bucket", "run")))
-            except StorageError:
-                pass
             self.world.sleep(self.random.choice([10.0, remote.ABANDONED_AFTER_S]))
 
     def _decide(self, name: str) -> None:
@@ -209,8 +208,8 @@ def _iteration(checkpoint: Any) -> int:
 
 
 def _write(directory: Path, state: Any, _before: Path | None = None) -> None:
-    with publish(directory, "checkpoint") as partial:
-        (partial / "state.json").write_text(json.dumps(state.iteration))
+    with publish(directory, "checkpoint") as made:
+        (made / "state.json").write_text(json.dumps(state.iteration))
 
 
 def _read(directory: Path) -> Any:

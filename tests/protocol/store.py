@@ -110,7 +110,7 @@ class SimulatedStore:
 
     def download(self, objects: Sequence[tuple[ObjectUri, Callable[[], BinaryIO]]]) -> None:
         for uri, create in objects:
-            content = self._ask(lambda uri=uri: self._get(uri))
+            content = self._ask(partial(self._get, uri))
             with create() as stream:
                 stream.write(content)
 

@@ -71,6 +71,7 @@ class CheckpointManager:
 
         Raises:
             EarlierCredit: an earlier version of this program wrote them.
+            LeaseLost: another training has taken over.
             UserError: none of them is readable; object storage refuses or does not answer.
         """
         self._sweep()
@@ -87,6 +88,7 @@ class CheckpointManager:
             self._usable, self._before = names[:number], self.directory / name
             return newest
         if names:
+            self._lease.update()  # a successor may have removed them
             raise UserError(
                 f"none of the checkpoints {', '.join(names)} in {display_path(self._lease.root)} can be read",
                 "use another --root-dir, or remove this one, to start again",
