@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -57,7 +58,8 @@ class CheckpointManager:
         remaining = [*(before if self._usable is None else self._usable), name][-self._keep :]
         checkpoint.write(self.directory / name, state, self._before)
         try:
-            self._lease.update(checkpoints=remaining, iteration=state.iteration, policy=state.policy_digest)
+            saved = {"checkpoints": remaining, "iteration": state.iteration, "policy": state.policy_digest}
+            self._lease.update(**saved, saved=time.time())
         except LeaseLost:
             if name not in self._listed():  # it was listed, if this was taken over before the answer came
                 discard(self.directory / name)
@@ -65,6 +67,14 @@ class CheckpointManager:
         self._usable, self._before = remaining, self.directory / name
         for old in set(before) - set(remaining):
             discard(self.directory / old)
+
+    @property
+    def repeated_s(self) -> float:
+        """How long the training before this one went on after its last checkpoint; 0 if it ended in order."""
+        before = self._lease.before
+        if before.get("released") or "saved" not in before:
+            return 0.0
+        return max(0.0, float(before.get("renewed", 0.0)) - float(before["saved"]))
 
     def newest(self) -> Checkpoint | None:
         """Return the newest readable checkpoint, None if there is none; report unreadable newer ones.

@@ -68,6 +68,9 @@ class RootLease:
     If the block fails in a directory that was new and has no results yet, the directory is emptied: a refused input
     leaves nothing.
 
+    Attributes:
+        before: content of the document when the lease was taken.
+
     Args:
         root: a directory, or the mirror of a URI.
         work: what runs there, for messages: "training".
@@ -86,6 +89,7 @@ class RootLease:
     ) -> None:
         self.root, self._work, self._results = root, work, results
         self._new = False
+        self.before: Mapping[str, Any] = {}
         self._latest = str((uri_of(root) or root) / LATEST)  # type: ignore[operator]
         self._me = me or ProcessIdentity.here()
         self._heartbeat_s, self._stale_s = heartbeat_s, stale_s
@@ -202,6 +206,7 @@ class RootLease:
             fresh = {"version": _VERSION, "token": self._token, **self._me.to_json(), "released": False}
             try:
                 self._write({**(document.content or {}), **fresh}, document)
+                self.before = document.content or {}
                 self._new = bool(self._results) and document.content is None and not self._has_results()
                 return
             except Conflict:

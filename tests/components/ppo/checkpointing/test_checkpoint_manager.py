@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from dataclasses import replace
 
 import pytest
@@ -225,6 +226,18 @@ def test_checkpoint_that_the_successor_has_listed_is_kept(root, monkeypatch):
         store.save(checkpoint(2))
     on_another_machine(root)
     assert newest(root) == 2
+
+
+def test_seconds_after_the_last_checkpoint_of_a_killed_training_are_told(root, monkeypatch):
+    train(root, 1)
+    with RootLease(root, "training", heartbeat_s=1000) as lease:
+        assert CheckpointManager(lease, 2).repeated_s == 0
+        lease.update(saved=time.time() - 7)
+        monkeypatch.setattr(lease, "_lost", LeaseLost("killed", ""))  # not released
+    monkeypatch.setattr(fences, "SILENT_S", -1)
+    far = replace(ProcessIdentity.here(), boot="that of another machine")
+    with RootLease(root, "training", far, heartbeat_s=1000) as lease:
+        assert 6 < CheckpointManager(lease, 2).repeated_s < 9
 
 
 def test_checkpoints_without_document_are_found(root):
