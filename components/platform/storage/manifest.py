@@ -78,7 +78,7 @@ class Manifest:
 
 
 def write_manifest(directory: Path, files: tuple[ManifestEntry, ...] | None = None, kind: str = "") -> Manifest:
-    """Write the manifest.json of `directory` and flush it to disk.
+    """Write the manifest.json of `directory`.
 
     Args:
         files: the result of `scan_directory`, if already known; `scan_directory` reads every byte.
@@ -88,8 +88,6 @@ def write_manifest(directory: Path, files: tuple[ManifestEntry, ...] | None = No
     with open(directory / MANIFEST, "w", encoding="utf-8") as stream:
         json.dump(manifest_document(entries, kind), stream, indent=1)
         stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
     return Manifest(directory, entries, kind)
 
 

@@ -120,11 +120,10 @@ def publish_local(output: Path, kind: str, replace_anything: bool = False) -> It
             filled = Partial(partial, kind)
             with name_full_disk(output):
                 yield filled
-                if not replace_anything:  # a mirror is downloaded again
-                    flush_files(partial)
                 if filled.has_manifest:
                     write_manifest(partial, filled.files, filled.kind)
-            flush(partial)
+                if not replace_anything:  # a mirror is downloaded again
+                    flush_files(partial)
             if not replace_anything:
                 require_replaceable(output, kind)
             put_in_place(partial, output)

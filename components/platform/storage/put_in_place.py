@@ -25,7 +25,7 @@ _RENAME_EXCHANGE = 2  # linux/fs.h
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 _LONGEST_GAP_S = 60.0
 """Age of an "-old" directory whose maker counts as dead where locks do not tell: its life is two system calls long."""
-_FLUSHES = 8
+_FLUSHES = 16
 """Files flushed at the same time, which a journal writes together."""
 
 
@@ -91,11 +91,10 @@ def restore_replaced(output: Path) -> None:
 
 def flush_files(directory: Path) -> None:
     """Write the files below a directory, and their names, to the disk: what is renamed later survives a power loss."""
-    files = [Path(folder, name) for folder, _folders, names in os.walk(directory) for name in names]
+    paths = [Path(folder) for folder, _folders, _names in os.walk(directory)]
+    paths += [Path(folder, name) for folder, _folders, names in os.walk(directory) for name in names]
     with ThreadPoolExecutor(_FLUSHES) as pool:
-        list(pool.map(flush, (path for path in files if path.is_file() and not path.is_symlink())))
-    for folder, _folders, _names in os.walk(directory):
-        flush(Path(folder))
+        list(pool.map(flush, (path for path in paths if not path.is_symlink())))
 
 
 def flush(path: Path) -> None:
