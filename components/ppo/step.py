@@ -75,8 +75,7 @@ def _train_in(root: Path, config: TrainingConfig, fingerprint: Mapping[str, str]
     ):
         trainer = Trainer(config, fingerprint, CheckpointManager(lease, config.max_checkpoints), data)
         trained = _train(trainer)
-        lease.update()  # a training that lost its lease publishes nothing
-        _publish(config, trainer, trained)
+        _publish(config, trainer, trained, lease)
 
 
 def _train(trainer: Trainer) -> Trained:
@@ -96,7 +95,7 @@ def _train(trainer: Trainer) -> Trained:
         raise
 
 
-def _publish(config: TrainingConfig, trainer: Trainer, trained: Trained) -> None:
+def _publish(config: TrainingConfig, trainer: Trainer, trained: Trained, lease: RootLease) -> None:
     state = trained.state
     report = {
         "iterations": state.iteration,
@@ -119,6 +118,8 @@ def _publish(config: TrainingConfig, trainer: Trainer, trained: Trained) -> None
         # The policy includes its training curve, so that an evaluation elsewhere can plot it.
         if (config.root_dir / "tensorboard").is_dir():
             shutil.copytree(config.root_dir / "tensorboard", partial / "tensorboard")
+        # After `publish` has read the manifest that it will replace: as for the state of a search (tune/state.py).
+        lease.update()
     change = trainer.objective.labels.comparative[state.best_percent < 0]
     start = "" if state.best_iteration else " (the policy that training started from)"
     say(

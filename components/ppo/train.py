@@ -136,7 +136,9 @@ class Trainer:
         self.state = TrainingState(**{"progress_iteration": training["best_iteration"], **training})
         self.best = newest.best
         self.saver.saved = newest.iteration
-        say(f"resuming after iteration {self.state.iteration} ({self.state.trained_s / 60:.1f} minutes trained)")
+        repeated_s = self.checkpoints.repeated_s
+        again = f"; {repeated_s:.0f} s of training are repeated" if repeated_s else ""
+        say(f"resuming after iteration {self.state.iteration} ({self.state.trained_s / 60:.1f} minutes trained){again}")
 
     def run(self) -> Trained:
         """Train until the time limit or the iteration limit is reached, or validations do not improve any more."""

@@ -102,10 +102,13 @@ def _outcome(run: KfpRun) -> Outcome:
 
 
 def _message(run: KfpRun, task: Task) -> str:
-    """Return the error at the end of a task's log, or its last line; "" if there is none to be read."""
+    """Return the error at the end of a task's log, or the end of its last line; "" if there is none to be read.
+
+    The line of a driver that failed is long, and ends with the reason.
+    """
     lines = run.read_log(task)
     errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
-    return "\n".join(lines[errors[-1] :] if errors else lines[-1:])[:_MAX_MESSAGE]
+    return "\n".join(lines[errors[-1] :])[:_MAX_MESSAGE] if errors else "".join(lines[-1:])[-_MAX_MESSAGE:]
 
 
 if __name__ == "__main__":

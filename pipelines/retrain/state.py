@@ -12,8 +12,9 @@ the digests of what it was made of, the number of its comparisons, and `decision
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -27,7 +28,7 @@ VERSION = 3
 KEPT = 20
 """Maximum number of history entries."""
 KEPT_DECISIONS = 200
-"""Maximum number of decisions: almost four years of weekly ones."""
+"""Maximum number of decisions, without rollbacks that hold: almost four years of weekly ones."""
 
 
 @dataclass(frozen=True)
@@ -225,18 +226,39 @@ def save_state(location: str, state: State) -> None:
     Raises:
         UserError: another process changed it since it was read.
     """
+    before = state.read.content or {}
+    entries = [*before.get("decisions", ()), *before.get("history", ()), before.get("deployed") or {}]
     content = {
+        **before,
         "version": VERSION,
-        "deployed": asdict(state.deployed) if state.deployed else None,
-        "history": [asdict(entry) for entry in state.history],
+        "deployed": _with_unknown_fields(state.deployed, entries) if state.deployed else None,
+        "history": [_with_unknown_fields(entry, entries) for entry in state.history],
         "regressed": list(state.regressed),
-        "decisions": [asdict(entry) for entry in state.decisions],
+        "decisions": [_with_unknown_fields(entry, entries) for entry in state.decisions],
     }
     write_versioned(location, content, state.read)
 
 
+def _with_unknown_fields(entry: Deployed | Decision, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields of an entry, and those that a later version of this program has written into it."""
+    known = asdict(entry)
+    identity = ("policy_digest", "promoted_at") if isinstance(entry, Deployed) else ("policy_digest", "at", "kind")
+    same = (old for old in before if all(old.get(name) == known[name] for name in identity))
+    return {**next(same, {}), **known}
+
+
 def _newest(decision: Decision, others: tuple[Decision, ...]) -> tuple[Decision, ...]:
-    return (decision, *others)[:KEPT_DECISIONS]
+    """Return the newest decisions, and the rollbacks before them that hold: what was rolled back stays refused."""
+    entries = (decision, *others)
+    decided: set[str] = set()
+    kept = []
+    for number, entry in enumerate(entries):
+        holds = entry.kind == "rolled back" and entry.policy_digest not in decided
+        if entry.kind != "not promoted":
+            decided.add(entry.policy_digest)
+        if number < KEPT_DECISIONS or holds:
+            kept.append(entry)
+    return tuple(kept)
 
 
 def _require_plausible(*figures: float | tuple[float, float] | None) -> None:

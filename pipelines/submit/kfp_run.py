@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -27,6 +28,10 @@ _RUN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]*")
 _LAUNCHER_LINE = re.compile(r"(?P<severity>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \w+\.go:\d+\] ")
 """As glog writes it."""
 _ARGO_LINE = re.compile(r"time=\S+ level=\w+ msg=.* argo=true")
+_TWICE = "two tasks have the same task name"
+"""Of a driver's error after the pod of an earlier one was lost: Argo makes it again, and ML Metadata has both."""
+_NO_CONTROLLER_S = 120.0
+"""Time in which a controller that runs has started the first driver of a run."""
 _EXIT_STATUS = re.compile(r": exit status \d+\s*$")
 """The end of the launcher's error where the step's program failed, which has said why."""
 
@@ -50,6 +55,7 @@ class KfpRun:
         self._client = client
         self._late = _LATE_LOOKS
         self._canceling = False
+        self._began_s = time.monotonic()
         self._waits = PodWaits(client)
         self.run_id = run_id
         self.host = client.server.host
@@ -141,7 +147,7 @@ class KfpRun:
         trains = any(task.name == TRAINING and task.state for task in self.tasks)
         folder = self.artifact_folder if trains else ""
         curve = [describe_curve(f"{folder}/{TRAINING}")] if folder.startswith("gs://") else []
-        return curve + self._waits.explain(self.tasks)
+        return curve + self._waits.explain(self.tasks) + self._missing_controller()
 
     def results(self) -> list[str]:
         """Return the smoke test's table, or the verdict of the report on the release clang or of the evaluation, and
@@ -169,11 +175,27 @@ class KfpRun:
             log = f"\n  the last lines of {failed[0].name}:" + "".join(f"\n    {line}" for line in tail)
         elif failed[0].pods:
             command = f" (kubectl logs --container main {failed[0].pods[0]})"
+        if _TWICE in log:
+            return UserError(
+                f"{problem}the pod of a driver was lost, and since then KFP has two tasks of one name{log}",
+                "submit the pipeline again: the new run reuses the results of the steps that are done",
+            )
         return UserError(
             f"{problem}step {', '.join(task.name for task in failed)} failed{log}",
             f"see its log at {self.page}{command}. When the cause is removed, mlgo pipeline retry {self.run_id} "
             "continues the run from there",
         )
+
+    def _missing_controller(self) -> list[str]:
+        """Return what there is to say of a run in which nothing has begun for a while."""
+        details = self.document.get("run_details")
+        begun = bool(details.get("task_details")) if isinstance(details, Mapping) else False
+        if begun or self.state in RUN_ENDED or time.monotonic() - self._began_s < _NO_CONTROLLER_S:
+            return []
+        return [
+            f"nothing of the run has begun for {_NO_CONTROLLER_S:.0f} s: Argo's controller does not answer "
+            "(kubectl get pods -n kubeflow -l app=workflow-controller)"
+        ]
 
     def _read_pod_log(self, pod: str) -> str:
         """Return the log of a step from the API server or the user interface, "" if neither has it.

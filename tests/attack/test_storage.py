@@ -30,6 +30,11 @@ SHARE = 0.12
 """Fraction of the requests with a fault."""
 
 
+@pytest.fixture
+def storage_uri(gs_uri: ObjectUri) -> ObjectUri:
+    return gs_uri
+
+
 def test_racing_and_killed_writers_on_a_faulty_connection(
     storage_uri: ObjectUri,
     storage_host: str,

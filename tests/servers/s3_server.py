@@ -10,6 +10,7 @@ that ignores or rejects conditions as older ones do, a bucket named "forbidden" 
 from __future__ import annotations
 
 import argparse
+import io
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +27,8 @@ from tests.servers.storage_server import FORBIDDEN, READ_ONLY, Faults
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
 """Environment of a client of the server."""
 CONDITIONS = ("HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH")
+LATE_S = 0.05
+"""After a conflict, a write that commits nevertheless."""
 
 
 @dataclass
@@ -34,13 +37,18 @@ class Behaviour:
 
     Attributes:
         faults: requests that fail. A request "whose answer is lost" ends without an answer.
-        conditions: "kept", "ignored" or "rejected" conditions of writes.
+        conditions: "kept", "ignored" or "rejected" conditions of writes; "half kept": If-Match of present objects is
+            ignored.
+        conflicts: so many of the next conditional writes answer 409.
+        conflicts_commit: whether these are executed nevertheless, a moment after the answer.
         deletes_are_checked: whether deleting an object that does not exist answers 404, as Cloud Storage does.
         requests: methods and paths so far.
     """
 
     faults: Faults = field(default_factory=Faults)
     conditions: str = "kept"
+    conflicts: int = 0
+    conflicts_commit: bool = False
     deletes_are_checked: bool = False
     requests: list[str] = field(default_factory=list)
 
@@ -65,6 +73,15 @@ class Application:
         if environ["REQUEST_METHOD"] == "PUT" and any(name in environ for name in CONDITIONS):
             if behaviour.conditions == "rejected":
                 return _error(start, "501 Not Implemented", "NotImplemented", "A header is not implemented.")
+            if behaviour.conflicts:
+                behaviour.conflicts -= 1
+                if behaviour.conflicts_commit:
+                    content = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+                    threading.Timer(LATE_S, self._write, [{**environ, "wsgi.input": io.BytesIO(content)}]).start()
+                code = "ConditionalRequestConflict"
+                return _error(start, "409 Conflict", code, "A conflicting operation occurred during the upload.")
+            if behaviour.conditions == "half kept" and self._exists(environ):
+                environ = {name: value for name, value in environ.items() if name != "HTTP_IF_MATCH"}
             if behaviour.conditions == "ignored":
                 environ = {name: value for name, value in environ.items() if name not in CONDITIONS}
         if behaviour.deletes_are_checked and environ["REQUEST_METHOD"] == "DELETE" and not self._exists(environ):
@@ -78,10 +95,16 @@ class Application:
             raise ConnectionResetError
         return blocks
 
+    def _write(self, environ: dict[str, Any]) -> None:
+        with self._lock:
+            list(self._moto(environ, _discard))
+
     def _exists(self, environ: dict[str, Any]) -> bool:
         statuses: list[str] = []
         with self._lock:
-            list(self._moto(environ | {"REQUEST_METHOD": "HEAD"}, lambda status, *_: statuses.append(status)))
+            head = {name: value for name, value in environ.items() if name not in CONDITIONS}
+            head |= {"REQUEST_METHOD": "HEAD", "CONTENT_LENGTH": "0", "wsgi.input": io.BytesIO()}
+            list(self._moto(head, lambda status, *_: statuses.append(status)))
         return statuses == ["200 OK"]
 
 

@@ -57,10 +57,11 @@ def gs_uri(storage_host: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> I
     gcs._client.cache_clear()
 
 
-@pytest.fixture
-def storage_uri(gs_uri: ObjectUri) -> ObjectUri:
-    """The gs:// URI; test files about object storage override this by both."""
-    return gs_uri
+@pytest.fixture(params=["gs", "s3"])
+def storage_uri(request: pytest.FixtureRequest) -> ObjectUri:
+    """A URI on each of two servers: what holds on one of them may not on the other."""
+    uri: ObjectUri = request.getfixturevalue(f"{request.param}_uri")
+    return uri
 
 
 @pytest.fixture(params=["gs", "s3", "seaweedfs"])

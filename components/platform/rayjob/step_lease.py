@@ -8,18 +8,22 @@ one that continues from the last checkpoint.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from components.platform.console import say, say_error
 from components.platform.errors import UserError
-from components.platform.storage.object_storage.object_store import NO_VERSION, VersionConflict
-from components.platform.storage.object_storage.stores import store_of
-from components.platform.storage.uri import ObjectUri, parse_location
+from components.platform.storage.shared_state.versioned_json import (
+    Conflict,
+    VersionedJson,
+    read_versioned,
+    write_versioned,
+)
+from components.platform.storage.uri import ObjectUri
 
 LEASE_VARIABLE = "MLGO_STEP_LEASE"
 """Environment variable by which a RayJob's trainer gets the URI of the lease."""
@@ -28,7 +32,7 @@ RUN_VARIABLE = "MLGO_RUN_ID"
 RENEWAL_S = 60.0
 PATIENCE_S = 1800.0
 """How long the trainer waits for a renewal: longer than a step repeats its requests, and than a node takes to come."""
-_HELD, _GIVEN_UP = (json.dumps({"step": state}).encode() for state in ("follows", "gave up"))
+_STATE, _FOLLOWS, _GAVE_UP = "step", "follows", "gave up"
 
 
 class StepLease:
@@ -47,8 +51,9 @@ class StepLease:
         """Renew the lease, unless that was done within the last minute."""
         if time.monotonic() - self._renewed_s < self._renewal_s:
             return
+        location = str(self._uri)
         try:
-            _write(self._uri, _HELD)
+            write_versioned(location, {_STATE: _FOLLOWS}, read_versioned(location))
         except UserError as error:
             say(f"the lease of the RayJob is not renewed: {error.problem}")
         self._renewed_s = time.monotonic()
@@ -59,29 +64,27 @@ def watch_step_lease(poll_s: float = RENEWAL_S, patience_s: float = PATIENCE_S) 
     lease_uri = os.environ.get(LEASE_VARIABLE)
     if not lease_uri:
         return None
-    uri = parse_location(lease_uri)
-    assert isinstance(uri, ObjectUri)
-    thread = threading.Thread(target=_watch, args=(uri, poll_s, patience_s, _end), daemon=True)
+    thread = threading.Thread(target=_watch, args=(lease_uri, poll_s, patience_s, _end), daemon=True)
     thread.start()
     return thread
 
 
-def _watch(uri: ObjectUri, poll_s: float, patience_s: float, end: Callable[[], None]) -> None:
-    seen, since_s = "", time.monotonic()
+def _watch(location: str, poll_s: float, patience_s: float, end: Callable[[], None]) -> None:
+    seen, since_s = VersionedJson(None, ""), time.monotonic()
     while True:
-        try:
-            content, version = store_of(uri).read(uri)
-        except UserError:
-            content, version = None, seen  # as if it had not changed: storage that stays away ends the training, too
-        if content == _GIVEN_UP:
-            break  # by the trainer before this one
-        if version != seen:
-            seen, since_s = version, time.monotonic()
+        with suppress(UserError):  # as if it had not changed: storage that stays away ends the training, too
+            now = read_versioned(location)
+            if (now.content or {}).get(_STATE) == _GAVE_UP:
+                break  # by the trainer before this one
+            if now.version != seen.version:
+                seen, since_s = now, time.monotonic()
         if time.monotonic() - since_s > patience_s:
             try:
-                _write(uri, _GIVEN_UP, seen)
-            except (UserError, VersionConflict):
-                continue  # renewed just now, or out of reach
+                write_versioned(location, {_STATE: _GAVE_UP}, seen)
+            except Conflict:
+                continue  # renewed just now
+            except UserError as error:
+                say(f"the lease of the step cannot be written: {error.problem}")
             break
         time.sleep(poll_s)
     say_error(
@@ -93,10 +96,3 @@ def _watch(uri: ObjectUri, poll_s: float, patience_s: float, end: Callable[[], N
 
 def _end() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _write(uri: ObjectUri, content: bytes, version: str | None = None) -> None:
-    store = store_of(uri)
-    if version is None:
-        _content, version = store.read(uri)
-    store.write(uri, content, version or NO_VERSION)

@@ -4,7 +4,9 @@ The file is `{"version": 1, "kind": ..., "files": [{"name", "bytes", "crc32c"} .
 relative, with "/". The kind is one of components.platform.storage.kinds; manifests of earlier versions have none.
 `crc32c` is the base64 of the big-endian checksum, as Google Cloud Storage reports it for an object, so that local and
 remote files are compared without reading the data again. A symbolic link has "link", its target, instead of bytes and
-crc32c. An executable file has "executable": true, because object storage keeps no permissions.
+crc32c. An executable file has "executable": true, because object storage keeps no permissions. The files of a policy
+have "sha256", too: who may write to a bucket can make other files of equal size and crc32c, and a deployed policy is
+known by the digest of its manifest.
 """
 
 from __future__ import annotations
@@ -26,11 +28,15 @@ import google_crc32c
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, read_json
 from components.platform.storage.kinds import KINDS, describe_kind, kind_by_files
+from components.platform.storage.put_in_place import restore_replaced
 from components.platform.storage.uri import display_path
 
 MANIFEST = "manifest.json"
 VERSION = 1
 READ_BYTES = 1 << 20
+
+SHA256_KINDS = ("policy",)
+"""Kinds of artifacts that are deployed by their digest."""
 
 STEP_OF = {"policy": "ppo"}
 """Step that makes an artifact, for artifacts not named after their step."""
@@ -48,12 +54,14 @@ class ManifestEntry:
     crc32c: str = ""
     link: str = ""
     executable: bool = False
+    sha256: str = ""
 
     def to_json(self) -> dict[str, object]:
         if self.link:
             return {"name": self.name, "link": self.link}
         document: dict[str, object] = {"name": self.name, "bytes": self.size_bytes, "crc32c": self.crc32c}
-        return document | {"executable": True} if self.executable else document
+        document |= {"executable": True} if self.executable else {}
+        return document | {"sha256": self.sha256} if self.sha256 else document
 
 
 @dataclass(frozen=True)
@@ -70,25 +78,29 @@ class Manifest:
 
 
 def write_manifest(directory: Path, files: tuple[ManifestEntry, ...] | None = None, kind: str = "") -> Manifest:
-    """Write the manifest.json of `directory` and flush it to disk.
+    """Write the manifest.json of `directory`.
 
     Args:
         files: the result of `scan_directory`, if already known; `scan_directory` reads every byte.
         kind: what the artifact is; "" leaves it to the names of its files.
     """
-    entries = scan_directory(directory) if files is None else files
+    entries = scan_directory(directory, sha256=kind in SHA256_KINDS) if files is None else files
     with open(directory / MANIFEST, "w", encoding="utf-8") as stream:
         json.dump(manifest_document(entries, kind), stream, indent=1)
         stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
     return Manifest(directory, entries, kind)
 
 
-def scan_directory(directory: Path, only: Iterable[Path] | None = None) -> tuple[ManifestEntry, ...]:
-    """Read every file below `directory` except its manifest, or `only` these; return their entries, sorted by name."""
+def scan_directory(
+    directory: Path, only: Iterable[Path] | None = None, sha256: bool = False
+) -> tuple[ManifestEntry, ...]:
+    """Read every file below `directory` except its manifest, or `only` these; return their entries, sorted by name.
+
+    Args:
+        sha256: whether the entries have it.
+    """
     paths = [path for path in (_walk(directory) if only is None else only) if path != directory / MANIFEST]
-    return tuple(sorted(_parallel(lambda path: _entry(directory, path), paths)))
+    return tuple(sorted(_parallel(lambda path: _entry(directory, path, sha256), paths)))
 
 
 def manifest_document(entries: Iterable[ManifestEntry], kind: str = "") -> dict[str, object]:
@@ -157,7 +169,10 @@ def _parse_entry(entry: Any) -> ManifestEntry:
     size_bytes, crc32c = entry["bytes"], entry["crc32c"]
     if type(size_bytes) is not int or not 0 <= size_bytes < 2**63 or not isinstance(crc32c, str):
         raise ValueError(f"{name} has size {size_bytes!r} and checksum {crc32c!r}")
-    return ManifestEntry(name, size_bytes, crc32c, executable=entry.get("executable") is True)
+    sha256 = entry.get("sha256", "")
+    if not isinstance(sha256, str):
+        raise ValueError(f"{name} has the SHA-256 {sha256!r}")
+    return ManifestEntry(name, size_bytes, crc32c, executable=entry.get("executable") is True, sha256=sha256)
 
 
 def check_name(name: Any) -> None:
@@ -235,7 +250,8 @@ def _is_whole(path: Path, entry: ManifestEntry) -> bool:
         if entry.link or not _has_size(path, entry):
             return _has_size(path, entry)
         may_run = not entry.executable or bool(path.stat().st_mode & stat.S_IXUSR)
-        return may_run and checksum(path) == (entry.size_bytes, entry.crc32c)
+        same = checksum(path) == (entry.size_bytes, entry.crc32c)
+        return may_run and same and (not entry.sha256 or entry.sha256 == _sha256(path))
     except OSError:
         return False
 
@@ -261,6 +277,7 @@ def require_artifact(directory: Path, kind: str, verify_content: bool = False) -
         verify_content: also compare checksums, not only existence and sizes.
     """
     step = STEP_OF.get(kind.split()[-1], kind.split()[-1])
+    restore_replaced(directory)
     if not directory.is_dir():
         raise UserError(
             f"no {kind} at {display_path(directory)}: no such directory",
@@ -327,12 +344,17 @@ def _walk(directory: Path) -> Iterable[Path]:
         yield from (Path(folder, name) for name in folders if Path(folder, name).is_symlink())
 
 
-def _entry(directory: Path, path: Path) -> ManifestEntry:
+def _entry(directory: Path, path: Path, sha256: bool) -> ManifestEntry:
     name = path.relative_to(directory).as_posix()
     if path.is_symlink():
         return ManifestEntry(name, link=os.readlink(path))
     executable = bool(path.stat().st_mode & stat.S_IXUSR)
-    return ManifestEntry(name, *checksum(path), executable=executable)
+    return ManifestEntry(name, *checksum(path), executable=executable, sha256=_sha256(path) if sha256 else "")
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def checksum(path: Path) -> tuple[int, str]:

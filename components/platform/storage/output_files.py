@@ -13,6 +13,7 @@ from typing import IO
 
 from components.platform.console.progress import STANDARD_OUTPUT
 from components.platform.errors import UserError
+from components.platform.storage.put_in_place import flush as flush_to_disk
 from components.platform.storage.replaceable import require_apart
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -60,6 +61,8 @@ def replace_file(path: Path, flush: bool = False) -> Iterator[IO[bytes]]:
                 stream.flush()
                 os.fsync(stream.fileno())
         os.replace(partial, path)
+        if flush:
+            flush_to_disk(path.parent)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

@@ -6,8 +6,6 @@ uploaded first.
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
 import re
 import shutil
@@ -20,14 +18,12 @@ from components.platform.console import say
 from components.platform.storage.directory import empty, make_directory, remove_if_unused
 from components.platform.storage.inputs import require_unchanged_inputs
 from components.platform.storage.kinds import Kind
-from components.platform.storage.manifest import Manifest, ManifestEntry, scan_directory, write_manifest
+from components.platform.storage.manifest import SHA256_KINDS, Manifest, ManifestEntry, scan_directory, write_manifest
 from components.platform.storage.output_files import name_full_disk
+from components.platform.storage.put_in_place import flush, flush_files, put_in_place, restore_replaced
 from components.platform.storage.replaceable import require_apart, require_replaceable
 from components.platform.storage.shared_state.stale_directories import create_locked, remove_stale
 from components.platform.storage.uri import uri_of
-
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2  # linux/fs.h
 
 
 @dataclass
@@ -83,7 +79,7 @@ def publish(output: Path, kind: Kind, packing: bool = True) -> Iterator[Path]:
     with publish_local(output, kind, replace_anything=True) as partial:
         yield partial.directory
         require_unchanged_inputs()
-        partial.files = scan_directory(partial.directory)
+        partial.files = scan_directory(partial.directory, sha256=kind in SHA256_KINDS)
         after = upload(partial.directory, Manifest(partial.directory, partial.files, kind), before, packing)
         if after.files != partial.files:
             say(f"{uri}: another writer published first; using its artifact")
@@ -116,6 +112,7 @@ def publish_local(output: Path, kind: str, replace_anything: bool = False) -> It
         require_replaceable(output, kind)
     with remove_if_unused(output.parent):
         make_directory(output.parent, output)
+        restore_replaced(output)
         remove_stale(_partial_directories(output))
         # Held until the directory is published or doomed, so that remove_stale leaves it alone.
         partial, lock = create_locked(output.parent, f".{output.name}.partial-", output)
@@ -125,11 +122,12 @@ def publish_local(output: Path, kind: str, replace_anything: bool = False) -> It
                 yield filled
                 if filled.has_manifest:
                     write_manifest(partial, filled.files, filled.kind)
-            _flush_directory(partial)
+                if not replace_anything:  # a mirror is downloaded again
+                    flush_files(partial)
             if not replace_anything:
                 require_replaceable(output, kind)
-            _put_in_place(partial, output)
-            _flush_directory(output.parent)
+            put_in_place(partial, output)
+            flush(output.parent)
         finally:
             # After an exchange `partial` is the old artifact, after a failure the unfinished one, after a rename
             # missing. Its removal may need the descriptor of the lock, where no more files can be opened.
@@ -156,38 +154,3 @@ def discard(directory: Path) -> None:
     # removed the artifact already.
     with suppress(FileNotFoundError):
         shutil.rmtree(directory, ignore_errors=uri is not None)
-
-
-def _put_in_place(partial: Path, output: Path) -> None:
-    try:
-        os.rename(partial, output)  # works if `output` is missing or an empty directory
-        return
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-            raise
-    try:
-        _exchange(partial, output)
-    except OSError:
-        # No RENAME_EXCHANGE here (some network mounts): a brief moment without an artifact cannot be avoided.
-        aside = partial.with_name(partial.name + "-old")
-        os.rename(output, aside)
-        os.rename(partial, output)
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def _exchange(left: Path, right: Path) -> None:
-    """Swap two directory entries atomically (renameat2, Linux 3.15). OSError where it is not supported."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    rename = getattr(libc, "renameat2", None)
-    if rename is None:
-        raise OSError("no renameat2 in this C library")
-    if rename(_AT_FDCWD, os.fsencode(left), _AT_FDCWD, os.fsencode(right), _RENAME_EXCHANGE) != 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-
-def _flush_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

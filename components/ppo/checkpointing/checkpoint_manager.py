@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -57,19 +58,30 @@ class CheckpointManager:
         remaining = [*(before if self._usable is None else self._usable), name][-self._keep :]
         checkpoint.write(self.directory / name, state, self._before)
         try:
-            self._lease.update(checkpoints=remaining, iteration=state.iteration, policy=state.policy_digest)
+            saved = {"checkpoints": remaining, "iteration": state.iteration, "policy": state.policy_digest}
+            self._lease.update(**saved, saved=time.time())
         except LeaseLost:
-            discard(self.directory / name)
+            if name not in self._listed():  # it was listed, if this was taken over before the answer came
+                discard(self.directory / name)
             raise
         self._usable, self._before = remaining, self.directory / name
         for old in set(before) - set(remaining):
             discard(self.directory / old)
+
+    @property
+    def repeated_s(self) -> float:
+        """How long the training before this one went on after its last checkpoint; 0 if it ended in order."""
+        before = self._lease.before
+        if before.get("released") or "saved" not in before:
+            return 0.0
+        return max(0.0, float(before.get("renewed", 0.0)) - float(before["saved"]))
 
     def newest(self) -> Checkpoint | None:
         """Return the newest readable checkpoint, None if there is none; report unreadable newer ones.
 
         Raises:
             EarlierCredit: an earlier version of this program wrote them.
+            LeaseLost: another training has taken over.
             UserError: none of them is readable; object storage refuses or does not answer.
         """
         self._sweep()
@@ -86,6 +98,7 @@ class CheckpointManager:
             self._usable, self._before = names[:number], self.directory / name
             return newest
         if names:
+            self._lease.update()  # a successor may have removed them
             raise UserError(
                 f"none of the checkpoints {', '.join(names)} in {display_path(self._lease.root)} can be read",
                 "use another --root-dir, or remove this one, to start again",
@@ -120,6 +133,9 @@ class CheckpointManager:
                 shutil.rmtree(self.directory / name, ignore_errors=True)
             present |= local
         if "checkpoints" in self._lease.content:
+            # After listing and before deleting: whoever has taken over by then is noticed here, and what a later
+            # successor publishes is not among the names.
+            self._lease.update()
             for name in filter(_CHECKPOINT.fullmatch, present - set(self._listed())):
                 discard(self.directory / name)
 

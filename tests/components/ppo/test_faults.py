@@ -247,14 +247,13 @@ def test_lost_pod_on_kfp_resumes_below_the_artifact_root(inputs, tmp_path, monke
 
 @LEARNING_BY_DEFAULT
 def test_suspended_training_is_replaced_and_notices(inputs, undisturbed, tmp_path, bucket):
-    """The first machine is suspended: the second cannot see its process, and its heartbeat is old."""
+    """The first machine is suspended, and its process counts as dead."""
     root = "gs://trainings/run"
     first = Run(inputs, root, tmp_path, cache=tmp_path / "one")
     first.until(lambda: list(mirror(tmp_path / "one").glob("checkpoints/000002-*/manifest.json")))
     first.process.send_signal(signal.SIGSTOP)
     lease = read_versioned(f"{root}/latest.json")
-    far = {**lease.content, "boot": "that of another machine", "renewed": 1e9}
-    write_versioned(f"{root}/latest.json", far, lease)
+    write_versioned(f"{root}/latest.json", {**lease.content, "started": 1}, lease)  # as of a dead process
     (tmp_path / "second").mkdir()
     second = Run(inputs, root, tmp_path / "second", cache=tmp_path / "two")
     second.until(lambda: list(mirror(tmp_path / "two").glob("checkpoints/*/manifest.json")))

@@ -14,9 +14,11 @@ from components.ppo.summaries import Summaries
 from components.ppo.training_state import TrainingState
 
 
-@pytest.fixture(params=["path", "uri"])
+@pytest.fixture(params=["path", "gs", "s3"])
 def root(request, tmp_path):
-    return tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("storage_uri"))
+    if request.param == "path":
+        return tmp_path / "root"
+    return mirror(request.getfixturevalue(f"{request.param}_uri"))
 
 
 def write(root, lengths, iterations, pushed=True, curve=()):

@@ -42,9 +42,11 @@ def searching(root: Path, inputs: Mapping[str, str] = INPUTS, **lease: Any) -> I
         yield SearchDirectory(held, inputs)
 
 
-@pytest.fixture(params=["path", "uri"])
+@pytest.fixture(params=["path", "gs", "s3"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("storage_uri"))
+    if request.param == "path":
+        return tmp_path / "root"
+    return mirror(request.getfixturevalue(f"{request.param}_uri"))
 
 
 @pytest.fixture

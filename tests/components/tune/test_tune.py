@@ -225,6 +225,11 @@ def test_killed_search_resumes(make_corpus: Callable[..., Corpus], training_tool
     assert digest(tmp_path / "plan") == first
 
 
+@pytest.fixture
+def storage_uri(gs_uri: ObjectUri) -> ObjectUri:
+    return gs_uri
+
+
 def test_interrupted_search_continues_on_another_machine(
     make_corpus: Callable[..., Corpus],
     training_toolchain: Path,

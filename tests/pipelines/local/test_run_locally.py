@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from components.platform.console import PRESETS
 from components.platform.errors import UserError
 from components.platform.launcher.__main__ import drop_empty_options
 from components.platform.storage import digest, publish
-from components.platform.storage.object_storage import gcs
 from components.platform.storage.uri import ObjectUri, mirror
 from pipelines.cli.pipeline import local_parameters
 from pipelines.local.run_locally import local_steps
@@ -25,6 +25,7 @@ from pipelines.local.step import RunLocations, Step
 from pipelines.parameters.check import run_parameters
 from pipelines.retrain.state import Deployed, load_state, save_state
 from pipelines.spec import COMPILED
+from tests.support.buckets import put_object
 from tests.support.commands import run_command
 
 ROOT = Path(__file__).parents[3]
@@ -181,7 +182,8 @@ def test_content_behind_uris_is_part_of_the_cache_inputs(storage_uri: ObjectUri,
 
 
 def put(uri: ObjectUri, text: str) -> None:
-    gcs.bucket_of(uri).blob(uri.path).upload_from_string(text)
+    folder, _, name = uri.path.rpartition("/")
+    put_object(replace(uri, path=folder), name, text)
 
 
 def test_ppo_gets_budget_and_seed_of_the_run(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from pipelines.retrain.promote import promote
 from pipelines.retrain.state import KEPT_DECISIONS, Decision, Deployed, State, load_state, save_state
 from tests.pipelines.retrain.test_promote import OLD, artifacts, deploy
 
+NEW = replace(OLD, policy="gs://bucket/new", policy_digest="new", promoted_at=2.0)
 DECISION = Decision(
     "not promoted",
     5.0,
@@ -139,6 +140,33 @@ def test_edited_state_is_refused_and_kept(state_path: str, path: tuple[Any, ...]
         load_state(state_path)
     assert error.value.problem.startswith(state_path) and error.value.remedy == "restore an older one"
     assert read_versioned(state_path).content == content
+
+
+def test_fields_of_a_later_version_are_kept(state_path: str) -> None:
+    save_state(state_path, load_state(state_path).promoted(OLD).decided(DECISION))
+    read = read_versioned(state_path)
+    content = copy.deepcopy(read.content)
+    assert content is not None
+    content["approved_by"] = ["security"]
+    content["deployed"]["signature"], content["decisions"][0]["ticket"] = "sig", 7
+    write_versioned(state_path, content, read)
+    save_state(state_path, load_state(state_path).promoted(NEW).decided(replace(DECISION, at=DECISION.at + 1)))
+    after = read_versioned(state_path).content
+    assert after is not None
+    assert after["approved_by"] == ["security"]
+    assert (after["history"][0]["signature"], after["decisions"][1]["ticket"]) == ("sig", 7)
+    assert "signature" not in after["deployed"] and "ticket" not in after["decisions"][0]
+
+
+def test_rollback_is_never_forgotten(state_path: str) -> None:
+    state = load_state(state_path).promoted(OLD).promoted(NEW).rolled_back("me", "crashes", 1.0)
+    for number in range(KEPT_DECISIONS + 1):
+        state = state.decided(replace(DECISION, policy_digest=f"p{number}"))
+    save_state(state_path, state)
+    state = load_state(state_path)
+    assert state.rollback_of(NEW.policy_digest) is not None and len(state.decisions) == KEPT_DECISIONS + 1
+    state = state.promoted(NEW, replace(DECISION, kind="promoted", policy_digest=NEW.policy_digest))
+    assert state.rollback_of(NEW.policy_digest) is None and len(state.decisions) == KEPT_DECISIONS
 
 
 _JSON = st.recursive(

@@ -11,10 +11,12 @@ import requests
 
 from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER, IMAGES
+from pipelines.finish.__main__ import _message
 from pipelines.spec import COMPILED, load_spec, with_images
+from pipelines.submit import kfp_run
 from pipelines.submit.kfp import KfpPipelines
-from pipelines.submit.kfp_client import KfpAddress
-from pipelines.submit.kfp_run import run_state, without_launcher
+from pipelines.submit.kfp_client import KfpAddress, KfpClient
+from pipelines.submit.kfp_run import KfpRun, run_state, without_launcher
 from pipelines.submit.kfp_tasks import tasks_of
 from pipelines.submit.polling import Task
 from pipelines.submit.server import wait
@@ -176,3 +178,24 @@ def test_tasks_of_other_servers_are_found_by_name() -> None:
     assert tasks["corpus"] == Task("corpus", "SUCCEEDED") and not tasks["ppo"].state
     assert tasks_of({"run_details": {"task_details": listed}}, {}) == []
     assert WORKFLOW not in tasks
+
+
+def test_lost_driver_is_told_with_a_new_run_as_the_way_out(
+    start: Start, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pod was deleted; Argo made it again, and every later driver fails with what ML Metadata has then."""
+    line = f"F1126 23:37:55.893140 15 main.go:59] KFP driver: {'x' * 900}: two tasks have the same task name"
+    monkeypatch.setattr(KfpRun, "read_log", lambda *_: [line])
+    with pytest.raises(UserError, match="the pod of a driver was lost") as failed:
+        wait(KfpPipelines(KfpAddress(host)), start(preset="tiny"), POLL_S)
+    assert "submit the pipeline again" in failed.value.remedy and "retry" not in failed.value.remedy
+    run = KfpRun(KfpClient(KfpAddress(host)), start())
+    assert _message(run, Task("ppo")).endswith("two tasks have the same task name"), "what the webhook gets"
+
+
+def test_server_without_controller_is_told(start: Start, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = KfpRun(KfpClient(KfpAddress(host)), start())
+    run.document |= {"state": "PENDING", "run_details": {}}
+    assert not any("controller" in line for line in run.remarks())
+    monkeypatch.setattr(kfp_run, "_NO_CONTROLLER_S", 0.0)
+    assert any("Argo's controller does not answer" in line for line in run.remarks())

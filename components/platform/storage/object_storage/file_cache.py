@@ -27,6 +27,7 @@ from components.platform.errors import UserError
 from components.platform.storage.directory import make_directory
 from components.platform.storage.manifest import ManifestEntry, manifest_digest
 from components.platform.storage.object_storage.confined_files import create_file_below
+from components.platform.storage.object_storage.object_store import ObjectMissing
 from components.platform.storage.object_storage.packs import Pack
 from components.platform.storage.object_storage.remote import RemoteManifest, read_remote_manifest
 from components.platform.storage.object_storage.stores import store_of
@@ -40,6 +41,10 @@ _KEEP_FRACTION = 0.8
 _REMEASURE_FRACTION = 0.05
 """The directory is measured again after fetching this fraction of the limit."""
 _LONGEST_FETCH_S = 3600.0
+
+
+class _Damaged(UserError):
+    """A file differs from the manifest."""
 
 
 class FileCache:
@@ -86,6 +91,13 @@ class FileCache:
         Raises:
             UserError: the artifact was removed or replaced, a file is damaged, or object storage does not answer.
         """
+        try:
+            return self._held_files(uri, content, names)
+        except (ObjectMissing, _Damaged):
+            _artifact.cache_clear()  # the same content may have been published again, in another folder
+            return self._held_files(uri, content, names)
+
+    def _held_files(self, uri: str, content: str, names: Sequence[str]) -> Path:
         remote, entries = _artifact(uri, content)
         requested = [entries[name] for name in names]
         key = hashlib.sha256(json.dumps([entry.to_json() for entry in requested]).encode()).hexdigest()[:32]
@@ -209,5 +221,6 @@ def _read_range(remote: RemoteManifest, entries: Sequence[ManifestEntry], pack: 
 
 def _check(remote: RemoteManifest, entry: ManifestEntry, data: bytes) -> None:
     crc32c = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
-    if (len(data), crc32c) != (entry.size_bytes, entry.crc32c):
-        raise UserError(f"{remote.uri} is damaged: the content of {entry.name} differs", "make it again")
+    sha256 = hashlib.sha256(data).hexdigest() if entry.sha256 else ""
+    if (len(data), crc32c, sha256) != (entry.size_bytes, entry.crc32c, entry.sha256):
+        raise _Damaged(f"{remote.uri} is damaged: the content of {entry.name} differs", "make it again")

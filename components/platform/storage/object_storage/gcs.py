@@ -135,12 +135,10 @@ class GcsStore:
         with translate_gcs_errors(folder):
             return [_describe(blob) for blob in bucket_of(folder).list_blobs(prefix=prefix, **request_options())]
 
-    def write(self, uri: ObjectUri, content: bytes, version: str, writer: str = "") -> StoredObject:
+    def write(self, uri: ObjectUri, content: bytes, version: str) -> StoredObject:
         from google.api_core.exceptions import PreconditionFailed
 
         blob = bucket_of(uri).blob(uri.path)
-        if writer:
-            blob.metadata = {"writer": writer}
         with translate_gcs_errors(uri):
             try:
                 blob.upload_from_string(
@@ -256,7 +254,6 @@ def _describe(blob: Any) -> StoredObject:
         version=str(int(blob.generation)),
         crc32c=blob.crc32c or "",
         updated=blob.updated,
-        writer=(blob.metadata or {}).get("writer", ""),
     )
 
 

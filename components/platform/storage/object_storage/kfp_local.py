@@ -91,7 +91,7 @@ class KfpLocalStore:
             paths = sorted(Path(at, name) for at, name in entries)
             return [_describe(folder / path.relative_to(root).as_posix(), path) for path in paths]
 
-    def write(self, uri: ObjectUri, content: bytes, version: str, writer: str = "") -> StoredObject:
+    def write(self, uri: ObjectUri, content: bytes, version: str) -> StoredObject:
         with _write_lock:
             if self.read(uri)[1] != version:
                 raise VersionConflict(uri)

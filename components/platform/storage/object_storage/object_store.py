@@ -39,7 +39,8 @@ class ObjectMissing(UserError):
 
 
 class VersionConflict(UserError):
-    """The object has another version than the writer found, or this writer's own, if the first answer was lost."""
+    """The object has another version than the writer found, or this writer's own, if the first answer was lost, or
+    another write was under way."""
 
     def __init__(self, uri: ObjectUri) -> None:
         super().__init__(f"{uri} was modified concurrently", "run the same command again")
@@ -58,7 +59,6 @@ class StoredObject:
         version: opaque; changes whenever the content does. It identifies an object on its server only.
         crc32c: as in a manifest; "" if the server does not compute it.
         updated: when it was written, by the server's clock; None if the answer does not say it.
-        writer: the token that `ObjectStore.write` got; "" if there was none, and in listings.
     """
 
     name: str
@@ -66,7 +66,6 @@ class StoredObject:
     version: str
     crc32c: str = ""
     updated: datetime | None = None
-    writer: str = ""
 
 
 class ObjectStore(Protocol):
@@ -88,14 +87,13 @@ class ObjectStore(Protocol):
     def objects(self, folder: ObjectUri) -> list[StoredObject]:
         """Return the objects below a folder (or of the bucket, if its path is empty), in the order of their names."""
 
-    def write(self, uri: ObjectUri, content: bytes, version: str, writer: str = "") -> StoredObject:
+    def write(self, uri: ObjectUri, content: bytes, version: str) -> StoredObject:
         """Write a JSON object if the present one has this version (NO_VERSION: if there is none).
 
-        Args:
-            writer: a token that the object keeps, by which a writer recognizes its own write.
+        `write_shared` (shared_write.py) is what writers call.
 
         Raises:
-            VersionConflict: it has another version. It may be this very write, if the answer to it was lost.
+            VersionConflict: the store refuses the write.
         """
 
     def require_writable(self, uri: ObjectUri) -> None:

@@ -48,6 +48,7 @@ from components.platform.storage.object_storage.object_store import NO_VERSION, 
 from components.platform.storage.object_storage.packs import Pack, group_into_packs, unpack
 from components.platform.storage.object_storage.packs import parse as parse_packs
 from components.platform.storage.object_storage.packs import write as write_pack
+from components.platform.storage.object_storage.shared_write import write_shared
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.shared_state.stale_directories import create_locked
 from components.platform.storage.uri import ObjectUri, concurrent_modification_error, find_name_problem
@@ -278,11 +279,11 @@ def _upload_once(
     after, version, published = RemoteManifest(uri), before.version, None
     while not after.version:
         try:
-            stored = store.write(uri / MANIFEST, text.encode(), version)
+            stored = write_shared(uri / MANIFEST, text.encode(), version)
             after = RemoteManifest(uri, stored.version, data, manifest.files, tuple(packs), manifest.kind)
             published = stored.updated
         except VersionConflict:
-            after = read_remote_manifest(uri)  # may still be ours, if only the answer to the first attempt was lost
+            after = read_remote_manifest(uri)
             version = NO_VERSION  # if the previous manifest was only removed: nobody else has published
     outdated = before.data if after.data == data else data
     if outdated:
@@ -387,7 +388,8 @@ def _download(remote: RemoteManifest, into: Path) -> None:
     for entry in remote.files:
         if entry.link:  # only after all files are written
             create_link(into, entry.name, entry.link)
-    wrong = sorted({entry.name for entry in set(scan_directory(into)) ^ set(remote.files)})
+    found = scan_directory(into, sha256=any(entry.sha256 for entry in remote.files))
+    wrong = sorted({entry.name for entry in set(found) ^ set(remote.files)})
     if wrong:
         raise _Damaged(
             f"{uri} is damaged: the content of these files differs from its {MANIFEST}: {', '.join(wrong[:5])}",

@@ -3,7 +3,8 @@
 Configuration is boto3's own: AWS_ENDPOINT_URL_S3=http://HOST:PORT (or AWS_ENDPOINT_URL) for other servers than
 Amazon's, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, profiles. boto3 is imported on first use.
 
-Versions are ETags. The same content has the same ETag: a document that was changed and changed back is unchanged.
+Versions are ETags. The same content has the same ETag, so what has several writers has a random word of each
+(shared_write.py).
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ _BROKEN = (http.client.HTTPException, ConnectionError, TimeoutError)
 _READ_BYTES = 1 << 20
 _RETRY_REMEDY = f"check the network and {ENDPOINT_VARIABLES[0]}; run the same command again when the server answers"
 
+_NO_ETAG = f'"{"0" * 32}"'
 _conditional: set[tuple[str, str]] = set()
 """(server, bucket) that refused writes under conditions that did not hold, see `S3Store.require_writable`."""
 _guard = threading.Lock()
@@ -84,8 +86,7 @@ class S3Store:
                     raise
                 _require_bucket(uri)
                 return None
-            writer = response.get("Metadata", {}).get("writer", "")
-            return _describe(uri.path, response["ContentLength"], response["ETag"], response["LastModified"], writer)
+            return _describe(uri.path, response["ContentLength"], response["ETag"], response["LastModified"])
 
     def objects(self, folder: ObjectUri) -> list[StoredObject]:
         client = _client()
@@ -98,26 +99,26 @@ class S3Store:
                 for item in page.get("Contents", [])
             ]
 
-    def write(self, uri: ObjectUri, content: bytes, version: str, writer: str = "") -> StoredObject:
+    def write(self, uri: ObjectUri, content: bytes, version: str) -> StoredObject:
         self.require_writable(uri)
         client = _client()
         condition = {"IfMatch": version} if version else {"IfNoneMatch": "*"}
         with translate_s3_errors(uri):
             try:
-                response = _put(client, uri, content, Metadata={"writer": writer} if writer else {}, **condition)
+                response = _put(client, uri, content, **condition)
             except client.exceptions.ClientError as error:
-                # 412: the object has another version; 409: another write was under way; 404: it was removed.
+                # 412: the object has another version; 409: another write is under way; 404: it was removed.
                 if _status(error) in (409, 412) or (version and _code(error) == "NoSuchKey"):
                     raise VersionConflict(uri) from None
                 raise
-            return _describe(uri.path, len(content), response["ETag"], _date(response), writer)
+            return _describe(uri.path, len(content), response["ETag"], _date(response))
 
     def require_writable(self, uri: ObjectUri) -> None:
         """Check once per process and bucket that it can be written, and refuses writes whose condition does not hold.
 
         Without that, of two writers both would believe that they have won. An object next to `uri`, with a name of its
-        own, is written under conditions that must fail: If-Match of a version that does not exist, and If-None-Match
-        once it exists. It is deleted.
+        own, is written under conditions that must fail: If-Match of a version that does not exist, and once it exists
+        this again and If-None-Match. It is deleted.
 
         Raises:
             StorageError: access is denied, or the server ignores or rejects one of the headers.
@@ -131,9 +132,10 @@ class S3Store:
                 _require_bucket(uri)  # SeaweedFS denies writes to a missing bucket, or creates it for administrators
             probe = ObjectUri(uri.scheme, uri.bucket, f"{uri.path}.condition-{secrets.token_hex(4)}")
             try:
-                _require_refused(client, uri, probe, "If-Match", IfMatch='"00000000000000000000000000000000"')
+                _require_refused(client, uri, probe, "If-Match", IfMatch=_NO_ETAG)
                 with translate_s3_errors(uri):
                     _put(client, probe, b"probe")
+                _require_refused(client, uri, probe, "If-Match", IfMatch=_NO_ETAG)
                 _require_refused(client, uri, probe, "If-None-Match", IfNoneMatch="*")
             finally:
                 with suppress(UserError):
@@ -369,8 +371,8 @@ def _parallel(function: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
             raise
 
 
-def _describe(name: str, size_bytes: Any, etag: Any, updated: datetime | None, writer: str = "") -> StoredObject:
-    return StoredObject(str(name), int(size_bytes), str(etag), "", updated, writer)
+def _describe(name: str, size_bytes: Any, etag: Any, updated: datetime | None) -> StoredObject:
+    return StoredObject(str(name), int(size_bytes), str(etag), "", updated)
 
 
 def _date(response: Mapping[str, Any]) -> datetime | None:

@@ -52,7 +52,8 @@ class ProcessIdentity:
         """Return whether the process still runs; None if `seen_from`, this process, cannot know."""
         if (self.boot, self.namespace) != (seen_from.boot, seen_from.namespace):
             return None
-        return _started(str(self.pid)) == self.started
+        started = _started(str(self.pid))
+        return None if started is None and _is_hidden(self.pid) else started == self.started
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -66,3 +67,16 @@ def _started(pid: str) -> int | None:
     except OSError:
         return None
     return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _is_hidden(pid: int) -> bool:
+    """Return whether a process exists although /proc does not show it, which its mount option hidepid may do."""
+    if os.path.exists(f"/proc/{pid}"):
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -3,13 +3,14 @@
 ROOT/latest.json contains both, so that they change together:
 
     token, host, pid ...    the process that holds the lease
-    beat, renewed           counter that is incremented every HEARTBEAT_S, and its time (seconds since 1970)
+    renewed                 when it was written, by the holder's clock, for people and earlier versions of this program
     released                whether its work ended in order
     other fields            the holder's own: for a training the names of its valid checkpoints, newest last
 
-A writer replaces the document only if it still has the version that was read (in object storage: generation or ETag).
-A holder that was assumed dead and continues notices this at its next write of the document: it cannot list another
-checkpoint, and because names of checkpoints are unique, it has not overwritten anything.
+The holder writes it every HEARTBEAT_S. A writer replaces the document only if it still has the version that was read
+(versioned_json.py). A holder that was assumed dead and continues notices this at its next write of the document: it
+cannot list another checkpoint, and because names of checkpoints are unique, it has not overwritten anything. What it
+deletes it has listed before a write that succeeded, so that nothing of its successor is among it.
 
 On one machine, a lock on ROOT/lock, which the system frees when the process dies, decides at once. If several
 machines share ROOT through a network file system without working locks, the heartbeat distinguishes their processes,
@@ -39,6 +40,7 @@ from components.platform.storage.shared_state.versioned_json import (
     Conflict,
     VersionedJson,
     read_versioned,
+    silent_s,
     write_versioned,
 )
 from components.platform.storage.uri import display_path, uri_of
@@ -50,8 +52,8 @@ _OF_FILE_SYSTEM = "lost+found"
 HEARTBEAT_S = 10.0
 STALE_S = 60.0
 """A holder on another machine is assumed dead after this time without a heartbeat."""
-MAX_CLOCK_SKEW_S = 600.0
-"""A heartbeat that is older than this by our clock is not waited for."""
+SILENT_S = 600.0
+"""A holder is not waited for if it is silent for this time by the clock of the store."""
 _POLL_S = 1.0
 _VERSION = 1
 
@@ -65,6 +67,9 @@ class RootLease:
 
     If the block fails in a directory that was new and has no results yet, the directory is emptied: a refused input
     leaves nothing.
+
+    Attributes:
+        before: content of the document when the lease was taken.
 
     Args:
         root: a directory, or the mirror of a URI.
@@ -84,10 +89,13 @@ class RootLease:
     ) -> None:
         self.root, self._work, self._results = root, work, results
         self._new = False
+        self.before: Mapping[str, Any] = {}
         self._latest = str((uri_of(root) or root) / LATEST)  # type: ignore[operator]
         self._me = me or ProcessIdentity.here()
         self._heartbeat_s, self._stale_s = heartbeat_s, stale_s
         self._token = token_hex(8)
+        self._words: set[str] = set()
+        """Of writes since the last one that succeeded: those without an answer may be written, or be so later."""
         self._lock = threading.Lock()  # guards _document and _lost, which the heartbeat's thread also uses
         self._document = VersionedJson(None, "")
         self._lost: LeaseLost | None = None
@@ -97,7 +105,7 @@ class RootLease:
 
     @property
     def content(self) -> Mapping[str, Any]:
-        """Content of the document."""
+        """Content of the document; if the lease is lost, of that of its successor."""
         return dict(self._document.content or {})
 
     def __enter__(self) -> Self:
@@ -149,14 +157,15 @@ class RootLease:
                     raise self._lost
                 before = self._document.content or {}
                 try:
-                    self._write({**before, **fields, "beat": before["beat"] + 1}, self._document)
+                    self._write({**before, **fields}, self._document)
                     return
                 except Conflict:
                     document = read_versioned(self._latest)
-                    if (document.content or {}).get("token") != self._token:
+                    # Not by the token, which a copy of this machine from a snapshot has, too.
+                    self._document = document
+                    if document.word not in self._words:
                         self._lost = self._replaced_by(document)
                         raise self._lost from None
-                    self._document = document  # the answer to an earlier write of ours was lost
 
     def _has_results(self) -> bool:
         return any(self.root.glob(self._results))
@@ -184,15 +193,20 @@ class RootLease:
             say(f"warning: {display_path(self.root)} is not removed: {failure}")
 
     def _write(self, content: dict[str, Any], before: VersionedJson) -> None:
-        self._document = write_versioned(self._latest, {**content, "renewed": round(time.time(), 3)}, before)
+        word = token_hex(8)
+        self._words.add(word)
+        content = {**content, "renewed": round(time.time(), 3)}
+        self._document = write_versioned(self._latest, content, before, word)
+        self._words.clear()
 
     def _acquire(self) -> None:
         while True:
             document = read_versioned(self._latest)
             self._await_end(document)
-            fresh = {"version": _VERSION, "token": self._token, **self._me.to_json(), "beat": 0, "released": False}
+            fresh = {"version": _VERSION, "token": self._token, **self._me.to_json(), "released": False}
             try:
                 self._write({**(document.content or {}), **fresh}, document)
+                self.before = document.content or {}
                 self._new = bool(self._results) and document.content is None and not self._has_results()
                 return
             except Conflict:
@@ -209,7 +223,7 @@ class RootLease:
         running = holder.is_running(self._me)
         if running:
             raise self._in_use(holder)
-        if running is False or time.time() - float(content.get("renewed", 0)) > MAX_CLOCK_SKEW_S:
+        if running is False or silent_s(self._latest, document) > SILENT_S:
             return
         say(f"{display_path(self.root)} is held by {holder}: waiting {self._stale_s:.0f} s for a heartbeat")
         until_s = time.monotonic() + self._stale_s

@@ -93,7 +93,7 @@ def remove_stale(directories: Iterable[Path], older_than_s: float = 0.0) -> None
             if not older_than_s or time.time() - os.fstat(descriptor).st_mtime > older_than_s:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(directory, ignore_errors=True)
-        except BlockingIOError:
-            pass  # its maker is alive
+        except OSError:
+            pass  # its maker is alive, or the file system has no such locks
         finally:
             os.close(descriptor)

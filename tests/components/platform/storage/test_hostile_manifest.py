@@ -12,11 +12,12 @@ import pytest
 from components.platform.errors import UserError
 from components.platform.storage import publish, read_manifest
 from components.platform.storage.manifest import Manifest, NotAManifest, first_escaping_link, scan_directory
-from components.platform.storage.object_storage import gcs
 from components.platform.storage.object_storage.confined_files import create_file_below, create_link
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.object_storage.remote import read_remote_manifest
+from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import ObjectUri, mirror
+from tests.support.buckets import names, put_object
 
 EMPTY = {"bytes": 0, "crc32c": "AAAAAA=="}
 DATA = "data/0123456789ab-01234567"
@@ -77,7 +78,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 def put_manifest(storage_uri: ObjectUri, content: str | dict[str, Any]) -> None:
     text = content if isinstance(content, str) else json.dumps(content)
-    gcs.bucket_of(storage_uri).blob(f"{storage_uri.path}/manifest.json").upload_from_string(text)
+    put_object(storage_uri, "manifest.json", text)
 
 
 def all_files(root: Path) -> set[str]:
@@ -139,7 +140,7 @@ def test_manifest_of_another_tool_or_newer_version_is_not_replaced(
     put_manifest(storage_uri, text)
     with pytest.raises(UserError, match=expected), publish(mirror(storage_uri), "trace"):
         pytest.fail("the block must not run")
-    assert gcs.bucket_of(storage_uri).blob(f"{storage_uri.path}/manifest.json").download_as_text() == text
+    assert store_of(storage_uri).read(storage_uri / "manifest.json")[0] == text.encode()
 
 
 @pytest.mark.parametrize("link", ["/etc/passwd", "../x", "d/../../x"])
@@ -159,7 +160,7 @@ def test_file_with_an_invalid_object_name_is_not_published(storage_uri: ObjectUr
         publish(mirror(storage_uri), "trace") as directory,
     ):
         (directory / name).touch()
-    assert list(gcs.bucket_of(storage_uri).list_blobs(prefix=f"{storage_uri.path}/")) == []
+    assert names(storage_uri) == []
 
 
 def test_links_inside_the_artifact_are_accepted(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ import os
 import struct
 from pathlib import Path
 
+import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.platform.errors import UserError
-from components.platform.storage import digest, read_manifest, require_artifact, verify, write_manifest
+from components.platform.storage import digest, publish, read_manifest, require_artifact, verify, write_manifest
 
 
 @pytest.fixture
@@ -111,3 +112,35 @@ def test_any_file_content_is_read_or_refused(content: bytes, tmp_path_factory: p
         read_manifest(directory)
     except UserError as error:
         assert "manifest" in str(error)
+
+
+def test_forged_file_of_a_policy_is_noticed(tmp_path: Path) -> None:
+    """Of equal size and crc32c, which is linear: four bytes make any file have any checksum."""
+    good, evil = b"good" + bytes(4000), b"evil" + bytes(4000)
+    with publish(tmp_path / "policy", "policy") as directory:
+        (directory / "policy.so").write_bytes(good)
+    before = digest(tmp_path / "policy")
+    forged = forge(evil, google_crc32c.value(good))
+    (tmp_path / "policy" / "policy.so").write_bytes(forged)
+    assert google_crc32c.value(forged) == google_crc32c.value(good) and forged != good
+    with pytest.raises(UserError, match=r"whose content differs: policy\.so"):
+        verify(tmp_path / "policy")
+    write_manifest(tmp_path / "policy", kind="policy")
+    assert digest(tmp_path / "policy") != before
+
+
+def forge(data: bytes, wanted: int) -> bytes:
+    """Return data whose last four bytes are chosen so that its crc32c is `wanted` (Gaussian elimination over GF(2))."""
+    head, base = data[:-4], google_crc32c.value(data[:-4] + bytes(4))
+    rows: list[tuple[int, int]] = []
+    for bit in range(32):
+        effect, bits = google_crc32c.value(head + (1 << bit).to_bytes(4, "little")) ^ base, 1 << bit
+        for other, other_bits in rows:
+            if effect ^ other < effect:
+                effect, bits = effect ^ other, bits ^ other_bits
+        rows = sorted([*rows, (effect, bits)], reverse=True)
+    missing, chosen = wanted ^ base, 0
+    for effect, bits in rows:
+        if missing ^ effect < missing:
+            missing, chosen = missing ^ effect, chosen ^ bits
+    return head + chosen.to_bytes(4, "little")

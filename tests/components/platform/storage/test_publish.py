@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from components.platform.errors import UserError
-from components.platform.storage import publish, read_manifest, require_artifact, verify
+from components.platform.storage import publish, put_in_place, read_manifest, require_artifact, verify
 
 
 def make(output: Path, text: str = "x") -> None:
@@ -144,3 +144,87 @@ def test_killed_writer_leaves_no_artifact_and_the_next_cleans_up(tmp_path: Path)
     process.communicate(timeout=30)
     make(tmp_path / "trace")
     assert os.listdir(tmp_path) == ["trace"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from components.platform.storage import publish, put_in_place
+
+def no_exchange(left, right):
+    raise OSError(22, "Invalid argument")
+
+calls = 0
+def killed(call):
+    def wrapper(*arguments, **named):
+        global calls
+        calls += 1
+        if calls == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*arguments, **named)
+    return wrapper
+
+put_in_place._exchange = no_exchange
+with publish(Path(sys.argv[1]), "trace") as directory:
+    (directory / "file").write_text("new")
+    for name in ("rename", "rmdir", "unlink", "fsync"):
+        setattr(os, name, killed(getattr(os, name)))
+print(calls)
+"""
+"""Publishes on a file system that cannot exchange names, and is killed before the system call of this number."""
+
+
+def test_publisher_killed_at_any_call_leaves_the_old_or_the_new_artifact(tmp_path: Path) -> None:
+    found = []
+    while True:
+        output = tmp_path / f"killed at {len(found) + 1}" / "trace"
+        make(output, "old")
+        arguments = [sys.executable, "-c", KILLED, str(output), str(len(found) + 1)]
+        done = subprocess.run(arguments, capture_output=True, text=True)
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        require_artifact(output, "trace", verify_content=True)
+        found.append((output / "file").read_text())
+        with pytest.raises(KeyboardInterrupt), publish(output, "trace"):
+            raise KeyboardInterrupt
+        assert (output / "file").read_text() == found[-1] and os.listdir(output.parent) == ["trace"]
+    assert found == sorted(found, reverse=True) and set(found) == {"old", "new"} and len(found) == int(done.stdout)
+
+
+def test_publishers_without_exchange_do_not_lose_the_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_exchange(left: Path, right: Path) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(put_in_place, "_exchange", no_exchange)
+    make(tmp_path / "trace")
+    threads = [threading.Thread(target=make, args=(tmp_path / "trace", str(number))) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    verify(tmp_path / "trace")
+    assert (tmp_path / "trace" / "file").read_text() in "01234567" and os.listdir(tmp_path) == ["trace"]
+
+
+def test_files_are_on_the_disk_before_the_artifact_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    fsync, rename = os.fsync, os.rename
+
+    def record_fsync(descriptor: int) -> None:
+        calls.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def record_rename(source: Path, target: Path) -> None:
+        calls.append("rename")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "rename", record_rename)
+    with publish(tmp_path / "trace", "trace") as directory:
+        (directory / "deep").mkdir()
+        (directory / "deep" / "file").write_text("x")
+        (directory / "link").symlink_to("deep/file")
+        name = directory.name
+    assert sorted(calls[:4]) == sorted(["file", name, "deep", "manifest.json"])
+    assert calls[4:] == ["rename", tmp_path.name], "nothing is renamed before all is on the disk"

@@ -2,27 +2,31 @@
 
 import os
 import shutil
+import time
 from dataclasses import replace
 
 import pytest
 
 from components.platform.errors import UserError
-from components.platform.storage.object_storage import gcs
 from components.platform.storage.object_storage.object_store import StorageError
 from components.platform.storage.shared_state import root_lease as fences
 from components.platform.storage.shared_state.process_identity import ProcessIdentity
 from components.platform.storage.shared_state.root_lease import LATEST, LeaseLost, RootLease
+from components.platform.storage.shared_state.versioned_json import Conflict
 from components.platform.storage.shared_state.workdir import list_files, remove_file
 from components.platform.storage.uri import mirror, uri_of
 from components.ppo.checkpointing.checkpoint import write
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import EarlierCredit
 from tests.components.ppo.points import checkpoint, earlier
+from tests.support.buckets import names, put_object, remove_object
 
 
-@pytest.fixture(params=["path", "uri"])
+@pytest.fixture(params=["path", "gs", "s3"])
 def root(request, tmp_path):
-    directory = tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("storage_uri"))
+    directory = (
+        tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue(f"{request.param}_uri"))
+    )
     directory.mkdir(parents=True)
     return directory
 
@@ -59,9 +63,9 @@ def change(root, folder, name, data):
         for path in (root / "checkpoints" / folder).rglob(name):
             path.unlink() if data is None else path.write_bytes(data)
         return
-    for blob in gcs.bucket_of(uri).list_blobs(prefix=f"{uri.path}/checkpoints/{folder}/"):
-        if blob.name.endswith(f"/{name}"):
-            blob.delete() if data is None else blob.upload_from_string(data)
+    for stored in names(uri):
+        if stored.startswith(f"checkpoints/{folder}/") and stored.endswith(f"/{name}"):
+            remove_object(uri, stored) if data is None else put_object(uri, stored, data)
 
 
 def test_newest_is_read_and_old_ones_are_removed(root):
@@ -185,6 +189,55 @@ def test_replaced_training_changes_nothing(root, monkeypatch, tmp_path):
             assert list_files(root / "checkpoints") == before
     on_another_machine(root)
     assert newest(root) == 3
+
+
+def test_training_that_was_stopped_before_it_swept_deletes_nothing_of_its_successor(root, monkeypatch):
+    train(root, 1, 2)
+    with pytest.raises(LeaseLost), RootLease(root, "training", heartbeat_s=1000) as lease:
+        stopped = CheckpointManager(lease, 2)
+        monkeypatch.setattr(fences.fcntl, "flock", lambda *_: None)
+        far = replace(ProcessIdentity.here(), boot="that of another machine")
+        train(root, 3, 4, me=far, heartbeat_s=0.1, stale_s=0.3)
+        before = list_files(root / "checkpoints")
+        try:
+            stopped.newest()
+        finally:
+            assert list_files(root / "checkpoints") == before
+    on_another_machine(root)
+    assert newest(root) == 4
+
+
+def test_checkpoint_that_the_successor_has_listed_is_kept(root, monkeypatch):
+    """The list was written, but another training took over before the answer came."""
+    write_once = fences.write_versioned
+
+    def write_and_be_replaced(location, content, before, word):
+        write_once(location, content, before, word)
+        monkeypatch.setattr(fences, "write_versioned", write_once)
+        monkeypatch.setattr(fences.fcntl, "flock", lambda *_: None)
+        far = replace(ProcessIdentity.here(), boot="that of another machine")
+        train(root, me=far, heartbeat_s=0.1, stale_s=0.3)
+        raise Conflict("the answer is lost", "")
+
+    with pytest.raises(LeaseLost), RootLease(root, "training", heartbeat_s=1000) as lease:
+        store = CheckpointManager(lease, 2)
+        store.save(checkpoint(1))
+        monkeypatch.setattr(fences, "write_versioned", write_and_be_replaced)
+        store.save(checkpoint(2))
+    on_another_machine(root)
+    assert newest(root) == 2
+
+
+def test_seconds_after_the_last_checkpoint_of_a_killed_training_are_told(root, monkeypatch):
+    train(root, 1)
+    with RootLease(root, "training", heartbeat_s=1000) as lease:
+        assert CheckpointManager(lease, 2).repeated_s == 0
+        lease.update(saved=time.time() - 7)
+        monkeypatch.setattr(lease, "_lost", LeaseLost("killed", ""))  # not released
+    monkeypatch.setattr(fences, "SILENT_S", -1)
+    far = replace(ProcessIdentity.here(), boot="that of another machine")
+    with RootLease(root, "training", far, heartbeat_s=1000) as lease:
+        assert 6 < CheckpointManager(lease, 2).repeated_s < 9
 
 
 def test_checkpoints_without_document_are_found(root):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,11 +17,11 @@ from components.platform.errors import UserError
 from components.platform.rayjob.kubernetes import ApiServer
 from components.platform.rayjob.options import parse_settings, parse_spot
 from components.platform.rayjob.spec import GKE_SPOT, RayJobSpec
-from components.platform.rayjob.step_lease import _GIVEN_UP, LEASE_VARIABLE, RUN_VARIABLE, StepLease, _watch, _write
+from components.platform.rayjob.step_lease import LEASE_VARIABLE, RUN_VARIABLE
 from components.platform.storage import publish
 from components.platform.storage.object_storage.gcs import EMULATOR_VARIABLE, bucket_of
-from components.platform.storage.object_storage.stores import store_of
-from components.platform.storage.uri import ObjectUri, mirror, parse_location
+from components.platform.storage.shared_state.versioned_json import read_versioned
+from components.platform.storage.uri import ObjectUri, mirror
 from components.platform.workers import LocalPool, make_pool
 from components.platform.workers.settings import CACHE_GB
 from components.ppo import run_on_cluster
@@ -33,6 +31,11 @@ from tests.servers.kubernetes_server import SUCCEEDS, Cluster, kubernetes_server
 
 IMAGE = "r/mlgo-cluster@sha256:" + "a" * 64
 INPUTS = ("corpus", "toolchain", "trace", "warmstart")
+
+
+@pytest.fixture
+def storage_uri(gs_uri: ObjectUri) -> ObjectUri:
+    return gs_uri
 
 
 @pytest.fixture
@@ -149,38 +152,7 @@ def test_rayjob_of_a_run_has_its_id_and_a_lease(
     (container,) = made["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
     env = {variable["name"]: variable["value"] for variable in container["env"]}
     assert env[LEASE_VARIABLE] == f"{storage_uri}/output.step"
-    lease = parse_location(env[LEASE_VARIABLE])
-    assert isinstance(lease, ObjectUri) and store_of(lease).read(lease)[0] == b'{"step": "follows"}'
-
-
-def test_trainer_ends_when_no_step_renews_its_lease(storage_uri: ObjectUri, capsys: pytest.CaptureFixture[str]) -> None:
-    ended: list[float] = []
-    uri = storage_uri / "policy.step"
-    step_lease = StepLease(uri, renewal_s=0)
-    step_lease.renew()
-
-    def watch(patience_s: float) -> threading.Thread:
-        arguments = (uri, 0.05, patience_s, lambda: ended.append(time.monotonic()))
-        thread = threading.Thread(target=_watch, args=arguments, daemon=True)
-        thread.start()
-        return thread
-
-    first = watch(1.5)
-    for _renewal in range(6):
-        time.sleep(0.5)
-        step_lease.renew()
-    assert first.is_alive() and not ended, "the step renewed it for twice the patience"
-    first.join(20)
-    assert len(ended) == 1 and "no step of the pipeline has followed this training" in capsys.readouterr().err
-    watch(1000).join(20)
-    assert len(ended) == 2, "a trainer that KubeRay starts again ends at once"
-    step_lease.renew()
-    last = watch(1000)
-    last.join(0.5)
-    assert last.is_alive(), "a step that comes later renews it first"
-    _write(uri, _GIVEN_UP)
-    last.join(20)
-    assert len(ended) == 3
+    assert read_versioned(env[LEASE_VARIABLE]).content == {"step": "follows"}
 
 
 def test_job_name_depends_on_inputs_and_options(

@@ -12,18 +12,22 @@ import pytest
 from components.platform.errors import UserError
 from components.platform.storage import digest, publish
 from components.platform.storage.object_storage.file_cache import FileCache
-from components.platform.storage.uri import ObjectUri, mirror
+from components.platform.storage.uri import ObjectUri, mirror, parse_location
 
 
 @pytest.fixture
 def artifact(storage_uri: ObjectUri) -> tuple[str, str]:
     """URI and digest of ten files of 1,000 bytes."""
     uri = storage_uri / "artifact"
+    make(uri)
+    return str(uri), digest(mirror(uri))
+
+
+def make(uri: ObjectUri) -> None:
     with publish(mirror(uri), "trace") as partial:
         (partial / "a").mkdir()
         for i in range(10):
             (partial / "a" / f"{i}.bc").write_bytes(bytes([i]) * 1000)
-    return str(uri), digest(mirror(uri))
 
 
 def test_files_keep_their_names_and_are_fetched_once(artifact: tuple[str, str], tmp_path: Path) -> None:
@@ -125,3 +129,20 @@ def test_kill_during_eviction_leaves_no_incomplete_entry(
     with cache.using():
         assert cache.files(*artifact, names) == entry
         assert all((entry / name).is_file() for name in names)
+
+
+def test_artifact_that_is_published_again_is_read_where_it_is_now(artifact: tuple[str, str], tmp_path: Path) -> None:
+    cache = FileCache(tmp_path / "modules", 1 << 20)
+    with cache.using():
+        cache.files(*artifact, ["a/1.bc"])
+    uri = parse_location(artifact[0])
+    assert isinstance(uri, ObjectUri)
+    with publish(mirror(uri), "trace") as partial:
+        (partial / "other").touch()
+    make(uri)
+    with cache.using():
+        assert (cache.files(*artifact, ["a/2.bc"]) / "a" / "2.bc").read_bytes() == b"\2" * 1000
+    with publish(mirror(uri), "trace") as partial:
+        (partial / "other").touch()
+    with pytest.raises(UserError, match="was replaced or removed since this run started"), cache.using():
+        cache.files(*artifact, ["a/3.bc"])

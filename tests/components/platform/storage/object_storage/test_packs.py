@@ -72,6 +72,11 @@ def fill(directory: Path, count: int) -> None:
     (directory / "large").write_bytes(os.urandom(packs.MAX_FILE_BYTES))
 
 
+@pytest.fixture
+def storage_uri(gs_uri: ObjectUri) -> ObjectUri:
+    return gs_uri
+
+
 def objects(uri: ObjectUri) -> list[str]:
     from components.platform.storage.object_storage.gcs import bucket_of
 

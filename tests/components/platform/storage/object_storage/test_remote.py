@@ -237,7 +237,7 @@ def test_artifact_removed_or_modified_during_every_attempt_is_an_error(
 def test_each_file_is_checksummed_once(storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     real = manifest_module._entry
-    monkeypatch.setattr(manifest_module, "_entry", lambda d, path: read.append(path.name) or real(d, path))
+    monkeypatch.setattr(manifest_module, "_entry", lambda d, path, sha: read.append(path.name) or real(d, path, sha))
     write(storage_uri, a="1", b="2")
     assert sorted(read) == ["a", "b"]
     made = read_manifest(mirror(storage_uri)).files

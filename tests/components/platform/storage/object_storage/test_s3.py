@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from components.platform.errors import UserError
 from components.platform.storage import discard, publish
-from components.platform.storage.object_storage import s3
+from components.platform.storage.object_storage import s3, shared_write
 from components.platform.storage.object_storage.confined_files import create_file_below
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.object_storage.object_store import (
@@ -21,11 +22,12 @@ from components.platform.storage.object_storage.object_store import (
     StorageError,
     VersionConflict,
 )
+from components.platform.storage.object_storage.remote import is_complete, read_remote_manifest
 from components.platform.storage.object_storage.stores import server_time, store_of
 from components.platform.storage.shared_state.versioned_json import Conflict, read_versioned, write_versioned
 from components.platform.storage.shared_state.workdir import list_files
 from components.platform.storage.uri import ObjectUri, mirror
-from tests.servers.s3_server import Behaviour, s3_server
+from tests.servers.s3_server import LATE_S, Behaviour, s3_server
 from tests.servers.storage_server import FAULTS
 from tests.support.buckets import names, put_object, use_s3
 
@@ -41,6 +43,7 @@ def behaviour(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behaviou
         yield behaviour_of_server
         # moto's servers in one process share their buckets.
         behaviour_of_server.faults.every, behaviour_of_server.conditions = 0, "kept"
+        behaviour_of_server.conflicts = 0
         monkeypatch.delenv("AWS_PROFILE", raising=False)
         use_s3(url, monkeypatch)
         for one in store_of(URI).objects(ObjectUri("s3", "faulty", "")):
@@ -53,7 +56,9 @@ def write(uri: ObjectUri, text: str) -> None:
         (directory / "a").write_text(text)
 
 
-@pytest.mark.parametrize(("conditions", "verb"), [("ignored", "ignores"), ("rejected", "rejects")])
+@pytest.mark.parametrize(
+    ("conditions", "verb"), [("ignored", "ignores"), ("half kept", "ignores"), ("rejected", "rejects")]
+)
 def test_server_without_conditional_writes_is_refused_before_anything_is_written(
     behaviour: Behaviour, conditions: str, verb: str
 ) -> None:
@@ -82,15 +87,15 @@ def test_server_that_ignores_only_if_none_match_is_refused(
 def test_conditional_writes_are_checked_once_for_a_bucket_and_nothing_is_left(behaviour: Behaviour) -> None:
     for number in range(3):
         write(URI / str(number), "x")
-    assert sum(".condition-" in request for request in behaviour.requests) == 4
+    assert sum(".condition-" in request for request in behaviour.requests) == 5
     assert not any(".condition-" in name for name in names(URI))
 
 
 def test_versions_decide_who_writes_reads_and_deletes(behaviour: Behaviour, tmp_path: Path) -> None:
     store, uri = store_of(URI), URI / "a"
     assert store.read(uri) == (None, NO_VERSION) and store.head(uri) is None
-    first = store.write(uri, b"1", NO_VERSION, writer="me")
-    assert store.head(uri) is not None and store.head(uri).writer == "me"
+    first = store.write(uri, b"1", NO_VERSION)
+    assert store.head(uri) is not None
     with pytest.raises(VersionConflict):
         store.write(uri, b"2", NO_VERSION)
     second = store.write(uri, b"2", first.version)
@@ -228,3 +233,32 @@ def test_error_passes_between_processes() -> None:
     for error in (ObjectMissing(URI, "gone"), VersionConflict(URI), StorageError("a", "b")):
         back = pickle.loads(pickle.dumps(error))
         assert type(back) is type(error) and str(back) == str(error)
+
+
+@pytest.mark.parametrize("commits", [False, True], ids=["nothing", "first attempt commits later"])
+def test_conflict_of_a_write_is_not_taken_for_another_writer(behaviour: Behaviour, commits: bool) -> None:
+    """S3 answers 409 if another write of the name is under way, which may fail: "read, and try again"."""
+    document = f"{URI}/state.json"
+    version = write_versioned(document, {"n": 0}, read_versioned(document))
+    write(URI / "a", "old")
+    behaviour.conflicts_commit = commits
+    behaviour.conflicts = 1
+    version = write_versioned(document, {"n": 1}, version)
+    behaviour.conflicts = 1
+    write(URI / "a", "new")
+    time.sleep(2 * LATE_S)
+    assert (mirror(URI / "a") / "a").read_text() == "new"
+    remote = read_remote_manifest(URI / "a")
+    assert is_complete(remote) and len({name.split("/")[2] for name in names(URI / "a") if "data/" in name}) <= 1
+    assert write_versioned(document, {"n": 2}, version).content == read_versioned(document).content == {"n": 2}
+
+
+def test_name_that_is_always_being_written_is_an_error(behaviour: Behaviour, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_write, "PATIENCE_S", 0.3)
+    document = f"{URI}/state.json"
+    version = write_versioned(document, {"n": 0}, read_versioned(document))
+    behaviour.conflicts = 1000
+    with pytest.raises(StorageError, match=r"state\.json cannot be written: .* others write it"):
+        write_versioned(document, {"n": 1}, version)
+    behaviour.conflicts = 0
+    assert read_versioned(document).content == {"n": 0}
