@@ -41,6 +41,7 @@ def storage_group() -> None:
     Examples:
       mlgo storage download gs://my-bucket/runs/7/release clang
       mlgo storage sweep gs://my-bucket --dry-run
+      mlgo storage sweep s3://my-bucket/runs --finished
     """
 
 
