@@ -30,7 +30,7 @@ from components.evaluation.variants import Variant
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
 from components.platform.workers.factory import make_pool
-from components.platform.workers.pool import WorkerPool
+from components.platform.workers.pool import WorkerPool, WorkersDied
 
 MODULES = 3
 """Modules of each direction whose functions are compared."""
@@ -78,7 +78,7 @@ def changed_functions(
         for _, result in pool.map_unordered(compare, chosen):
             if not isinstance(result, Exception):
                 changes += result
-            elif not isinstance(result, CompileError):
+            elif not isinstance(result, (CompileError, WorkersDied)):
                 raise result
             progress.advance()
     listed = largest_changes(changes, FUNCTIONS)

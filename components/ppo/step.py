@@ -24,6 +24,7 @@ from components.platform.processes.cgroup import available_processors
 from components.platform.storage import publish
 from components.platform.storage.directory import make_directory, remove_if_unused
 from components.platform.storage.publish import require_publishable
+from components.platform.storage.shared_state.published_work import record_publication
 from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
 from components.platform.storage.uri import display_path
 from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
@@ -72,6 +73,7 @@ def _train_in(root: Path, config: TrainingConfig, fingerprint: Mapping[str, str]
         shutdown_deadline(),
         explain_resource_exhausted(root),
         RootLease(root, "training", results="checkpoints/*/*") as lease,
+        record_publication(lease, config.output),
     ):
         trainer = Trainer(config, fingerprint, CheckpointManager(lease, config.max_checkpoints), data)
         trained = _train(trainer)

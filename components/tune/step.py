@@ -39,6 +39,7 @@ from components.platform.errors import UserError
 from components.platform.storage import digest, publish
 from components.platform.storage.directory import make_directory, remove_if_unused
 from components.platform.storage.manifest import MANIFEST
+from components.platform.storage.shared_state.published_work import record_publication
 from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
 from components.platform.storage.uri import display_path
 from components.platform.workers import make_pool
@@ -81,6 +82,7 @@ def tune(config: TuneConfig) -> dict[str, Any]:
         shutdown_deadline(),
         remove_if_unused(folder),
         _take_lease(folder) as lease,
+        record_publication(lease, config.output),
         publish(config.output, "plan") as partial,
         _make_loadable(config.policy, toolchain.clang) as policy,
         closing(make_pool(config.workers)) as pool,

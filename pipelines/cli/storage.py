@@ -41,6 +41,7 @@ def storage_group() -> None:
     Examples:
       mlgo storage download gs://my-bucket/runs/7/release clang
       mlgo storage sweep gs://my-bucket --dry-run
+      mlgo storage sweep s3://my-bucket/runs --finished
     """
 
 
@@ -72,7 +73,13 @@ def download_command(source: ObjectUri, directory: Path) -> None:
     help="Remove folders whose newest object is older than this. Writers publish nothing older than 24 hours, so a "
     "younger folder may still be in use.",
 )
-def sweep_command(place: ObjectUri, dry_run: bool, older_than_hours: int) -> None:
+@click.option(
+    "--finished",
+    is_flag=True,
+    help="Also remove what trainings and searches keep that have ended and whose result is there: last checkpoints, "
+    "TensorBoard logs (a policy has a copy), leases. One of them that is extended later starts from the beginning.",
+)
+def sweep_command(place: ObjectUri, dry_run: bool, older_than_hours: int, finished: bool) -> None:
     """Remove folders that killed writers left in a bucket: files that no manifest names.
 
     Never removes an artifact, a folder whose writer may still publish it, or objects that this program did not write.
@@ -83,7 +90,9 @@ def sweep_command(place: ObjectUri, dry_run: bool, older_than_hours: int) -> Non
     Examples:
       mlgo storage sweep gs://my-bucket --dry-run
       mlgo storage sweep s3://my-bucket/runs --older-than-hours 168
+      mlgo storage sweep s3://my-bucket/runs --finished --dry-run
     """
+    from components.platform.storage.object_storage.finished_runs import sweep_finished
     from components.platform.storage.object_storage.sweep import sweep
 
     verb = "would remove" if dry_run else "removed"
@@ -95,3 +104,13 @@ def sweep_command(place: ObjectUri, dry_run: bool, older_than_hours: int) -> Non
         objects += count
         size_bytes += folder.size_bytes
     say(f"{place}: {verb} {folders} abandoned folders, {objects} objects, {size_bytes / 1e6:.1f} MB")
+    if not finished:
+        return
+    leftovers = objects = size_bytes = 0
+    for leftover in sweep_finished(place, dry_run, older_than_hours * 3600.0):
+        count = len(leftover.versions)
+        say(f"{verb} {leftover.uri}, {leftover.what}: {count} objects, {leftover.size_bytes / 1e6:.1f} MB")
+        leftovers += 1
+        objects += count
+        size_bytes += leftover.size_bytes
+    say(f"{place}: {verb} {leftovers} leftovers of ended runs, {objects} objects, {size_bytes / 1e6:.1f} MB")

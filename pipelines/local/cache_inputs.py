@@ -11,7 +11,9 @@ from pathlib import Path
 from components.core.formats.toolchain import digest_of_clang
 from components.core.projects.compile_commands import objects_in
 from components.core.projects.recipe import load_recipes
+from components.core.projects.source import git_commit
 from components.platform.errors import UserError
+from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.digests import file_digest
 from components.platform.storage.input_files import read_bytes
 from components.platform.storage.manifest import manifest_digest
@@ -34,11 +36,16 @@ def identify_toolchain(llvm_major: int) -> tuple[str, ...]:
 
 
 def identify_recipe(recipe: Path) -> tuple[str, ...]:
-    """Identify a recipe by its content, the recipes that it names, and the local trees that they build."""
+    """Identify a recipe by its content, the recipes that it names, and the local trees and commits that they build.
+
+    Raises:
+        UserError: the recipe is not valid, or a git source cannot be read.
+    """
     projects = load_recipes(recipe)
     sources = [source for p in projects.projects for source in (p.source, *(other for _name, other in p.requires))]
     trees = [fact for source in sources if source.kind == "path" for fact in identify_path(Path(source.location))]
-    return (_sha256(repr(projects)), *trees)
+    commits = [git_commit(source, default_cache_dir()) for source in dict.fromkeys(sources) if source.kind == "git"]
+    return (_sha256(repr(projects)), *trees, *commits)
 
 
 def identify_build(compile_commands: Path) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import sys
 from pathlib import Path
 
 import components
@@ -29,8 +30,9 @@ class SourceDigests:
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
-        self._imported: dict[str, tuple[str, ...]] = {}
+        self._imported: dict[str, frozenset[str]] = {}
         self._content: dict[str, str] = {}
+        self._present: dict[str, list[Path]] = {}
 
     def of(self, module: str) -> str:
         """Return the sha256 (hex) over all files that the step's code is in.
@@ -51,28 +53,34 @@ class SourceDigests:
             current = waiting.pop()
             if current not in reached and current not in IGNORED:
                 reached.add(current)
-                waiting += self._imports(current)
+                own = {_path(name) for name in self._imports(current) if name.partition(".")[0] in _PACKAGES}
+                waiting += [path for path in sorted(own) if any(self._files(path))]
         return frozenset(reached)
 
-    def _imports(self, path: str) -> tuple[str, ...]:
+    def third_party_modules(self, module: str) -> frozenset[str]:
+        """Return the top-level modules of other projects that the step's code imports: "numpy"."""
+        imported = {name.partition(".")[0] for path in self.paths(module) for name in self._imports(path)}
+        return frozenset(imported - sys.stdlib_module_names - set(_PACKAGES))
+
+    def _imports(self, path: str) -> frozenset[str]:
+        """Return the modules that the files of a package, or a module, import."""
         if path not in self._imported:
-            modules = {
+            self._imported[path] = frozenset(
                 name
                 for file in self._files(path)
                 if file.suffix == ".py"
                 for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file)))
                 for name in _imported_modules(node)
-            }
-            self._imported[path] = tuple(sorted({_path(name) for name in modules if any(self._files(_path(name)))}))
+            )
         return self._imported[path]
 
     def _files(self, path: str) -> list[Path]:
         """Return the files of a package, or the file of a module; none if it is neither."""
-        module = self._root / f"{path}.py"
-        if module.is_file():
-            return [module]
-        files = (self._root / path).rglob("*") if path.count("/") else ()
-        return sorted(file for file in files if file.is_file() and "__pycache__" not in file.parts)
+        if path not in self._present:
+            module = self._root / f"{path}.py"
+            files = [module] if module.is_file() else (self._root / path).rglob("*") if path.count("/") else ()
+            self._present[path] = sorted(file for file in files if file.is_file() and "__pycache__" not in file.parts)
+        return self._present[path]
 
     def _digest(self, path: str) -> str:
         if path not in self._content:
@@ -90,7 +98,7 @@ def _imported_modules(node: ast.AST) -> list[str]:
     names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
     if isinstance(node, ast.ImportFrom) and node.level == 0:
         names = [str(node.module)]
-    return [name for name in names if name.partition(".")[0] in _PACKAGES]
+    return names
 
 
 def _path(module: str) -> str:

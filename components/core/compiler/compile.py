@@ -28,7 +28,7 @@ from components.platform.processes import supervision
 from components.platform.processes.reaper import REAPER
 from components.platform.storage.digests import file_digest
 
-Reason = Literal["failed", "timeout", "log"]
+Reason = Literal["failed", "timeout", "log", "died"]
 
 FLIPS_PER_TIMEOUT = 1000
 """Number of flips that together take at most about as long as a compile."""
@@ -85,8 +85,9 @@ class CompileError(Exception):
     """A module did not compile.
 
     Attributes:
-        reason: "failed" (exit status), "timeout", or "log" (its output cannot be read).
-        detail: the end of the compiler's stderr, or what is wrong with the output.
+        reason: "failed" (exit status), "timeout", "log" (its output cannot be read), or "died" (the workers that
+            compiled it).
+        detail: the end of the compiler's stderr, or what is wrong with the output or happened to the workers.
     """
 
     def __init__(self, module: str, reason: Reason, detail: str) -> None:

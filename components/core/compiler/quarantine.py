@@ -10,7 +10,7 @@ from components.core.compiler.advisor import shared_files
 from components.core.compiler.compile import CompileError, Request
 from components.platform.console import Progress
 from components.platform.errors import UserError
-from components.platform.workers.pool import WorkerPool
+from components.platform.workers.pool import WorkerPool, WorkersDied
 
 Q = TypeVar("Q", bound=Request)
 R = TypeVar("R")
@@ -23,7 +23,7 @@ _NO_CODE_GENERATOR = "No available targets are compatible with"
 
 
 class Quarantine:
-    """Modules that failed to compile twice, with the reasons.
+    """Modules that failed to compile twice, or that workers died of, with the reasons.
 
     Args:
         max_failed_fraction: the step stops if more than this fraction of the modules fails.
@@ -79,6 +79,8 @@ class Quarantine:
             "check that the corpus fits the clang, remove the modules from the corpus, "
             "or raise --max-failed-fraction or --timeout-s"
         )
+        if any(error.reason == "died" for error in self.errors):
+            remedy = f"give the workers more memory (Ray's log says why they died); {remedy}"
         if any(_NO_CODE_GENERATOR in error.detail for error in self.errors):
             remedy = "the clang lacks their code generator: build it with --targets all, or use --strategy plugin"
         raise UserError(
@@ -141,6 +143,8 @@ def compile_all(
         for index, outcome in pool.map_unordered(compiler, batch):
             request = batch[index]
             quarantine.see(request.module.name)
+            if isinstance(outcome, WorkersDied):
+                outcome = CompileError(request.module.name, "died", outcome.problem)
             if isinstance(outcome, CompileError):
                 if not retrying:
                     failed.append(request)

@@ -8,10 +8,12 @@ from pathlib import Path
 from components.core.projects.recipe import Recipe, Source
 from components.platform.console import say
 from components.platform.errors import UserError
+from components.platform.storage.digests import json_digest
 from components.platform.storage.downloads.archive import download_archive, unpack
 from components.platform.storage.downloads.debsource import fetch_deb_source
-from components.platform.storage.downloads.git import require_git, run_git
+from components.platform.storage.downloads.git import remote_commit, require_git, run_git
 from components.platform.storage.downloads.retry import Say
+from components.platform.storage.output_files import replace_text
 
 
 def fetch_recipe(recipe: Recipe, into: Path, cache: Path, progress: Say = say) -> Path:
@@ -57,3 +59,25 @@ def _clone(source: Source, into: Path, progress: Say) -> Path:
     task = f"clone {source.location} at {source.pin}"
     run_git(command, task, "check the URL, the tag and the network", progress, into)
     return into
+
+
+def git_commit(source: Source, cache: Path, progress: Say = say) -> str:
+    """Return the commit (hex) that the tag of a git source points to: a tag that was moved is another source.
+
+    If the repository cannot be read, it is the commit that was seen last, which `cache` keeps, with a warning.
+
+    Raises:
+        UserError: the repository cannot be read, and was not before; or it has no such tag.
+    """
+    seen = cache / "git-commits" / json_digest([source.location, source.pin])
+    try:
+        commit = remote_commit(source.location, source.pin, progress)
+    except UserError as error:
+        if not seen.is_file():
+            raise
+        commit = seen.read_text(encoding="utf-8").strip()
+        progress(f"warning: {error.problem}; it is taken for {commit[:12]}, as seen before")
+        return commit
+    seen.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(seen, f"{commit}\n")
+    return commit

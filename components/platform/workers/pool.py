@@ -6,8 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from components.platform.errors import UserError
+
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class WorkersDied(UserError):
+    """Several workers died processing the same item, which is the likely cause."""
 
 
 class WorkerPool(Protocol):
@@ -25,7 +31,8 @@ class WorkerPool(Protocol):
 
         `items` is read only a bounded number ahead. `fn` and the items must be picklable if the workers are other
         processes. When the iterator is closed, or an exception such as Ctrl-C ends it, running work is killed before
-        control returns. An item whose worker dies is processed again, and yielded once.
+        control returns. An item whose worker dies is processed again, and yielded once; an item that workers die of is
+        yielded with `WorkersDied`.
         """
         ...
 

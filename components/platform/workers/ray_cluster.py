@@ -99,6 +99,17 @@ class Cluster:
         self._ray.shutdown()
 
 
+def may_be_due_to_items(error: BaseException) -> bool:
+    """Return whether what a worker processed may be the reason that a call of it failed with `error`.
+
+    It is not if the worker cannot be reached, or its node was preempted. Ray does not know of every preemption: what
+    the caller decides with this, it decides again when the node has left.
+    """
+    from ray.exceptions import ActorUnavailableError, RayActorError
+
+    return not isinstance(error, ActorUnavailableError) and not (isinstance(error, RayActorError) and error.preempted)
+
+
 class _WorkerPath(list[str]):
     """What Ray's worker processes have first in sys.path: this project's code, at the same path on every node.
 

@@ -3,6 +3,14 @@
 Ray finds nodes, starts actors on them, transports items and results, and reports deaths. This file bounds the number of
 items at each actor, so that no slot waits and little is lost when an actor dies. An item whose actor died is sent to
 another actor and yielded once, even if the first answer still arrives.
+
+An actor dies of what it processes (memory, a crash), or of what happens to its node (preemption, scale-down). Only the
+former is held against items: a death counts while its node is in the cluster, which is asked again at each death. The
+second death that counts makes every item of that actor a suspect, which from then on runs alone on an actor: innocent
+items succeed, and the one that actors die of is identified.
+
+An actor that cannot be used (other sources than the trainer's, a failed download of the compiler) is left out, with its
+node, for a while. The pool fails only if that is so on all nodes; if object storage has answered them before, it waits.
 """
 
 from __future__ import annotations
@@ -22,8 +30,11 @@ from typing import Any, TypeVar
 
 from components.platform.console import say
 from components.platform.errors import UserError
-from components.platform.workers.ray_cluster import Cluster, connect
+from components.platform.storage.object_storage.object_store import StorageError
+from components.platform.workers.pool import WorkersDied
+from components.platform.workers.ray_cluster import Cluster, connect, may_be_due_to_items
 from components.platform.workers.serialization import dumps
+from components.platform.workers.source_digest import ROOT, source_digest
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -43,6 +54,14 @@ _SHUTDOWN_TIMEOUT_S = 5.0
 _SUSPECT_DEATHS = 2
 """Deaths of its actors after which an item may be their cause; it then runs alone on an actor."""
 _MAX_DEATHS = 4
+_MAX_LOSSES = 16
+"""Lost actors, whatever the reason, after which an item is given up: it may be what nodes die of, or takes longer than
+nodes live."""
+_EXCLUDED_S = 60.0
+"""How long no actor is started on a node after one could not be used; doubled each time, but for object storage."""
+_MAX_EXCLUDED_S = 1800.0
+_STORAGE_PATIENCE_S = 900.0
+"""How long to wait for object storage that has answered workers before."""
 _MAX_SHARED = 256
 """Shared directories: one policy per iteration and validation, or with evolution strategies one per perturbation."""
 
@@ -53,6 +72,7 @@ class _Worker:
 
     Attributes:
         handle: Ray's handle of the actor.
+        node: Ray's ID of the node.
         prepared: number of the function that it has; -2 - number while that function is being sent.
         items: items that it has or will be sent next, by key.
         unsent: keys and pickles of those that will be sent next.
@@ -85,9 +105,36 @@ class _Worker:
 
 @dataclass
 class _Item:
+    """An item.
+
+    Attributes:
+        died_on: nodes of its actors that died and of whose deaths it may be the cause.
+        losses: number of its actors that died for any reason.
+        suspect: it runs alone on an actor.
+    """
+
     index: int
     pickled: bytes
-    deaths: int = 0
+    died_on: list[str] = field(default_factory=list)
+    losses: int = 0
+    suspect: bool = False
+
+
+@dataclass
+class _Exclusion:
+    """A node on which an actor could not be used.
+
+    Attributes:
+        error: the newest reason.
+        times: how often in succession.
+        since_s: the first time of these.
+        until_s: when an actor is started there again.
+    """
+
+    error: Exception
+    times: int
+    since_s: float
+    until_s: float
 
 
 class RayPool:
@@ -113,6 +160,10 @@ class RayPool:
         self._refreshed_s = 0.0
         self._shared: dict[Path, tuple[str, Any]] = {}
         self._digests: dict[Path, str] = {}
+        self._source = source_digest()
+        self._excluded: dict[str, _Exclusion] = {}
+        self._was_prepared = False
+        """Whether any actor could ever be used."""
         self.lost = 0
 
     @property
@@ -182,7 +233,11 @@ class RayPool:
             return
         self._refreshed_s = time.monotonic()
         self._cluster.update_request()
-        for node, cpus in self._cluster.nodes().items():
+        nodes = self._cluster.nodes()
+        self._excluded = {node: excluded for node, excluded in self._excluded.items() if node in nodes}
+        for node, cpus in nodes.items():
+            if self._is_excluded(node):
+                continue
             missing = cpus - sum(worker.slots for worker in self._workers if worker.node == node)
             while missing > 0:
                 slots = math.ceil(missing / math.ceil(missing / self._slots_per_worker))
@@ -195,6 +250,7 @@ class RayPool:
         began_s = reported_s = time.monotonic()
         while not any(worker.ready for worker in self._workers):
             self._refresh_nodes()
+            self._require_usable_node()
             for _outcome in self._next_events(deque()):
                 pass
             now_s = time.monotonic()
@@ -207,11 +263,30 @@ class RayPool:
                 reported_s = now_s
                 say(f"waiting for workers: {self._cluster.description()}")
 
+    def _is_excluded(self, node: str) -> bool:
+        return node in self._excluded and time.monotonic() < self._excluded[node].until_s
+
+    def _require_usable_node(self) -> None:
+        """Raise the reason if there is no actor, and no node on which one may be started now or soon."""
+        if self._workers or not self._excluded:
+            return
+        nodes = self._cluster.nodes()
+        if not nodes or not all(map(self._is_excluded, nodes)):
+            return
+        exclusions = [self._excluded[node] for node in nodes]
+        earliest_s = time.monotonic() - _STORAGE_PATIENCE_S
+        if self._was_prepared and any(isinstance(e.error, StorageError) and e.since_s > earliest_s for e in exclusions):
+            return  # it may answer again
+        error = exclusions[0].error
+        if isinstance(error, UserError):
+            raise UserError(f"no worker of the Ray cluster can be used: {error.problem}", error.remedy)
+        raise error
+
     def _fill(self, number: int, source: Iterator[tuple[int, Any]], retries: deque[_Item]) -> bool:
         """Send items to actors with room, the least loaded first; return whether `source` is exhausted."""
         prepared = [worker for worker in self._workers if worker.prepared == number]
         others, exhausted = prepared, False
-        if prepared and (suspect := next((item for item in retries if item.deaths >= _SUSPECT_DEATHS), None)):
+        if prepared and (suspect := next((item for item in retries if item.suspect), None)):
             # Alone, so that its actor's death affects no other item and identifies the cause.
             alone = min(prepared, key=lambda worker: len(worker.items))
             others = [worker for worker in prepared if worker is not alone]
@@ -222,7 +297,7 @@ class RayPool:
         heapq.heapify(candidates)
         while candidates and not exhausted:
             _, i, worker = heapq.heappop(candidates)
-            item = next((item for item in retries if item.deaths < _SUSPECT_DEATHS), None)
+            item = next((item for item in retries if not item.suspect), None)
             if item is not None:
                 retries.remove(item)
             elif (next_item := next(source, None)) is not None:
@@ -242,7 +317,7 @@ class RayPool:
         key = next(self._keys)
         worker.items[key] = item
         worker.unsent.append((key, item.pickled))
-        worker.alone = item.deaths >= _SUSPECT_DEATHS
+        worker.alone = item.suspect
 
     def _exchange(self, worker: _Worker, number: int) -> None:
         self._await(worker.handle.exchange.remote(number, worker.unsent), "done", worker, number)
@@ -278,22 +353,29 @@ class RayPool:
     ) -> Iterator[tuple[int, Any]]:
         error = future.exception()
         if error is not None:
-            items, worker.items = worker.items, {}
             if worker in self._workers:
-                self._workers.remove(worker)
-                self._cluster.kill(worker.handle)
                 if worker.ready:  # otherwise its node may be leaving: do not replace it at once
                     self._refreshed_s = 0.0
                     say(f"a worker with {worker.slots} slots died; its modules are compiled again elsewhere")
-            for lost in items.values():
-                yield from self._lost(lost, error, retries)
+                for lost in self._remove(worker):
+                    yield from self._lost(lost, worker.node, error, retries)
+        elif worker not in self._workers:
+            return  # excluded, or dead
         elif kind == "ping":
-            worker.ready = True
+            host, source = future.result()
+            if source == self._source:
+                worker.ready = True
+            else:
+                retries.extend(self._exclude(worker, _other_source(host, source, self._source)))
         elif kind == "prepared":
-            if (failure := future.result()) and worker.prepared == -2 - number:
-                raise failure
-            if worker.prepared == -2 - number:
+            if worker.prepared != -2 - number:
+                return  # a later function is being sent
+            if failure := future.result():
+                retries.extend(self._exclude(worker, failure))
+            else:
                 worker.prepared = number
+                self._was_prepared = True
+                self._excluded.pop(worker.node, None)
         else:
             worker.exchanges -= 1
             for key, content in future.result():
@@ -302,16 +384,42 @@ class RayPool:
                     _succeeded, result = pickle.loads(content)
                     yield item.index, result
 
-    def _lost(self, item: _Item, error: Exception, retries: deque[_Item]) -> Iterator[tuple[int, Any]]:
-        item.deaths += 1
+    def _remove(self, worker: _Worker) -> list[_Item]:
+        """Kill an actor, and return the items that it had."""
+        items, worker.items = list(worker.items.values()), {}
+        self._workers.remove(worker)
+        self._cluster.kill(worker.handle)
+        return items
+
+    def _exclude(self, worker: _Worker, error: Exception) -> list[_Item]:
+        """Kill an actor that cannot be used, and start none on its node for a while; return the items that it had."""
+        before = self._excluded.get(worker.node)
+        times = before.times + 1 if before else 1
+        passing = isinstance(error, StorageError)
+        pause_s = _EXCLUDED_S if passing else min(_EXCLUDED_S * 2 ** (times - 1), _MAX_EXCLUDED_S)
+        now_s = time.monotonic()
+        self._excluded[worker.node] = _Exclusion(error, times, before.since_s if before else now_s, now_s + pause_s)
+        if before is None or str(before.error) != str(error):
+            remedy = f"; {error.remedy}" if isinstance(error, UserError) and error.remedy else ""
+            say(f"warning: a worker with {worker.slots} slots is left out: {_problem(error, worker.node)}{remedy}")
+        return self._remove(worker)
+
+    def _lost(self, item: _Item, node: str, error: Exception, retries: deque[_Item]) -> Iterator[tuple[int, Any]]:
+        """Have an item processed again whose actor died, or yield an error if it is the likely cause."""
         self.lost += 1
-        if item.deaths < _MAX_DEATHS:
+        item.losses += 1
+        if may_be_due_to_items(error):
+            item.died_on.append(node)
+        present = self._cluster.nodes()
+        deaths = sum(node in present for node in item.died_on)
+        item.suspect = deaths >= _SUSPECT_DEATHS or item.losses >= _MAX_LOSSES // 2
+        if deaths < _MAX_DEATHS and item.losses < _MAX_LOSSES:
             retries.append(item)
             return
         yield (
             item.index,
-            UserError(
-                f"{item.deaths} workers died processing the same item: {str(error).splitlines()[0]}",
+            WorkersDied(
+                f"{item.losses} workers died processing the same item: {_cause(error)}",
                 "give the workers more memory, or take the module out of the corpus (Ray's log has the cause)",
             ),
         )
@@ -329,3 +437,24 @@ class RayPool:
             while True:
                 for _outcome in self._handle(*self._events.get_nowait(), deque()):
                     pass
+
+
+def _problem(error: Exception, node: str) -> str:
+    """Return what is wrong, in one line; a UserError names the worker itself."""
+    if isinstance(error, UserError):
+        return error.problem
+    return f"on the node {node}: {type(error).__name__}: {(str(error).splitlines() or ['no message'])[0][:300]}"
+
+
+def _cause(error: Exception) -> str:
+    """Return the line of Ray's message that says why an actor died."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[-1 if lines[0].startswith("The actor died") else 0][:300]
+
+
+def _other_source(host: str, worker: str, trainer: str) -> UserError:
+    return UserError(
+        f"on the worker {host}: its code of this project is not the trainer's (digests {worker[:12]} and "
+        f"{trainer[:12]})",
+        f"install the trainer's version in {ROOT} on every node, or start all of them from one image",
+    )

@@ -8,7 +8,6 @@ a call has several items or results (docs/scale.md). Only Ray's worker processes
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
 import socket
 import threading
@@ -27,11 +26,16 @@ from components.platform.processes.reaper import REAPER
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.manifest import digest
 from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.object_storage.object_store import StorageError
 from components.platform.storage.uri import ObjectUri, parse_location
 from components.platform.workers import serialization
 from components.platform.workers.settings import CACHE_GB, DEFAULT_CACHE_GB, REPLY_BYTES
+from components.platform.workers.source_digest import source_digest
 
 _KILL_INTERVAL_S = 0.02
+_STORAGE_PATIENCE_S = 900.0
+"""How long an item waits for object storage that has answered before, and how often it asks."""
+_STORAGE_POLL_S = 5.0
 _LINGER_S = 1.0
 """How long a result waits at most to be sent with others, while items wait for a slot."""
 _RESULTS_BYTES = REPLY_BYTES * 9 // 10
@@ -69,12 +73,13 @@ class RayWorker:
         self._artifacts: dict[str, Path] = {}
         self._fetching = threading.Lock()
         self._file_cache: Any = None
+        self._storage_answered = False
         serialization.set_resolvers(self._shared.__getitem__, self._artifact, self._files)
 
     @ray.method(concurrency_group="control")
-    def ping(self) -> tuple[str, int]:
-        """Return host name and process ID."""
-        return socket.gethostname(), os.getpid()
+    def ping(self) -> tuple[str, str]:
+        """Return host name and digest of this project's code."""
+        return socket.gethostname(), source_digest()
 
     @ray.method(concurrency_group="control")
     def prepare(self, number: int, function: bytes, shared: Mapping[str, Any]) -> Exception | None:
@@ -208,12 +213,30 @@ class RayWorker:
                 location = parse_location(uri)
                 assert isinstance(location, ObjectUri)
                 self._artifacts[uri] = fetch(location)
+                self._storage_answered = True
             if digest(self._artifacts[uri]) != content:
                 raise UserError(f"{uri} was replaced since the training began", "start the training again")
             return self._artifacts[uri]
 
     def _files(self, uri: str, content: str, names: tuple[str, ...]) -> Path:
-        return Path(self._cache().files(uri, content, names))
+        began_s = time.monotonic()
+        while True:
+            try:
+                directory = Path(self._cache().files(uri, content, names))
+                self._storage_answered = True
+                return directory
+            except StorageError:
+                # Storage that never answered may refuse for ever, credentials that are missing for example.
+                if not self._storage_answered or time.monotonic() - began_s > _STORAGE_PATIENCE_S:
+                    raise
+            if self._is_cancelled_within(_STORAGE_POLL_S):
+                raise UserError(f"{uri}: cancelled while object storage does not answer")
+
+    def _is_cancelled_within(self, seconds: float) -> bool:
+        """Wait; return at once when the function that this thread runs is cancelled."""
+        with self._changed:
+            number = self._running.get(threading.get_ident())
+            return self._changed.wait_for(lambda: number is not None and number <= self._cancelled, seconds)
 
     def _cache(self) -> Any:
         with self._lock:
@@ -228,7 +251,8 @@ class RayWorker:
 def _picklable(error: BaseException) -> Exception:
     """Return the exception in a form that can be pickled; UserErrors name the worker that they are about."""
     if isinstance(error, UserError):
-        return UserError(f"on the worker {socket.gethostname()}: {error.problem}", error.remedy)
+        kind = StorageError if isinstance(error, StorageError) else UserError
+        return kind(f"on the worker {socket.gethostname()}: {error.problem}", error.remedy)
     try:
         pickle.loads(pickle.dumps(error))
         if isinstance(error, Exception):

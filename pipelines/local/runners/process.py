@@ -16,7 +16,9 @@ from components.platform.errors import UserError
 from components.platform.launcher.images import IMAGES
 from components.platform.launcher.kfp_locations import DIRECT_VARIABLE
 from components.platform.launcher.notify import NOTIFY_VARIABLE
+from components.platform.storage.digests import json_digest
 from pipelines.local.cache_inputs import identify_toolchain
+from pipelines.local.runners.environment import identify_packages, identify_variables
 from pipelines.local.runners.runner import Runner, RunningStep
 from pipelines.local.source_digests import ROOT, SourceDigests
 from pipelines.local.step import Step
@@ -50,7 +52,9 @@ class ProcessRunner(Runner):
 
     def identity(self, step: Step) -> str:
         installed = self._installed if step.image in (IMAGES["toolchain"], IMAGES["sdk"]) else ()
-        return " ".join((self._sources.of(step.module), *installed))
+        packages = identify_packages(self._sources.third_party_modules(step.module))
+        decisive = json_digest([packages, identify_variables({**os.environ, **step.environment})])
+        return " ".join((self._sources.of(step.module), decisive, *installed))
 
     def _open(self, lock: int) -> None:
         self._lock = lock

@@ -242,6 +242,8 @@ def test_lost_pod_on_kfp_resumes_below_the_artifact_root(inputs, tmp_path, monke
         assert launcher.downloaded == launcher.uploaded == []
         uri: Any = parse_location(launcher.recorded["policy"]["metadata"]["location"])
         assert json.loads((fetch(uri) / "report.json").read_text())["iterations"] == 6
+        lease = read_versioned(f"{root}/latest.json").content or {}
+        assert lease["released"] and lease["published"] == str(uri)
         s3._client.cache_clear()
 
 

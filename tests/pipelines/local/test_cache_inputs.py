@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,21 @@ def test_recipe_identity_covers_local_tree(tmp_path: Path) -> None:
     assert identify_recipe(recipe) == before
     (tree / "a.c").write_text("int a;\n")
     assert identify_recipe(recipe) != before
+
+
+def test_recipe_identity_covers_the_commit_of_a_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
+    tree, recipe = tmp_path / "tree", tmp_path / "mine.yaml"
+    tree.mkdir()
+    recipe.write_text(f"name: mine\nsource: {{git: '{tree.as_uri()}', tag: v1}}\ncmake: {{}}\n")
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b.invalid", "-C", str(tree))
+    subprocess.run([*git, "init", "-q"], check=True)
+    identities = set()
+    for number in range(2):
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", str(number)], check=True)
+        subprocess.run([*git, "tag", "-f", "v1"], check=True, capture_output=True)
+        identities.add(identify_recipe(recipe))
+    assert len(identities) == 2 and identify_recipe(recipe) in identities
 
 
 def test_invalid_recipe_is_user_error(tmp_path: Path) -> None:

@@ -47,6 +47,13 @@ def test_digest_covers_all_files_but_caches_and_unrelated_folders(root: Path) ->
     assert SourceDigests(root).of("components.step") != before
 
 
+def test_modules_of_other_projects_are_those_of_all_files_that_are_reached(root: Path) -> None:
+    text = "import os, numpy.random as r\ndef f() -> None:\n    from gin import config\n    from . import sibling\n"
+    (root / "components" / "core" / "direct" / "more.py").write_text(text)
+    (root / "components" / "core" / "unrelated" / "more.py").write_text("import ray\n")
+    assert SourceDigests(root).third_party_modules("components.step") == {"numpy", "gin"}
+
+
 def test_real_steps_import_their_concepts_and_no_other_step() -> None:
     steps = {f"components/{name}" for name, step in STEPS.items() if step.module == f"components.{name}"}
     digests = SourceDigests()

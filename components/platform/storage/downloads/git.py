@@ -13,6 +13,7 @@ from components.platform.errors import UserError
 from components.platform.storage.downloads.retry import PassingFailure, Say, retry_briefly
 
 TIMEOUT_S = 1800.0
+LIST_TIMEOUT_S = 60.0
 _PASSING_MESSAGES = (
     "Could not resolve host",
     "Couldn't connect",
@@ -39,30 +40,57 @@ def require_git(purpose: str) -> None:
         raise UserError(f"git is missing, {purpose}", "sudo apt-get install git")
 
 
-def run_git(arguments: Sequence[str], task: str, remedy: str, progress: Say = say, clone: Path | None = None) -> None:
-    """Run `git ARGUMENTS`.
+def remote_commit(url: str, name: str, progress: Say = say) -> str:
+    """Return the commit (hex) that a branch or tag of a repository points to now; a branch comes first, as in clones.
+
+    Raises:
+        UserError: git is not installed, the repository cannot be read, or has no such branch or tag.
+    """
+    require_git(f"it reads {url}")
+    task, remedy = f"read which commit {name} of {url} is", "check the URL, the tag and the network"
+    tag = f"refs/tags/{name}"
+    names = (f"refs/heads/{name}", f"{tag}^{{}}", tag)  # of an annotated tag the commit, not the tag's own object
+    listed = run_git(["ls-remote", "--", url, *names], task, remedy, progress, timeout_s=LIST_TIMEOUT_S)
+    commits = {ref: commit for commit, _tab, ref in (line.partition("\t") for line in listed.splitlines())}
+    for ref in names:
+        if ref in commits:
+            return commits[ref]
+    raise UserError(f"cannot {task}: there is no such branch or tag", remedy)
+
+
+def run_git(
+    arguments: Sequence[str],
+    task: str,
+    remedy: str,
+    progress: Say = say,
+    clone: Path | None = None,
+    timeout_s: float | None = None,
+) -> str:
+    """Run `git ARGUMENTS` and return what it prints.
 
     Args:
         task: what the command does, for messages: "clone URL at v1.2".
         clone: the directory that the command makes. It is removed after a failure: git keeps it if a submodule failed,
             and refuses it at the next attempt.
+        timeout_s: None means TIMEOUT_S.
 
     Raises:
-        UserError: it failed, or took longer than TIMEOUT_S.
+        UserError: it failed, or took too long.
     """
+    limit_s = TIMEOUT_S if timeout_s is None else timeout_s
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
-    def attempt() -> None:
+    def attempt() -> str:
         try:
-            run()
+            return run()
         except UserError:
             if clone is not None:
                 shutil.rmtree(clone, ignore_errors=True)
             raise
 
-    def run() -> None:
+    def run() -> str:
         try:
-            with say_if_slow(f"waiting for git to {task} (at most {TIMEOUT_S:.0f} s)"):
+            with say_if_slow(f"waiting for git to {task} (at most {limit_s:.0f} s)"):
                 done = subprocess.run(
                     ["git", *arguments],
                     env=environment,
@@ -70,13 +98,14 @@ def run_git(arguments: Sequence[str], task: str, remedy: str, progress: Say = sa
                     text=True,
                     errors="replace",
                     stdin=subprocess.DEVNULL,
-                    timeout=TIMEOUT_S,
+                    timeout=limit_s,
                 )
         except subprocess.TimeoutExpired:
-            problem = f"git could not {task} within {TIMEOUT_S:.0f} s"
+            problem = f"git could not {task} within {limit_s:.0f} s"
             raise UserError(problem, "check the URL and the network") from None
         if done.returncode != 0:
             kind = PassingFailure if any(words in done.stderr for words in _PASSING_MESSAGES) else UserError
             raise kind(f"cannot {task}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}", remedy)
+        return done.stdout
 
-    retry_briefly(attempt, progress)
+    return retry_briefly(attempt, progress)

@@ -5,20 +5,24 @@
 <version> is a digest of what was found (of an artifact's manifest, or of an object's version), so that another process
 that fetches a newer version stores it next to this one, not in its place. A reading process holds a shared lock on the
 directory @<version> until it ends, so that the returned paths do not change; mirrors of other versions that nobody
-holds are removed when the next version is fetched.
+holds are removed when the next version is fetched. Before its first download a process also removes mirrors of other
+artifacts, those used least recently, until all mirrors have at most $MLGO_CACHE_GB.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from components.platform.console import say
+from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
+from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.directory import empty, make_directory
 from components.platform.storage.manifest import MANIFEST, ManifestEntry, manifest_digest, require_artifact
 from components.platform.storage.object_storage.object_store import ObjectMissing
@@ -26,13 +30,19 @@ from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.publish import publish_local
 from components.platform.storage.shared_state.stale_directories import is_at, lock_shared, remove_unused
 from components.platform.storage.shared_state.workdir import download_file
-from components.platform.storage.uri import ObjectUri, concurrent_modification_error, mirror
+from components.platform.storage.uri import SCHEMES, ObjectUri, concurrent_modification_error, mirror
 
+CACHE_GB = "MLGO_CACHE_GB"
+"""Environment variable: size of the mirrors of versions, in GB, that a process leaves before its first download."""
+DEFAULT_CACHE_GB = 50.0
 DIGITS = 32
 """Hexadecimal digits of the digest in a directory's name."""
 _held: dict[Path, int] = {}
 """Directory -> descriptor that holds its lock until this process ends."""
 _guard = threading.Lock()
+_limited: set[Path] = set()
+"""Caches that this process has limited."""
+_VERSION = re.compile(r"@[0-9a-f]+")
 _ATTEMPTS = 5
 """To read an artifact that others replace meanwhile."""
 _verified: set[Path] = set()
@@ -63,6 +73,7 @@ def fetch(uri: ObjectUri, directory: Path | None = None) -> Path:
         if _holds(target, remote.files):
             _verified.add(target)
             return target
+        limit_cache()
         make_directory(target.parent)
         try:
             # A mirror is this program's, whatever is in it, as for `publish`.
@@ -92,6 +103,7 @@ def fetch_file(uri: ObjectUri) -> Path:
         path = hold_version(uri, hashlib.sha256(remote_file.version.encode()).hexdigest())
         if path.is_file():
             return path
+        limit_cache()
         try:
             download_file(uri, path, remote_file.version)
         except ObjectMissing:
@@ -113,6 +125,7 @@ def fetch_tree(uri: ObjectUri) -> Path:
         directory = hold_version(uri, _digest(folder))
         if directory.is_dir():
             return directory
+        limit_cache()
         with suppress(_Changed), publish_local(directory, "", replace_anything=True) as partial:
             partial.has_manifest = False
             download_folder(uri, folder, partial.directory)
@@ -200,7 +213,52 @@ def hold_version(uri: ObjectUri, version: str) -> Path:
             make_directory(folder)
             if (lock := lock_shared(folder)) is not None:
                 _held[folder] = lock
+                with suppress(OSError):
+                    os.utime(folder)  # used now, see limit_cache
     for other in (*folder.parent.glob("@?*"), *folder.parent.glob(".@*.gone-*")):
         if other != folder:
             remove_unused(other)
     return version_mirror
+
+
+def limit_cache() -> None:
+    """Remove mirrors of versions that no process holds, once per process, until all have at most $MLGO_CACHE_GB."""
+    cache = default_cache_dir()
+    with _guard:
+        if cache in _limited:
+            return
+        _limited.add(cache)
+    limit_bytes = environment_number(CACHE_GB, DEFAULT_CACHE_GB) * 1e9
+    sizes = {folder: _size(folder) for folder in _versions(cache)}
+    total = sum(sizes.values())
+    for folder in sorted(sizes, key=_last_used):
+        if total <= limit_bytes:
+            break
+        if folder not in _held and remove_unused(folder):
+            total -= sizes[folder]
+
+
+def _versions(cache: Path) -> list[Path]:
+    """Return the directories of versions below the cache, in use or not."""
+    found = []
+    for scheme in SCHEMES:
+        for path, folders, _files in os.walk(cache / scheme):
+            found += [Path(path, folder) for folder in folders if _VERSION.fullmatch(folder)]
+            folders[:] = [folder for folder in folders if not folder.startswith("@")]
+    return found
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for path, _folders, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(path, name)).st_size
+    return total
+
+
+def _last_used(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 from components.core.projects.recipe import Recipe, Source
-from components.core.projects.source import fetch_recipe
+from components.core.projects.source import fetch_recipe, git_commit
 from components.platform.errors import UserError
 from components.platform.storage.downloads import git, retry
 from tests.servers.http_server import serve, serving
@@ -222,23 +222,59 @@ def test_git_clone_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not (tmp_path / "w/source").exists()
 
 
-def test_a_tag_is_cloned(tree: Path, tmp_path: Path) -> None:
-    identity = {
-        "GIT_AUTHOR_NAME": "a",
-        "GIT_AUTHOR_EMAIL": "a@b.invalid",
-        "GIT_COMMITTER_NAME": "a",
-        "GIT_COMMITTER_EMAIL": "a@b.invalid",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-    }
+GIT_IDENTITY = {
+    "GIT_AUTHOR_NAME": "a",
+    "GIT_AUTHOR_EMAIL": "a@b.invalid",
+    "GIT_COMMITTER_NAME": "a",
+    "GIT_COMMITTER_EMAIL": "a@b.invalid",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+}
+
+
+def run_git(tree: Path, *command: str) -> str:
+    environment = {**os.environ, **GIT_IDENTITY}
+    return subprocess.run(
+        ["git", *command], cwd=tree, check=True, env=environment, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def tag_two_commits(tree: Path) -> None:
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"], ["tag", "v1"]):
-        subprocess.run(["git", *command], cwd=tree, check=True, env={**os.environ, **identity})
+        run_git(tree, *command)
     (tree / "README").write_text("two\n")
-    subprocess.run(["git", "commit", "-qam", "two"], cwd=tree, check=True, env={**os.environ, **identity})
+    run_git(tree, "commit", "-qam", "two")
+
+
+def test_a_tag_is_cloned(tree: Path, tmp_path: Path) -> None:
+    tag_two_commits(tree)
     source = fetch(Source("git", tree.as_uri(), "v1"), tmp_path / "w")
     assert (source / "README").read_text() == "p\n"
     with pytest.raises(UserError, match=r"cannot clone .* at v9"):
         fetch(Source("git", tree.as_uri(), "v9"), tmp_path / "v")
     assert not (tmp_path / "v/source").exists()
+
+
+def test_the_commit_of_a_tag_is_that_which_is_cloned(tree: Path, tmp_path: Path) -> None:
+    tag_two_commits(tree)
+    one, two = run_git(tree, "rev-parse", "HEAD~"), run_git(tree, "rev-parse", "HEAD")
+    source = Source("git", tree.as_uri(), "v1")
+    assert git_commit(source, tmp_path / "cache") == one
+    run_git(tree, "tag", "-f", "-a", "-m", "moved", "v1")  # annotated, an object of its own
+    assert git_commit(source, tmp_path / "cache") == two
+    run_git(tree, "branch", "v1", "HEAD~")
+    assert git_commit(source, tmp_path / "cache") == one
+    assert (fetch(source, tmp_path / "w") / "README").read_text() == "p\n"
+
+
+def test_the_commit_seen_last_stands_in_for_a_repository_that_cannot_be_read(tree: Path, tmp_path: Path) -> None:
+    tag_two_commits(tree)
+    source, messages = Source("git", tree.as_uri(), "v1"), list[str]()
+    commit = git_commit(source, tmp_path / "cache")
+    tree.rename(tree.with_name("away"))
+    assert git_commit(source, tmp_path / "cache", messages.append) == commit
+    assert messages[-1].startswith("warning: cannot read which commit v1 of ") and commit[:12] in messages[-1]
+    with pytest.raises(UserError, match="cannot read which commit v1 of"):
+        git_commit(source, tmp_path / "other", messages.append)
 
 
 def test_a_directory_is_used_in_place_or_copied_where_commands_run(tree: Path, tmp_path: Path) -> None:

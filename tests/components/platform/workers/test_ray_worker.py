@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.platform.processes import supervision
+from components.platform.storage.object_storage.object_store import StorageError
 
 pytest.importorskip("ray")
+from components.platform.workers import ray_worker, serialization
 from components.platform.workers.ray_worker import RayWorker
 
 STARTED, GO_ON = threading.Event(), threading.Event()
@@ -67,3 +70,55 @@ def test_late_function_does_not_replace_a_later_one() -> None:
     assert run(worker, 1, str, 5) == [(True, "5")]
     assert worker.prepare(0, pickle.dumps(abs), {}) is None
     assert results(worker, 1, -5) == [(True, "-5")]
+
+
+class AwayStorage:
+    """A cache of files whose storage does not answer `failures` times."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.asked = threading.Event()
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        yield
+
+    def files(self, *_: object) -> Path:
+        if self.failures:
+            self.failures -= 1
+            self.asked.set()
+            raise StorageError("s3://b does not answer")
+        return Path("/modules")
+
+
+class OfBucket:
+    """An item whose files are in a bucket."""
+
+    def __reduce__(self) -> Any:
+        return serialization._resolve_file_set, (("s3://b/corpus", "digest", ("m",)), dict, {})
+
+
+def test_item_waits_for_storage_that_answered_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_worker, "_STORAGE_POLL_S", 0.01)
+    worker = RayWorker(1)
+    worker._file_cache = AwayStorage(1)
+    ((succeeded, error),) = run(worker, 0, str, OfBucket())
+    assert not succeeded and isinstance(error, StorageError) and error.problem.startswith("on the worker ")
+    assert run(worker, 1, str, OfBucket())[0][0]
+    worker._file_cache.failures = 20
+    assert run(worker, 2, str, OfBucket()) == [(True, "{'directory': PosixPath('/modules')}")]
+    monkeypatch.setattr(ray_worker, "_STORAGE_PATIENCE_S", 0.1)
+    worker._file_cache.failures = 1000
+    assert not run(worker, 3, str, OfBucket())[0][0]
+
+
+def test_item_that_waits_for_storage_can_be_cancelled() -> None:
+    worker = RayWorker(1)
+    worker._file_cache, worker._storage_answered = AwayStorage(1000), True
+    assert worker.prepare(0, pickle.dumps(str), {}) is None
+    waiting = threading.Thread(target=worker.exchange, args=(0, [(0, pickle.dumps(OfBucket()))]))
+    waiting.start()
+    assert worker._file_cache.asked.wait(20)
+    worker.cancel(0)
+    waiting.join(20)
+    assert not waiting.is_alive() and run(worker, 1, str, 5) == [(True, "5")]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.platform.storage import digest, publish, verify
+from components.platform.storage.object_storage import fetch as fetch_module
 from components.platform.storage.object_storage.fetch import fetch, fetch_file, fetch_tree
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.shared_state import stale_directories
@@ -61,6 +62,38 @@ def test_reader_keeps_its_version_while_another_process_fetches_a_newer_one(
     assert fetch_in_another_process(storage_uri, cache) == "two"
     assert (fetched / "a").read_text() == "one" == (fetched / "b").read_text() and digest(fetched) == content
     assert uri_of(fetched / "a") == storage_uri / "a"
+
+
+def become_another_process() -> None:
+    """Release what this process reads, so that the next download is its first."""
+    for descriptor in fetch_module._held.values():
+        os.close(descriptor)
+    fetch_module._held.clear()
+    fetch_module._limited.clear()
+
+
+def test_cache_is_limited_to_versions_that_were_used_last(
+    storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uris = [storage_uri / name for name in ("0", "1", "2", "3")]
+    for uri in uris:
+        publish_elsewhere(uri, "x", monkeypatch, cache)
+    mirrors = [fetch(uri).parent for uri in uris[:3]]
+    output = mirror(storage_uri / "output")
+    output.mkdir(parents=True)
+    (output / "mine").write_text("x" * 200_000)
+    for number, used_s in enumerate((3, 1, 2)):
+        os.utime(mirrors[number], (used_s, used_s))
+    become_another_process()
+    monkeypatch.setenv("MLGO_CACHE_GB", str(2.5e-9 * fetch_module._size(mirrors[0])))  # two versions
+    assert fetch(uris[2]).parent == mirrors[2], "used now, and no download"
+    mirrors.append(fetch(uris[3]).parent)
+    assert [path.is_dir() for path in mirrors] == [True, False, True, True]
+    monkeypatch.setenv("MLGO_CACHE_GB", "1e-9")
+    fetch_module._limited.clear()
+    fetch(uris[1])
+    assert [path.is_dir() for path in mirrors] == [False, True, True, True], "those in use stay"
+    assert (output / "mine").is_file()
 
 
 def test_versions_that_no_process_reads_are_removed(
