@@ -9,7 +9,7 @@ import shlex
 import shutil
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_bound_tools
 from components.shrink.differences.find import Difference, FinishedBuild, find_differences, refusal
 from components.shrink.differences.linked_files import exported_symbols
+from components.shrink.differences.records import Call, read_calls
 from components.shrink.failures import failed_build_remedy
 
 RECORDS = "records"
@@ -95,6 +96,7 @@ class Compilers:
         records: whether they record what they run, for `differences`. Clang's own command lines then name a file that
             differs from call to call.
         add_tools: is called with their directory, and writes more programs into it.
+        links: whether the links of the build are kept, so that they can be repeated.
     """
 
     variant: BuildVariant
@@ -102,6 +104,7 @@ class Compilers:
     dropped: tuple[str, ...] = ()
     records: bool = True
     add_tools: Callable[[Path], None] | None = None
+    links: bool = False
 
     def write(self, directory: Path, setup: BuildSetup, place: Path | None = None) -> dict[str, str]:
         """Write them into a new directory, and return the environment that names them.
@@ -210,6 +213,7 @@ class BuiltTree:
         kinds: kinds of the linked files by their paths relative to the root.
         command: the build.
         seconds: wall time of the build.
+        links: commands that link, with their working directories, if they were to be kept.
     """
 
     root: Path
@@ -220,6 +224,31 @@ class BuiltTree:
     kinds: Mapping[str, Kind]
     command: str
     seconds: float
+    links: tuple[Call, ...] = ()
+
+    @property
+    def can_relink(self) -> bool:
+        """Whether one of the links makes each linked file."""
+        outputs = [os.path.realpath(call.path(call.arguments.output or "a.out")) for call in self.links]
+        return all(outputs.count(os.path.realpath(self.root / name)) == 1 for name in self.kinds)
+
+    def relink(self, options: Sequence[str], timeout_s: float | None) -> None:
+        """Repeat the links of the linked files with more options. UserError if one fails or takes too long."""
+        made = {os.path.realpath(self.root / name) for name in self.kinds}
+        for call in self.links:
+            output = call.path(call.arguments.output or "a.out")
+            if os.path.realpath(output) not in made:
+                continue
+            command = [self.runner, str(self.tools / call.program), *call.arguments.words, *options]
+            try:
+                status = run_logged(command, Path(call.directory), self.log, self.environment, timeout_s=timeout_s)
+            except CommandTimeout:
+                raise UserError(
+                    f"the link of {output} did not end in {timeout_s:.0f} s",
+                    "pass --check-timeout SECONDS if it takes longer",
+                ) from None
+            if status != 0:
+                raise UserError(f"the link of {output} ends with status {status}", f"see {self.log}")
 
     def run(self, script: str, timeout_s: float | None, trace: bool = False) -> tuple[int, str, str]:
         """Run a shell script; return its exit status, its output, and, with `trace`, its last command.
@@ -305,6 +334,11 @@ class Builder:
                 compilers = replace(compilers, dropped=(*compilers.dropped, *lacking))
         return self._run_once(compilers, kept, log, then, timeout_s)
 
+    def keep(self, tree: BuiltTree, kept: Path) -> BuiltFiles:
+        """Copy the linked files of a tree to a new directory, and measure them."""
+        others = {path: _identity(path) for name, path in find_binaries(tree.root) if name not in tree.kinds}
+        return BuiltFiles(_keep(tree.root, kept, self.setup.binutils, others, self.compress)[0])
+
     def _run_once(
         self,
         compilers: Compilers | None,
@@ -353,13 +387,17 @@ class Builder:
                     f"name the command that links them, configure step included ({log} has its output)",
                 )
             differences: tuple[Difference, ...] = ()
+            links: tuple[Call, ...] = ()
             if compilers is not None and compilers.records:
+                if compilers.links:
+                    calls = read_calls(tools / RECORDS, compilers.dropped)
+                    links = tuple(call for call in calls if call.links)
                 if self.own is not None:
                     differences = self._differences(compilers, root, kept, tools / RECORDS)
                 shutil.rmtree(tools / RECORDS)  # so that checks record nothing
             kinds = {name: file.kind for name, file in files.items()}
             if not refusal(differences):  # which says more than a check that fails by it
-                then(BuiltTree(root, tools, runner, environment, log, kinds, build.shown, seconds))
+                then(BuiltTree(root, tools, runner, environment, log, kinds, build.shown, seconds, links))
             return BuiltFiles(files, compilers, unmoved, differences)
         except UserError:
             remove_tree(kept)

@@ -5,6 +5,8 @@
 #include "program/KeepSmaller.h"
 #include "support/LLVMOptions.h"
 #include "support/ReleaseDefaults.h"
+#include "llvm/Analysis/BlockFrequencyInfo.h"
+#include "llvm/Analysis/ProfileSummaryInfo.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Verifier.h"
@@ -20,6 +22,11 @@ static cl::opt<bool> WholeProgram(
     "mlgo-whole-program", cl::Hidden, cl::init(hasReleaseDefaults()),
     cl::desc("Compile a program of -Oz or -Os that full LTO links as one "
              "module by the pipeline of this level; false: LLVM's pipelines"));
+
+static cl::opt<bool> HotFunctions(
+    "mlgo-hot-functions", cl::Hidden,
+    cl::desc("Compile functions of a program that its profile calls hot for "
+             "speed (LLVM's -profile-summary-cutoff-hot says how many)"));
 
 static cl::opt<bool> Program(
     "mlgo-program", cl::Hidden,
@@ -86,6 +93,26 @@ public:
 private:
   bool Folds;
   LinkStage Stage;
+};
+
+/// Compiles functions that a profile calls hot for speed.
+struct HotFunctionsPass : PassInfoMixin<HotFunctionsPass> {
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
+    const auto &Profile = MAM.getResult<ProfileSummaryAnalysis>(M);
+    // The second round has what the first one inlined into other functions.
+    if (!Profile.hasProfileSummary() || InSecondRound)
+      return PreservedAnalyses::all();
+    auto &Functions =
+        MAM.getResult<FunctionAnalysisManagerModuleProxy>(M).getManager();
+    for (Function &F : M)
+      if (!F.isDeclaration() && !F.hasOptNone() &&
+          Profile.isFunctionHotInCallGraph(
+              &F, Functions.getResult<BlockFrequencyAnalysis>(F))) {
+        F.removeFnAttr(Attribute::MinSize);
+        F.removeFnAttr(Attribute::OptimizeForSize);
+      }
+    return PreservedAnalyses::none();
+  }
 };
 
 /// Marks functions that every module has its own copy of and that this module
@@ -188,6 +215,8 @@ void mlgo::registerSizePasses(PassBuilder &Builder, LinkStage Stage) {
       [=](ModulePassManager &Passes, OptimizationLevel Level, auto &&...) {
         if (IsProgram)
           setProgramOptions(Level);
+        if (IsProgram && HotFunctions)
+          Passes.addPass(HotFunctionsPass());
         Passes.addPass(FoldPass(Fold == cl::BOU_UNSET ? FoldsByDefault
                                                       : Fold == cl::BOU_TRUE,
                                 Stage));
@@ -236,8 +265,10 @@ static bool hasProfile(const lto::Config &Conf) {
 
 std::optional<OptimizationLevel> mlgo::programLevel(const Module &M,
                                                     const lto::Config &Conf) {
+  const bool IsProfiled = M.getProfileSummary(/*IsCS=*/false);
   if (!WholeProgram || Conf.OptLevel == 0 || !Conf.OptPipeline.empty() ||
-      hasProfile(Conf) || M.getProfileSummary(/*IsCS=*/false) || testsTypes(M))
+      hasProfile(Conf) || (IsProfiled && !isGiven("mlgo-whole-program")) ||
+      testsTypes(M))
     return std::nullopt;
   return sizeLevel(M);
 }
@@ -250,8 +281,10 @@ ModulePassManager mlgo::operator|(ModulePassManager LLVMPipeline,
   // As clang sets them for the level (BackendUtil.cpp), so that clang makes the
   // same object of the same module.
   PipelineTuningOptions Tuning = Program.Conf.PTO;
-  Tuning.LoopVectorization = *Level == OptimizationLevel::Os;
+  Tuning.LoopVectorization = *Level == OptimizationLevel::Os || HotFunctions;
   Tuning.SLPVectorization = true;
+  // The second round would write its module flag again.
+  Tuning.CallGraphProfile = false;
   PassBuilder Builder(Program.TM, Tuning, std::nullopt, Program.PIC);
   SaveAndRestore Builds(BuildsProgram, true);
   Program.RegisterPlugins(Program.Conf.PassPlugins, Builder);
