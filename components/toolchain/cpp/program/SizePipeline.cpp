@@ -95,7 +95,9 @@ private:
   LinkStage Stage;
 };
 
-/// Compiles functions that a profile calls hot for speed.
+/// Leaves a profile to the functions that it calls hot: in the others it lays
+/// out blocks for speed, which lengthens their branches. With
+/// -mlgo-hot-functions hot functions are compiled for speed.
 struct HotFunctionsPass : PassInfoMixin<HotFunctionsPass> {
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
     const auto &Profile = MAM.getResult<ProfileSummaryAnalysis>(M);
@@ -104,13 +106,23 @@ struct HotFunctionsPass : PassInfoMixin<HotFunctionsPass> {
       return PreservedAnalyses::all();
     auto &Functions =
         MAM.getResult<FunctionAnalysisManagerModuleProxy>(M).getManager();
-    for (Function &F : M)
-      if (!F.isDeclaration() && !F.hasOptNone() &&
-          Profile.isFunctionHotInCallGraph(
+    SmallVector<Function *> Cold;
+    for (Function &F : M) {
+      if (F.isDeclaration() || F.hasOptNone())
+        continue;
+      if (!Profile.isFunctionHotInCallGraph(
               &F, Functions.getResult<BlockFrequencyAnalysis>(F))) {
+        Cold.push_back(&F);
+      } else if (HotFunctions) {
         F.removeFnAttr(Attribute::MinSize);
         F.removeFnAttr(Attribute::OptimizeForSize);
       }
+    }
+    for (Function *F : Cold) {
+      F->setMetadata(LLVMContext::MD_prof, nullptr);
+      for (Instruction &I : instructions(*F))
+        I.setMetadata(LLVMContext::MD_prof, nullptr);
+    }
     return PreservedAnalyses::none();
   }
 };
@@ -211,12 +223,16 @@ void mlgo::registerSizePasses(PassBuilder &Builder, LinkStage Stage) {
   const bool FoldsByDefault = IsProgram || (InLinker && WholeProgram);
   if (InLinker)
     registerLinkedSemantics(Builder);
+  // Before passes add what __builtin_expect expects.
+  if (IsProgram)
+    Builder.registerPipelineStartEPCallback(
+        [](ModulePassManager &Passes, OptimizationLevel) {
+          Passes.addPass(HotFunctionsPass());
+        });
   Builder.registerPipelineEarlySimplificationEPCallback(
       [=](ModulePassManager &Passes, OptimizationLevel Level, auto &&...) {
         if (IsProgram)
           setProgramOptions(Level);
-        if (IsProgram && HotFunctions)
-          Passes.addPass(HotFunctionsPass());
         Passes.addPass(FoldPass(Fold == cl::BOU_UNSET ? FoldsByDefault
                                                       : Fold == cl::BOU_TRUE,
                                 Stage));
