@@ -8,6 +8,7 @@ hot, and is an option of the link: levels are tried by links alone, where the li
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -36,6 +37,8 @@ _CONTINUOUS = ("-mllvm", "-runtime-counter-relocation")
 _PROFILE_NAMES = "%c%m-%p.profraw"
 """A file for each program and process, see above for %c."""
 _QUIET = ("-Wno-profile-instr-out-of-date", "-Wno-profile-instr-unprofiled", "-Wno-profile-instr-missing")
+_NO_LINK_PROFILE = "-Wl,--lto-cs-profile-file="
+"""The driver gives the profile to the link, too, as one of LLVM's passes there, which ours does not run with."""
 _TIMEOUT_S = 300.0
 
 
@@ -47,17 +50,20 @@ class Level:
         cutoff: share of the profile's counts that are hot, in millionths; one of those that LLVM's profiles have.
         functions: whether hot functions are compiled for speed, with the passes of code generation that the pipeline
             for size leaves out.
+        count: the least count that is hot, by the profile.
     """
 
     cutoff: int
     functions: bool
+    count: int = 0
 
     @property
     def options(self) -> tuple[str, ...]:
         """Options of LLVM, for the link."""
-        cutoff = f"-profile-summary-cutoff-hot={self.cutoff}"
+        # Clang adds one to the weights of branches: a loop that is entered once has half of its count.
+        count = f"-profile-summary-hot-count={max(1, self.count * 49 // 100)}"
         speed = ("-mlgo-hot-functions", "-disable-lsr=0", "-disable-machine-licm=0", "-enable-load-pre=1")
-        return (cutoff, *speed) if self.functions else (cutoff,)
+        return (count, *speed) if self.functions else (count,)
 
     def __str__(self) -> str:
         what = "functions compiled for speed" if self.functions else "calls inlined"
@@ -70,7 +76,8 @@ LEVELS = (
 )
 """From the smallest build to the fastest, about."""
 _FIRST = LEVELS.index(Level(900_000, False))
-"""Held the limit of 2% for most programs."""
+"""Where the search begins."""
+_SUMMARY = re.compile(r"blocks with count >= (\d+) account for ([\d.]+) percentage")
 
 
 @dataclass
@@ -159,7 +166,7 @@ def fast_row(row: FlagRow, profile: Path, level: Level | None = None) -> FlagRow
         name=FAST,
         gives=f"{row.name} with a profile of the benchmark{f': {level}' if level else ''}",
         compile_flags=(*row.compile_flags, f"-fprofile-instr-use={profile}", *_QUIET),
-        link_flags=(*row.link_flags, *at_link),
+        link_flags=(*row.link_flags, _NO_LINK_PROFILE, *at_link),
         compilers=("heuristic",),
         own_options=("-mlgo-whole-program",),
     )
@@ -186,6 +193,7 @@ class FastSearch:
         measure: what is minimized.
         timeout_s: time limit of a build.
         tried: bytes and instructions of the levels that were tried.
+        levels: what is tried.
     """
 
     builder: Builder
@@ -199,6 +207,7 @@ class FastSearch:
     measure: Measure
     timeout_s: float | None
     tried: dict[Level, tuple[int, int]] = field(default_factory=dict)
+    levels: tuple[Level, ...] = LEVELS
     _tree: Path | None = None
 
     @property
@@ -232,7 +241,7 @@ class FastSearch:
 
     def faster(self, level: Level) -> Level | None:
         """Return the next level, None after the last."""
-        return next(iter(LEVELS[LEVELS.index(level) + 1 :]), None)
+        return next(iter(self.levels[self.levels.index(level) + 1 :]), None)
 
     def _make_profile(self) -> None:
         profdata = find_profdata(self.stock, self.release.clang)
@@ -260,24 +269,36 @@ class FastSearch:
             )
         names = self.work / "profiles.txt"
         names.write_text("".join(f"{path}\n" for path in written), encoding="utf-8")
-        command = [str(profdata), "merge", "-sparse", "--failure-mode=all", f"--input-files={names}", "-o", str(self.profile)]
+        command = [
+            str(profdata),
+            "merge",
+            "-sparse",
+            "--failure-mode=all",
+            f"--input-files={names}",
+            "-o",
+            str(self.profile),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S)
         if done.returncode != 0 or not self.profile.is_file():
             raise UserError(f"{profdata} cannot merge the profiles:\n{done.stderr[-1000:]}", "see its message")
+        show = [str(profdata), "show", "--detailed-summary", str(self.profile)]
+        text = subprocess.run(show, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S).stdout
+        counts = {round(float(percent) * 10_000): int(count) for count, percent in _SUMMARY.findall(text)}
+        self.levels = tuple(replace(level, count=counts.get(level.cutoff, 1)) for level in LEVELS)
         for directory in (files, profiles):
             remove_tree(directory)
 
     def _search(self, build: Callable[[Level, Path], int]) -> Level:
         """Return the level as `run`; `build` builds at a level into a directory, and returns the bytes."""
-        low, high, level = 0, len(LEVELS), _FIRST
+        low, high, level = 0, len(self.levels), _FIRST
         while low < high:
-            if self._holds(LEVELS[level], build):
+            if self._holds(self.levels[level], build):
                 high = level
             else:
                 low = level + 1
             level = (low + high) // 2
         holding = [one for one, (_, count) in self.tried.items() if self.limit.holds(count)]
-        return min(holding, key=lambda one: self.tried[one][0]) if holding else LEVELS[-1]
+        return min(holding, key=lambda one: self.tried[one][0]) if holding else self.levels[-1]
 
     def _holds(self, level: Level, build: Callable[[Level, Path], int]) -> bool:
         files = self.work / "trial"

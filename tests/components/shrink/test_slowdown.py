@@ -83,7 +83,7 @@ def test_the_delivered_build_holds_the_limit_and_its_compilers_make_it_again(
     assert document["chosen"] == "program-fast"
     assert "more than --max-slowdown 2 allows" in builds["program"]["failure"]
     own, small, fast = (builds[name] for name in ("own", "program", "program-fast"))
-    assert own["loaded"] - fast["loaded"] >= 0.8 * (own["loaded"] - small["loaded"])
+    assert own["loaded"] - fast["loaded"] >= 0.7 * (own["loaded"] - small["loaded"])
     assert small["instructions"] > 1.02 * own["instructions"] >= fast["instructions"] > 0
     assert "(limit +2% instructions)" in done.stdout
     subprocess.run(["make", "-C", source], check=True, capture_output=True)
