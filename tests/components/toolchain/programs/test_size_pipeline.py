@@ -78,7 +78,8 @@ def test_a_profile_is_applied_to_hot_functions_of_a_program_for_size(toolchain: 
     )
     (tmp_path / "main.c").write_text(
         "#include <stdio.h>\n#include <stdlib.h>\n"
-        "static int mix(int a, int b) { a ^= b << 5; a += b >> 3; a *= 2654435761u; return (a ^ (a >> 15)) - b; }\n"
+        "static int mix(int a, int b) { a ^= b << 5; a += b >> 3; a *= 2654435761u; a ^= a >> 15; "
+        "a -= b << 7; a ^= a << 3; a += b ^ (a >> 11); a *= 31u; return a ^ (a >> 7) ^ (b * 77u); }\n"
         f"{cold}\nint main(int n, char **v) {{\n  int s = 0;\n  for (int i = 0; i < 9999; i++) s = mix(s, i);\n"
         + "".join(f"  if (n == {i + 2}) s += cold{i}(atoi(v[1]));\n" for i in range(9))
         + '  printf("%d\\n", s);\n}\n'
