@@ -81,6 +81,13 @@ from components.shrink.types import Measure
     "instructions (performance counters, or valgrind) and processor time.",
 )
 @click.option(
+    "--max-slowdown",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="Deliver only a build whose --benchmark executes at most so many percent more instructions than by your own, "
+    "and also try one that is compiled for size but for what a profile of the benchmark calls hot.",
+)
+@click.option(
     "--measure",
     type=click.Choice(get_args(Measure)),
     default="loaded",
@@ -118,6 +125,7 @@ def main(
     excluded: tuple[str, ...],
     allowed: tuple[str, ...],
     benchmark: str,
+    max_slowdown: float | None,
     measure: Measure,
     other_compilers: bool,
     compare_stock: bool,
@@ -144,6 +152,7 @@ def main(
       mlgo shrink
       mlgo shrink -- make -j8
       mlgo shrink --check 'make check' './configure && make -j8'
+      mlgo shrink --benchmark './prog <input' --max-slowdown 2 -- make
       mlgo shrink 'cmake -S . -B build && cmake --build build -j8'
       mlgo shrink 'meson setup build && ninja -C build'
       mlgo shrink -- debian/rules build
@@ -158,6 +167,10 @@ def main(
 
     if check and no_check:
         raise click.UsageError("--check and --no-check exclude each other")
+    if max_slowdown is not None and not benchmark:
+        raise click.UsageError(
+            "--max-slowdown limits the instructions of a benchmark: pass --benchmark COMMAND, which runs your programs"
+        )
     tree = SourceTree(source, excluded)
     if len(command) == 1 and any(character.isspace() for character in command[0]):
         command = ("sh", "-c", command[0])
@@ -172,7 +185,7 @@ def main(
     rows = [*shrink_rows(release, allowed), *(rivals(release) if other_compilers else ())]
     _leave_virtual_environment()
     checks = Checks(check, not no_check, check_timeout)
-    config = ShrinkConfig(rows, checks, measure, benchmark, compare_stock, minutes, jobs)
+    config = ShrinkConfig(rows, checks, measure, benchmark, compare_stock, minutes, jobs, max_slowdown)
     place = output.absolute()
     with _alone(place), publish(output, "smaller build") as directory:
         builds = [UserBuild(tree, command) for command in commands]

@@ -29,6 +29,7 @@ from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_bound_tools
 from components.shrink.differences.find import Difference, FinishedBuild, find_differences, refusal
 from components.shrink.differences.linked_files import exported_symbols
+from components.shrink.differences.records import Call, read_calls
 from components.shrink.failures import failed_build_remedy
 from components.shrink.targets import NATIVE, Target, emulator, is_registered
 
@@ -102,6 +103,7 @@ class Compilers:
             differs from call to call.
         add_tools: is called with their directory, and writes more programs into it.
         target: what they compile for.
+        links: whether the links of the build are kept, so that they can be repeated.
     """
 
     variant: BuildVariant
@@ -110,6 +112,7 @@ class Compilers:
     records: bool = True
     add_tools: Callable[[Path], None] | None = None
     target: Target = NATIVE
+    links: bool = False
 
     def write(self, directory: Path, setup: BuildSetup, place: Path | None = None) -> dict[str, str]:
         """Write them into a new directory, and return the environment that names them.
@@ -225,6 +228,7 @@ class BuiltTree:
         seconds: wall time of the build.
         emulators: commands that run the programs of other processors, by their paths.
         foreign: why programs of other processors cannot run; "" if they can, or if there are none.
+        links: commands that link, with their working directories, if they were to be kept.
     """
 
     root: Path
@@ -237,11 +241,36 @@ class BuiltTree:
     seconds: float
     emulators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     foreign: str = ""
+    links: tuple[Call, ...] = ()
 
     @property
     def runs_tests(self) -> bool:
         """Whether tests of the build can run its programs."""
         return not self.foreign and all(map(is_registered, self.emulators.values()))
+
+    @property
+    def can_relink(self) -> bool:
+        """Whether one of the links makes each linked file."""
+        outputs = [os.path.realpath(call.path(call.arguments.output or "a.out")) for call in self.links]
+        return all(outputs.count(os.path.realpath(self.root / name)) == 1 for name in self.kinds)
+
+    def relink(self, options: Sequence[str], timeout_s: float | None) -> None:
+        """Repeat the links of the linked files with more options. UserError if one fails or takes too long."""
+        made = {os.path.realpath(self.root / name) for name in self.kinds}
+        for call in self.links:
+            output = call.path(call.arguments.output or "a.out")
+            if os.path.realpath(output) not in made:
+                continue
+            command = [self.runner, str(self.tools / call.program), *call.arguments.words, *options]
+            try:
+                status = run_logged(command, Path(call.directory), self.log, self.environment, timeout_s=timeout_s)
+            except CommandTimeout:
+                raise UserError(
+                    f"the link of {output} did not end in {timeout_s:.0f} s",
+                    "pass --check-timeout SECONDS if it takes longer",
+                ) from None
+            if status != 0:
+                raise UserError(f"the link of {output} ends with status {status}", f"see {self.log}")
 
     def run(self, script: str, timeout_s: float | None, trace: bool = False) -> tuple[int, str, str]:
         """Run a shell script; return its exit status, its output, and, with `trace`, its last command.
@@ -329,6 +358,11 @@ class Builder:
                 compilers = replace(compilers, dropped=(*compilers.dropped, *lacking))
         return self._run_once(compilers, kept, log, then, timeout_s)
 
+    def keep(self, tree: BuiltTree, kept: Path) -> BuiltFiles:
+        """Copy the linked files of a tree to a new directory, and measure them."""
+        others = {path: _identity(path) for name, path in find_binaries(tree.root) if name not in tree.kinds}
+        return BuiltFiles(_keep(tree.root, kept, self.setup.binutils, others, self.compress, self.target.machines)[0])
+
     def _run_once(
         self,
         compilers: Compilers | None,
@@ -377,7 +411,11 @@ class Builder:
                     f"name the command that links them, configure step included ({log} has its output)",
                 )
             differences: tuple[Difference, ...] = ()
+            links: tuple[Call, ...] = ()
             if compilers is not None and compilers.records:
+                if compilers.links:
+                    calls = read_calls(tools / RECORDS, compilers.dropped)
+                    links = tuple(call for call in calls if call.links)
                 if self.own is not None:
                     differences = self._differences(compilers, root, kept, tools / RECORDS)
                 shutil.rmtree(tools / RECORDS)  # so that checks record nothing
@@ -386,7 +424,11 @@ class Builder:
                 emulators, foreign = _emulators(kept, files, self.target.known)
                 for _, *options in emulators.values():
                     environment["QEMU_LD_PREFIX"] = options[-1] if options else ""
-                then(BuiltTree(root, tools, runner, environment, log, kinds, build.shown, seconds, emulators, foreign))
+                then(
+                    BuiltTree(
+                        root, tools, runner, environment, log, kinds, build.shown, seconds, emulators, foreign, links
+                    )
+                )
             return BuiltFiles(files, compilers, unmoved, differences)
         except UserError:
             remove_tree(kept)

@@ -7,14 +7,14 @@ from pathlib import Path
 from components.platform.console.escape import markdown_text
 from components.platform.console.tables import make_table, table_console
 from components.shrink.rows import OWN, STOCK
-from components.shrink.speed import describe_speed
+from components.shrink.speed.benchmark import describe_speed
 from components.shrink.step import COMPILERS, FILES
 from components.shrink.types import TITLE_OF_MEASURE, FileSizes, Measure, ShrinkReport, TriedBuild
 
 _Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """Titles of the columns, and rows."""
 _COMPILERS = {"policy": "the release clang", "stock": "stock clang", "gcc": "gcc", "newest": "the newest clang"}
-_COMPILERS["plan"] = _COMPILERS["policy"]
+_COMPILERS["plan"] = _COMPILERS["heuristic"] = _COMPILERS["policy"]
 _NOT_TIMED = " All code is compiled for size, and may be slower: pass --benchmark COMMAND."
 _MAX_REASON = 100
 _MAX_FILES = 20
@@ -54,10 +54,12 @@ def _headline(shrunk: ShrinkReport) -> str:
     own = shrunk.builds[0]
     title = TITLE_OF_MEASURE[shrunk.measure]
     if shrunk.chosen == OWN:
-        return f"Nothing is smaller than your own build, {own.by(shrunk.measure):,} bytes {title}."
+        limit = "" if shrunk.max_slowdown is None else f" within --max-slowdown {shrunk.max_slowdown:g}"
+        return f"Nothing{limit} is smaller than your own build, {own.by(shrunk.measure):,} bytes {title}."
     chosen = next(build for build in shrunk.builds if build.name == shrunk.chosen)
     others = [f"{name} {_change(shrunk, own, build)}" for name, build in _rivals(shrunk) if build is not chosen]
-    speed = f"; {describe_speed(shrunk.speed)}" if shrunk.speed else ""
+    limit = "" if shrunk.max_slowdown is None else f" (limit {shrunk.max_slowdown:+g}% instructions)"
+    speed = f"; {describe_speed(shrunk.speed)}{limit}" if shrunk.speed else ""
     return (
         f"{shrunk.reduction_percent:.1f}% smaller, {own.by(shrunk.measure):,} → {chosen.by(shrunk.measure):,} bytes "
         f"{title} by {chosen.name}; {shrunk.checked}{speed}{'; ' if others else ''}{', '.join(others)}."
@@ -79,15 +81,17 @@ def _builds(shrunk: ShrinkReport) -> _Table:
     other: Measure = "loaded" if shrunk.measure == "file" else "file"
     rows: list[tuple[str, ...]] = []
     for build in shrunk.builds:
+        counted = f"{100 * (build.instructions / own.instructions - 1):+.1f}%" if build.instructions else "–"
         state = build.failure or ("delivered" if build.name == shrunk.chosen else "")
         state = state if len(state) <= _MAX_REASON else f"{state[:_MAX_REASON]}…"
         sizes: tuple[str, ...] = ("–",) * 4
         if build.files:
             change = "" if build is own else _change(shrunk, own, build)
             sizes = (f"{build.by(shrunk.measure):,}", change, f"{build.by(other):,}", f"{build.text:,}")
-        rows.append((build.name, build.gives, *sizes, state))
+        rows.append((build.name, build.gives, *sizes, *([counted] if own.instructions else []), state))
     measured, more = TITLE_OF_MEASURE[shrunk.measure], TITLE_OF_MEASURE[other]
-    return ("build", "is", measured, "change", more, "machine code", ""), rows
+    instructions = ["instructions"] if own.instructions else []
+    return ("build", "is", measured, "change", more, "machine code", *instructions, ""), rows
 
 
 def _files(shrunk: ShrinkReport) -> _Table:

@@ -43,7 +43,18 @@ from components.shrink.differences import find as differences
 from components.shrink.differences.linked_files import made_by_clang
 from components.shrink.rows import OWN, STOCK
 from components.shrink.search import search_plan, with_plan
-from components.shrink.speed import Benchmark
+from components.shrink.speed.benchmark import Benchmark
+from components.shrink.speed.slowdown import (
+    FAST,
+    PROFILE_FILE,
+    FastSearch,
+    Level,
+    SpeedLimit,
+    fast_row,
+    find_profdata,
+    move_profile,
+    require_counter,
+)
 from components.shrink.targets import Target, named_target, require_target, target_of
 from components.shrink.types import TITLE_OF_MEASURE, FileSizes, Measure, ShrinkReport, TriedBuild
 
@@ -72,6 +83,7 @@ class ShrinkConfig:
             without our clang.
         minutes: wall time of a search for better inlining decisions; 0 for none.
         jobs: parallel compiles.
+        max_slowdown: how many percent more instructions the benchmark may execute; None for any.
     """
 
     rows: Sequence[FlagRow]
@@ -81,6 +93,7 @@ class ShrinkConfig:
     compare_stock: bool = False
     minutes: float = 0.0
     jobs: int = 1
+    max_slowdown: float | None = None
 
 
 @dataclass(frozen=True)
@@ -92,12 +105,14 @@ class _Trial:
         built: what it linked; None if it may not be used.
         row: its flags; None for the user's own build.
         plan: file of the plan that the row is built with, None without one.
+        profile: file of the profile that the row is built with, None without one.
     """
 
     entry: TriedBuild
     built: BuiltFiles | None = None
     row: FlagRow | None = None
     plan: Path | None = None
+    profile: Path | None = None
 
 
 @dataclass
@@ -153,6 +168,9 @@ class _Trials:
             UserError: the user's own build, check or benchmark fails.
         """
         minutes = self.config.minutes
+        counter = require_counter() if self.config.max_slowdown is not None else None
+        if counter is not None:
+            find_profdata(self.stock, self.release.clang)
         self._add_own()
         rows = [self._for_target(row) for row in self.config.rows]
         if self.config.benchmark:
@@ -168,6 +186,8 @@ class _Trials:
             self._add(replace(best, name=STOCK, gives=f"the flags of {best.name}, by stock clang"), "stock")
         if best is not None and minutes:
             self._add_searched(best, minutes)
+        if counter is not None and self.config.max_slowdown is not None:
+            self._hold_limit(SpeedLimit(self.benchmark(), self.config.max_slowdown, counter))
 
     def benchmark(self) -> Benchmark:
         """Return the user's benchmark."""
@@ -249,6 +269,64 @@ class _Trials:
             bytes_, own = entry.by(self.config.measure), self.done[0].entry.by(self.config.measure)
             say(f"{name}: {bytes_:,} bytes, {100 * (bytes_ / own - 1):+.1f}%" if own else f"{name}: {bytes_:,} bytes")
         self.done.append(_Trial(entry, None if failure else built, row, plan))
+
+    def _hold_limit(self, limit: SpeedLimit) -> None:
+        """Leave out the builds that are smaller than the first, by size, that holds the limit, and add the one with a
+        profile if the release clang's whole programs are among them."""
+        limit.own = self.done[0].entry.instructions = limit.count(self.work / OWN)
+        exceeding = self._leave_out(limit)
+        row = next((one.row for one in exceeding if one.row and one.row.lto and "policy" in one.row.compilers), None)
+        if row is None:
+            return
+        try:
+            self._add_fast(row, limit)
+        except UserError as error:
+            say(f"no {FAST}: {describe_failure(error)}; {error.remedy}")
+            failure = describe_failure(error).rstrip(":")
+            self.done.append(_Trial(_entry(FAST, "", None, failure=failure, compiler="heuristic")))
+
+    def _leave_out(self, limit: SpeedLimit) -> list[_Trial]:
+        """Count the builds, the smallest first, until one holds the limit, and return the others."""
+        exceeding = []
+        while (one := self.smallest()) is not self.done[0]:
+            one.entry.instructions = one.entry.instructions or limit.count(self.work / one.entry.name)
+            say(f"{one.entry.name}: {limit.change(one.entry.instructions)}")
+            if limit.holds(one.entry.instructions):
+                break
+            one.entry.failure = limit.excess(one.entry.instructions)
+            self.done[self.done.index(one)] = replace(one, built=None)
+            exceeding.append(one)
+        return exceeding
+
+    def _add_fast(self, row: FlagRow, limit: SpeedLimit) -> None:
+        """Search how much of the profile has to be hot, and build that."""
+        work, timeout_s = self.work / "fast", self.config.checks.timeout_s
+        search = FastSearch(
+            self.builder,
+            limit,
+            row,
+            self.stock,
+            self.release,
+            self.bound,
+            self.dropped,
+            work,
+            self.config.measure,
+            timeout_s,
+        )
+        level: Level | None = search.run()
+        while level is not None:
+            self.total = max(self.total, len(self.done) + 1)
+            self._add(fast_row(row, search.profile, level), "heuristic")
+            one = self.done[-1]
+            if one.built is None:
+                return
+            self.done[-1] = replace(one, profile=search.profile)
+            if not self._leave_out(limit):
+                return
+            level = search.faster(level)
+            if level is not None:  # the build is not exactly what was linked in the search
+                self.done.pop()
+                remove_tree(self.work / FAST)
 
     def _build(self, name: str, compilers: Compilers) -> BuiltFiles:
         return self.builder.run(
@@ -364,15 +442,20 @@ def _deliver(trials: _Trials, directory: Path) -> ShrinkReport:
         builds=[one.entry for one in trials.done],
         why="" if chosen.built is not own else _why_nothing(trials.done, measure),
         notes=[*_notes(own, chosen.built), *_note_privileges(directory / FILES)],
+        max_slowdown=trials.config.max_slowdown,
     )
 
 
 def _deliver_compilers(directory: Path, compilers: Compilers, chosen: _Trial, trials: _Trials) -> None:
-    """Write the compilers of a build, and its plan if it has one, into the output."""
+    """Write the compilers of a build, and its plan or profile if it has one, into the output."""
     if chosen.plan is not None and chosen.row is not None:
         shutil.copyfile(chosen.plan, directory / PLAN_FILE)
         published = with_plan(chosen.row, trials.output / PLAN_FILE)
         compilers = replace(compilers, variant=published.variant("plan", trials.stock, trials.release))
+    if chosen.profile is not None and chosen.row is not None:
+        shutil.copyfile(chosen.profile, directory / PROFILE_FILE)
+        published = move_profile(chosen.row, trials.output / PROFILE_FILE)
+        compilers = replace(compilers, variant=published.variant("heuristic", trials.stock, trials.release))
     compilers.write(directory / COMPILERS, trials.builder.setup, trials.output / COMPILERS)
 
 

@@ -41,6 +41,7 @@ class TriedBuild(FileSizes, kw_only=True):
         failure: why it is not used although it may be small; "" if it may be.
         dropped: options of the user's build that its compiler does not have, left out.
         searched: whether it has the decisions of a search.
+        instructions: of the benchmark, if they were counted to hold a limit; else 0.
     """
 
     name: str
@@ -51,6 +52,7 @@ class TriedBuild(FileSizes, kw_only=True):
     failure: str = ""
     dropped: list[str] = []
     searched: bool = False
+    instructions: int = 0
 
 
 class SpeedChange(Struct, kw_only=True):
@@ -90,6 +92,7 @@ class ShrinkReport(Struct, kw_only=True):
         why: why nothing is smaller; "" if something is.
         notes: what the user should know of the delivered build.
         speed: its speed, if the user gave a command.
+        max_slowdown: how many percent more instructions it may have, if that is limited.
     """
 
     command: str
@@ -102,5 +105,6 @@ class ShrinkReport(Struct, kw_only=True):
     why: str = ""
     checked: str = ""
     speed: SpeedChange | None = None
+    max_slowdown: float | None = None
     measure: Measure = "file"
     notes: list[str] = []

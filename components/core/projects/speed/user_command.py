@@ -75,7 +75,7 @@ class UserCommand:
                 outputs[build] = file_digest(self._stdout)
             progress.advance()
 
-        with Progress(title, 2 * (count_repeats + time_repeats)) as progress:
+        with Progress(title, len(trees) * (count_repeats + time_repeats)) as progress:
             if counter is not None:
                 for build, tree in enumerate(trees):
                     counted = []

@@ -13,16 +13,26 @@
 
 using namespace clang;
 
+/// Returns whether the profile that a compile uses is applied by clang itself,
+/// not by passes, and -mlgo-whole-program says that the link has ours.
+static bool leavesProfile(const CodeGenOptions &Options,
+                          llvm::ArrayRef<std::string> LLVMArgs) {
+  return Options.getProfileUse() == CodeGenOptions::ProfileClangInstr &&
+         llvm::is_contained(LLVMArgs, "-mlgo-whole-program");
+}
+
 /// Returns whether the passes that run before the link do more than optimize:
 /// instrument, or apply a profile or a language's rules. Passes that LLVM calls
 /// required run anyway, so what is missing here is larger, not wrong.
 static bool needsPasses(const CodeGenOptions &Options,
-                        const LangOptions &Language) {
+                        const LangOptions &Language,
+                        llvm::ArrayRef<std::string> LLVMArgs) {
   return !Language.Sanitize.empty() || Language.ObjCAutoRefCount ||
          Language.MatrixTypes || Options.SanitizeCoverageType ||
          Options.DebugInfoForProfiling ||
          Options.getProfileInstr() != CodeGenOptions::ProfileNone ||
-         Options.getProfileUse() != CodeGenOptions::ProfileNone ||
+         (Options.getProfileUse() != CodeGenOptions::ProfileNone &&
+          !leavesProfile(Options, LLVMArgs)) ||
          !Options.SampleProfileFile.empty() ||
          !Options.MemoryProfileOutput.empty() ||
          !Options.MemoryProfileUsePath.empty() ||
@@ -167,9 +177,9 @@ CompilerInstance *mlgo::prepareCompile(CompilerInstance *Clang) {
   compileWhatBitcodeLacks(Clang->getInvocation());
   CodeGenOptions &Options = Clang->getCodeGenOpts();
   const FrontendOptions &Frontend = Clang->getFrontendOpts();
-  const bool MayLeavePasses = isForFullLTO(Options) &&
-                              Options.OptimizeSize > 0 &&
-                              !needsPasses(Options, Clang->getLangOpts());
+  const bool MayLeavePasses =
+      isForFullLTO(Options) && Options.OptimizeSize > 0 &&
+      !needsPasses(Options, Clang->getLangOpts(), Frontend.LLVMArgs);
   // LLVM's options are parsed by the time that these run.
   Options.PassBuilderCallbacks.push_back([Clang, MayLeavePasses,
                                           IsProgram = compilesProgram(

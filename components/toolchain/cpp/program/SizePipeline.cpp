@@ -5,6 +5,8 @@
 #include "program/KeepSmaller.h"
 #include "support/LLVMOptions.h"
 #include "support/ReleaseDefaults.h"
+#include "llvm/Analysis/BlockFrequencyInfo.h"
+#include "llvm/Analysis/ProfileSummaryInfo.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Verifier.h"
@@ -20,6 +22,11 @@ static cl::opt<bool> WholeProgram(
     "mlgo-whole-program", cl::Hidden, cl::init(hasReleaseDefaults()),
     cl::desc("Compile a program of -Oz or -Os that full LTO links as one "
              "module by the pipeline of this level; false: LLVM's pipelines"));
+
+static cl::opt<bool> HotFunctions(
+    "mlgo-hot-functions", cl::Hidden,
+    cl::desc("Compile functions of a program that its profile calls hot for "
+             "speed (LLVM's -profile-summary-cutoff-hot says how many)"));
 
 static cl::opt<bool> Program(
     "mlgo-program", cl::Hidden,
@@ -86,6 +93,38 @@ public:
 private:
   bool Folds;
   LinkStage Stage;
+};
+
+/// Leaves a profile to the functions that it calls hot: in the others it lays
+/// out blocks for speed, which lengthens their branches. With
+/// -mlgo-hot-functions hot functions are compiled for speed.
+struct HotFunctionsPass : PassInfoMixin<HotFunctionsPass> {
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
+    const auto &Profile = MAM.getResult<ProfileSummaryAnalysis>(M);
+    // The second round has what the first one inlined into other functions.
+    if (!Profile.hasProfileSummary() || InSecondRound)
+      return PreservedAnalyses::all();
+    auto &Functions =
+        MAM.getResult<FunctionAnalysisManagerModuleProxy>(M).getManager();
+    SmallVector<Function *> Cold;
+    for (Function &F : M) {
+      if (F.isDeclaration() || F.hasOptNone())
+        continue;
+      if (!Profile.isFunctionHotInCallGraph(
+              &F, Functions.getResult<BlockFrequencyAnalysis>(F))) {
+        Cold.push_back(&F);
+      } else if (HotFunctions) {
+        F.removeFnAttr(Attribute::MinSize);
+        F.removeFnAttr(Attribute::OptimizeForSize);
+      }
+    }
+    for (Function *F : Cold) {
+      F->setMetadata(LLVMContext::MD_prof, nullptr);
+      for (Instruction &I : instructions(*F))
+        I.setMetadata(LLVMContext::MD_prof, nullptr);
+    }
+    return PreservedAnalyses::none();
+  }
 };
 
 /// Marks functions that every module has its own copy of and that this module
@@ -184,6 +223,12 @@ void mlgo::registerSizePasses(PassBuilder &Builder, LinkStage Stage) {
   const bool FoldsByDefault = IsProgram || (InLinker && WholeProgram);
   if (InLinker)
     registerLinkedSemantics(Builder);
+  // Before passes add what __builtin_expect expects.
+  if (IsProgram)
+    Builder.registerPipelineStartEPCallback(
+        [](ModulePassManager &Passes, OptimizationLevel) {
+          Passes.addPass(HotFunctionsPass());
+        });
   Builder.registerPipelineEarlySimplificationEPCallback(
       [=](ModulePassManager &Passes, OptimizationLevel Level, auto &&...) {
         if (IsProgram)
@@ -236,8 +281,10 @@ static bool hasProfile(const lto::Config &Conf) {
 
 std::optional<OptimizationLevel> mlgo::programLevel(const Module &M,
                                                     const lto::Config &Conf) {
+  const bool IsProfiled = M.getProfileSummary(/*IsCS=*/false);
   if (!WholeProgram || Conf.OptLevel == 0 || !Conf.OptPipeline.empty() ||
-      hasProfile(Conf) || M.getProfileSummary(/*IsCS=*/false) || testsTypes(M))
+      hasProfile(Conf) || (IsProfiled && !isGiven("mlgo-whole-program")) ||
+      testsTypes(M))
     return std::nullopt;
   return sizeLevel(M);
 }
@@ -250,8 +297,10 @@ ModulePassManager mlgo::operator|(ModulePassManager LLVMPipeline,
   // As clang sets them for the level (BackendUtil.cpp), so that clang makes the
   // same object of the same module.
   PipelineTuningOptions Tuning = Program.Conf.PTO;
-  Tuning.LoopVectorization = *Level == OptimizationLevel::Os;
+  Tuning.LoopVectorization = *Level == OptimizationLevel::Os || HotFunctions;
   Tuning.SLPVectorization = true;
+  // The second round would write its module flag again.
+  Tuning.CallGraphProfile = false;
   PassBuilder Builder(Program.TM, Tuning, std::nullopt, Program.PIC);
   SaveAndRestore Builds(BuildsProgram, true);
   Program.RegisterPlugins(Program.Conf.PassPlugins, Builder);

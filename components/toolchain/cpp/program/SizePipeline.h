@@ -40,8 +40,9 @@ bool compilesWholePrograms();
 void registerInlineExportPass(llvm::PassBuilder &Builder);
 
 /// Returns the level by whose pipeline our lld compiles the linked module \p M;
-/// none if LLVM's pipeline of LTO compiles it: it was not compiled for size, or
-/// needs what ours lacks, a profile or type tests (-fwhole-program-vtables,
+/// none if LLVM's pipeline of LTO compiles it: it was not compiled for size,
+/// has a profile and -mlgo-whole-program is not given, or needs what ours
+/// lacks, a profile of the link or type tests (-fwhole-program-vtables,
 /// -fsanitize=cfi).
 std::optional<llvm::OptimizationLevel>
 programLevel(const llvm::Module &M, const llvm::lto::Config &Conf);

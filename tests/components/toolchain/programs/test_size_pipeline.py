@@ -71,6 +71,51 @@ def test_programs_of_os_keep_the_passes_that_make_loops_fast(
     assert ((tmp_path / "default").read_bytes() == (tmp_path / "fast").read_bytes()) is same
 
 
+def test_a_profile_is_applied_to_hot_functions_of_a_program_for_size(toolchain: Path, tmp_path: Path) -> None:
+    cold = "\n".join(
+        f"__attribute__((noinline)) int cold{i}(int x) {{ return x > {i} ? mix(x, {i}) : mix(x + {i}, x); }}"
+        for i in range(9)
+    )
+    (tmp_path / "main.c").write_text(
+        "#include <stdio.h>\n#include <stdlib.h>\n"
+        "static int mix(int a, int b) { a ^= b << 5; a += b >> 3; a *= 2654435761u; a ^= a >> 15; "
+        "a -= b << 7; a ^= a << 3; a += b ^ (a >> 11); a *= 31u; return a ^ (a >> 7) ^ (b * 77u); }\n"
+        f"{cold}\nint main(int n, char **v) {{\n  int s = 0;\n  for (int i = 0; i < 9999; i++) s = mix(s, i);\n"
+        + "".join(f"  if (n == {i + 2}) s += cold{i}(atoi(v[1]));\n" for i in range(9))
+        + '  printf("%d\\n", s);\n}\n'
+    )
+    clang = toolchain / "bin" / "clang"
+    run(clang, "-O0", "-fprofile-instr-generate=p.profraw", "main.c", "-o", "raw", directory=tmp_path)
+    expected = run("./raw", directory=tmp_path)
+    profdata = STOCK.resolve().parent / "llvm-profdata"
+    run(profdata, "merge", "p.profraw", "-o", "p.profdata", directory=tmp_path)
+    use = ["-Oz", "-flto", "-fprofile-instr-use=p.profdata", "-mllvm", "-mlgo-whole-program"]
+    # clang's driver gives the link a profile of LLVM's own passes, too, which have none here.
+    link = ["-Wl,-mllvm,-mlgo-whole-program", "-Wl,-mllvm,-profile-summary-hot-count=4000"]
+    link.append("-Wl,--lto-cs-profile-file=")
+    texts = {}
+    for name, flags in {
+        "small": ["-Oz", "-flto"],
+        "profiled": [*use, *link],
+        "fast": [*use, *link, "-Wl,-mllvm,-mlgo-hot-functions"],
+    }.items():
+        run(clang, *flags, "main.c", "-o", name, "-Wl,--save-temps=precodegen", directory=tmp_path)
+        assert run(f"./{name}", directory=tmp_path) == expected
+        module = next(tmp_path.glob(f"{name}.*precodegen.bc"))
+        disassemble = STOCK.resolve().parent / "llvm-dis"
+        texts[name] = run(disassemble, module, "-o", "-", directory=tmp_path)
+
+    def function(name: str, of: str) -> str:
+        return texts[of].split(f"@{name}(", 1)[1].split("\n}", 1)[0]
+
+    # The call in the loop is inlined, and those in functions that do not run have neither a profile nor copies.
+    assert "@mix(" in function("main", "small") and "@mix(" not in function("main", "profiled")
+    assert "@mix(" in function("cold3", "profiled") and "!prof" not in function("cold3", "profiled")
+    assert texts["profiled"].count("minsize") == texts["small"].count("minsize")
+    attributes = function("main", "fast").split("#", 1)[1].split(" ", 1)[0]
+    assert "minsize" not in texts["fast"].split(f"attributes #{attributes} =", 1)[1].split("\n", 1)[0]
+
+
 def test_backends_of_thinlto_fold_equal_functions(toolchain: Path, sources: Path) -> None:
     clang = toolchain / "bin" / "clang++"
     heuristic = ["-flto=thin", "--no-default-config", "-Wl,-mllvm,-enable-ml-inliner=default"]

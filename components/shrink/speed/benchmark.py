@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +51,26 @@ class Benchmark:
         """
         with self._trees(own) as (trees, command):
             command.try_once(trees[0])
+
+    def run_with(self, files: Path, variables: tuple[str, ...]) -> None:
+        """Run the command with a build's linked files and variables of the environment, given as NAME=value.
+
+        Raises:
+            UserError: it fails or takes too long.
+        """
+        with self._trees(files) as (trees, command):
+            replace(command, variables=variables, titles=("the instrumented build",) * 2).try_once(trees[0])
+
+    def count(self, files: Path, counter: Counter) -> int:
+        """Return the instructions of the command with a build's linked files.
+
+        Raises:
+            UserError: it fails or takes too long.
+        """
+        with self._trees(files) as (trees, command):
+            titles = ("the counted build",) * 2
+            counts, _ = replace(command, titles=titles).compare(trees, counter, 0, f"counting {self.command}")
+        return counts[0].instructions
 
     def compare(self, own: Path, delivered: Path) -> SpeedChange:
         """Count the instructions of the command, and take its processor time in alternating runs.
