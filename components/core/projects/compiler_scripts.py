@@ -168,16 +168,18 @@ def write_compilers(
             )
 
 
-def write_binutils(directory: Path, binutils: Mapping[str, Path], path: str = "") -> None:
-    """Write scripts that run LLVM's binutils, by their names, each also as llvm-NAME, which CMake prefers, and
-    under the names of native ones in the directories of a PATH, such as gcc-ar."""
+def write_binutils(
+    directory: Path, binutils: Mapping[str, Path], path: str = "", options: Sequence[str] = ()
+) -> None:
+    """Write scripts that run binutils, by their names, each also as llvm-NAME, which CMake prefers, and under the names
+    of native ones in the directories of a PATH, such as gcc-ar. The options are the first of every call."""
     for name, program in binutils.items():
         for alias in (name, f"llvm-{name}"):
-            write_script(directory / alias, program)
+            write_script(directory / alias, program, default_flags=options)
     for alias in _programs(path):
         match = _INSTALLED_BINUTILS.fullmatch(alias)
         if match and match["program"] in binutils:
-            write_script(directory / alias, binutils[match["program"]])
+            write_script(directory / alias, binutils[match["program"]], default_flags=options)
 
 
 def write_bitcode_tools(directory: Path, lld: Path, options: Sequence[str], path: str, records: str = "") -> None:

@@ -384,7 +384,10 @@ def test_a_failing_check_falls_back_to_the_next_best(pretrained_release: Path, s
 def test_other_compilers_of_the_user_are_tried(
     pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
 ) -> None:
-    """The check accepts gcc only. The lines of the result build the same file again."""
+    """The check accepts gcc only. The lines of the result build the same file again, with an archive by `ar`, which
+    gcc's own runs."""
+    makefile = SOURCES["Makefile"].replace("main.o table.o\n", "main.o libtable.a\n")
+    (source / "Makefile").write_text(makefile + "libtable.a: table.o\n\tar rc $@ $<\n")
     check = "${CXX:-g++} --version | grep -q 'Free Software'"
     done = shrink(pretrained_release, "--other-compilers", "--measure", "file", "--check", check, "--", "make")
     assert done.returncode == 0, done.stderr

@@ -261,7 +261,9 @@ def _write_gnu_tools(
         directory, gcc, variant.flags, variant.link_flags, assembly, both, dropped, cxx=gxx, records=records
     )
     binutils = {name: gnu_program(gcc, f"gcc-{name}") for name in ("ar", "nm", "ranlib")}
-    write_binutils(directory, binutils, path)
+    # gcc-ar runs the first `ar` of PATH, which would be the script that runs it.
+    ar = shutil.which("ar", path=path)
+    write_binutils(directory, binutils, path, (f"-B{os.path.dirname(ar)}",) if ar else ())
     return _tool_variables(directory, ("gcc", "g++"), binutils, path) | setup.job_variables
 
 
