@@ -105,7 +105,7 @@ class ProgramRuns:
         """Return how builds were checked, as the end of a sentence."""
         names = {name for name, _ in self._expected}
         which = "its program does" if len(names) == 1 else f"its {len(names)} programs do"
-        return f"no tests were found; {which} with --version, with --help and with nothing what yours do"
+        return f"{which} with --version, with --help and with nothing what yours do"
 
     def _run_all(self, root: Path, runs: Sequence[tuple[str, tuple[str, ...]]]) -> list[_Outcome]:
         with ThreadPoolExecutor(available_processors()) as pool:

@@ -34,6 +34,7 @@ _FAILURES = tuple(
         r"^not ok\s+\d*\s*-?\s*((?:(?!# (?:TODO|SKIP)).)+?)\s*$",  # TAP
         r"^\[  FAILED  \] (\S+?),?(?: \(\d+ ms\))?$",  # GoogleTest
         r"^FAILED (\S+)(?: - .*)?$",  # pytest
+        r"^FAILED: (\S+?):? ",  # runners of a project's own
     )
 )
 """The first group is the name of a test that fails."""

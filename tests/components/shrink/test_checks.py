@@ -116,6 +116,7 @@ def test_failing_tests_are_named(tmp_path: Path, files: dict[str, str], command:
         ("[  FAILED  ] Suite.Case (0 ms)\n[  FAILED  ] Suite.Case", {"Suite.Case"}),
         ("FAILED tests/test_a.py::test_b - AssertionError", {"tests/test_a.py::test_b"}),
         ("//a:b_test     FAILED in 0.1s", {"//a:b_test"}),
+        ("FAILED: outeperm.err: unifdef -ooutdir/outfile.c if1.c", {"outeperm.err"}),
     ],
 )
 def test_failures_of_runners_are_read(line: str, names: set[str]) -> None:
@@ -144,6 +145,12 @@ def test_tests_that_fail_by_the_own_build_may_fail(tmp_path: Path) -> None:
     checks.compare(built(project(tmp_path / "same", Makefile=makefile)))
     with pytest.raises(UserError, match="make -k check fails first"):
         checks.compare(built(project(tmp_path / "other", Makefile=makefile), VALUE="2"))
+
+
+def test_programs_decide_where_tests_fail_without_a_name(tmp_path: Path) -> None:
+    checks = Checks()
+    checks.learn(built(project(tmp_path / "own", app_c=APP, Makefile=MAKEFILE + "check:\n\t@./app; exit 3\n")))
+    assert checks.describe().startswith("your own build fails its tests; its program does with --version")
 
 
 @pytest.mark.parametrize(
