@@ -32,6 +32,7 @@ from components.shrink.build import (
     Compilers,
     UserBuild,
     are_alike,
+    gained_exports,
     lost_abilities,
     lost_libraries,
     unchanged_files,
@@ -425,6 +426,12 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
         notes.append(
             f"{unique} variables of inline functions are unique in a process by gcc only: plugins that are opened with "
             "RTLD_LOCAL get their own"
+        )
+    if gained := gained_exports(own, delivered):
+        name = max(gained, key=lambda one: gained[one])
+        notes.append(
+            f"{name} exports {gained[name]} symbols more than by your own compilers, as if its list of exports were for "
+            "gcc only: -fvisibility=hidden or a version script for clang, too, makes it smaller"
         )
     if gone := lost_libraries(own, delivered):
         notes.append(

@@ -38,7 +38,8 @@ _FAILURES = tuple(
     )
 )
 """The first group is the name of a test that fails."""
-_RAN_BY_DEBHELPER = re.compile(r"^\s*(?:\w+=\S+ )*dh_auto_test\b", re.MULTILINE)
+_RAN_BY_DEBHELPER = re.compile(r"^\s*(?:\w+=\S+ )*(?:debian/rules override_)?dh_auto_test\b", re.MULTILINE)
+"""A line of debhelper's for the tests, or for commands of the package in their place; it leaves out empty ones."""
 
 
 @dataclass(frozen=True)

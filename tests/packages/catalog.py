@@ -1,4 +1,4 @@
-"""The Debian packages that go through `mlgo shrink`: small ones with their own tests, of C and C++ and five build systems."""
+"""The Debian packages that are shrunk: small ones with their own tests, of C and C++ and five build systems."""
 
 from __future__ import annotations
 
@@ -35,6 +35,18 @@ _CMAKE = "cmake -S . -B b -DCMAKE_BUILD_TYPE=Release {} && cmake --build b -j$JO
 PACKAGES = (
     Package("bzip2", "Make", other_compilers=True),
     Package("lzip", "autotools", "C++", other_compilers=True),
+    Package("clzip", "autotools"),
+    Package("lunzip", "autotools"),
+    Package("pdlzip", "autotools"),
+    Package("lziprecover", "autotools", "C++"),
+    Package("gddrescue", "autotools", "C++"),
+    Package("discount", "Make", build="./configure.sh && make -j$JOBS"),
+    Package("libscrypt", "Make"),
+    Package("miniupnpc", "Make"),
+    Package("jimtcl", "autotools"),
+    Package("ninja-build", "CMake", "C++"),
+    Package("dos2unix", "Make"),
+    Package("c-blosc", "CMake"),
     Package("cjson", "CMake", build=_CMAKE.format("-DENABLE_CJSON_UTILS=On")),
     Package("cmocka", "CMake", build=_CMAKE.format("-DUNIT_TESTING=ON")),
     Package("libaio", "Make", check="make partcheck", without_lto=_SYMVER, other_compilers=True),

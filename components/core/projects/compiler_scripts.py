@@ -168,9 +168,7 @@ def write_compilers(
             )
 
 
-def write_binutils(
-    directory: Path, binutils: Mapping[str, Path], path: str = "", options: Sequence[str] = ()
-) -> None:
+def write_binutils(directory: Path, binutils: Mapping[str, Path], path: str = "", options: Sequence[str] = ()) -> None:
     """Write scripts that run binutils, by their names, each also as llvm-NAME, which CMake prefers, and under the names
     of native ones in the directories of a PATH, such as gcc-ar. The options are the first of every call."""
     for name, program in binutils.items():

@@ -9,11 +9,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.shrink.build import BuiltFiles, LinkedFile, gained_exports
 from tests.support.commands import run_command
 
 SOURCES = {
@@ -417,6 +419,17 @@ def test_speed_of_a_command_is_compared(pretrained_release: Path, shrink: Shrink
     done = shrink(pretrained_release, "--benchmark", "./app; exit 3", "--", "make")
     assert done.returncode == 1 and "build 2" not in done.stdout
     assert "error: --benchmark ./app; exit 3, with your own build, ends with status 3" in done.stderr
+
+
+@pytest.mark.unit
+def test_libraries_that_export_more_have_a_note() -> None:
+    def built(*exports: str) -> BuiltFiles:
+        program = LinkedFile(kind="program", stripped=2, loaded=2, text=2, exports=frozenset(exports))
+        library = replace(program, kind="shared library", weak=frozenset({"inlined"}))
+        return BuiltFiles({"app": program, "liba.so": library})
+
+    assert gained_exports(built("api"), built("api", "inlined")) == {}
+    assert gained_exports(built("api"), built("api", "one", "two")) == {"liba.so": 2}
 
 
 @pytest.mark.toolchain
