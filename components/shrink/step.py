@@ -430,8 +430,8 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
     if gained := gained_exports(own, delivered):
         name = max(gained, key=lambda one: gained[one])
         notes.append(
-            f"{name} exports {gained[name]} symbols more than by your own compilers, as if its list of exports were for "
-            "gcc only: -fvisibility=hidden or a version script for clang, too, makes it smaller"
+            f"{name} exports {gained[name]} symbols more than by your own compilers, as if the build had its list of "
+            "exports for gcc only: -fvisibility=hidden or a version script for clang, too, makes it smaller"
         )
     if gone := lost_libraries(own, delivered):
         notes.append(

@@ -69,7 +69,6 @@ PACKAGES = (
     Package("libvterm", "Make"),
     Package("scdoc", "Make", other_compilers=True),
     Package("figlet", "Make", other_compilers=True),
-    Package("giflib", "Make"),
     Package("xxhash", "Make"),
     Package("libdeflate", "Make"),
     Package("libspng", "Meson", without_lto="Debian: optimize=-lto"),
