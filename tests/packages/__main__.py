@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -97,15 +98,22 @@ COLUMNS = (
 
 
 @click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
-@click.option("--release-toolchain", type=click.Path(exists=True, path_type=Path), required=True)
-@click.option(
-    "--work", type=click.Path(path_type=Path), required=True, help="Directory of sources, logs and delivered files."
-)
+@click.option("--release-toolchain", type=click.Path(exists=True, path_type=Path), help="Release clang.")
+@click.option("--work", type=click.Path(path_type=Path), help="Directory of sources, logs and delivered files.")
 @click.option("--again", is_flag=True, help="Also packages that the CSV has.")
+@click.option("--summary", is_flag=True, help="Print counts and sums of the CSV, and run nothing.")
 @click.option("--install", is_flag=True, help="Install what the builds need, by apt-get build-dep.")
 @click.option("--output", type=click.Path(path_type=Path), default=CSV, help="The CSV, which gets a line per package.")
 @click.argument("names", nargs=-1, metavar="[PACKAGE]...")
-def main(release_toolchain: Path, work: Path, again: bool, install: bool, output: Path, names: Sequence[str]) -> None:
+def main(
+    release_toolchain: Path | None,
+    work: Path | None,
+    again: bool,
+    summary: bool,
+    install: bool,
+    output: Path,
+    names: Sequence[str],
+) -> None:
     """Shrink Debian packages, and write docs/examples/packages.csv.
 
     Each package of the catalog, or each PACKAGE, is built by `mlgo shrink` with the rows of all compilers, which are
@@ -116,6 +124,11 @@ def main(release_toolchain: Path, work: Path, again: bool, install: bool, output
     Example:
       python -m tests.packages --release-toolchain build/clang --work /tmp/packages zlib serd
     """
+    if summary:
+        click.echo(summarize(list(_read(output).values())))
+        return
+    if release_toolchain is None or work is None:
+        raise click.UsageError("--release-toolchain and --work are missing")
     work = work.absolute()
     packages = {package.name: package for package in PACKAGES}
     unknown = set(names) - packages.keys()
@@ -142,6 +155,29 @@ def main(release_toolchain: Path, work: Path, again: bool, install: bool, output
     if dropped:
         click.echo(f"dropped: {', '.join(dropped)}", err=True)
         sys.exit(1)
+
+
+def summarize(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return counts of packages, and the change of all their loaded bytes by each row where it works."""
+    lines = [f"{len(rows)} packages; {sum(row['replaced'] == 'pass' for row in rows)} tested with the delivered files"]
+    for column in ("build_system", "language", "delivered"):
+        counts = Counter(row[column] for row in rows)
+        lines.append(f"{column}: {', '.join(f'{name} {count}' for name, count in counts.most_common())}")
+    systems = {row["build_system"] for row in rows}
+    for name, chosen in [("all", rows), *((one, [r for r in rows if r["build_system"] == one]) for one in systems)]:
+        changes = [f"delivered {_change(chosen, 'delivered_bytes')}"]
+        changes += [f"{row} {_change(chosen, row)}" for row in ROWS if any(one[row] for one in chosen)]
+        lines.append(f"{name}, {len(chosen)}: {sum(int(one['own']) for one in chosen):,} bytes; {', '.join(changes)}")
+    lines += [f"{row['package']}: {row['failures']}" for row in rows if row["failures"]]
+    return "\n".join(lines)
+
+
+def _change(rows: Sequence[Mapping[str, str]], column: str) -> str:
+    """Return the change of the sum against the own builds, and the mean change, over the packages that have it."""
+    pairs = [(int(row["own"]), int(row[column])) for row in rows if row[column]]
+    own, other = (sum(one) for one in zip(*pairs, strict=True))
+    mean = sum(after / before for before, after in pairs) / len(pairs)
+    return f"{100 * (other / own - 1):+.1f}% in sum, {100 * (mean - 1):+.1f}% in the mean of {len(pairs)}"
 
 
 def _read(path: Path) -> dict[str, dict[str, str]]:

@@ -79,6 +79,16 @@ def project(root: Path, **files: str) -> Path:
             "ctest --test-dir out -j$JOBS --output-on-failure",
         ),
         ({"CMakeLists_txt": CMAKE.partition("add_test")[0]}, "cmake -B out . && make -C out", ""),
+        (
+            {"CMakeLists_txt": CMAKE, "Makefile": MAKEFILE + SUITE},
+            "cmake -S . -B out && cmake --build out",
+            "ctest --test-dir out -j$JOBS --output-on-failure",
+        ),
+        (
+            {"CMakeLists_txt": CMAKE.partition("add_test")[0], "Makefile": MAKEFILE + SUITE},
+            "cmake -S . -Bout && cmake --build out",
+            "",
+        ),
         ({"meson_build": MESON}, "meson setup out && ninja -C out", "meson test -C out"),
     ],
 )
@@ -88,6 +98,16 @@ def test_tests_of_the_build_system_are_found(
     tree = built(project(tmp_path / "p", **files), command=command)
     tests = find_tests(tree.root, command, tree.log, tree.environment)
     assert (tests.command if tests else "") == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "runs"),
+    [("   dh_auto_test -O-v", True), ("   debian/rules override_dh_auto_test", True), ("   dh_auto_build", False)],
+)
+def test_tests_that_debhelper_runs_are_found(tmp_path: Path, line: str, runs: bool) -> None:
+    log = tmp_path / "log"
+    log.write_text(f"dh build\n{line}\n")
+    assert (find_tests(tmp_path, "debian/rules build", log, {}) is not None) == runs
 
 
 @pytest.mark.parametrize(
