@@ -87,7 +87,7 @@ def find_tests(root: Path, build: str, log: Path, environment: Mapping[str, str]
 def _build_directories(root: Path, build: str) -> Iterator[Path]:
     """Yield the directories that a build ran in: those that it names, the root, and those of CMake and Meson.
 
-    If it names one of CMake or Meson, a Makefile in the root is another build, whose tests do not run what is delivered.
+    If it names one of CMake or Meson, a Makefile in the root is another build, whose tests run other files.
     """
     found = []
     for name in _DIRECTORY.findall(build):
