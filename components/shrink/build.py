@@ -512,6 +512,16 @@ def weaker_exports(before: BuiltFiles, after: BuiltFiles) -> tuple[int, int]:
     return lost, sum(len(file.unique - other.unique) for file, other in pairs)
 
 
+def gained_exports(before: BuiltFiles, after: BuiltFiles) -> dict[str, int]:
+    """Return how many symbols each shared library of `after` exports that it does not export in `before`, where they
+    are some: a build may give its list of exports to gcc only."""
+    return {
+        name: number
+        for name, file in before.files.items()
+        if file.kind == "shared library" and (number := len(after.files[name].exports - file.exports - file.weak))
+    }
+
+
 def lost_libraries(before: BuiltFiles, after: BuiltFiles) -> list[str]:
     """Return the shared libraries that a file of `before` needs and no file of `after`, but for those of compilers."""
     needed_before, needed_after = (

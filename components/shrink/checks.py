@@ -78,7 +78,7 @@ class Checks:
         if self._tests is not None:
             return f"{self._tests.command} passes"
         if self._programs is not None:
-            return f"{self._programs.describe()}{f' ({self._why_not})' if self._why_not else ''}"
+            return f"{self._why_not or 'no tests were found'}; {self._programs.describe()}"
         return self._why_not or "not checked"
 
     def _run_command(self, tree: BuiltTree) -> None:

@@ -109,7 +109,7 @@ class ProgramRuns:
         which = "its program does" if len(names) == 1 else f"its {len(names)} programs do"
         emulators = dict.fromkeys(os.path.basename(command[0]) for command in self.emulators.values())
         under = f" under {', '.join(emulators)}" if emulators else ""
-        return f"no tests were found; {which} with --version, with --help and with nothing what yours do{under}"
+        return f"{which} with --version, with --help and with nothing what yours do{under}"
 
     def _run_all(self, root: Path, runs: Sequence[tuple[str, tuple[str, ...]]]) -> list[_Outcome]:
         with ThreadPoolExecutor(available_processors()) as pool:

@@ -33,6 +33,7 @@ from components.shrink.build import (
     UserBuild,
     are_alike,
     copy_with_links,
+    gained_exports,
     lost_abilities,
     lost_libraries,
     unchanged_files,
@@ -516,6 +517,12 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
         notes.append(
             f"{unique} variables of inline functions are unique in a process by gcc only: plugins that are opened with "
             "RTLD_LOCAL get their own"
+        )
+    if gained := gained_exports(own, delivered):
+        name = max(gained, key=lambda one: gained[one])
+        notes.append(
+            f"{name} exports {gained[name]} symbols more than by your own compilers, as if the build had its list of "
+            "exports for gcc only: -fvisibility=hidden or a version script for clang, too, makes it smaller"
         )
     if gone := lost_libraries(own, delivered):
         notes.append(

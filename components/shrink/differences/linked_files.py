@@ -51,10 +51,14 @@ def lost_sections(own: Path, files: Path) -> list[str]:
 
 
 def _own_sections(path: Path) -> dict[str, int]:
+    """Return the bytes of the sections of own names, 1 for those with code."""
     elf = _read(path) if path.is_file() else None
     if elf is None:
         return {}
     sizes = elf.section_sizes(allocated_only=True)
+    _, is_code = elf.text_sections()
+    # Compilers make other code of the same functions.
+    sizes |= {elf.section_name(index): 1 for index in is_code.nonzero()[0].tolist()}
     return {name: size for name, size in sizes.items() if size and not _OF_TOOLS.fullmatch(name)}
 
 

@@ -79,6 +79,16 @@ def project(root: Path, **files: str) -> Path:
             "ctest --test-dir out -j$JOBS --output-on-failure",
         ),
         ({"CMakeLists_txt": CMAKE.partition("add_test")[0]}, "cmake -B out . && make -C out", ""),
+        (
+            {"CMakeLists_txt": CMAKE, "Makefile": MAKEFILE + SUITE},
+            "cmake -S . -B out && cmake --build out",
+            "ctest --test-dir out -j$JOBS --output-on-failure",
+        ),
+        (
+            {"CMakeLists_txt": CMAKE.partition("add_test")[0], "Makefile": MAKEFILE + SUITE},
+            "cmake -S . -Bout && cmake --build out",
+            "",
+        ),
         ({"meson_build": MESON}, "meson setup out && ninja -C out", "meson test -C out"),
     ],
 )
@@ -88,6 +98,16 @@ def test_tests_of_the_build_system_are_found(
     tree = built(project(tmp_path / "p", **files), command=command)
     tests = find_tests(tree.root, command, tree.log, tree.environment)
     assert (tests.command if tests else "") == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "runs"),
+    [("   dh_auto_test -O-v", True), ("   debian/rules override_dh_auto_test", True), ("   dh_auto_build", False)],
+)
+def test_tests_that_debhelper_runs_are_found(tmp_path: Path, line: str, runs: bool) -> None:
+    log = tmp_path / "log"
+    log.write_text(f"dh build\n{line}\n")
+    assert (find_tests(tmp_path, "debian/rules build", log, {}) is not None) == runs
 
 
 @pytest.mark.parametrize(
@@ -116,6 +136,7 @@ def test_failing_tests_are_named(tmp_path: Path, files: dict[str, str], command:
         ("[  FAILED  ] Suite.Case (0 ms)\n[  FAILED  ] Suite.Case", {"Suite.Case"}),
         ("FAILED tests/test_a.py::test_b - AssertionError", {"tests/test_a.py::test_b"}),
         ("//a:b_test     FAILED in 0.1s", {"//a:b_test"}),
+        ("FAILED: outeperm.err: unifdef -ooutdir/outfile.c if1.c", {"outeperm.err"}),
     ],
 )
 def test_failures_of_runners_are_read(line: str, names: set[str]) -> None:
@@ -144,6 +165,12 @@ def test_tests_that_fail_by_the_own_build_may_fail(tmp_path: Path) -> None:
     checks.compare(built(project(tmp_path / "same", Makefile=makefile)))
     with pytest.raises(UserError, match="make -k check fails first"):
         checks.compare(built(project(tmp_path / "other", Makefile=makefile), VALUE="2"))
+
+
+def test_programs_decide_where_tests_fail_without_a_name(tmp_path: Path) -> None:
+    checks = Checks()
+    checks.learn(built(project(tmp_path / "own", app_c=APP, Makefile=MAKEFILE + "check:\n\t@./app; exit 3\n")))
+    assert checks.describe().startswith("your own build fails its tests; its program does with --version")
 
 
 @pytest.mark.parametrize(

@@ -234,11 +234,12 @@ static const char version[] __attribute__((used)) = "version 1";
 __attribute__((__unused__, __used__)) static const int *hooks[2] = {&first};
 static const char retained[] __attribute__((used, retain)) = "retained";
 static const char message[] __attribute__((used, section("messages"))) = "message";
-int main(void) { puts(DIRECTORY "/data"); puts(SOURCE); return kept[0] == 'x'; }
+__attribute__((noinline, section("text_env"))) int code(int n) { return n * 3 / 7; }
+int main(int n, char **words) { puts(DIRECTORY "/data"); puts(SOURCE); return code(n) == kept[n]; }
 """
     )
     options = f"a.c -DDIRECTORY='\"{project.root}\"' -DSOURCE='\"{project.root}/a.c\"' -ffunction-sections"
-    found = build(project, f"-fuse-ld=bfd {options}", f"-fuse-ld=lld -Wl,--gc-sections {options}")
+    found = build(project, f"-O0 -fuse-ld=bfd {options}", f"-Oz -fuse-ld=lld -Wl,--gc-sections {options}")
     assert refusal(found) == "prog has no section .table any more; prog has no section messages any more"
     assert notes(found) == [
         "prog has no first and 4 more any more: attribute used, but nothing reaches it",

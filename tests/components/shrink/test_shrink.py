@@ -9,11 +9,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.shrink.build import BuiltFiles, LinkedFile, gained_exports
 from tests.support.commands import run_command
 
 SOURCES = {
@@ -384,7 +386,10 @@ def test_a_failing_check_falls_back_to_the_next_best(pretrained_release: Path, s
 def test_other_compilers_of_the_user_are_tried(
     pretrained_release: Path, source: Path, shrink: Shrink, tmp_path: Path
 ) -> None:
-    """The check accepts gcc only. The lines of the result build the same file again."""
+    """The check accepts gcc only. The lines of the result build the same file again, with an archive by `ar`, which
+    gcc's own runs."""
+    makefile = SOURCES["Makefile"].replace("main.o table.o\n", "main.o libtable.a\n")
+    (source / "Makefile").write_text(makefile + "libtable.a: table.o\n\tar rc $@ $<\n")
     check = "${CXX:-g++} --version | grep -q 'Free Software'"
     done = shrink(pretrained_release, "--other-compilers", "--measure", "file", "--check", check, "--", "make")
     assert done.returncode == 0, done.stderr
@@ -414,6 +419,17 @@ def test_speed_of_a_command_is_compared(pretrained_release: Path, shrink: Shrink
     done = shrink(pretrained_release, "--benchmark", "./app; exit 3", "--", "make")
     assert done.returncode == 1 and "build 2" not in done.stdout
     assert "error: --benchmark ./app; exit 3, with your own build, ends with status 3" in done.stderr
+
+
+@pytest.mark.unit
+def test_libraries_that_export_more_have_a_note() -> None:
+    def built(*exports: str) -> BuiltFiles:
+        program = LinkedFile(kind="program", stripped=2, loaded=2, text=2, exports=frozenset(exports))
+        library = replace(program, kind="shared library", weak=frozenset({"inlined"}))
+        return BuiltFiles({"app": program, "liba.so": library})
+
+    assert gained_exports(built("api"), built("api", "inlined")) == {}
+    assert gained_exports(built("api"), built("api", "one", "two")) == {"liba.so": 2}
 
 
 @pytest.mark.toolchain
