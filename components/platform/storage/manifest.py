@@ -84,11 +84,19 @@ def write_manifest(directory: Path, files: tuple[ManifestEntry, ...] | None = No
         files: the result of `scan_directory`, if already known; `scan_directory` reads every byte.
         kind: what the artifact is; "" leaves it to the names of its files.
     """
-    entries = scan_directory(directory, sha256=kind in SHA256_KINDS) if files is None else files
+    entries = scan_artifact(directory, kind) if files is None else files
     with open(directory / MANIFEST, "w", encoding="utf-8") as stream:
         json.dump(manifest_document(entries, kind), stream, indent=1)
         stream.write("\n")
     return Manifest(directory, entries, kind)
+
+
+def scan_artifact(directory: Path, kind: str) -> tuple[ManifestEntry, ...]:
+    """Return the entries of what becomes an artifact. One that was copied with its manifest keeps its digest."""
+    listed = kind in SHA256_KINDS
+    if listed and (directory / MANIFEST).is_file():
+        listed = any(entry.sha256 for entry in read_manifest(directory).files)
+    return scan_directory(directory, sha256=listed)
 
 
 def scan_directory(

@@ -18,7 +18,7 @@ from components.platform.console import say
 from components.platform.storage.directory import empty, make_directory, remove_if_unused
 from components.platform.storage.inputs import require_unchanged_inputs
 from components.platform.storage.kinds import Kind
-from components.platform.storage.manifest import SHA256_KINDS, Manifest, ManifestEntry, scan_directory, write_manifest
+from components.platform.storage.manifest import Manifest, ManifestEntry, scan_artifact, write_manifest
 from components.platform.storage.output_files import name_full_disk
 from components.platform.storage.put_in_place import flush, flush_files, put_in_place, restore_replaced
 from components.platform.storage.replaceable import require_apart, require_replaceable
@@ -79,7 +79,7 @@ def publish(output: Path, kind: Kind, packing: bool = True) -> Iterator[Path]:
     with publish_local(output, kind, replace_anything=True) as partial:
         yield partial.directory
         require_unchanged_inputs()
-        partial.files = scan_directory(partial.directory, sha256=kind in SHA256_KINDS)
+        partial.files = scan_artifact(partial.directory, kind)
         after = upload(partial.directory, Manifest(partial.directory, partial.files, kind), before, packing)
         if after.files != partial.files:
             say(f"{uri}: another writer published first; using its artifact")
