@@ -52,8 +52,8 @@ from components.shrink.types import Measure
     "--check-timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Time limit of each build but your own, and of each check.  [default: ten times your own build's time, at "
-    "least 120]",
+    help="Time limit of each build but your own, and of each check.  [default: ten times your own build's or its "
+    "check's time, at least 120]",
 )
 @click.option(
     "--exclude",

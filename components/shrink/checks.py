@@ -8,6 +8,7 @@ to do the same.
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, field
 
 from components.platform.console import say
@@ -22,7 +23,7 @@ _REDIRECTS_TRACE = re.compile(r"(?s)(?=.*(?:2>|>&|\|&))(?:.*[(){}`]|.*\b(?:exec|
 """A check that redirects the standard error of more than programs, where the shell's own lines would change it."""
 _MAX_NAMES = 3
 TIMES_OF_BUILD, MIN_TIMEOUT_S = 10.0, 120.0
-"""The default time limit of builds and checks, in times of the user's own build, and at least."""
+"""The default time limit of builds and checks, in times of the user's own build or its check, and at least."""
 
 
 @dataclass
@@ -32,7 +33,8 @@ class Checks:
     Attributes:
         command: the user's check, a shell command; "" for none.
         enabled: whether builds are checked without a command.
-        timeout_s: time limit of each build and check but the user's own build; None for TIMES_OF_BUILD.
+        timeout_s: time limit of each build and check but the user's own build; None for TIMES_OF_BUILD of the slower of
+            that build and its check.
     """
 
     command: str = ""
@@ -49,12 +51,15 @@ class Checks:
         Raises:
             UserError: the user's check fails.
         """
+        given, started = self.timeout_s is not None, time.monotonic()
         if self.timeout_s is None:
             self.timeout_s = max(MIN_TIMEOUT_S, TIMES_OF_BUILD * own.seconds)
         if self.command:
             self._run_command(own)
         elif self.enabled and not self._learn_tests(own):
             self._learn_programs(own)
+        if not given:  # tests may take longer than the build, and longer on a machine with other work
+            self.timeout_s = max(self.timeout_s, TIMES_OF_BUILD * (time.monotonic() - started))
 
     def compare(self, other: BuiltTree) -> None:
         """Run the checks of another build.

@@ -113,7 +113,6 @@ PACKAGES = (
     Package("hunspell", "autotools", "C++"),
     Package("gperf", "autotools", "C++"),
     Package("mksh", "Make", "C", "sh Build.sh -r", "./test.sh"),
-    Package("lua5.4", "Make"),
     Package("tcc", "autotools"),
     Package("jq", "autotools"),
     Package("libedit", "autotools"),

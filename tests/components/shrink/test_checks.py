@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,17 @@ def test_tests_that_fail_by_the_own_build_may_fail(tmp_path: Path) -> None:
     checks.compare(built(project(tmp_path / "same", Makefile=makefile)))
     with pytest.raises(UserError, match="make -k check fails first"):
         checks.compare(built(project(tmp_path / "other", Makefile=makefile), VALUE="2"))
+
+
+def test_time_limit_depends_on_the_own_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.shrink.checks.MIN_TIMEOUT_S", 5.0)
+    own = built(project(tmp_path / "own", Makefile=MAKEFILE + "check:\n\t@sleep 0.7; ./app\n"))
+    checks = Checks()
+    checks.learn(replace(own, seconds=0.1))
+    assert checks.timeout_s is not None and checks.timeout_s >= 7
+    checks = Checks(timeout_s=6.0)
+    checks.learn(own)
+    assert checks.timeout_s == 6.0
 
 
 def test_programs_decide_where_tests_fail_without_a_name(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Debian's source packages, one of each build system, go through `mlgo shrink` without a flag."""
+"""Debian's source packages, one of each build system, go through `mlgo shrink` without a flag.
+
+`python -m tests.packages` takes many more, and tests what is delivered in place of the own build's files.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,11 @@ pytestmark = pytest.mark.toolchain
 
 
 @pytest.mark.parametrize(
-    ("package", "build", "command", "program", "arguments", "prints"),
+    ("package", "build", "command", "program", "arguments", "prints", "checked"),
     [
-        ("yajl", "cmake -S . -B mlgo-build", "", "mlgo-build/reformatter/json_reformat", ["-m"], '{"a":[1,2]}'),
-        ("ed", "./configure", "", "ed", ["--version"], "GNU ed"),
+        ("yajl", "cmake -S . -B mlgo-build", "", "mlgo-build/reformatter/json_reformat", ["-m"], '{"a":[1,2]}', ""),
+        ("lzip", "./configure", "", "lzip", ["--version"], "lzip", "make -k check passes"),  # C++
+        ("ed", "./configure", "", "ed", ["--version"], "GNU ed", "make -k check passes"),
         (
             "pkgconf",
             "",
@@ -28,9 +32,10 @@ pytestmark = pytest.mark.toolchain
             "mlgo-build/pkgconf",
             ["--version"],
             ".",
+            "no tests were found",
         ),
-        ("exiftags", "", "debian/rules build", "exiftags", ["-h"], ""),
-        ("memtester", "make", "", "memtester", [], "memtester version"),  # by debian/rules, as make fails
+        ("exiftags", "", "debian/rules build", "exiftags", ["-h"], "", "no tests were found"),
+        ("memtester", "make", "", "memtester", [], "memtester version", "no tests were found"),  # by debian/rules
     ],
 )
 def test_package_gets_smaller_and_works(
@@ -42,6 +47,7 @@ def test_package_gets_smaller_and_works(
     program: str,
     arguments: list[str],
     prints: str,
+    checked: str,
 ) -> None:
     source = fetch_deb_source(package, default_cache_dir(), tmp_path / package)
     options = ("--source", source, "--release-toolchain", pretrained_release, "--output", tmp_path / "out")
@@ -52,6 +58,7 @@ def test_package_gets_smaller_and_works(
     assert command or f"the build: {build}" in done.stdout
     shrunk = json.loads((tmp_path / "out/shrink.json").read_text())
     assert [build["failure"] for build in shrunk["builds"]] == [""] * 4
+    assert shrunk["checked"].startswith(checked)
     assert shrunk["chosen"] != "own" and shrunk["reduction_percent"] > 5
     delivered = tmp_path / "out/files" / program
     # Its own libraries are where the build was.
