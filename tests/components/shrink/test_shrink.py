@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from components.core.formats.toolchain import Toolchain
 from components.shrink.build import BuiltFiles, LinkedFile, gained_exports
+from components.shrink.rows import rivals
 from tests.support.commands import run_command
 
 SOURCES = {
@@ -419,6 +421,16 @@ def test_speed_of_a_command_is_compared(pretrained_release: Path, shrink: Shrink
     done = shrink(pretrained_release, "--benchmark", "./app; exit 3", "--", "make")
     assert done.returncode == 1 and "build 2" not in done.stdout
     assert "error: --benchmark ./app; exit 3, with your own build, ends with status 3" in done.stderr
+
+
+@pytest.mark.unit
+def test_newer_clang_knows_the_warnings_of_its_row(tmp_path: Path) -> None:
+    rows = rivals(Toolchain(tmp_path, "release", "19.1.7", "x86_64-pc-linux-gnu", {}, {}))
+    row = next(row for row in rows if row.compilers == ("newest",))
+    assert row.program is not None
+    command = [row.program, *row.compile_flags, "-c", "-x", "c++", "/dev/null", "-o", "/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.unit
