@@ -40,8 +40,8 @@ _FAILURES = tuple(
     )
 )
 """The first group is the name of a test that fails."""
-_RAN_BY_DEBHELPER = re.compile(r"^\s*(?:\w+=\S+ )*(?:debian/rules override_)?dh_auto_test\b", re.MULTILINE)
-"""A line of debhelper's for the tests, or for commands of the package in their place; it leaves out empty ones."""
+_BY_DEBHELPER = re.compile(r"\s*(?:\w+=\S+ )*dh_auto_test\b")
+_IN_PLACE_OF_DEBHELPER = re.compile(r"\s*debian/rules override_dh_auto_test\b")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def find_tests(root: Path, build: str, log: Path, environment: Mapping[str, str]
         log: its output.
         environment: variables of the build.
     """
-    if "debian/rules" in build and _RAN_BY_DEBHELPER.search(log.read_text(encoding="utf-8", errors="replace")):
+    if "debian/rules" in build and _debhelper_ran_tests(log.read_text(encoding="utf-8", errors="replace")):
         return Tests("debian/rules, which runs the package's tests,", ran_by_build=True)
     if is_workspace(root) and (match := _BAZEL_COMMAND.search(build)):
         return Tests(f"{match[1]} test -c opt --test_output=errors --jobs=$JOBS //...", _BAZEL_NO_TESTS)
@@ -82,6 +82,22 @@ def find_tests(root: Path, build: str, log: Path, environment: Mapping[str, str]
             jobs = " -j$JOBS" if _is_automake(directory) else ""
             return Tests(f"make{f' -C {where}' if where else ''} -k{jobs} {target}")
     return None
+
+
+def _debhelper_ran_tests(log: str) -> bool:
+    """Return whether dh_auto_test, which runs in each build, has found a command, or the package has its own."""
+    lines, in_place = log.splitlines(), False
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if _BY_DEBHELPER.match(line):
+            if following.startswith("\t"):
+                return True
+        elif _IN_PLACE_OF_DEBHELPER.match(line):
+            in_place = True
+        elif in_place and not _OF_MAKE.match(line):
+            return True
+        elif line.startswith("make[1]: Leaving"):
+            in_place = False
+    return False
 
 
 def _build_directories(root: Path, build: str) -> Iterator[Path]:

@@ -31,6 +31,7 @@ class Package:
 
 _SYMVER = "symbol versions in assembly"
 _CMAKE = "cmake -S . -B b -DCMAKE_BUILD_TYPE=Release {} && cmake --build b -j$JOBS"
+_MESON = "meson setup b --buildtype=release {} && ninja -C b -j$JOBS"
 
 PACKAGES = (
     Package("bzip2", "Make", other_compilers=True),
@@ -49,7 +50,7 @@ PACKAGES = (
     Package("c-blosc", "CMake"),
     Package("cjson", "CMake", build=_CMAKE.format("-DENABLE_CJSON_UTILS=On")),
     Package("cmocka", "CMake", build=_CMAKE.format("-DUNIT_TESTING=ON")),
-    Package("libaio", "Make", check="make partcheck", without_lto=_SYMVER, other_compilers=True),
+    Package("libaio", "Make", check="make partcheck", without_lto=_SYMVER),
     Package("mawk", "autotools"),
     Package("jbigkit", "Make"),
     Package("lmdb", "Make", build="make -C libraries/liblmdb -j$JOBS"),
@@ -70,7 +71,7 @@ PACKAGES = (
     Package("figlet", "Make", other_compilers=True),
     Package("xxhash", "Make"),
     Package("libdeflate", "Make"),
-    Package("libspng", "Meson", without_lto="Debian: optimize=-lto"),
+    Package("libspng", "Meson", build=_MESON.format("-Ddev_build=true"), without_lto="Debian: optimize=-lto"),
     Package("serd", "Meson"),
     Package("fribidi", "Meson"),
     Package("sord", "Meson"),
@@ -78,7 +79,6 @@ PACKAGES = (
     Package("tinyxml2", "CMake", "C++"),
     Package("pugixml", "CMake", "C++", _CMAKE.format("-DPUGIXML_BUILD_TESTS=ON -DBUILD_TESTING=ON")),
     Package("cmark", "CMake"),
-    Package("yajl", "CMake"),
     Package("libcue", "CMake"),
     Package("uchardet", "CMake", "C++"),
     Package("libogg", "CMake"),
@@ -91,7 +91,7 @@ PACKAGES = (
     Package("graphite2", "CMake", "C++"),
     Package("byacc", "autotools"),
     Package("ed", "autotools"),
-    Package("zlib", "autotools"),
+    Package("zlib", "autotools", build="./configure && make -j$JOBS"),
     Package("libmd", "autotools", without_lto=_SYMVER),
     Package("numactl", "autotools", without_lto=_SYMVER),
     Package("libcsv", "autotools"),

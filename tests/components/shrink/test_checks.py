@@ -102,13 +102,19 @@ def test_tests_of_the_build_system_are_found(
 
 
 @pytest.mark.parametrize(
-    ("line", "runs"),
-    [("   dh_auto_test -O-v", True), ("   debian/rules override_dh_auto_test", True), ("   dh_auto_build", False)],
+    ("lines", "ran"),
+    [
+        ("   dh_auto_test -O-v\n\tmake -j1 check\nPASS: one", True),
+        ("   dh_auto_test\n   create-stamp debian/debhelper-build-stamp", False),
+        ("   debian/rules override_dh_auto_test\nmake[1]: Entering directory '/a'\n./xmltest", True),
+        ("   debian/rules override_dh_auto_test\nmake[1]: Entering\ndh_auto_test\nmake[1]: Leaving\n   dh_x", False),
+        ("   dh_auto_build\n\tmake -j1", False),
+    ],
 )
-def test_tests_that_debhelper_runs_are_found(tmp_path: Path, line: str, runs: bool) -> None:
+def test_tests_that_debhelper_ran_are_found(tmp_path: Path, lines: str, ran: bool) -> None:
     log = tmp_path / "log"
-    log.write_text(f"dh build\n{line}\n")
-    assert (find_tests(tmp_path, "debian/rules build", log, {}) is not None) == runs
+    log.write_text(f"dh build\n{lines}\n")
+    assert (find_tests(tmp_path, "debian/rules build", log, {}) is not None) == ran
 
 
 @pytest.mark.parametrize(
