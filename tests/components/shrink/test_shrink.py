@@ -428,7 +428,7 @@ def test_newer_clang_knows_the_warnings_of_its_row(tmp_path: Path) -> None:
     rows = rivals(Toolchain(tmp_path, "release", "19.1.7", "x86_64-pc-linux-gnu", {}, {}))
     row = next(row for row in rows if row.compilers == ("newest",))
     assert row.program is not None
-    command = [row.program, *row.compile_flags, "-c", "-x", "c++", "/dev/null", "-o", "/dev/null"]
+    command = [str(row.program), *row.compile_flags, "-c", "-x", "c++", "/dev/null", "-o", "/dev/null"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
