@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage, parse_location
+
+if TYPE_CHECKING:
+    from components.platform.storage.object_storage.sweep import SweptObjects
 
 
 class BucketOrPlace(click.ParamType):
@@ -96,21 +101,18 @@ def sweep_command(place: ObjectUri, dry_run: bool, older_than_hours: int, finish
     from components.platform.storage.object_storage.sweep import sweep
 
     verb = "would remove" if dry_run else "removed"
-    folders = objects = size_bytes = 0
-    for folder in sweep(place, dry_run, older_than_hours * 3600.0):
-        count = len(folder.versions)
-        say(f"{verb} {folder.uri}: {count} objects, {folder.size_bytes / 1e6:.1f} MB")
-        folders += 1
-        objects += count
-        size_bytes += folder.size_bytes
-    say(f"{place}: {verb} {folders} abandoned folders, {objects} objects, {size_bytes / 1e6:.1f} MB")
-    if not finished:
-        return
-    leftovers = objects = size_bytes = 0
-    for leftover in sweep_finished(place, dry_run, older_than_hours * 3600.0):
-        count = len(leftover.versions)
-        say(f"{verb} {leftover.uri}, {leftover.what}: {count} objects, {leftover.size_bytes / 1e6:.1f} MB")
-        leftovers += 1
-        objects += count
-        size_bytes += leftover.size_bytes
-    say(f"{place}: {verb} {leftovers} leftovers of ended runs, {objects} objects, {size_bytes / 1e6:.1f} MB")
+    older_than_s = older_than_hours * 3600.0
+
+    def report(swept: Iterable[tuple[str, SweptObjects]], what: str) -> None:
+        found = objects = size_bytes = 0
+        for title, one in swept:
+            say(f"{verb} {title}: {len(one.versions)} objects, {one.size_bytes / 1e6:.1f} MB")
+            found += 1
+            objects += len(one.versions)
+            size_bytes += one.size_bytes
+        say(f"{place}: {verb} {found} {what}, {objects} objects, {size_bytes / 1e6:.1f} MB")
+
+    report(((str(one.uri), one) for one in sweep(place, dry_run, older_than_s)), "abandoned folders")
+    if finished:
+        leftovers = sweep_finished(place, dry_run, older_than_s)
+        report(((f"{one.uri}, {one.what}", one) for one in leftovers), "leftovers of ended runs")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from components.platform.console import say
@@ -23,6 +23,7 @@ from components.platform.storage.manifest import MANIFEST
 from components.platform.storage.object_storage.object_store import StoredObject
 from components.platform.storage.object_storage.remote import ABANDONED_AFTER_S, read_remote_manifest
 from components.platform.storage.object_storage.stores import server_time, store_of
+from components.platform.storage.object_storage.sweep import SweptObjects
 from components.platform.storage.shared_state.published_work import PUBLISHED, published_result
 from components.platform.storage.shared_state.root_lease import LATEST
 from components.platform.storage.shared_state.versioned_json import Conflict, read_versioned, write_versioned
@@ -36,24 +37,16 @@ _STEP = ".step"
 
 
 @dataclass
-class Leftover:
+class Leftover(SweptObjects):
     """Objects that nobody needs.
 
     Attributes:
         uri: the root directory of a run, or the only object.
         what: describes them.
-        size_bytes: total size of the objects.
-        versions: object name in the bucket -> version.
     """
 
     uri: ObjectUri
     what: str
-    size_bytes: int = 0
-    versions: dict[str, str] = field(default_factory=dict)
-
-    def add(self, stored: StoredObject) -> None:
-        self.size_bytes += stored.size_bytes
-        self.versions[stored.name] = stored.version
 
 
 def sweep_finished(

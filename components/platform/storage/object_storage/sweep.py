@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.manifest import MANIFEST
+from components.platform.storage.object_storage.object_store import StoredObject
 from components.platform.storage.object_storage.remote import ABANDONED_AFTER_S, DATA_ID, read_remote_manifest
 from components.platform.storage.object_storage.stores import server_time, store_of
 from components.platform.storage.uri import ObjectUri
@@ -25,21 +26,34 @@ _OBJECT = re.compile(rf"(?P<artifact>.+?)/(?P<data>data/{DATA_ID})/(?P<name>.+)"
 _NESTED = re.compile(rf"(^|/)data/{DATA_ID}/")
 
 
+@dataclass(kw_only=True)
+class SweptObjects:
+    """Objects that a sweep removes.
+
+    Attributes:
+        size_bytes: total size of the objects.
+        versions: object name in the bucket -> version.
+    """
+
+    size_bytes: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def add(self, stored: StoredObject) -> None:
+        self.size_bytes += stored.size_bytes
+        self.versions[stored.name] = stored.version
+
+
 @dataclass
-class AbandonedFolder:
+class AbandonedFolder(SweptObjects):
     """A writer's folder that no manifest names.
 
     Attributes:
         artifact: what the writer meant to publish.
         data: the folder, relative to `artifact`.
-        size_bytes: total size of its objects.
-        versions: object name in the bucket -> version.
     """
 
     artifact: ObjectUri
     data: str
-    size_bytes: int = 0
-    versions: dict[str, str] = field(default_factory=dict)
 
     @property
     def uri(self) -> ObjectUri:
@@ -78,8 +92,7 @@ def _folders_unchanged_since(before: datetime, root: ObjectUri) -> Iterator[Aban
             continue
         key = (match["artifact"], match["data"])
         folder = folders.setdefault(key, AbandonedFolder(replace(root, path=key[0]), key[1]))
-        folder.size_bytes += stored.size_bytes
-        folder.versions[stored.name] = stored.version
+        folder.add(stored)
         young = stored.updated is None or stored.updated >= before
         if young or _NESTED.search(match["name"]):  # contains an artifact: not a writer's folder
             still_used.add(key)
