@@ -59,15 +59,6 @@ Run = Callable[..., ShrinkReport]
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
-    directory = tmp_path / "project"
-    directory.mkdir()
-    for name, text in SOURCES.items():
-        (directory / name).write_text(text)
-    return directory
-
-
-@pytest.fixture
 def run(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Shrink by stock clang in place of a release clang, into tmp_path/out."""
     monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))

@@ -86,15 +86,6 @@ Shrink = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
-    directory = tmp_path / "project"
-    directory.mkdir()
-    for name, text in SOURCES.items():
-        (directory / name).write_text(text)
-    return directory
-
-
-@pytest.fixture
 def shrink(source: Path, tmp_path: Path) -> Shrink:
     def run(release: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         options = ["--source", source, "--release-toolchain", release, "--output", tmp_path / "out"]

@@ -49,15 +49,6 @@ int main(int argc, char **argv) {{
 _PERCENT = 2.0
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    directory = tmp_path / "project"
-    directory.mkdir()
-    for name, text in SOURCES.items():
-        (directory / name).write_text(text)
-    return directory
-
-
 def run_shrink(source: Path, release: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     options = ["--source", source, "--release-toolchain", release, "--output", source.parent / "out"]
     options += ["--no-other-compilers", "--no-compare-stock", "--no-check"]
