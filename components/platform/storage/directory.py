@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
@@ -65,3 +66,21 @@ def empty(directory: Path, keep: Container[str] = ()) -> None:
         if path.name in keep:
             continue
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def size_of(directory: Path) -> int:
+    """Return the bytes of the files below `directory`; others rename and evict meanwhile, which os.walk tolerates."""
+    total = 0
+    for folder, _folders, files in os.walk(directory):
+        for name in files:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total
+
+
+def last_used(path: Path) -> float:
+    """Return when a directory of a cache was used, by its modification time (seconds since 1970); 0 if it is gone."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 import google_crc32c
 
 from components.platform.errors import UserError
+from components.platform.storage.digests import file_digest
 from components.platform.storage.input_files import MissingFile, read_json
 from components.platform.storage.kinds import KINDS, describe_kind, kind_by_files
 from components.platform.storage.put_in_place import restore_replaced
@@ -259,7 +260,7 @@ def _is_whole(path: Path, entry: ManifestEntry) -> bool:
             return _has_size(path, entry)
         may_run = not entry.executable or bool(path.stat().st_mode & stat.S_IXUSR)
         same = checksum(path) == (entry.size_bytes, entry.crc32c)
-        return may_run and same and (not entry.sha256 or entry.sha256 == _sha256(path))
+        return may_run and same and (not entry.sha256 or entry.sha256 == file_digest(path))
     except OSError:
         return False
 
@@ -357,12 +358,7 @@ def _entry(directory: Path, path: Path, sha256: bool) -> ManifestEntry:
     if path.is_symlink():
         return ManifestEntry(name, link=os.readlink(path))
     executable = bool(path.stat().st_mode & stat.S_IXUSR)
-    return ManifestEntry(name, *checksum(path), executable=executable, sha256=_sha256(path) if sha256 else "")
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return ManifestEntry(name, *checksum(path), executable=executable, sha256=file_digest(path) if sha256 else "")
 
 
 def checksum(path: Path) -> tuple[int, str]:

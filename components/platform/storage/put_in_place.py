@@ -91,8 +91,7 @@ def restore_replaced(output: Path) -> None:
 
 def flush_files(directory: Path) -> None:
     """Write the files below a directory, and their names, to the disk: what is renamed later survives a power loss."""
-    paths = [Path(folder) for folder, _folders, _names in os.walk(directory)]
-    paths += [Path(folder, name) for folder, _folders, names in os.walk(directory) for name in names]
+    paths = [Path(folder, name) for folder, _folders, names in os.walk(directory) for name in ("", *names)]
     with ThreadPoolExecutor(_FLUSHES) as pool:
         list(pool.map(flush, (path for path in paths if not path.is_symlink())))
 

@@ -58,8 +58,9 @@ class CheckpointManager:
         remaining = [*(before if self._usable is None else self._usable), name][-self._keep :]
         checkpoint.write(self.directory / name, state, self._before)
         try:
-            saved = {"checkpoints": remaining, "iteration": state.iteration, "policy": state.policy_digest}
-            self._lease.update(**saved, saved=time.time())
+            self._lease.update(
+                checkpoints=remaining, iteration=state.iteration, policy=state.policy_digest, saved=time.time()
+            )
         except LeaseLost:
             if name not in self._listed():  # it was listed, if this was taken over before the answer came
                 discard(self.directory / name)

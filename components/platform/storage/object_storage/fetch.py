@@ -23,7 +23,7 @@ from components.platform.console import say
 from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
-from components.platform.storage.directory import empty, make_directory
+from components.platform.storage.directory import empty, last_used, make_directory, size_of
 from components.platform.storage.manifest import MANIFEST, ManifestEntry, manifest_digest, require_artifact
 from components.platform.storage.object_storage.object_store import ObjectMissing
 from components.platform.storage.object_storage.stores import store_of
@@ -229,9 +229,9 @@ def limit_cache() -> None:
             return
         _limited.add(cache)
     limit_bytes = environment_number(CACHE_GB, DEFAULT_CACHE_GB) * 1e9
-    sizes = {folder: _size(folder) for folder in _versions(cache)}
+    sizes = {folder: size_of(folder) for folder in _versions(cache)}
     total = sum(sizes.values())
-    for folder in sorted(sizes, key=_last_used):
+    for folder in sorted(sizes, key=last_used):
         if total <= limit_bytes:
             break
         if folder not in _held and remove_unused(folder):
@@ -246,19 +246,3 @@ def _versions(cache: Path) -> list[Path]:
             found += [Path(path, folder) for folder in folders if _VERSION.fullmatch(folder)]
             folders[:] = [folder for folder in folders if not folder.startswith("@")]
     return found
-
-
-def _size(folder: Path) -> int:
-    total = 0
-    for path, _folders, files in os.walk(folder):
-        for name in files:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(path, name)).st_size
-    return total
-
-
-def _last_used(folder: Path) -> float:
-    try:
-        return folder.stat().st_mtime
-    except OSError:
-        return 0.0

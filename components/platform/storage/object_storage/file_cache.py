@@ -17,14 +17,14 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
 import google_crc32c
 
 from components.platform.errors import UserError
-from components.platform.storage.directory import make_directory
+from components.platform.storage.directory import last_used, make_directory, size_of
 from components.platform.storage.manifest import ManifestEntry, manifest_digest
 from components.platform.storage.object_storage.confined_files import create_file_below
 from components.platform.storage.object_storage.object_store import ObjectMissing
@@ -64,7 +64,7 @@ class FileCache:
         self._bytes = self._measure()
 
     def _measure(self) -> int:
-        return sum(_size(entry) for entry in self._directory.iterdir())
+        return sum(size_of(entry) for entry in self._directory.iterdir())
 
     @property
     def held_bytes(self) -> int:
@@ -135,8 +135,8 @@ class FileCache:
             shutil.rmtree(partial, ignore_errors=True)
 
     def _evict(self) -> int:
-        entries = sorted((path for path in self._directory.iterdir() if not _is_being_filled(path)), key=_last_used)
-        sizes = {path: _size(path) for path in entries}
+        entries = sorted((path for path in self._directory.iterdir() if not _is_being_filled(path)), key=last_used)
+        sizes = {path: size_of(path) for path in entries}
         total = sum(sizes.values())
         for path in entries:
             if total <= self._limit_bytes * _KEEP_FRACTION:
@@ -158,24 +158,7 @@ def _artifact(uri: str, content: str) -> tuple[RemoteManifest, dict[str, Manifes
 
 def _is_being_filled(path: Path) -> bool:
     """Return whether the entry is being filled; one left by a killed process is older than an hour."""
-    return path.name.startswith(".") and time.time() - _last_used(path) < _LONGEST_FETCH_S
-
-
-def _size(directory: Path) -> int:
-    """Return the bytes of the files below `directory`; others rename and evict meanwhile, which os.walk tolerates."""
-    total = 0
-    for folder, _folders, files in os.walk(directory):
-        for name in files:
-            with suppress(FileNotFoundError):
-                total += os.lstat(os.path.join(folder, name)).st_size
-    return total
-
-
-def _last_used(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
+    return path.name.startswith(".") and time.time() - last_used(path) < _LONGEST_FETCH_S
 
 
 def download_files(remote: RemoteManifest, entries: Sequence[ManifestEntry], into: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.platform.storage import digest, publish, verify
+from components.platform.storage.directory import size_of
 from components.platform.storage.object_storage import fetch as fetch_module
 from components.platform.storage.object_storage.fetch import fetch, fetch_file, fetch_tree
 from components.platform.storage.object_storage.stores import store_of
@@ -85,7 +86,7 @@ def test_cache_is_limited_to_versions_that_were_used_last(
     for number, used_s in enumerate((3, 1, 2)):
         os.utime(mirrors[number], (used_s, used_s))
     become_another_process()
-    monkeypatch.setenv("MLGO_CACHE_GB", str(2.5e-9 * fetch_module._size(mirrors[0])))  # two versions
+    monkeypatch.setenv("MLGO_CACHE_GB", str(2.5e-9 * size_of(mirrors[0])))  # two versions
     assert fetch(uris[2]).parent == mirrors[2], "used now, and no download"
     mirrors.append(fetch(uris[3]).parent)
     assert [path.is_dir() for path in mirrors] == [True, False, True, True]
