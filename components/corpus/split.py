@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from components.core.formats.corpus import Module
+from components.core.formats.source_groups import group_by_source
 from components.core.formats.splits import Splits
-from components.corpus.source_groups import group_by_source
 from components.platform.errors import UserError
 
 MIN_SOURCES = 3

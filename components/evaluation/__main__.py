@@ -30,7 +30,7 @@ from components.evaluation.report import terminal_report
 from components.evaluation.report.policy_choice import release_notes
 from components.platform.command import run_step
 from components.platform.console import preset_option, say
-from components.platform.console.number_types import FINITE_FLOAT, FRACTION, JOBS, REDUCTION_PERCENT, SEED, TIMEOUT_S
+from components.platform.console.number_types import FINITE_FLOAT, FRACTION, JOBS, REDUCTION_PERCENT, TIMEOUT_S
 from components.platform.errors import UserError
 from components.platform.storage.options import ARTIFACT, OUTPUT, PROGRAM, UNMANAGED_FILES, ArtifactOr
 from components.platform.workers.factory import HELP as WORKERS_HELP
@@ -148,7 +148,6 @@ def main() -> None:
     show_default=True,
     help="-inline-threshold sweep; '' for none. Problems with scores have no sweep.",
 )
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the bootstrap intervals.")
 @click.option("--jobs", type=JOBS, default=PROCESSORS, help="Parallel compiles in whole builds.  [default: processors]")
 @ALLOW_CC1_OPTION
 @LINK_VARIANT

@@ -66,7 +66,6 @@ class EvaluationConfig:
     timeout_s: float = 60.0
     max_failed_fraction: float = 0.05
     thresholds: tuple[int, ...] = THRESHOLDS
-    seed: int = 0
     jobs: int = field(default_factory=available_processors)
     link_variants: tuple[str, ...] = tuple(LINK_VARIANTS)
     flag_rows: tuple[str, ...] = ()

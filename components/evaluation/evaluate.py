@@ -95,7 +95,7 @@ def evaluate(config: EvaluationConfig) -> Metrics:
         titles = corpus.project_titles()
         measured = replace(measured, projects=tuple(titles[name] for name in measured.modules))
         whole_projects = _compare_whole_projects(objective, config, corpus, recipes, release, directory / "build")
-        metrics = summarize(measured, config.required_percent, config.seed, whole_projects)
+        metrics = summarize(measured, config.required_percent, whole_projects)
         if isinstance(metrics, SizeMetrics):
             judge_whole_projects(metrics, config.max_slowdown_percent)
             metrics.module_functions = functions

@@ -13,6 +13,7 @@ from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.compiler.replay.command_line import require_replayable
 from components.core.compiler.source_language import source_language
 from components.core.formats.corpus import Module
+from components.core.formats.source_groups import group_by_source
 from components.core.objectives import Objective
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.measurements import BASELINE, POLICY, SECTIONS, Measurements
@@ -98,6 +99,14 @@ def measure(
     return _collect(objective, results, compiled, compile_s, heldout_projects, earlier)
 
 
+def _sources(modules: Sequence[Module]) -> np.ndarray:
+    """Return the number of the source of each module, int64 [M]: its group of `group_by_source`."""
+    sources = np.zeros(len(modules), np.int64)
+    for number, group in enumerate(group_by_source(modules, seed=0)):
+        sources[list(group.indices)] = number
+    return sources
+
+
 def _collect(
     objective: Objective,
     results: Mapping[str, Mapping[str, _ModuleResult]],
@@ -125,6 +134,7 @@ def _collect(
         objective=objective,
         modules=tuple(module.name for module in modules),
         projects=tuple(module.project for module in modules),
+        sources=_sources(modules),
         unseen_project=np.array([module.project in heldout_projects for module in modules], dtype=bool),
         values={
             name: np.array(column, dtype=np.int64 if objective.additive else np.float64)

@@ -14,7 +14,8 @@ import numpy as np
 
 from components.core.compiler.source_language import source_language
 from components.core.objectives import OBJECTIVES, SIZE, Objective
-from components.evaluation.metrics_types import Excluded, Interval, ScoreComparison, SizeComparison
+from components.core.objectives.estimate import MODULES, PROJECTS, Estimate, Target, estimate
+from components.evaluation.metrics_types import Excluded, ScoreComparison, SizeComparison
 from components.platform.console.escape import csv_text
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, expect_shape, read_json
@@ -45,6 +46,7 @@ class Measurements:
     Attributes:
         objective: the objective that the values belong to.
         modules: names. projects: the project of each.
+        sources: int64 [M], modules of one source, or of copies of it, have one number; each has its own if unknown.
         unseen_project: bool [M], true if the whole project is held out, false for an unseen module of a known project.
         values: variant name -> int64 or float64 [C]; always has "baseline".
         functions: names of the cases, grouped by module, if they are functions, otherwise ().
@@ -66,14 +68,17 @@ class Measurements:
     sections: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     excluded: tuple[Excluded, ...] = ()
     compile_s: dict[str, float] | None = None
+    sources: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
         count, labels = len(self.modules), self.objective.labels
+        if not self.sources.size:
+            object.__setattr__(self, "sources", np.arange(count))
         if self.cases_are_modules:
             object.__setattr__(self, "module", np.arange(count))
         if BASELINE not in self.values:
             raise ValueError(f"the baseline {labels.values_key} are missing")
-        lengths = {len(self.projects), len(self.unseen_project), len(self.languages or self.modules)}
+        lengths = {len(self.projects), len(self.unseen_project), len(self.languages or self.modules), len(self.sources)}
         lengths |= {len(column) for parts in self.sections.values() for column in parts.values()}
         if lengths != {count}:
             raise ValueError(f"{count} modules, but columns of {sorted(lengths)}")
@@ -101,26 +106,52 @@ class Measurements:
         sweep = {int(name[len(prefix) :]): values for name, values in self.values.items() if name.startswith(prefix)}
         return dict(sorted(sweep.items()))
 
+    @property
+    def counted(self) -> np.ndarray:
+        """Whether a case is the first one of its function in its project, bool [C]: inline functions are in several
+        modules, and say the same in each. All modules count."""
+        if self.cases_are_modules:
+            return np.ones(len(self.module), bool)
+        keys = zip(
+            (self.projects[index] for index in self.module.tolist()),
+            self.functions,
+            self.values[BASELINE].tolist(),
+            strict=True,
+        )
+        first: dict[tuple[str, str, float], int] = {}
+        return np.array([first.setdefault(key, case) == case for case, key in enumerate(keys)], bool)
+
     def compare(self, variant: str, modules: np.ndarray | None = None, baseline: str = BASELINE) -> Comparison:
         """Compare a variant with another one, for the modules of a mask (bool [M], None for all)."""
         chosen = np.ones(len(self.module), bool) if modules is None else modules[self.module]
-        before, after = self.values[baseline][chosen], self.values[variant][chosen]
-        return Comparison(self.objective, before, after, self.module[chosen])
+        return self._compare(self.values[baseline][chosen], self.values[variant][chosen], chosen)
 
-    def compare_policies(
-        self, other: Measurements, seed: int, modules: Collection[str] | None = None
-    ) -> SizeComparison | ScoreComparison:
-        """Compare this policy with the policy of `other` over the common cases; as in metrics.json.
+    def compare_policies(self, other: Measurements, modules: Collection[str] | None = None) -> Comparison:
+        """Compare this policy with the policy of `other` over the common cases.
 
         Args:
-            seed: of the bootstrap.
             modules: names of the modules that count; None for all.
         """
         values = zip(other.names(), other.values[POLICY].tolist(), strict=True)
         by_name = {name: value for name, value in values if modules is None or name[0] in modules}
         common = np.array([name in by_name for name in self.names()], bool)
         baseline = np.array([by_name[name] for name in self.names() if name in by_name], self.values[POLICY].dtype)
-        return Comparison(self.objective, baseline, self.values[POLICY][common], self.module[common]).figures(seed)
+        return self._compare(baseline, self.values[POLICY][common], common)
+
+    def _compare(self, baseline: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> Comparison:
+        """Compare values of the cases of a mask, bool [C]."""
+        module = self.module[chosen]
+        _, projects = np.unique(np.array(self.projects, dtype=object), return_inverse=True)
+        return Comparison(
+            objective=self.objective,
+            baseline=baseline,
+            other=other,
+            module=module,
+            source=self.sources[module],
+            project=projects[module],
+            unseen=self.unseen_project[module],
+            counted=self.counted[chosen],
+        )
 
     def policy_values_for(self, other: Measurements) -> np.ndarray:
         """Return the policy's values of the cases of `other`, in its order; -1 for a case that is missing here."""
@@ -155,6 +186,7 @@ class Measurements:
             "modules": self.modules,
             "projects": self.projects,
             "unseen_project": self.unseen_project.tolist(),
+            "sources": self.sources.tolist(),
             "excluded": [asdict(module) for module in self.excluded],
             "compile_s": self.compile_s,
             self.objective.labels.values_key: values,
@@ -187,6 +219,7 @@ class Measurements:
             },
             excluded=read.excluded,
             compile_s=read.compile_s,
+            sources=np.array(read.sources, dtype=np.int64),
         )
 
 
@@ -203,6 +236,7 @@ class _Document(msgspec.Struct, kw_only=True):
     sections: dict[str, dict[str, list[int]]] = {}
     excluded: tuple[Excluded, ...]
     compile_s: dict[str, float] | None
+    sources: list[int] = []
 
 
 def write_measurements(directory: Path, measured: Measurements) -> None:
@@ -244,19 +278,25 @@ class Comparison:
         objective: the objective that the values belong to.
         baseline: [C], value of each case under LLVM's own heuristic.
         other: [C], values of the same cases, in the same order, under the other variant.
-        module: int64 [C], the index of each case's module.
+        module, source, project: int64 [C], the index of each case's module, of its source, and of its project.
+        unseen: bool [C], whether the whole project is held out.
+        counted: bool [C], whether a case counts for other code, see `Measurements.counted`.
     """
 
     objective: Objective
     baseline: np.ndarray
     other: np.ndarray
     module: np.ndarray
+    source: np.ndarray
+    project: np.ndarray
+    unseen: np.ndarray
+    counted: np.ndarray
 
     def __post_init__(self) -> None:
-        if not self.baseline.shape == self.other.shape == self.module.shape or self.baseline.ndim != 1:
+        columns = (self.baseline, self.other, self.module, self.source, self.project, self.unseen, self.counted)
+        if len(shapes := {column.shape for column in columns}) != 1 or self.baseline.ndim != 1:
             raise ValueError(
-                f"two variants of the same {self.objective.labels.cases} have different shapes: "
-                f"{self.baseline.shape}, {self.other.shape}, {self.module.shape}"
+                f"two variants of the same {self.objective.labels.cases} have different shapes: {sorted(shapes)}"
             )
 
     @property
@@ -265,12 +305,24 @@ class Comparison:
         reduction = self.objective.reduction(self.baseline, self.other)
         return None if reduction is None else 100.0 * reduction
 
-    def figures(self, seed: int) -> SizeComparison | ScoreComparison:
-        """Return the entry of metrics.json. `seed`: seed of the bootstrap interval over the modules."""
+    def other_modules(self) -> Estimate | None:
+        """Return what these cases say of other modules of the same projects."""
+        return self._estimate(MODULES, self.counted, self.source)
+
+    def other_projects(self) -> Estimate | None:
+        """Return what the cases of unseen projects say of other projects."""
+        return self._estimate(PROJECTS, self.counted & self.unseen, self.project)
+
+    def _estimate(self, target: Target, cases: np.ndarray, unit: np.ndarray) -> Estimate | None:
+        return estimate(self.objective, target, self.baseline[cases], self.other[cases], unit[cases])
+
+    def figures(self) -> SizeComparison | ScoreComparison:
+        """Return the entry of metrics.json."""
         figures: dict[str, Any] = {
             "modules": int(np.unique(self.module).size),
             "reduction_percent": self.reduction_percent,
-            "reduction_percent_ci95": self._interval(seed),
+            "other_modules": self.other_modules(),
+            "other_projects": self.other_projects(),
         }
         less = int((self.other < self.baseline).sum())
         equal = int((self.other == self.baseline).sum())
@@ -282,7 +334,3 @@ class Comparison:
             )
         figures |= {"functions_lower": less, "functions_equal": equal, "functions_higher": more}
         return ScoreComparison(functions=int(self.baseline.size), **figures)
-
-    def _interval(self, seed: int) -> Interval | None:
-        bounds = self.objective.interval(self.baseline, self.other, self.module, seed)
-        return None if bounds is None else (bounds[0], bounds[1])

@@ -12,6 +12,7 @@ from components.core.compiler.source_language import LANGUAGES
 from components.core.objectives.size import reduction_percent
 from components.core.projects.flags.compare import why_not_delivered
 from components.evaluation.benchmarks.program_rows import headline_total, why_slower
+from components.evaluation.claim import judges_own_build, verdict_on, why_not_shown
 from components.evaluation.measurements import (
     BASELINE,
     POLICY,
@@ -45,14 +46,13 @@ method end above the limit by the chance of a few modules, others below."""
 
 
 def summarize(
-    measured: Measurements, min_reduction_percent: float, seed: int, whole_projects: WholeProjects | None = None
+    measured: Measurements, min_reduction_percent: float, whole_projects: WholeProjects | None = None
 ) -> Metrics:
     """Return the verdict and all figures of metrics.json that are computed from measurements.
 
     Args:
         measured: values of the held-out modules; must have the "policy" variant.
         min_reduction_percent: minimum reduction for the verdict "better".
-        seed: seed of the bootstrap intervals.
         whole_projects: result of `compare_whole_projects`, if whole projects were built.
     """
     whole = whole_projects or WholeProjects(BinariesComparison())
@@ -60,13 +60,13 @@ def summarize(
     kind = METRICS[measured.objective.name]
     project_kind = SizeProject if measured.objective.additive else ScoreProject
     metrics = kind(
-        **asdict(_group_figures(measured, np.ones(len(measured.modules), dtype=bool), seed)),
+        **asdict(_group_figures(measured, np.ones(len(measured.modules), dtype=bool))),
         verdict="not better",
         min_reduction_percent=min_reduction_percent,
-        groups=Groups(_group_figures(measured, ~unseen, seed), _group_figures(measured, unseen, seed)),
+        groups=Groups(_group_figures(measured, ~unseen), _group_figures(measured, unseen)),
         per_project={
             project: project_kind(
-                **asdict(measured.compare(POLICY, projects == project).figures(seed)),
+                **asdict(measured.compare(POLICY, projects == project).figures()),
                 group=_group_of(measured, project),
             )
             for project in sorted(set(measured.projects))
@@ -78,20 +78,24 @@ def summarize(
         metrics.flags = whole.flags or UNSET
         metrics.own_build = whole.own_build or UNSET
     metrics.excluded = list(measured.excluded)
-    metrics.bootstrap_seed = seed
     metrics.compile_s = UNSET if measured.compile_s is None else measured.compile_s
-    metrics.refused_because = _refusal_reason(measured, seed)
+    metrics.refused_because = _refusal_reason(measured)
     metrics.binaries, metrics.programs = whole.binaries.binaries, whole.programs
     slower = measured.objective.programs_decide and whole.programs is not None and why_slower(whole.programs)
-    reduction = metrics.reduction_percent
-    enough = reduction is not None and reduction >= min_reduction_percent
-    metrics.verdict = "better" if enough and metrics.refused_because is None and not slower else "not better"
+    metrics.verdict = verdict_on(metrics, min_reduction_percent)
+    if metrics.refused_because is not None or slower:
+        metrics.verdict = "not better"
+    elif metrics.verdict == "not shown":
+        metrics.refused_because = why_not_shown(metrics)
     return metrics
 
 
 def judge_whole_projects(metrics: SizeMetrics, max_slowdown_percent: float | None) -> None:
     """Base the verdict on whole projects: on the linked binaries, if known, on the programs under rows of flags, and on
     the instructions that they execute.
+
+    The files of the user's own build decide by themselves. Those of recipes are a few programs of held-out projects,
+    and can only refuse a policy.
 
     Args:
         metrics: result of `summarize`; modified. The link variant "default" counts or, without it, the
@@ -103,25 +107,23 @@ def judge_whole_projects(metrics: SizeMetrics, max_slowdown_percent: float | Non
     if total := headline_total(metrics.linked):
         metrics.judged_by = "linked"
         required, reduction = metrics.min_reduction_percent, total.reduction_percent
-        enough = reduction is not None and reduction >= required
-        if not enough and metrics.verdict == "better":
-            metrics.refused_because = f"text of linked programs and libraries is {change(reduction)}"
-        metrics.verdict = "better" if enough and metrics.refused_because is None else "not better"
+        refused = metrics.refused_because is not None and metrics.verdict != "not shown"
+        if reduction is None or reduction < required:
+            if metrics.verdict != "not better":
+                _refuse(metrics, f"text of linked programs and libraries is {change(reduction)}")
+        elif judges_own_build(metrics) and not refused:
+            metrics.verdict, metrics.refused_because = "better", None
     if metrics.flags is not UNSET and (reason := why_not_delivered(metrics.flags, "policy")) is not None:
-        metrics.verdict = "not better"
-        metrics.refused_because = metrics.refused_because or reason
+        _refuse(metrics, reason)
     if programs is None or max_slowdown_percent is None:
         return
     slowdown = -programs.reduction_percent
     if slowdown > max_slowdown_percent:
-        metrics.verdict = "not better"
-        metrics.refused_because = metrics.refused_because or (
-            f"programs execute {slowdown:.2f}% more instructions; the limit is {max_slowdown_percent:g}%"
-        )
+        _refuse(metrics, f"programs execute {slowdown:.2f}% more instructions; the limit is {max_slowdown_percent:g}%")
 
 
 def refuse_without_gain_over_start(metrics: Metrics, start_trained_by: str) -> bool:
-    """Make the verdict "not better" if training started from a trained policy and is not better than that policy.
+    """Make the verdict "not better" if training started from a trained policy and is not shown to be better than it.
 
     A policy that only imitates the heuristic ("warmstart") does not count, because it is not a usable alternative.
 
@@ -132,27 +134,33 @@ def refuse_without_gain_over_start(metrics: Metrics, start_trained_by: str) -> b
     Returns:
         Whether the policy is refused for this reason.
     """
-    start, reduction = metrics.warmstart, metrics.reduction_percent
-    if start_trained_by in ("", WARMSTART) or start is None or reduction is None or start.reduction_percent is None:
+    against = metrics.against_warmstart
+    if start_trained_by in ("", WARMSTART) or against is None or against.reduction_percent is None:
         return False
-    if reduction > start.reduction_percent:
+    if verdict_on(against, 0.0) == "better":
         return False
-    metrics.verdict = "not better"
-    metrics.refused_because = metrics.refused_because or NO_GAIN_OVER_START
+    _refuse(metrics, NO_GAIN_OVER_START)
     return True
+
+
+def _refuse(metrics: Metrics, reason: str) -> None:
+    """Make the verdict "not better" for a reason, unless there is another one already."""
+    if metrics.refused_because is None or metrics.verdict == "not shown":
+        metrics.refused_because = reason
+    metrics.verdict = "not better"
 
 
 def _group_of(measured: Measurements, project: str) -> Group:
     return "unseen_projects" if measured.unseen_project[measured.projects.index(project)] else "unseen_modules"
 
 
-def _group_figures(measured: Measurements, modules: np.ndarray, seed: int) -> Any:
+def _group_figures(measured: Measurements, modules: np.ndarray) -> Any:
     """Return the SizeGroup or ScoreGroup of the modules of a mask, bool [M]; sizes also by language and section."""
 
     def compare(variant: str, baseline: str = BASELINE, chosen: np.ndarray = modules) -> Any:
         if not {variant, baseline} <= measured.values.keys():
             return None
-        return measured.compare(variant, chosen, baseline).figures(seed)
+        return measured.compare(variant, chosen, baseline).figures()
 
     figures = {
         **asdict(compare(POLICY)),
@@ -195,13 +203,14 @@ def _sections(measured: Measurements, modules: np.ndarray) -> dict[str, SectionC
     }
 
 
-def _refusal_reason(measured: Measurements, seed: int) -> str | None:
+def _refusal_reason(measured: Measurements) -> str | None:
     """Return why the policy is not better regardless of the reduction over all modules; None without such a reason."""
     if not measured.languages:
         return None
     c_modules = measured.unseen_project & (np.array(measured.languages) == "c")
-    comparison = measured.compare(POLICY, c_modules).figures(seed)
-    reduction, interval = comparison.reduction_percent, comparison.reduction_percent_ci95
+    comparison = measured.compare(POLICY, c_modules)
+    reduction, estimate = comparison.reduction_percent, comparison.other_modules()
+    interval = None if estimate is None else estimate.interval95
     least_growth = None if reduction is None else -(interval[1] if interval else reduction)
     if least_growth is None or least_growth <= MAX_C_GROWTH_PERCENT:
         return None

@@ -16,16 +16,18 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from components.core.compiler.source_language import Language
+from components.core.objectives.estimate import PROJECTS, Estimate, Target
 from components.core.projects.flags.types import FlagsComparison, Kind, SectionSizes
 from components.core.projects.speed.types import TimeChange
 
-Interval = tuple[float, float]
-Verdict = Literal["better", "not better"]
+Verdict = Literal["better", "not better", "not shown"]
+"""Whether a policy is better than LLVM's heuristic: "not shown" if it is on what was measured, but may not be on other
+code (components/evaluation/claim.py)."""
 Group = Literal["unseen_modules", "unseen_projects"]
 CompiledBy = Literal["training", "release"]
 PolicyRole = Literal["trained", "start", "pretrained"]
 """A policy of a run: the one that it trained, the one that training started from, or a pretrained one."""
-NO_GAIN_OVER_START = "it is not better than the policy that training started from"
+NO_GAIN_OVER_START = "it is not shown to be better than the policy that training started from"
 """A reason in `refused_because`."""
 G = TypeVar("G")
 
@@ -38,7 +40,8 @@ class SizeComparison(Struct, kw_only=True):
         baseline_bytes, policy_bytes: text in sum under the heuristic and under the variant.
         reduction_percent: positive is smaller; None without text under the heuristic.
         modules_smaller, modules_equal, modules_larger: number of modules by the direction of their change.
-        reduction_percent_ci95: 95% bootstrap interval over modules; None for fewer than two modules.
+        other_modules: what they say of other modules of the same projects; None if there is nothing to compare.
+        other_projects: what those of unseen projects say of other projects; None without one.
     """
 
     modules: int
@@ -48,12 +51,17 @@ class SizeComparison(Struct, kw_only=True):
     modules_smaller: int
     modules_equal: int
     modules_larger: int
-    reduction_percent_ci95: Interval | None = None
+    other_modules: Estimate | None = None
+    other_projects: Estimate | None = None
 
     @property
     def cases(self) -> int:
         """Number of compared modules."""
         return self.modules
+
+    def estimate_for(self, target: Target) -> Estimate | None:
+        """Return what they say of a target."""
+        return self.other_projects if target == PROJECTS else self.other_modules
 
 
 class ScoreComparison(Struct, kw_only=True):
@@ -64,7 +72,8 @@ class ScoreComparison(Struct, kw_only=True):
         functions: number of functions.
         reduction_percent: reduction of the geometric mean, positive is lower; None without functions.
         functions_lower, functions_equal, functions_higher: number of functions by the direction of their change.
-        reduction_percent_ci95: 95% bootstrap interval over modules; None for fewer than two modules.
+        other_modules: what they say of other modules of the same projects; None if there is nothing to compare.
+        other_projects: what those of unseen projects say of other projects; None without one.
     """
 
     modules: int
@@ -73,12 +82,17 @@ class ScoreComparison(Struct, kw_only=True):
     functions_lower: int
     functions_equal: int
     functions_higher: int
-    reduction_percent_ci95: Interval | None = None
+    other_modules: Estimate | None = None
+    other_projects: Estimate | None = None
 
     @property
     def cases(self) -> int:
         """Number of compared functions."""
         return self.functions
+
+    def estimate_for(self, target: Target) -> Estimate | None:
+        """Return what they say of a target."""
+        return self.other_projects if target == PROJECTS else self.other_modules
 
 
 class SectionComparison(Struct, kw_only=True):
@@ -459,9 +473,8 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
         groups: the two kinds of unseen code.
         per_project: project -> its modules.
         excluded: modules that failed to compile.
-        bootstrap_seed: seed of the intervals.
         compile_s: variant -> seconds of compiling; UNSET if they were not measured.
-        refused_because: why the verdict is "not better" regardless of reduction_percent.
+        refused_because: why the verdict is "not better" regardless of reduction_percent, or "not shown".
         binaries: linked binaries of whole projects.
         programs: executed instructions of whole projects; None if no program was run.
         linked: sums of the linked binaries.
@@ -487,7 +500,6 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
     groups: Groups[SizeGroup]
     per_project: dict[str, SizeProject]
     excluded: list[Excluded] = []
-    bootstrap_seed: int = 0
     compile_s: dict[str, float] | UnsetType = UNSET
     refused_because: str | None = None
     binaries: list[BinaryEntry] = []
@@ -537,7 +549,6 @@ class ScoreMetrics(ScoreGroup, kw_only=True, tag_field="measure", tag="score"):
     groups: Groups[ScoreGroup]
     per_project: dict[str, ScoreProject]
     excluded: list[Excluded] = []
-    bootstrap_seed: int = 0
     compile_s: dict[str, float] | UnsetType = UNSET
     refused_because: str | None = None
     binaries: list[BinaryEntry] = []

@@ -7,7 +7,7 @@ the one that training started from or the pretrained one, and the report on the 
     a trained policy        the start, if its own verdict is better         the trained one, if better than the start,
                                                                             else the start
     the heuristic           the pretrained one, if its own verdict is       the trained one, if it is better than the
-                            better, beyond noise if modules are several     heuristic, else as with release_if=better,
+                            better                                          heuristic, else as with release_if=better,
                                                                             else the trained one
 
 The verdict on another policy follows the same rules and limits as that on the trained one. Without any, no release
@@ -57,9 +57,7 @@ def choose_release_policy(
     if always and (metrics.reduction_percent or 0.0) > 0:
         return "trained"
     if metrics.inputs.reference in PRETRAINED_NAMES and _is_better("pretrained", measured, config):
-        bounds = measured.compare(REFERENCE).figures(config.seed).reduction_percent_ci95
-        if bounds is None or bounds[0] > 0:  # one module has no interval, and its verdict is all that is known
-            return "pretrained"
+        return "pretrained"
     return "trained" if always else "none"
 
 
@@ -67,7 +65,7 @@ def _is_better(role: PolicyRole, measured: Measurements, config: EvaluationConfi
     """Return whether the verdict on another policy than the trained one is "better"."""
     if VARIANTS[role] not in measured.values:
         return False
-    return summarize(swap_roles(measured, role), config.required_percent, config.seed).verdict == "better"
+    return summarize(swap_roles(measured, role), config.required_percent).verdict == "better"
 
 
 def swap_roles(measured: Measurements, role: PolicyRole) -> Measurements:

@@ -37,7 +37,7 @@ from components.core import problems
 from components.core.compiler.development_mode.upstream import UpstreamCompiler, compiler_for
 from components.core.compiler.quarantine import Quarantine
 from components.core.objectives.objective import Outcome
-from components.core.objectives.outcomes import outcome_interval, outcome_reduction
+from components.core.objectives.outcomes import outcome_estimate, outcome_reduction
 from components.core.policy.dense import DensePolicy
 from components.core.policy.tf import networks
 from components.platform.console import Progress, say
@@ -256,7 +256,8 @@ class Trainer:
         pairs = _paired(outcomes, baselines)
         percent = 100 * outcome_reduction(self.objective, pairs)
         best = percent > state.best_percent or (final and self._is_as_good(percent, outcomes))
-        interval = outcome_interval(self.objective, pairs, self.config.seed) if best else None
+        known = outcome_estimate(self.objective, pairs) if best else None
+        interval = list(known.interval95) if known is not None and known.interval95 is not None else None
         state.add_validation(percent, best, interval, self.config.patience)
         self.summaries.validation(state, percent)
         if best:
@@ -279,8 +280,8 @@ class Trainer:
             return False
         if self._best_outcomes is None:  # of an earlier run of this training
             self._best_outcomes = self._validation_outcomes(self.best)
-        interval = outcome_interval(self.objective, _paired(outcomes, self._best_outcomes), self.config.seed)
-        return interval is not None and interval[1] >= 0
+        known = outcome_estimate(self.objective, _paired(outcomes, self._best_outcomes))
+        return known is not None and known.interval95 is not None and known.interval95[1] >= 0
 
     def save(self) -> None:
         """Publish the state after the last finished iteration, unless it is published already."""

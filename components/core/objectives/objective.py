@@ -106,13 +106,14 @@ class Objective(Protocol):
     def reduction(self, baseline: Float64, other: Float64) -> float | None:
         """Return the relative reduction of values [N] against their baselines; None if undefined."""
 
-    def interval(self, baseline: Float64, other: Float64, module: NDArray[np.int64], seed: int) -> list[float] | None:
-        """Return the 95% interval of the reduction in percent, resampling modules; None for fewer than two.
+    def without_each(self, baseline: Float64, other: Float64, unit: NDArray[np.int64]) -> tuple[Float64, Float64]:
+        """Return the reduction without each unit, and the weight of each unit in the whole, both [U].
+
+        Units without weight are left out; there are none if no two have any.
 
         Args:
             baseline, other: [N], values of the same cases.
-            module: [N], the module of each case.
-            seed: seed of the bootstrap.
+            unit: [N], the module or project of each case.
         """
 
     def growth_percent(self, baseline: Float64, other: Float64) -> Float64:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from components.core.objectives.estimate import MODULES, Estimate, estimate
 from components.core.objectives.objective import Objective, Outcome
 
 Float64 = NDArray[np.float64]
@@ -26,15 +27,13 @@ def outcome_reduction(objective: Objective, pairs: Iterable[tuple[Outcome, Outco
     return objective.reduction(before, after) or 0.0 if before.size else 0.0
 
 
-def outcome_interval(objective: Objective, pairs: Iterable[tuple[Outcome, Outcome]], seed: int) -> list[float] | None:
-    """Return the 95% interval of that reduction in percent, see `Objective.interval`; None for fewer than two modules.
+def outcome_estimate(objective: Objective, pairs: Iterable[tuple[Outcome, Outcome]]) -> Estimate | None:
+    """Return what these outcomes say of other modules of the same projects; None without a case that has a baseline.
 
-    Args:
-        objective, pairs: as for `outcome_reduction`.
-        seed: seed of the bootstrap.
+    Arguments as for `outcome_reduction`.
     """
     before, after, module = _cases(pairs)
-    return objective.interval(before, after, module, seed) if before.size else None
+    return estimate(objective, MODULES, before, after, module) if before.size else None
 
 
 def _cases(pairs: Iterable[tuple[Outcome, Outcome]]) -> tuple[Float64, Float64, NDArray[np.int64]]:

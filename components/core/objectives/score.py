@@ -65,11 +65,15 @@ class Score:
 
         return geometric_mean_reduction(log_scores(other) - log_scores(baseline)) if baseline.size else None
 
-    def interval(self, baseline: Float64, other: Float64, module: NDArray[np.int64], seed: int) -> list[float] | None:
-        from components.core.objectives.bootstrap import mean_reduction_interval
+    def without_each(self, baseline: Float64, other: Float64, unit: NDArray[np.int64]) -> tuple[Float64, Float64]:
+        import numpy as np
+
+        from components.core.objectives.estimate import ratios_without_each
         from components.core.objectives.geometric_mean import log_scores
 
-        return mean_reduction_interval(log_scores(other) - log_scores(baseline), module, seed)
+        log_factors = log_scores(other) - log_scores(baseline)
+        means, functions = ratios_without_each(log_factors, np.ones_like(log_factors), unit)
+        return -np.expm1(means), functions
 
     def growth_percent(self, baseline: Float64, other: Float64) -> Float64:
         import numpy as np

@@ -66,10 +66,11 @@ class Size:
         before = baseline.sum().item()
         return 1.0 - other.sum().item() / before if before else None
 
-    def interval(self, baseline: Float64, other: Float64, module: NDArray[np.int64], seed: int) -> list[float] | None:
-        from components.core.objectives.bootstrap import reduction_interval
+    def without_each(self, baseline: Float64, other: Float64, unit: NDArray[np.int64]) -> tuple[Float64, Float64]:
+        from components.core.objectives.estimate import ratios_without_each
 
-        return reduction_interval(baseline, other, seed)
+        ratios, weights = ratios_without_each(other, baseline, unit)
+        return 1.0 - ratios, weights
 
     def growth_percent(self, baseline: Float64, other: Float64) -> Float64:
         import numpy as np

@@ -24,6 +24,7 @@ from components.evaluation.report.plots import MAX_POINTS, case_changes, project
 from components.evaluation.report.policy_choice import (
     caveats,
     comparison_notes,
+    estimate_lines,
     headline,
     policy_row,
     release_notes,
@@ -65,12 +66,14 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
     text = environment.get_template(f"{objective.name}.html.jinja").render(
         metrics=metrics,
         headline=headline(metrics),
+        estimate_lines=estimate_lines(metrics),
         caveats=caveats(metrics),
         columns=terminal_report.shown_columns(metrics),
         rows=terminal_report.value_rows(metrics),
         comparison_notes=comparison_notes(metrics),
         release_notes=release_notes(metrics),
         verdict_subject=verdict_subject(metrics),
+        interval_rows=terminal_report.interval_rows([group for _, group in terminal_report.shown_columns(metrics)]),
         part_rows=terminal_report.part_rows(sizes) if sizes else [],
         policy_title=policy_row(metrics),
         worst=worst,

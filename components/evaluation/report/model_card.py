@@ -19,12 +19,12 @@ from msgspec.structs import asdict
 from components.core.formats.corpus import Corpus
 from components.core.formats.policy import IMAGE_VARIABLE, load_policy_info
 from components.core.objectives import OBJECTIVES
+from components.core.objectives.estimate import Estimate
 from components.evaluation.benchmarks.program_rows import headline_total, summary, verdict
 from components.evaluation.metrics_types import (
     BenchmarkSummary,
     BinaryEntry,
     CompiledBy,
-    Interval,
     LinkedTotals,
     Metrics,
     ScoreMetrics,
@@ -36,13 +36,13 @@ from components.evaluation.report.formatting import (
     GROUP_TITLES,
     LANGUAGE_TITLES,
     change,
-    interval_in_words,
     markdown_table,
 )
 from components.evaluation.report.policy_choice import (
     caveats,
     comparison_notes,
     earlier_training,
+    estimate_lines,
     release_notes,
     verdict_subject,
 )
@@ -112,7 +112,6 @@ class Gate(Struct, kw_only=True):
     verdict: Verdict
     compiled_by: CompiledBy
     reduction_percent: float | None
-    reduction_percent_ci95: Interval | None
     min_reduction_percent: float
     refused_because: str | None
     languages: Reductions
@@ -120,6 +119,8 @@ class Gate(Struct, kw_only=True):
     per_project: dict[str, float | None]
     judged_by: Literal["modules", "linked"] = "modules"
     measured_modules: dict[str, int] | None = None
+    other_modules: Estimate | None = None
+    other_projects: Estimate | None = None
 
 
 class ModelCard(Struct, kw_only=True):
@@ -200,7 +201,8 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[W
             verdict=metrics.verdict,
             compiled_by=metrics.policy_compiled_by,
             reduction_percent=metrics.reduction_percent,
-            reduction_percent_ci95=metrics.reduction_percent_ci95,
+            other_modules=metrics.other_modules,
+            other_projects=metrics.other_projects,
             min_reduction_percent=metrics.min_reduction_percent,
             refused_because=metrics.refused_because,
             languages=reductions(metrics, "languages"),
@@ -216,7 +218,7 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[W
         programs=metrics.programs or UNSET,
         release_policy=metrics.release_policy,
         subject=verdict_subject(metrics),
-        notes=[*caveats(metrics), *comparison_notes(metrics), *release_notes(metrics)],
+        notes=[*estimate_lines(metrics), *caveats(metrics), *comparison_notes(metrics), *release_notes(metrics)],
     )
 
 
@@ -246,7 +248,6 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
     linked = f"text of linked programs and libraries {change(total.reduction_percent)}, " if total else ""
     assumed = ", ".join(f"{markdown_code(name)} {value:g}" for name, value in (card.optional_features or {}).items())
     regressions = [f"- {markdown_text(case.line(labels.unit))}" for case in worst] or [labels.no_worse]
-    bounds = interval_in_words(gate.reduction_percent_ci95, labels.comparative)
     processors = f" on {training.processors} processors" if training.processors else ""
     cost = f"{training.seconds / 60:.0f} minutes{processors}" if training.seconds else "unknown cost"
     subject = f" of the {training.earlier}, before this run" if training.earlier else ""
@@ -260,7 +261,7 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
         "",
         *_algorithm_sentence(training.hyperparameters),
         f"- Verdict{card.subject}: **{markdown_text(verdict(gate, programs))}**: {linked}{held_out} "
-        f"{change(gate.reduction_percent, labels.comparative)}{bounds}, compiled by the {gate.compiled_by} "
+        f"{change(gate.reduction_percent, labels.comparative)}, compiled by the {gate.compiled_by} "
         f"clang; at least {gate.min_reduction_percent:g}% is required"
         + (" of linked files" if gate.judged_by == "linked" else ""),
         *([f"- Programs: {markdown_text(summary(programs))}"] if programs else []),

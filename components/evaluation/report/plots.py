@@ -102,7 +102,7 @@ def project_changes(metrics: Metrics, labels: Labels) -> str:
         axes = figure.subplots()
         for row, (_, entry, change) in enumerate(projects):
             axes.barh(row, change, height=0.62, color=SMALLER if change <= 0 else LARGER)
-            interval = entry.reduction_percent_ci95
+            interval = entry.other_modules.interval95 if entry.other_modules else None
             if interval:
                 axes.plot([-interval[1], -interval[0]], [row, row], color="#30343b", linewidth=1.2)
         titles = [
@@ -112,7 +112,7 @@ def project_changes(metrics: Metrics, labels: Labels) -> str:
         axes.set_yticks(range(len(titles)), titles)
         axes.grid(visible=False, axis="y")
         axes.set_xlabel(
-            f"{labels.quantity} change (%), left of 0 is {labels.better}; thin line: 95% interval over modules"
+            f"{labels.quantity} change (%), left of 0 is {labels.better}; thin line: 95% interval for its other modules"
         )
         zero_line(axes, horizontal=False)
         return svg(figure, f"{labels.quantity.capitalize()} change per project")

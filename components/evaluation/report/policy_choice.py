@@ -6,11 +6,12 @@ All reports print these notes. Imports nothing heavy, as terminal_report.py.
 from __future__ import annotations
 
 from components.core import problems
-from components.core.objectives import OBJECTIVES
+from components.core.objectives import OBJECTIVES, Labels
+from components.core.objectives.estimate import Estimate
 from components.evaluation.benchmarks import program_rows
+from components.evaluation.claim import claimed, judges_own_build, verdict_on
 from components.evaluation.metrics_types import (
     NO_GAIN_OVER_START,
-    Interval,
     Metrics,
     ScoreComparison,
     SizeComparison,
@@ -18,11 +19,9 @@ from components.evaluation.metrics_types import (
 )
 from components.evaluation.report.formatting import change, interval_in_words
 
-FEW_MODULES = 20
-"""A 95% interval of fewer modules holds the true reduction too rarely. Simulated with samples of yaml-cpp's 34 modules,
-of the 79 packages in core/policy/pretrained/inlining/by_package.csv, and of log-normal sizes, intervals of the
-percentile bootstrap hold it in 69 to 74% of cases for 3 modules, 82 to 84% for 7, 85 to 88% for 10, 88 to 90% for 15,
-89 to 91% for 20, and 92 to 94% for 50."""
+CHOICE_LEVEL = 0.975
+"""Level of each interval of a choice between two policies: other modules and other projects are two tests, so that one
+of them errs in 5% of the choices between equal policies (Bonferroni)."""
 
 Compared = SizeComparison | ScoreComparison | None
 
@@ -137,8 +136,7 @@ def _notes_without_gain(metrics: Metrics) -> list[str]:
     ]
     pretrained = metrics.reference if _pretrained_name(metrics) else None
     if pretrained is not None and (pretrained.reduction_percent or 0.0) > 0:
-        bounds = interval_in_words(pretrained.reduction_percent_ci95, labels.comparative)
-        figures = f"{change(pretrained.reduction_percent, labels.comparative)}{bounds}"
+        figures = f"{change(pretrained.reduction_percent, labels.comparative)}{_claim_in_words(pretrained, labels)}"
         notes.append(f"the {reference_title(metrics)}: held-out {labels.cases} {figures}")
     return notes
 
@@ -153,19 +151,17 @@ def _notes_without_release(metrics: Metrics) -> list[str]:
         f"no release clang is built: this policy is {_trained_verdict(metrics)}, and {others}; use stock clang "
         "(release_if=always builds one nevertheless)"
     ]
-    if inputs.starts_from_trained and pretrained is not None and _gains(pretrained, metrics.min_reduction_percent):
+    if (
+        inputs.starts_from_trained
+        and pretrained is not None
+        and (verdict_on(pretrained, metrics.min_reduction_percent) == "better")
+    ):
         notes.append(
             f"the {reference_title(metrics)}, which takes the place only of a training from the heuristic: held-out "
             f"{labels.cases} {change(pretrained.reduction_percent, labels.comparative)} "
             f"(mlgo toolchain --mode release --policy {inputs.reference} --output DIR)"
         )
     return notes
-
-
-def _gains(compared: SizeComparison | ScoreComparison, required_percent: float) -> bool:
-    """Return whether a policy has the required reduction, beyond noise where there is an interval."""
-    bounds = compared.reduction_percent_ci95
-    return (compared.reduction_percent or 0.0) >= required_percent and (bounds is None or bounds[0] > 0)
 
 
 def _trained_verdict(metrics: Metrics) -> str:
@@ -177,30 +173,24 @@ def comparison_notes(metrics: Metrics) -> list[str]:
     inputs = metrics.inputs
     if inputs.policy_role != "trained":
         return []
-    notes, unseen = [], metrics.groups.unseen_projects
+    notes = []
     if inputs.starts_from_trained:
-        notes += _against(metrics, start_title(metrics), metrics.against_warmstart, unseen.against_warmstart)
+        notes += _against(metrics, start_title(metrics), metrics.against_warmstart)
         if name := inputs.warmstart_pretrained:
-            notes += _choice(metrics, name, metrics.warmstart, metrics.against_warmstart, unseen.against_warmstart)
+            notes += _choice(metrics, name, metrics.warmstart, metrics.against_warmstart)
     if metrics.reference is not None:
         title = reference_title(metrics)
-        notes += _against(metrics, title, metrics.against_reference, unseen.against_reference)
+        notes += _against(metrics, title, metrics.against_reference)
         knows = "trained on this corpus" if inputs.reference_knows_corpus else "trained on another corpus"
         notes.append(f"{title}: {knows}, run by the training clang")
         if name := _pretrained_name(metrics):
-            notes += _choice(metrics, name, metrics.reference, metrics.against_reference, unseen.against_reference)
+            notes += _choice(metrics, name, metrics.reference, metrics.against_reference)
     return notes
 
 
 def caveats(metrics: Metrics) -> list[str]:
-    """Return why the figures may not hold for other code: few modules, one kind of modules, code that a pretrained
-    policy knows."""
+    """Return why the figures may not hold for other code: one kind of modules, code that a pretrained policy knows."""
     inputs, notes = metrics.inputs, []
-    if 1 <= metrics.modules < FEW_MODULES:
-        text = f"{metrics.modules} held-out module{'s are' if metrics.modules > 1 else ' is'} few"
-        if metrics.reduction_percent_ci95 is not None:
-            text += f": a 95% interval of fewer than {FEW_MODULES} is too narrow (of 10 it holds in 86% of cases)"
-        notes.append(f"{text}; hold out more modules, or train and evaluate on more code")
     known, new = metrics.groups.unseen_modules.modules, metrics.groups.unseen_projects.modules
     if inputs.policy_pretrained:
         pass  # this corpus does not tell which modules that policy was trained on
@@ -225,14 +215,14 @@ def caveats(metrics: Metrics) -> list[str]:
 
 def better_still(metrics: Metrics) -> str:
     """Return that a pretrained policy is better than the trained one, beyond noise; "" if it is not known to be."""
-    inputs, unseen, labels = metrics.inputs, metrics.groups.unseen_projects, OBJECTIVES[metrics.measure].labels
+    inputs, labels = metrics.inputs, OBJECTIVES[metrics.measure].labels
     if inputs.policy_role != "trained":
         return ""
-    for name, policy, everything, others in (
-        (inputs.warmstart_pretrained, metrics.warmstart, metrics.against_warmstart, unseen.against_warmstart),
-        (_pretrained_name(metrics), metrics.reference, metrics.against_reference, unseen.against_reference),
+    for name, policy, against in (
+        (inputs.warmstart_pretrained, metrics.warmstart, metrics.against_warmstart),
+        (_pretrained_name(metrics), metrics.reference, metrics.against_reference),
     ):
-        directions = _direction(everything), _direction(others)
+        directions = _directions(against)
         if name and policy is not None and max(directions) <= 0 > min(directions):
             return (
                 f"the unchanged {name} policy is better still: {change(policy.reduction_percent, labels.comparative)}"
@@ -249,10 +239,11 @@ def headline(metrics: Metrics) -> str:
     modules = f"{change(metrics.reduction_percent, labels.comparative)} than {baseline} on {count}"
     total = program_rows.headline_total(metrics.linked) if isinstance(metrics, SizeMetrics) else None
     if metrics.verdict == "better":
-        text = f"Better: {modules}"
+        text = f"Better: {modules}{_claim_in_words(metrics, labels)}"
         if total is not None:
-            text = f"Better: text of linked programs and libraries {change(total.reduction_percent)} than {baseline}"
-            if (metrics.reduction_percent or 0.0) > 0:
+            subject = "Better, your program as built" if judges_own_build(metrics) else "Better"
+            text = f"{subject}: text of linked programs and libraries {change(total.reduction_percent)} than {baseline}"
+            if metrics.reduction_percent is not None:
                 text += f", held-out modules {change(metrics.reduction_percent)}"
         better = better_still(metrics)
         return f"{text}; {better}" if better else text
@@ -261,7 +252,9 @@ def headline(metrics: Metrics) -> str:
         start = metrics.warmstart.reduction_percent if metrics.warmstart else None
         title = start_row(metrics)
         ours, starts = (change(percent, labels.comparative) for percent in (metrics.reduction_percent, start))
-        return f"Not better than its start, the {title}: {ours} than {baseline}, the start {starts}"
+        return f"Not shown to be better than its start, the {title}: {ours} than {baseline}, the start {starts}"
+    if metrics.verdict == "not shown":
+        return f"Not shown: {modules}, but {reason}"
     if reason:
         return f"Not better: {reason}"
     if metrics.reduction_percent is None:
@@ -272,37 +265,58 @@ def headline(metrics: Metrics) -> str:
     return f"Not better: {modules}{required}"
 
 
-def _against(metrics: Metrics, title: str, everything: Compared, unseen: Compared) -> list[str]:
+def estimate_lines(metrics: Metrics) -> list[str]:
+    """Return what the held-out modules say of code that was not measured, a line for each target."""
     labels = OBJECTIVES[metrics.measure].labels
-    if everything is None or everything.reduction_percent is None:
+    estimates = [estimate for estimate in (metrics.other_modules, metrics.other_projects) if estimate is not None]
+    return [f"what this says of {estimate.target}: {_in_words(estimate, labels)}" for estimate in estimates]
+
+
+def _in_words(estimate: Estimate, labels: Labels) -> str:
+    reduction = change(estimate.reduction_percent, labels.comparative)
+    if estimate.interval95 is None:
+        return f"{reduction}, without an interval: {estimate.why_no_interval}"
+    units = f"{estimate.units:,} {estimate.unit}s"
+    return f"{reduction}{interval_in_words(estimate.interval95, labels.comparative)}, by {units}"
+
+
+def _claim_in_words(compared: SizeComparison | ScoreComparison, labels: Labels) -> str:
+    """Return the interval of the target that a verdict claims, ", for other projects ...: ..."; "" without one."""
+    estimate = claimed(compared)
+    if estimate is None or estimate.interval95 is None:
+        return ""
+    bounds = interval_in_words(estimate.interval95, labels.comparative).removeprefix(", ")
+    return f" ({estimate.target}: {bounds})"
+
+
+def _against(metrics: Metrics, title: str, against: Compared) -> list[str]:
+    labels = OBJECTIVES[metrics.measure].labels
+    if against is None or against.reduction_percent is None:
         return []
-
-    def describe(compared: SizeComparison | ScoreComparison) -> str:
-        interval = interval_in_words(compared.reduction_percent_ci95, labels.comparative)
-        return change(compared.reduction_percent, labels.comparative) + (f" ({interval[2:]})" if interval else "")
-
-    text = f"this policy against the {title}: held-out {labels.cases} {describe(everything)}"
-    if unseen is not None and unseen.reduction_percent is not None:
-        text += f", those of unseen projects {describe(unseen)}"
+    measured = change(against.reduction_percent, labels.comparative)
+    text = f"this policy against the {title}: held-out {labels.cases} {measured}"
+    for estimate in (against.other_modules, against.other_projects):
+        if estimate is not None:
+            text += f"; {estimate.target} {_in_words(estimate, labels)}"
     return [text]
 
 
-def _choice(metrics: Metrics, name: str, pretrained: Compared, everything: Compared, unseen: Compared) -> list[str]:
+def _choice(metrics: Metrics, name: str, pretrained: Compared, against: Compared) -> list[str]:
     """Return which of the trained and a pretrained policy to take.
 
-    A difference counts if its 95% interval excludes 0. [] if `release_notes` says what to take: the policy that the
-    release clang embeds in place of the trained one, or stock clang; or if stock clang is as good as either.
+    A difference counts if its interval of CHOICE_LEVEL excludes 0. [] if `release_notes` says what to take: the policy
+    that the release clang embeds in place of the trained one, or stock clang; or if stock clang is as good as either.
     """
-    if metrics.release_policy != "trained" or everything is None or pretrained is None:
+    if metrics.release_policy != "trained" or against is None or pretrained is None:
         return []
     gains = [(reduction or 0.0) > 0 for reduction in (metrics.reduction_percent, pretrained.reduction_percent)]
     if not any(gains):
         return []
-    here, elsewhere = _direction(everything), _direction(unseen)
+    here, elsewhere = _directions(against)
     embed = f"mlgo toolchain --mode release --policy {name} --output DIR"
     if metrics.inputs.warmstart_pretrained != name:
         embed += f"; to train on from it: --start-from {name}"
-    if here == elsewhere == 0 and everything.reduction_percent_ci95 is None:
+    if here == elsewhere == 0 and against.modules == 1:
         return [
             f"one held-out module is too few to tell whether this policy or the {name} one is better: build your "
             f"project with each and run mlgo evaluation compare-builds ({embed})"
@@ -320,9 +334,9 @@ def _choice(metrics: Metrics, name: str, pretrained: Compared, everything: Compa
     return [f"take the {name} policy for these projects, this one for other code ({embed})"]
 
 
-def _direction(compared: Compared) -> int:
-    """Return 1 if the trained policy is better by more than noise, -1 if it is worse, else 0."""
-    bounds: Interval | None = compared.reduction_percent_ci95 if compared is not None else None
-    if bounds is None:
-        return 0
-    return 1 if bounds[0] > 0 else -1 if bounds[1] < 0 else 0
+def _directions(against: Compared) -> tuple[int, int]:
+    """Return for other modules and for other projects: 1 if the trained policy is shown to be better, -1 if it is shown
+    to be worse, else 0."""
+    estimates = (None, None) if against is None else (against.other_modules, against.other_projects)
+    here, elsewhere = (0 if estimate is None else estimate.direction(CHOICE_LEVEL) for estimate in estimates)
+    return here, elsewhere

@@ -15,6 +15,7 @@ from msgspec import UNSET
 from components.core import problems
 from components.core.compiler.objects.function_names import shorten
 from components.core.objectives import OBJECTIVES, Objective
+from components.core.objectives.estimate import UNITS
 from components.core.projects.flags.types import FlagsComparison
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.metrics_types import (
@@ -37,12 +38,12 @@ from components.evaluation.report.formatting import (
     LANGUAGE_TITLES,
     change,
     interval,
-    interval_in_words,
     markdown_table,
 )
 from components.evaluation.report.policy_choice import (
     caveats,
     comparison_notes,
+    estimate_lines,
     policy_row,
     reference_row,
     release_notes,
@@ -164,11 +165,22 @@ def _factor_rows(metrics: ScoreMetrics) -> list[tuple[str, list[str]]]:
         others = [group.reference.reduction_percent for group in columns if group.reference]
         rows.append(row(reference_row(metrics), others))
     rows.append(row(policy_row(metrics), [group.reduction_percent for group in columns]))
-    rows.append(("95% interval, policy", [interval(group.reduction_percent_ci95) for group in columns]))
+    rows += interval_rows(columns)
     counts = [
         f"{group.functions_lower:,} / {group.functions_equal:,} / {group.functions_higher:,}" for group in columns
     ]
     rows.append((f"{labels.cases} {' / '.join(labels.directions)}", counts))
+    return rows
+
+
+def interval_rows(columns: Sequence[SizeGroup | ScoreGroup]) -> list[tuple[str, list[str]]]:
+    """Return the rows of the policy's 95% intervals, a row for each target, with a cell for each of the columns."""
+    rows = []
+    for target in UNITS:
+        estimates = [group.estimate_for(target) for group in columns]
+        if any(estimates):
+            cells = [interval(estimate.interval95 if estimate else None) for estimate in estimates]
+            rows.append((f"95% interval, {target}", cells))
     return rows
 
 
@@ -211,12 +223,11 @@ def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
         metrics: as read_metrics() returns it.
         directory: directory of the evaluation.
     """
-    labels = OBJECTIVES[metrics.measure].labels
-    interval_text = interval_in_words(metrics.reduction_percent_ci95, labels.comparative)
     text = [
-        f"verdict{verdict_subject(metrics)}: {verdict(metrics)} ({describe_reduction(metrics)}{interval_text}; "
+        f"verdict{verdict_subject(metrics)}: {verdict(metrics)} (measured: {describe_reduction(metrics)}; "
         f"required: at least {metrics.min_reduction_percent:g}%)"
     ]
+    text += estimate_lines(metrics)
     text += caveats(metrics)
     if (programs := metrics.programs) is not None:
         text.append(program_rows.summary(programs))
@@ -234,7 +245,13 @@ def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
 
 def markdown(metrics: Metrics) -> str:
     """Return the verdict and the tables as Markdown, linked files first."""
-    text = [f"Verdict{verdict_subject(metrics)}: {markdown_text(verdict(metrics))} ({describe_reduction(metrics)})", ""]
+    text = [
+        f"Verdict{verdict_subject(metrics)}: {markdown_text(verdict(metrics))} "
+        f"(measured: {describe_reduction(metrics)})",
+        "",
+        *(f"- {markdown_text(line)}" for line in estimate_lines(metrics)),
+        "",
+    ]
     if embedded := release_notes(metrics):
         text += [*(f"**{markdown_text(note[0].upper() + note[1:])}.**" for note in embedded), ""]
     if binaries := linked_tables.select_linked(metrics.binaries):

@@ -77,7 +77,7 @@ def test_release_policy(
     others = {} if reference is None else {"reference": reference}
     measured = make_measurements(baseline=SIZES, policy=trained, warmstart=warmstart, **others)
     config = EvaluationConfig(X, X, X, X, release_if=release_if)
-    metrics = summarize(measured, config.required_percent, config.seed)
+    metrics = summarize(measured, config.required_percent)
     metrics.inputs = Inputs(warmstart_trained_by=start, reference="pretrained" if reference else None)
     no_gain = refuse_without_gain_over_start(metrics, start)
     assert choose_release_policy(metrics, measured, config, no_gain) == expected
@@ -90,7 +90,7 @@ def test_verdict_on_a_single_module_decides_without_an_interval(reference: int, 
     sizes = {name: np.array([value]) for name, value in values.items()}
     measured = Measurements(SIZE, ("app/a.o",), ("app",), np.array([False]), sizes, languages=("c++",))
     config = EvaluationConfig(X, X, X, X)
-    metrics = summarize(measured, config.required_percent, config.seed)
+    metrics = summarize(measured, config.required_percent)
     metrics.inputs = Inputs(warmstart_trained_by="warmstart", reference="pretrained")
     assert choose_release_policy(metrics, measured, config, False) == expected
 
@@ -98,7 +98,7 @@ def test_verdict_on_a_single_module_decides_without_an_interval(reference: int, 
 def test_policy_of_compare_with_is_not_embedded(make_measurements: Callable[..., Measurements]) -> None:
     measured = make_measurements(baseline=SIZES, policy=LARGER, reference=SMALLER)
     config = EvaluationConfig(X, X, X, X)
-    metrics = summarize(measured, config.required_percent, config.seed)
+    metrics = summarize(measured, config.required_percent)
     metrics.inputs = Inputs(warmstart_trained_by="warmstart", reference="/somewhere/policy")
     assert choose_release_policy(metrics, measured, config, False) == "none"
 
@@ -143,7 +143,7 @@ def test_chosen_policy_is_copied_unchanged(tmp_path: Path, measured: Measurement
     toolchain = write_training_toolchain(tmp_path / "training")
     evaluation = tmp_path / "evaluation"
     evaluation.mkdir()
-    metrics = summarize(measured, 0.5, seed=1)
+    metrics = summarize(measured, 0.5)
     metrics.inputs = Inputs(
         policy_digest=digest(trained),
         warmstart_digest=digest(start),

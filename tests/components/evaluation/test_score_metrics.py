@@ -18,14 +18,12 @@ from msgspec import UNSET
 
 from components.core import problems
 from components.core.objectives import OBJECTIVES, SCORE
-from components.core.objectives.bootstrap import mean_reduction_interval
 from components.core.objectives.geometric_mean import FLOOR
 from components.core.objectives.score import Score
 from components.core.projects.speed.types import TimeChange
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.measurements import (
     FILE,
-    Comparison,
     Measurements,
     read_measurements,
     write_measurements,
@@ -77,17 +75,17 @@ def programs(stock: int, policy: int, time: tuple[float, float] | None = None) -
 
 
 def summarize_scores(
-    measured: Measurements, min_reduction_percent: float, seed: int, run: BenchmarkSummary | None = None
+    measured: Measurements, min_reduction_percent: float, run: BenchmarkSummary | None = None
 ) -> ScoreMetrics:
     """Return the metrics of scores, with executed instructions if programs ran."""
     whole_projects = WholeProjects(BinariesComparison(), run)
-    metrics = summarize(measured, min_reduction_percent, seed, whole_projects)
+    metrics = summarize(measured, min_reduction_percent, whole_projects)
     assert isinstance(metrics, ScoreMetrics)
     return metrics
 
 
 def test_reduction_is_the_geometric_mean_over_functions(scored: Measurements) -> None:
-    metrics = summarize_scores(scored, 0.5, seed=1)
+    metrics = summarize_scores(scored, 0.5)
     # Factors 1/2, 1, 2, 1/4, 1 of scores with FLOOR added.
     assert metrics.reduction_percent == pytest.approx(100 * (1 - 0.25 ** (1 / 5)))
     assert (metrics.measure, metrics.modules, metrics.functions) == ("score", 3, 5)
@@ -98,7 +96,7 @@ def test_reduction_is_the_geometric_mean_over_functions(scored: Measurements) ->
 
 
 def test_known_and_unknown_projects_are_separate(scored: Measurements) -> None:
-    metrics = summarize_scores(scored, 0.5, seed=1)
+    metrics = summarize_scores(scored, 0.5)
     unseen_modules, unseen_projects = metrics.groups.unseen_modules, metrics.groups.unseen_projects
     assert (unseen_modules.modules, unseen_modules.functions) == (2, 3)
     assert (unseen_projects.modules, unseen_projects.functions) == (1, 2)
@@ -123,12 +121,12 @@ def test_known_and_unknown_projects_are_separate(scored: Measurements) -> None:
 def test_slower_programs_prevent_better(
     scored: Measurements, required: float, run: BenchmarkSummary | None, verdict: str
 ) -> None:
-    assert summarize_scores(scored, required, 1, run).verdict == verdict
+    assert summarize_scores(scored, required, run).verdict == verdict
 
 
 def test_time_is_reported(scored: Measurements) -> None:
     slower = programs(100, 99, (0.1, 0.5))
-    metrics = summarize_scores(scored, 1, 1, slower)
+    metrics = summarize_scores(scored, 1, slower)
     assert program_rows.verdict(metrics, slower) == "not better, because programs take more time"
     assert "processor time +0.30%, 95% interval +0.10% … +0.50%, 20 runs" in program_rows.summary(slower)
     assert "time" in program_rows.columns(slower) and program_rows.rows(slower)[0][-3:-1] == ("–", "–")
@@ -138,49 +136,47 @@ def test_time_is_reported(scored: Measurements) -> None:
 def test_no_functions_are_not_better(make_scores: MakeScores) -> None:
     values = {"baseline": np.zeros(0), "policy": np.zeros(0)}
     empty = Measurements(SCORE, ("a/leaf.o",), ("a",), np.array([True]), values)
-    metrics = summarize_scores(empty, 0.0, seed=1)
+    metrics = summarize_scores(empty, 0.0)
     assert (metrics.reduction_percent, metrics.verdict, metrics.modules) == (None, "not better", 0)
     assert metrics.per_project["a"].functions == 0
     assert decode_metrics(encode_json(metrics).encode()) == metrics
 
 
-@given(st.lists(st.tuples(score, score, st.integers(0, 3)), min_size=1, max_size=12), st.integers(0, 5))
-def test_reverse_comparison_is_the_inverse_and_the_interval_is_finite(
-    rows: list[tuple[float, float, int]], seed: int
-) -> None:
+@given(st.lists(st.tuples(score, score, st.integers(0, 3)), min_size=1, max_size=12))
+def test_reverse_comparison_is_the_inverse_and_the_interval_is_finite(rows: list[tuple[float, float, int]]) -> None:
     before, after, module = (np.array(column) for column in zip(*rows, strict=True))
-    forward = Comparison(SCORE, before, after, module).figures(seed)
+    modules, cases = int(module.max()) + 1, len(rows)
+    values = Measurements(
+        SCORE,
+        tuple(f"m{index}.o" for index in range(modules)),
+        ("project",) * modules,
+        np.zeros(modules, bool),
+        {"baseline": before, "policy": after},
+        tuple(f"f{index}" for index in range(cases)),
+        module,
+    )
+    forward = values.compare("policy").figures()
     assert isinstance(forward, ScoreComparison)
-    reverse = Comparison(SCORE, after, before, module)
+    reverse = values.compare("baseline", baseline="policy")
     assert forward.reduction_percent is not None and reverse.reduction_percent is not None
     assert (1 - forward.reduction_percent / 100) * (1 - reverse.reduction_percent / 100) == pytest.approx(1, rel=1e-6)
     assert forward.functions_lower + forward.functions_equal + forward.functions_higher == len(rows)
-    bounds = forward.reduction_percent_ci95
+    assert forward.other_projects is None and forward.other_modules is not None
+    bounds = forward.other_modules.interval95
     assert (bounds is None) == (len(set(module.tolist())) < 2)
     assert bounds is None or (np.isfinite(bounds).all() and bounds[0] <= bounds[1])
 
 
-def test_interval_accounts_for_correlated_functions_of_a_module() -> None:
-    """40 modules of 50 functions with equal changes per module: 2000 independent functions have a narrower interval."""
-    generator = np.random.default_rng(4)
-    factors = np.repeat(generator.normal(-0.02, 0.05, 40), 50)
-    clustered = mean_reduction_interval(factors, np.repeat(np.arange(40), 50), 0)
-    independent = mean_reduction_interval(factors, np.arange(2000), 0)
-    assert clustered is not None and independent is not None
-    assert clustered[1] - clustered[0] > 4 * (independent[1] - independent[0])
-    assert clustered == mean_reduction_interval(factors, np.repeat(np.arange(40), 50), 0)
-
-
-def test_interval_coverage_is_close_to_95_percent() -> None:
-    generator = np.random.default_rng(3)
-    covered = 0
-    for trial in range(60):
-        sizes = generator.integers(1, 30, 60)
-        module_factors = generator.normal(np.log(0.98), 0.05, 60)
-        factors = np.repeat(module_factors, sizes) + generator.normal(0, 0.02, sizes.sum())
-        low, high = mean_reduction_interval(factors, np.repeat(np.arange(60), sizes), trial) or (0, 0)
-        covered += low <= 2.0 <= high
-    assert covered >= 50
+def test_inline_function_of_several_modules_counts_once_for_other_code() -> None:
+    """Of four modules, three have the same function: the measured reduction has it three times, the estimate once."""
+    values = {"baseline": np.array([100.0, 100, 100, 50, 70]), "policy": np.array([50.0, 50, 50, 50, 70])}
+    names = ("a.o", "b.o", "c.o", "d.o")
+    functions, module = ("inline", "inline", "inline", "f", "g"), np.array([0, 1, 2, 3, 3])
+    measured = Measurements(SCORE, names, ("p",) * 4, np.zeros(4, bool), values, functions, module)
+    figures = measured.compare("policy").figures()
+    assert figures.reduction_percent == pytest.approx(100 * (1 - (51 / 101) ** (3 / 5)))
+    assert figures.other_modules is not None
+    assert figures.other_modules.reduction_percent == pytest.approx(100 * (1 - (51 / 101) ** (1 / 3)))
 
 
 def test_measurements_round_trip_through_their_file(scored: Measurements, tmp_path: Path) -> None:
@@ -240,7 +236,7 @@ def test_report_csv_has_a_row_per_function(tmp_path: Path, scored: Measurements)
 def test_printed_table_has_figures_verdict_and_programs(
     tmp_path: Path, scored: Measurements, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    metrics = summarize_scores(scored, 0.5, 1, programs(2000, 1990))
+    metrics = summarize_scores(scored, 0.5, programs(2000, 1990))
     metrics.policy_compiled_by = "training"
     (tmp_path / "metrics.json").write_text(encode_json(metrics))
     terminal_report.print_table(terminal_report.read_metrics(tmp_path), tmp_path)
@@ -275,7 +271,7 @@ def test_printed_table_has_figures_verdict_and_programs(
 def test_reports_say_if_programs_decided_the_verdict(
     tmp_path: Path, scored: Measurements, required: float, policy: int, verdict: str
 ) -> None:
-    metrics = summarize_scores(scored, required, 1, programs(1000, policy))
+    metrics = summarize_scores(scored, required, programs(1000, policy))
     assert terminal_report.footer_lines(metrics, tmp_path)[0].startswith(
         f"verdict: {verdict} (24.21% lower scores on 3 held-out modules, 95% interval"
     )
@@ -299,7 +295,6 @@ def test_reports_say_if_programs_decided_the_verdict(
             verdict=metrics.verdict,
             compiled_by="training",
             reduction_percent=metrics.reduction_percent,
-            reduction_percent_ci95=metrics.reduction_percent_ci95,
             min_reduction_percent=metrics.min_reduction_percent,
             refused_because=metrics.refused_because,
             languages={},
@@ -313,7 +308,7 @@ def test_reports_say_if_programs_decided_the_verdict(
 
 
 def test_metrics_without_functions_are_refused(tmp_path: Path, scored: Measurements) -> None:
-    metrics = summarize_scores(scored, 0.5, 1)
+    metrics = summarize_scores(scored, 0.5)
     (tmp_path / "metrics.json").write_text(
         json.dumps({k: v for k, v in msgspec.to_builtins(metrics).items() if k != "functions"})
     )
@@ -329,20 +324,20 @@ def test_keys_of_metrics_keep_their_order(scored: Measurements, measured: Measur
     """Files are compared as text, for example by whoever keeps them in version control."""
     start = (
         "modules {} warmstart reference against_warmstart against_reference {}verdict min_reduction_percent groups "
-        "per_project excluded bootstrap_seed"
+        "per_project excluded"
     )
     middle = "refused_because binaries programs {}inputs release_policy policy_compiled_by problem variants"
-    scores = "functions reduction_percent functions_lower functions_equal functions_higher reduction_percent_ci95"
+    scores = "functions reduction_percent functions_lower functions_equal functions_higher other_modules other_projects"
     sizes = (
         "baseline_bytes policy_bytes reduction_percent modules_smaller modules_equal modules_larger "
-        "reduction_percent_ci95"
+        "other_modules other_projects"
     )
     parts, linked = "sweep best_threshold languages sections ", "linked judged_by max_slowdown_percent "
     for values, expected in (
         (scored, f"measure {start.format(scores, '')} {middle.format('')}"),
         (measured, f"measure {start.format(sizes, parts)} {middle.format(linked)} module_functions binary_functions"),
     ):
-        keys = json.loads(encode_json(summarize(values, 0.5, seed=1)))
+        keys = json.loads(encode_json(summarize(values, 0.5)))
         assert [key for key in keys if key != "compile_s"] == expected.split()
         assert list(keys["groups"]) == ["unseen_modules", "unseen_projects"]
 
@@ -364,10 +359,10 @@ def test_another_objective_needs_only_its_class_and_its_type_of_metrics(
     monkeypatch.setitem(OBJECTIVES, Cycles.name, Cycles())
     monkeypatch.setitem(METRICS, Cycles.name, CyclesMetrics)
     measured = replace(scored, objective=OBJECTIVES[Cycles.name])
-    metrics = summarize(measured, 0.5, seed=1)
+    metrics = summarize(measured, 0.5)
     (tmp_path / "metrics.json").write_text(encode_json(metrics))
     write_measurements(tmp_path, measured)
     read = terminal_report.read_metrics(tmp_path)
     assert isinstance(read, CyclesMetrics) and read == metrics
     assert terminal_report.objective_of(read) is measured.objective is read_measurements(tmp_path).objective
-    assert terminal_report.table_rows(read) == terminal_report.table_rows(summarize_scores(scored, 0.5, 1))
+    assert terminal_report.table_rows(read) == terminal_report.table_rows(summarize_scores(scored, 0.5))

@@ -21,15 +21,15 @@ from components.evaluation.metrics_types import (
 )
 
 
-def summarize_sizes(measured: Measurements, min_reduction_percent: float, seed: int) -> SizeMetrics:
+def summarize_sizes(measured: Measurements, min_reduction_percent: float) -> SizeMetrics:
     """Return the metrics of sizes, which have more figures than those of scores."""
-    metrics = summarize(measured, min_reduction_percent, seed)
+    metrics = summarize(measured, min_reduction_percent)
     assert isinstance(metrics, SizeMetrics)
     return metrics
 
 
 def test_totals_and_reduction(measured: Measurements) -> None:
-    metrics = summarize_sizes(measured, min_reduction_percent=0.3, seed=1)
+    metrics = summarize_sizes(measured, min_reduction_percent=0.3)
     assert (metrics.modules, metrics.baseline_bytes, metrics.policy_bytes) == (4, 5000, 4980)
     assert metrics.reduction_percent == pytest.approx(0.4)
     assert (metrics.modules_smaller, metrics.modules_equal, metrics.modules_larger) == (2, 1, 1)
@@ -39,7 +39,7 @@ def test_totals_and_reduction(measured: Measurements) -> None:
 
 @pytest.mark.parametrize(("required", "verdict"), [(0.39, "better"), (0.41, "not better")])
 def test_verdict_compares_with_the_required_reduction(measured: Measurements, required: float, verdict: str) -> None:
-    assert summarize_sizes(measured, min_reduction_percent=required, seed=1).verdict == verdict
+    assert summarize_sizes(measured, min_reduction_percent=required).verdict == verdict
 
 
 def make_totals(**variants: float) -> LinkedTotals:
@@ -72,7 +72,7 @@ def make_totals(**variants: float) -> LinkedTotals:
 def test_linked_binaries_decide_the_verdict(
     measured: Measurements, required: float, percents: dict[str, float], verdict: str, reason: str | None
 ) -> None:
-    metrics = summarize_sizes(measured, required, seed=1)
+    metrics = summarize_sizes(measured, required)
     metrics.linked = make_totals(**percents)
     judge_whole_projects(metrics, None)
     assert (metrics.verdict, metrics.refused_because) == (verdict, reason)
@@ -80,7 +80,7 @@ def test_linked_binaries_decide_the_verdict(
 
 
 def test_refusal_of_modules_also_holds_for_linked_binaries(measured: Measurements) -> None:
-    metrics = summarize_sizes(measured, 0.3, seed=1)
+    metrics = summarize_sizes(measured, 0.3)
     metrics.verdict, metrics.refused_because, metrics.linked = "not better", "C is larger", make_totals(default=5.0)
     judge_whole_projects(metrics, None)
     assert (metrics.verdict, metrics.refused_because) == ("not better", "C is larger")
@@ -88,7 +88,7 @@ def test_refusal_of_modules_also_holds_for_linked_binaries(measured: Measurement
 
 @pytest.mark.parametrize(("limit", "verdict"), [(None, "better"), (3.0, "better"), (2.9, "not better")])
 def test_slowdown_of_programs_is_limited(measured: Measurements, limit: float | None, verdict: str) -> None:
-    metrics = summarize_sizes(measured, 0.3, seed=1)
+    metrics = summarize_sizes(measured, 0.3)
     metrics.linked = make_totals(default=5.0)
     metrics.programs = BenchmarkSummary(
         instructions=InstructionTotals(100, 103),
@@ -107,7 +107,7 @@ def test_slowdown_of_programs_is_limited(measured: Measurements, limit: float | 
 def test_programs_have_to_be_smaller_than_in_stock_clangs_best_row(
     measured: Measurements, size: int | None, verdict: str
 ) -> None:
-    metrics = summarize_sizes(measured, 0.3, seed=1)
+    metrics = summarize_sizes(measured, 0.3)
     results = [
         RowResult(row="layout", compiler="stock", sizes=RowSizes(stripped=1000)),
         RowResult(row="layout", compiler="heuristic", sizes=RowSizes(stripped=800)),
@@ -129,14 +129,14 @@ def test_programs_have_to_be_smaller_than_in_stock_clangs_best_row(
 
 
 def test_sweep_and_best_threshold(measured: Measurements) -> None:
-    metrics = summarize_sizes(measured, 0.5, seed=1)
+    metrics = summarize_sizes(measured, 0.5)
     assert list(metrics.sweep) == ["5", "15"]
     assert metrics.sweep["15"].policy_bytes == 4950
     assert metrics.best_threshold == 15
 
 
 def test_known_and_unknown_projects_are_separate(measured: Measurements) -> None:
-    metrics = summarize_sizes(measured, 0.5, seed=1)
+    metrics = summarize_sizes(measured, 0.5)
     unseen_modules, unseen_projects = metrics.groups.unseen_modules, metrics.groups.unseen_projects
     assert (unseen_modules.modules, unseen_modules.baseline_bytes, unseen_modules.policy_bytes) == (3, 4400, 4380)
     assert (unseen_projects.modules, unseen_projects.baseline_bytes, unseen_projects.policy_bytes) == (1, 600, 600)
@@ -150,7 +150,7 @@ def test_known_and_unknown_projects_are_separate(measured: Measurements) -> None
 
 
 def test_languages_are_separate(measured: Measurements) -> None:
-    metrics = summarize_sizes(measured, 0.5, seed=1)
+    metrics = summarize_sizes(measured, 0.5)
     assert {name: (part.modules, part.policy_bytes) for name, part in metrics.languages.items()} == {
         "c": (3, 4380),
         "c++": (1, 600),
@@ -161,7 +161,7 @@ def test_languages_are_separate(measured: Measurements) -> None:
 
 
 def test_sections_sum_to_the_text(measured: Measurements) -> None:
-    metrics = summarize_sizes(measured, 0.5, seed=1)
+    metrics = summarize_sizes(measured, 0.5)
     assert list(metrics.sections) == [".text", ".rodata", ".eh_frame", ".gcc_except_table"]
     for figures in metrics.columns:
         assert sum(section.baseline_bytes for section in figures.sections.values()) == figures.baseline_bytes
@@ -177,7 +177,7 @@ def test_measurements_of_earlier_versions_have_no_sections(measured: Measurement
     document["modules"] = ["zstd/a.c.o", "zstd/b.o", "lz4/c.cpp.o", "snappy/d.cc.o"]
     earlier = Measurements.from_json(document)
     assert (earlier.sections, earlier.languages) == ({}, ("c", "other", "c++", "c++"))
-    assert summarize_sizes(earlier, 0.5, seed=1).sections == {}
+    assert summarize_sizes(earlier, 0.5).sections == {}
 
 
 @pytest.mark.parametrize(
@@ -197,12 +197,12 @@ def test_growth_of_c_code_beyond_noise_in_unseen_projects_prevents_better(
     baseline = [1000, 9000, 1000, 3000]
     sizes = make_measurements(baseline=baseline, policy=[10, 8000, *policy], warmstart=baseline)
     unseen = replace(sizes, unseen_project=np.array([False, False, True, True]), languages=("c", "c", "c", "c"))
-    metrics = summarize_sizes(unseen, 0.5, seed=1)
+    metrics = summarize_sizes(unseen, 0.5)
     assert metrics.verdict == ("not better" if reason else "better")
     assert metrics.refused_because == (f"{reason}the limit is 0.1%" if reason else None)
     # The same growth in modules of known projects, or in C++, counts only in the sum.
     for other in (replace(unseen, unseen_project=np.zeros(4, bool)), replace(unseen, languages=("c++",) * 4)):
-        assert summarize_sizes(other, 0.5, seed=1).verdict == "better"
+        assert summarize_sizes(other, 0.5).verdict == "better"
 
 
 def test_growth_of_dispatchers_in_unseen_c_code_prevents_better(
@@ -212,7 +212,7 @@ def test_growth_of_dispatchers_in_unseen_c_code_prevents_better(
     baseline = [40_000, 90_000, 2405, 7319]
     sizes = make_measurements(baseline=baseline, policy=[30_000, 80_000, 2857, 8132], warmstart=baseline)
     unseen = replace(sizes, unseen_project=np.array([False, False, True, True]), languages=("c", "c", "c", "c"))
-    metrics = summarize_sizes(unseen, 0.5, seed=1)
+    metrics = summarize_sizes(unseen, 0.5)
     assert metrics.reduction_percent is not None and metrics.reduction_percent > 10
     assert metrics.verdict == "not better"
     assert metrics.refused_because is not None and "C modules of unseen projects" in metrics.refused_because
@@ -225,7 +225,7 @@ def test_growth_of_a_single_c_module_in_unseen_projects_prevents_better(
     baseline = [1000, 9000, 1000, 3000]
     sizes = make_measurements(baseline=baseline, policy=[10, 8000, 10, policy], warmstart=baseline)
     unseen = replace(sizes, unseen_project=np.array([False, False, False, True]), languages=("c", "c", "c", "c"))
-    metrics = summarize_sizes(unseen, 0.5, seed=1)
+    metrics = summarize_sizes(unseen, 0.5)
     reason = "C modules of unseen projects are 0.13% larger; the limit is 0.1%"
     assert metrics.refused_because == (reason if refused else None)
 
@@ -237,7 +237,7 @@ def test_policy_must_be_better_than_its_trained_start(
 ) -> None:
     warmstart = [100, 200, 100, start - 400]
     sizes = make_measurements(baseline=[100, 200, 100, 100], policy=[90, 200, 95, 95], warmstart=warmstart)
-    metrics = summarize_sizes(sizes, 0.5, seed=1)
+    metrics = summarize_sizes(sizes, 0.5)
     assert metrics.verdict == "better"
     refused = trained_by == "ppo" and start <= 480
     assert refuse_without_gain_over_start(metrics, trained_by) == refused
@@ -248,13 +248,13 @@ def test_policy_must_be_better_than_its_trained_start(
 
 def test_empty_group_has_no_reduction(measured: Measurements) -> None:
     all_seen = replace(measured, unseen_project=np.zeros(4, dtype=bool), excluded=(), compile_s=None)
-    unknown = summarize_sizes(all_seen, 0.5, seed=1).groups.unseen_projects
+    unknown = summarize_sizes(all_seen, 0.5).groups.unseen_projects
     assert (unknown.modules, unknown.reduction_percent, unknown.best_threshold) == (0, None, None)
 
 
 def test_modules_without_text_never_divide_by_zero(make_measurements: Callable[..., Measurements]) -> None:
     nothing = {name: [0, 0, 0, 0] for name in ("baseline", "policy", "warmstart", "inline_threshold_5")}
-    metrics = summarize_sizes(make_measurements(**nothing, inline_threshold_15=[0, 0, 0, 0]), 0.0, seed=1)
+    metrics = summarize_sizes(make_measurements(**nothing, inline_threshold_15=[0, 0, 0, 0]), 0.0)
     assert metrics.reduction_percent is None
     assert metrics.verdict == "not better"
 

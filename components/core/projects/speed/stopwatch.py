@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from components.core.objectives.bootstrap import RESAMPLES
 from components.core.projects.speed.types import TimeChange
 from components.platform.errors import UserError
 
 Times = NDArray[np.float64]
+RESAMPLES = 10_000
 
 # The kernel sums the time that a process had a processor to the nanosecond; only its division between user and system
 # is sampled. So their sum is taken, which includes the start of the program.

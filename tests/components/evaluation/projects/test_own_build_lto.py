@@ -164,7 +164,7 @@ def test_full_lto_does_not_count_for_the_verdict(relinked: WholeProjects, measur
     full = [binary for binary in relinked.binaries.linked if binary == "full LTO"]
     assert full and set(relinked.binaries.linked) == {"default", "full LTO"}
     del relinked.binaries.linked["default"]
-    metrics = summarize(measured, 0.3, 1, relinked)
+    metrics = summarize(measured, 0.3, relinked)
     assert isinstance(metrics, SizeMetrics)
     judge_whole_projects(metrics, None)
     assert metrics.judged_by == "modules"

@@ -53,7 +53,7 @@ def compared() -> FlagsComparison:
 
 @pytest.fixture
 def metrics(measured: Measurements, compared: FlagsComparison) -> SizeMetrics:
-    summarized = summarize(measured, 0.3, 1, WholeProjects(BinariesComparison(), flags=compared))
+    summarized = summarize(measured, 0.3, WholeProjects(BinariesComparison(), flags=compared))
     assert isinstance(summarized, SizeMetrics)
     return summarized
 
@@ -72,7 +72,7 @@ def test_rows_name_bytes_changes_and_failures(compared: FlagsComparison) -> None
 def test_metrics_keep_the_rows(metrics: SizeMetrics, measured: Measurements, compared: FlagsComparison) -> None:
     read = decode_metrics(encode_json(metrics).encode())
     assert isinstance(read, SizeMetrics) and read.flags == compared
-    assert '"flags"' not in encode_json(summarize(measured, 0.3, 1))
+    assert '"flags"' not in encode_json(summarize(measured, 0.3))
 
 
 def test_reports_show_the_rows(
@@ -92,7 +92,7 @@ def test_reports_show_the_rows(
 
 
 def test_reports_say_where_nothing_was_measured(tmp_path: Path, measured: Measurements) -> None:
-    metrics = summarize(measured, 0.3, 1)
+    metrics = summarize(measured, 0.3)
     write_page(tmp_path / "report.html", metrics, measured, None)
     assert "with --flag-rows, an evaluation reports them here" in (tmp_path / "report.html").read_text()
     assert "best stock row" not in terminal_report.markdown(metrics)

@@ -53,7 +53,7 @@ def render(
     binaries: BinariesComparison | None = None,
     policy_compiled_by: CompiledBy = "release",
 ) -> str:
-    metrics = summarize(measured, 0.3, 1, WholeProjects(binaries or BinariesComparison()))
+    metrics = summarize(measured, 0.3, WholeProjects(binaries or BinariesComparison()))
     metrics.policy_compiled_by = policy_compiled_by
     metrics.variants = [VariantDescription("baseline", "/opt/clang", "none")]
     metrics.inputs = Inputs(corpus="/c", policy="/p", llvm_version="19.1.7", release_clang="/r")
@@ -194,7 +194,7 @@ def test_page_with_an_empty_group_and_missing_parts(
 def test_functions_have_their_whole_name_as_a_title_and_their_decisions(tmp_path: Path, measured: Measurements) -> None:
     name = f"std::map<{'std::string, ' * 12}int>::find(Key const&) const"
     decision = FunctionDecision(caller=name, callee="<b>()", inlines=True, saved_bytes=-7, function_bytes=50)
-    metrics = summarize(measured, 0.3, 1)
+    metrics = summarize(measured, 0.3)
     metrics.module_functions = [
         FunctionChange(binary="zstd/a.o", function=name, old=60, new=90, symbol="_Z", decisions=[decision]),
         FunctionChange(binary="zstd/b.o", function="gone()", old=40, new=0, symbol="_Y"),

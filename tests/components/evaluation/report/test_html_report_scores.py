@@ -29,7 +29,7 @@ from tests.components.evaluation.test_score_metrics import programs
 
 
 def render(path: Path, measured: Measurements, curve: Curve | None = None, run: BenchmarkSummary | None = None) -> str:
-    metrics = summarize(measured, 0.3, 1, WholeProjects(BinariesComparison(), run))
+    metrics = summarize(measured, 0.3, WholeProjects(BinariesComparison(), run))
     metrics.policy_compiled_by, metrics.problem = "training", "regalloc"
     metrics.variants = [VariantDescription("baseline", "/opt/clang", "none")]
     metrics.inputs = Inputs(corpus="/c", policy="/p", llvm_version="19.1.7")

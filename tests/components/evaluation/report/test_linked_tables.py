@@ -46,7 +46,7 @@ def linked_metrics(measured: Measurements) -> SizeMetrics:
             _binary("snappy", "libsnappy.a", "static library", None, 500, 400),
         ]
     )
-    metrics = summarize(measured, 0.3, 1, WholeProjects(whole))
+    metrics = summarize(measured, 0.3, WholeProjects(whole))
     assert isinstance(metrics, SizeMetrics)
     judge_whole_projects(metrics, None)
     return metrics
@@ -60,7 +60,7 @@ def test_rows_by_project_and_by_binary(linked_metrics: SizeMetrics) -> None:
 
 def own_metrics(measured: Measurements, own: OwnBuild, binaries: int) -> SizeMetrics:
     programs = [_binary("build", f"p{i}", "program", "c", 1000 + i, 900 + i) for i in range(binaries)]
-    metrics = summarize(measured, 0.3, 1, WholeProjects(summarize_binaries(programs), own_build=own))
+    metrics = summarize(measured, 0.3, WholeProjects(summarize_binaries(programs), own_build=own))
     assert isinstance(metrics, SizeMetrics)
     judge_whole_projects(metrics, None)
     return metrics
@@ -89,7 +89,7 @@ def test_verdict_and_table_of_the_own_build_count_the_same(measured: Measurement
     policy = SectionSizes(text=800, dynstr=500, data=500, total=1800, llvm_size_text=1300)
     program = Binary("build", "p", "program", "c", "default", stock, policy)
     metrics = summarize(
-        measured, 0.3, 1, WholeProjects(summarize_binaries([program]), own_build=OwnBuild(source="ninja"))
+        measured, 0.3, WholeProjects(summarize_binaries([program]), own_build=OwnBuild(source="ninja"))
     )
     assert isinstance(metrics, SizeMetrics)
     judge_whole_projects(metrics, None)
@@ -102,7 +102,7 @@ def test_files_with_full_lto_have_a_sum_of_their_own_and_no_part_in_the_verdict(
     files = [_binary("build", "p", "program", "c", 1000, 990)]
     files.append(Binary("build", "q", "program", "c", FULL_LTO, _sizes(1000), _sizes(500)))
     own = OwnBuild(source="ninja", as_built=1, full_lto=1, two_linkers=1)
-    metrics = summarize(measured, 0.3, 1, WholeProjects(summarize_binaries(files), own_build=own))
+    metrics = summarize(measured, 0.3, WholeProjects(summarize_binaries(files), own_build=own))
     assert isinstance(metrics, SizeMetrics)
     judge_whole_projects(metrics, None)
     titles = [row[0] for row in linked_tables.own_rows(metrics.binaries)]
@@ -157,7 +157,7 @@ def test_printed_report_begins_with_linked_files(
 
 
 def test_summary_without_linked_files_begins_with_modules(measured: Measurements) -> None:
-    text = terminal_report.markdown(summarize(measured, 0.3, 1))
+    text = terminal_report.markdown(summarize(measured, 0.3))
     assert text.startswith("Verdict: better (0.40% smaller on 4 held-out modules)\n\n")
     assert text.split("\n\n")[1].startswith("| | all held-out")
 
@@ -179,5 +179,5 @@ def test_model_card_begins_with_linked_files(linked_metrics: SizeMetrics, corpus
 def test_model_card_without_linked_files_has_no_such_section(
     measured: Measurements, corpus_directory: Path, never: Path
 ) -> None:
-    text = card_markdown(model_card(summarize(measured, 0.3, 1), never, load_corpus(corpus_directory), []), [])
+    text = card_markdown(model_card(summarize(measured, 0.3), never, load_corpus(corpus_directory), []), [])
     assert "**better**: held-out modules (4 modules) 0.40% smaller" in text and "inked" not in text

@@ -20,7 +20,7 @@ from components.platform.storage import write_manifest
 def test_optional_features_are_listed_with_their_values(
     measured: Measurements, corpus_directory: Path, never: Path, tmp_path: Path
 ) -> None:
-    policy, corpus, metrics = tmp_path / "policy", load_corpus(corpus_directory), summarize(measured, 0.3, 1)
+    policy, corpus, metrics = tmp_path / "policy", load_corpus(corpus_directory), summarize(measured, 0.3)
     assert "Assumed" not in card_markdown(model_card(metrics, never, corpus, []), [])
     shutil.copytree(never, policy)
     info = load_policy_info(policy)
@@ -36,7 +36,7 @@ def test_each_project_has_the_number_of_modules_that_its_reduction_is_of(
     measured: Measurements, corpus_directory: Path, never: Path
 ) -> None:
     """The corpus has more modules of a project than were held out and measured."""
-    metrics = summarize(measured, 0.3, 1)
+    metrics = summarize(measured, 0.3)
     card = card_markdown(model_card(metrics, never, load_corpus(corpus_directory), []), [])
     rows = [line.strip("| ").split(" | ") for line in card.splitlines() if line.startswith("| ")]
     start = rows.index(["project", "modules", "held-out and measured", "their text"])
@@ -49,7 +49,7 @@ def test_each_project_has_the_number_of_modules_that_its_reduction_is_of(
 def test_training_of_an_earlier_policy_is_not_that_of_the_run(
     measured: Measurements, corpus_directory: Path, never: Path, tmp_path: Path
 ) -> None:
-    policy, corpus, metrics = tmp_path / "policy", load_corpus(corpus_directory), summarize(measured, 0.3, 1)
+    policy, corpus, metrics = tmp_path / "policy", load_corpus(corpus_directory), summarize(measured, 0.3)
     shutil.copytree(never, policy)
     figures = {"trained_s": 3000.0, "iterations": 108.0, "best_iteration": 66.0}
     write_policy_info(policy, replace(load_policy_info(policy), metrics=figures))
@@ -73,7 +73,7 @@ def test_training_of_an_earlier_policy_is_not_that_of_the_run(
 def test_first_sentence_names_the_algorithm(
     measured: Measurements, corpus_directory: Path, never: Path, tmp_path: Path
 ) -> None:
-    policy, corpus, metrics = tmp_path / "policy", load_corpus(corpus_directory), summarize(measured, 0.3, 1)
+    policy, corpus, metrics = tmp_path / "policy", load_corpus(corpus_directory), summarize(measured, 0.3)
     shutil.copytree(never, policy)
     (policy / "report.json").write_text(json.dumps({"hyperparameters": {"step": {"algorithm": "dqn"}}}))
     write_manifest(policy)

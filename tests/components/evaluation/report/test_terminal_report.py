@@ -22,7 +22,7 @@ from components.platform.errors import UserError
 
 
 def test_rows_name_variants_and_groups(measured: Measurements) -> None:
-    metrics = summarize(measured, 0.5, seed=1)
+    metrics = summarize(measured, 0.5)
     rows = terminal_report.value_rows(metrics)
     assert [title for title, _ in rows] == [
         "stock -Oz",
@@ -35,7 +35,7 @@ def test_rows_name_variants_and_groups(measured: Measurements) -> None:
 
 def test_row_and_note_of_another_policy(measured: Measurements, tmp_path: Path) -> None:
     values = {**measured.values, "reference": measured.values["policy"] - 10}
-    metrics = summarize(replace(measured, values=values), 0.5, seed=1)
+    metrics = summarize(replace(measured, values=values), 0.5)
     metrics.inputs = Inputs(reference="pretrained", reference_trained_on=["known"])
     cells = dict(terminal_report.value_rows(metrics))["unchanged pretrained policy"]
     assert [cell[0] for cell in cells] == [4940, 4350, 590]
@@ -50,13 +50,13 @@ def test_row_and_note_of_another_policy(measured: Measurements, tmp_path: Path) 
 
 
 def test_policy_row_names_the_training_clang(measured: Measurements) -> None:
-    metrics = summarize(measured, 0.5, seed=1)
+    metrics = summarize(measured, 0.5)
     metrics.policy_compiled_by = "training"
     assert "policy, compiled by the training clang" in dict(terminal_report.table_rows(metrics))
 
 
 def test_table_has_rows_of_languages_and_sections(measured: Measurements) -> None:
-    metrics = summarize(measured, 0.5, seed=1)
+    metrics = summarize(measured, 0.5)
     rows = dict(terminal_report.table_rows(metrics))
     assert rows["policy, C modules"] == ["4,380  0.45% smaller", "4,380  0.45% smaller", "–"]
     assert rows["policy, .gcc_except_table"] == ["–", "–", "–"]
@@ -68,7 +68,7 @@ def test_table_has_rows_of_languages_and_sections(measured: Measurements) -> Non
 
 
 def test_model_card_has_rows_of_languages_and_sections(measured: Measurements) -> None:
-    metrics = summarize(measured, 0.5, seed=1)
+    metrics = summarize(measured, 0.5)
     languages = reductions(metrics, "languages")
     assert languages["c++"] == {"all held-out": 0.0, "unseen_modules": None, "unseen_projects": 0.0}
     lines = parts_table(languages, reductions(metrics, "sections"))
@@ -77,7 +77,7 @@ def test_model_card_has_rows_of_languages_and_sections(measured: Measurements) -
 
 
 def test_verdict_has_its_reason(measured: Measurements) -> None:
-    metrics = summarize(measured, 0.3, seed=1)
+    metrics = summarize(measured, 0.3)
     assert terminal_report.verdict(metrics) == "better"
     metrics.verdict, metrics.refused_because = "not better", "C modules of unseen projects are 1.00% larger"
     assert terminal_report.verdict(metrics) == "not better, because C modules of unseen projects are 1.00% larger"
@@ -93,7 +93,7 @@ def test_change_has_no_sign(reduction: float | None, text: str) -> None:
 def test_printed_table_has_figures_verdict_and_paths(
     tmp_path: Path, measured: Measurements, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    metrics = summarize(measured, 0.5, seed=1)
+    metrics = summarize(measured, 0.5)
     metrics.inputs = Inputs(release_clang="/opt/release/bin/clang", policy="/p")
     (tmp_path / "metrics.json").write_text(encode_json(metrics))
     terminal_report.print_table(terminal_report.read_metrics(tmp_path), tmp_path)
@@ -113,7 +113,7 @@ def test_printed_table_has_figures_verdict_and_paths(
 def test_metrics_of_the_first_version_are_readable(
     tmp_path: Path, measured: Measurements, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = msgspec.to_builtins(summarize(measured, 0.5, seed=1))
+    document = msgspec.to_builtins(summarize(measured, 0.5))
     newer = {"measure", "refused_because", "binaries", "programs", "linked", "judged_by", "max_slowdown_percent"}
     newer |= {"inputs", "release_policy", "policy_compiled_by", "problem", "variants"}
     for figures in (document, *document["groups"].values()):
@@ -140,7 +140,7 @@ def test_metrics_of_the_first_version_are_readable(
 def test_damaged_metrics_are_refused(
     tmp_path: Path, measured: Measurements, damage: dict[str, object], message: str
 ) -> None:
-    document = msgspec.to_builtins(summarize(measured, 0.5, seed=1)) | damage
+    document = msgspec.to_builtins(summarize(measured, 0.5)) | damage
     (tmp_path / "metrics.json").write_text(json.dumps(document))
     with pytest.raises(UserError, match=message) as caught:
         terminal_report.read_metrics(tmp_path)
