@@ -34,7 +34,9 @@ def verdict_on(compared: Compared, required_percent: float) -> Verdict:
     reduction, estimate = compared.reduction_percent, claimed(compared)
     if reduction is None or reduction < required_percent:
         return "not better"
-    return "better" if estimate is not None and estimate.direction() > 0 else "not shown"
+    bounds = None if estimate is None else estimate.interval95
+    # Whoever accepts a growth by a negative requirement has it shown that it is no larger.
+    return "better" if bounds is not None and bounds[0] > min(0.0, required_percent) else "not shown"
 
 
 def why_not_shown(compared: Compared) -> str:

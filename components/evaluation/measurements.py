@@ -14,7 +14,7 @@ import numpy as np
 
 from components.core.compiler.source_language import source_language
 from components.core.objectives import OBJECTIVES, SIZE, Objective
-from components.core.objectives.estimate import MODULES, PROJECTS, Estimate, Target, estimate
+from components.core.objectives.estimate import CODE, MODULES, PROJECTS, Estimate, Target, estimate
 from components.evaluation.metrics_types import Excluded, ScoreComparison, SizeComparison
 from components.platform.console.escape import csv_text
 from components.platform.errors import UserError
@@ -313,15 +313,21 @@ class Comparison:
         """Return what the cases of unseen projects say of other projects."""
         return self._estimate(PROJECTS, self.counted & self.unseen, self.project)
 
+    def gain(self) -> Estimate | None:
+        """Return the gain of one policy over another for code of these projects: by project if there are at least five,
+        because policies differ by project, else by module."""
+        known = self._estimate(CODE, self.counted, self.project)
+        return known if known is not None and known.interval95 is not None else self.other_modules()
+
     def _estimate(self, target: Target, cases: np.ndarray, unit: np.ndarray) -> Estimate | None:
         return estimate(self.objective, target, self.baseline[cases], self.other[cases], unit[cases])
 
-    def figures(self) -> SizeComparison | ScoreComparison:
-        """Return the entry of metrics.json."""
+    def figures(self, of_policies: bool = False) -> SizeComparison | ScoreComparison:
+        """Return the entry of metrics.json. of_policies: both variants are policies, see `gain`."""
         figures: dict[str, Any] = {
             "modules": int(np.unique(self.module).size),
             "reduction_percent": self.reduction_percent,
-            "other_modules": self.other_modules(),
+            "other_modules": self.gain() if of_policies else self.other_modules(),
             "other_projects": self.other_projects(),
         }
         less = int((self.other < self.baseline).sum())

@@ -160,7 +160,7 @@ def _group_figures(measured: Measurements, modules: np.ndarray) -> Any:
     def compare(variant: str, baseline: str = BASELINE, chosen: np.ndarray = modules) -> Any:
         if not {variant, baseline} <= measured.values.keys():
             return None
-        return measured.compare(variant, chosen, baseline).figures()
+        return measured.compare(variant, chosen, baseline).figures(of_policies=baseline != BASELINE)
 
     figures = {
         **asdict(compare(POLICY)),

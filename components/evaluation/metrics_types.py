@@ -40,7 +40,8 @@ class SizeComparison(Struct, kw_only=True):
         baseline_bytes, policy_bytes: text in sum under the heuristic and under the variant.
         reduction_percent: positive is smaller; None without text under the heuristic.
         modules_smaller, modules_equal, modules_larger: number of modules by the direction of their change.
-        other_modules: what they say of other modules of the same projects; None if there is nothing to compare.
+        other_modules: what they say of other modules of the same projects, or, of two policies that are compared, of
+            other code of these projects; None if there is nothing to compare.
         other_projects: what those of unseen projects say of other projects; None without one.
     """
 

@@ -446,7 +446,7 @@ retrain_group.add_command(register)
 def _show(state: State) -> None:
     entries = [entry for entry in (state.deployed, *state.history) if entry]
     if not entries:
-        say("nothing is deployed")
+        say(f"nothing is deployed; {state.comparisons.get('', 0)} policies were compared with LLVM's heuristic")
     for number, entry in enumerate(entries):
         reward = OBJECTIVES[problems.get(entry.problem).objective].labels.reward
         by = f" by {entry.promoted_by}" if entry.promoted_by else ""
@@ -462,13 +462,13 @@ def _show(state: State) -> None:
             say(f"  run {entry.run}")
         if entry.corpus_digest:
             say(f"  corpus {entry.corpus_digest[:12]}, training clang {entry.toolchain_digest[:12]}")
-        if entry.comparisons:
-            say(f"  compared with {entry.comparisons} newer policies")
+        if compared := state.comparisons.get(entry.policy_digest):
+            say(f"  compared with {compared} newer policies")
     for decision in state.decisions:
         by = f" by {decision.by}" if decision.by else ""
         reason = f": {decision.reason}" if decision.reason else ""
         gain = ""
-        if decision.kind == "not promoted" and decision.reduction_percent is not None and not decision.against:
+        if decision.kind == "not promoted" and decision.reduction_percent is not None and decision.percent is None:
             gain = f" ({decision.reduction_percent:.2f}% gain over LLVM's heuristic)"
         say(f"{describe_day(decision.at)} {decision.kind}{by}: {decision.policy}{reason}{gain}")
     for name in state.regressed:

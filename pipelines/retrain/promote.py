@@ -1,4 +1,5 @@
-"""Judge a policy against the deployed one on the same held-out modules, and promote it only if it is clearly better."""
+"""Judge a policy against the deployed one, at first LLVM's heuristic, on the same held-out modules, and promote it only
+if it is clearly better."""
 
 from __future__ import annotations
 
@@ -7,8 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from components.core.formats.policy import load_policy_info
-from components.evaluation.measurements import Measurements, read_measurements
+from components.core.objectives.estimate import Estimate
+from components.evaluation.claim import claimed
+from components.evaluation.measurements import POLICY, Measurements, read_measurements
 from components.evaluation.metrics_types import FULL_LTO, Metrics, SizeMetrics
 from components.evaluation.report.terminal_report import read_metrics, verdict
 from components.platform.console import say
@@ -17,7 +22,7 @@ from components.platform.storage import digest
 from components.platform.storage.shared_state.versioned_json import Conflict
 from pipelines.local.locations import artifact_digest
 from pipelines.retrain.artifacts import local, module_checksums
-from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of, widened
+from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of
 from pipelines.retrain.state import Decision, Deployed, State, load_state, save_state
 
 GROWN_PERCENT = 1.0
@@ -29,60 +34,65 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class PolicyComparison:
-    """Comparison of a new policy with the deployed one on the same modules.
+    """Comparison of a new policy with the deployed one, or with LLVM's heuristic, on the same modules.
 
     Attributes:
-        percent: reduction of text size or score; positive is better.
-        ci95: 95% interval of `percent`, from a bootstrap over modules.
+        gain: reduction of text size or score; positive is better.
         modules: number of modules compared.
         alpha: probability with which this comparison may err (pipelines.retrain.sequential).
+        accepted_percent: gain that must be exceeded; negative where a verdict accepts a loss against LLVM's heuristic.
     """
 
-    percent: float
-    ci95: tuple[float, float]
+    gain: Estimate
     modules: int
     alpha: float = ALPHA
-
-    @property
-    def required(self) -> tuple[float, float]:
-        """Interval of `percent` of level 1 - `alpha`."""
-        return widened(self.percent, self.ci95, self.alpha)
+    accepted_percent: float = 0.0
 
     @property
     def clearly_better(self) -> bool:
-        """Whether the whole interval of level 1 - `alpha` is a gain."""
-        return self.required[0] > 0
+        """Whether the whole interval of level 1 - `alpha` is a gain, or no larger loss than is accepted."""
+        bounds = self.gain.interval(1 - self.alpha)
+        return bounds is not None and bounds[0] > self.accepted_percent
 
     def __str__(self) -> str:
-        low, high = self.required
-        return f"{self.percent:+.2f}% ({100 * (1 - self.alpha):.6g}% interval {low:+.2f}% to {high:+.2f}%)"
+        bounds = self.gain.interval(1 - self.alpha)
+        percent = f"{self.gain.reduction_percent:+.2f}%"
+        if bounds is None:
+            return f"{percent} ({self.gain.why_no_interval})"
+        low, high = bounds
+        units = f"{self.gain.units} {self.gain.unit}s"
+        return f"{percent} ({100 * (1 - self.alpha):.6g}% interval {low:+.2f}% to {high:+.2f}%, by {units})"
 
 
 def compare(
-    new: Measurements, old: Measurements, comparison: int = 1, week: str = "", seed: int = 0
+    new: Measurements, old: Measurements | None, number: int = 1, week: str = "", seed: int = 0
 ) -> PolicyComparison:
     """Compare two evaluations on the modules that judge in this week.
 
     Args:
-        comparison: number of the comparison with the same deployed policy; 1 is the first.
+        old: evaluation of the deployed policy; None compares with LLVM's heuristic.
+        number: number of the comparison with what is deployed; 1 is the first.
         week: ISO week; empty for all modules.
-        seed: of the rotation and of the bootstrap.
+        seed: of the rotation.
 
     Raises:
-        UserError: the evaluations measure different things, or have fewer than two modules in common.
+        UserError: the evaluations measure different things, or have no modules in common.
     """
-    if new.objective.name != old.objective.name:
+    if old is not None and new.objective.name != old.objective.name:
         raise UserError(
             f"one evaluation measures {new.objective.name}s, the other {old.objective.name}s",
             "compare evaluations of one problem",
         )
-    judging = rotated(set(new.modules) & set(old.modules), week, seed) if week else None
-    difference = new.compare_policies(old, seed, judging)
-    if difference.modules < 2 or difference.reduction_percent is None or difference.reduction_percent_ci95 is None:
+    common = set(new.modules) & set((old or new).modules)
+    judging = rotated(common, week, seed) if week else common
+    if old is None:
+        difference = new.compare(POLICY, np.array([name in judging for name in new.modules], bool))
+    else:
+        difference = new.compare_policies(old, judging)
+    gain = difference.gain()
+    if gain is None:
         raise UserError("the two evaluations have no modules in common", "evaluate both policies on one corpus")
-    return PolicyComparison(
-        difference.reduction_percent, difference.reduction_percent_ci95, difference.modules, spent_alpha(comparison)
-    )
+    return PolicyComparison(gain, int(np.unique(difference.module).size), spent_alpha(number))
 
 
 def regressed_modules(measured: Measurements) -> tuple[str, ...]:
@@ -109,6 +119,8 @@ def promotion(
         by: who promotes.
         seed: of the rotation of the modules that judge.
 
+    As long as nothing is deployed, LLVM's heuristic is, and each run that is judged counts as a comparison with it.
+
     Returns:
         The new state and a sentence with the reason. If the new policy is not clearly better, or its own reports rule
         out its promotion, the new state differs only by a decision; if that repeats the last one about this policy, it
@@ -118,18 +130,20 @@ def promotion(
     evaluation, policy = local(run["evaluation"]), local(run["policy"])
     info, content = load_policy_info(policy), digest(policy)
     why, judged = own_verdict(run, content)
+    known = claimed(judged)
     decision = Decision(
         "promoted",
         now,
         by,
-        "nothing was deployed",
+        "",
         run["policy"],
         content,
         run.get("run", ""),
+        against=state.deployed_digest,
         reduction_percent=judged.reduction_percent,
-        reduction_ci95=judged.reduction_percent_ci95,
+        reduction_ci95=None if known is None else known.interval95,
     )
-    if why:
+    if why and state.deployed is not None:
         refusal = replace(decision, kind="not promoted", reason=why)
         return state if state.repeats(refusal) else state.decided(refusal), f"not promoted: {why}"
     metrics, measured = read_metrics(evaluation), read_measurements(evaluation)
@@ -140,25 +154,27 @@ def promotion(
             f"{missing[0]}",
             "name the artifacts of one run",
         )
-    against = None
-    if state.deployed is not None:
-        old, week = read_measurements(local(evaluate_deployed(state.deployed.policy))), week_of(now)
-        against = compare(measured, old, state.deployed.comparisons + 1, week, seed)
-        decision = replace(
-            decision,
-            reason=f"against the deployed policy {against} on {against.modules} modules",
-            against=state.deployed.policy_digest,
-            percent=against.percent,
-            ci95=against.ci95,
-            alpha=against.alpha,
-            modules=against.modules,
-            week=week,
-        )
-        if not against.clearly_better:
-            return state.decided(replace(decision, kind="not promoted")), f"not promoted: {decision.reason}"
-        if worse := linked_worse(judged, state.deployed):
-            refusal = replace(decision, kind="not promoted", reason=f"{decision.reason}, but {worse}")
-            return state.decided(refusal), f"not promoted: {refusal.reason}"
+    old = None if state.deployed is None else read_measurements(local(evaluate_deployed(state.deployed.policy)))
+    week = week_of(now)
+    against = compare(measured, old, state.comparisons.get(state.deployed_digest, 0) + 1, week, seed)
+    if old is None:
+        against = replace(against, accepted_percent=min(0.0, metrics.min_reduction_percent))
+    opponent = "LLVM's heuristic, as nothing is deployed," if old is None else "the deployed policy"
+    decision = replace(
+        decision,
+        reason=f"against {opponent} {against} on {against.modules} modules",
+        percent=against.gain.reduction_percent,
+        ci95=against.gain.interval95,
+        alpha=against.alpha,
+        modules=against.modules,
+        week=week,
+        target=against.gain.target,
+        units=against.gain.units,
+    )
+    worse = linked_worse(judged, state.deployed) if state.deployed is not None and against.clearly_better else ""
+    if not against.clearly_better or why or worse:
+        reason = why or (f"{decision.reason}, but {worse}" if worse else decision.reason)
+        return state.decided(replace(decision, kind="not promoted", reason=reason)), f"not promoted: {reason}"
     deployed = Deployed(
         policy=run["policy"],
         policy_digest=content,
@@ -167,11 +183,11 @@ def promotion(
         features=tuple(sorted(feature.name for feature in info.features)),
         modules=modules,
         reduction_percent=metrics.reduction_percent or 0.0,
-        ci95=metrics.reduction_percent_ci95,
+        ci95=None if (estimated := claimed(metrics)) is None else estimated.interval95,
         promoted_at=now,
         run=run.get("run", ""),
-        better_percent=against.percent if against else None,
-        better_ci95=against.ci95 if against else None,
+        better_percent=against.gain.reduction_percent if state.deployed else None,
+        better_ci95=against.gain.interval95 if state.deployed else None,
         regressed=regressed_modules(measured),
         promoted_by=by,
         reason=decision.reason,

@@ -1,15 +1,15 @@
 """Judging again and again: how sure a comparison must be, and on which modules it is made.
 
-A deployed policy is compared with a new one every week, so that some equal policy would look better by chance sooner or
-later. Two things hold against that:
+A deployed policy, or LLVM's heuristic as long as none is deployed, is compared with a new one every week, so that some
+equal policy would look better by chance sooner or later. Two things hold against that:
 
-- Alpha spending: the k-th comparison with a deployed policy may promote by chance with probability ALPHA / (k (k + 1)),
+- Alpha spending: the k-th comparison with what is deployed may promote by chance with probability ALPHA / (k (k + 1)),
   which sums to ALPHA over all k (as in Foster and Stine, "Alpha-investing", JRSS B 2008, without their rewards). A
   promotion begins a new series.
 - Rotation: each week another half of the held-out modules judges, so that no policy is selected for suiting the same
   modules for ever.
 
-tests/pipelines/retrain/false_promotions.py simulates both; docs/retraining.md has the rates.
+`make bench`, part verdicts, simulates both; docs/retraining.md has the rates.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable
-from statistics import NormalDist
 
 ALPHA = 0.05
-"""Probability that any comparison with a deployed policy promotes an equal one, two-sided as a 95% interval."""
+"""Probability that any comparison with what is deployed promotes an equal one, two-sided as a 95% interval."""
 MIN_ROTATED = 40
 """With fewer held-out modules all of them judge: half of them would tell too little."""
 
@@ -28,18 +27,6 @@ MIN_ROTATED = 40
 def spent_alpha(comparison: int) -> float:
     """Return the share of ALPHA that the comparison may use; 1 is the first with this deployed policy."""
     return ALPHA / (comparison * (comparison + 1))
-
-
-def widened(percent: float, ci95: tuple[float, float], alpha: float) -> tuple[float, float]:
-    """Return the interval of level 1 - `alpha` around `percent`.
-
-    The bootstrap's percentiles end at its resolution, so the interval is the normal one with the standard error that
-    the 95% interval implies.
-    """
-    normal = NormalDist()
-    error = (ci95[1] - ci95[0]) / (2 * normal.inv_cdf(0.975))
-    reach = normal.inv_cdf(1 - alpha / 2) * error
-    return (percent - reach, percent + reach)
 
 
 def week_of(now_s: float) -> str:

@@ -2,12 +2,13 @@
 
 A JSON document, in object storage or a file:
 
-    {"version": 3, "deployed": DEPLOYED or null, "history": [DEPLOYED, newest first], "regressed": [module names],
-     "decisions": [DECISION, newest first]}
+    {"version": 4, "deployed": DEPLOYED or null, "history": [DEPLOYED, newest first], "regressed": [module names],
+     "decisions": [DECISION, newest first], "comparisons": {policy digest: number}}
 
 `regressed` repeats that of `deployed`; `mlgo ppo --oversample-modules` reads it. In version 1 it was stored only there:
 it belonged to the policy promoted last, and a rollback did not change it. Version 3 adds who promoted a policy and why,
-the digests of what it was made of, the number of its comparisons, and `decisions`.
+the digests of what it was made of, and `decisions`. Version 4 counts comparisons by the digest of the policy that was
+deployed, "" where none was: neither a rollback nor a promotion of the same policy begins a new count.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from components.platform.errors import UserError
 from components.platform.storage.input_files import typed
 from components.platform.storage.shared_state.versioned_json import VersionedJson, read_versioned, write_versioned
 
-VERSION = 3
+VERSION = 4
 KEPT = 20
 """Maximum number of history entries."""
 KEPT_DECISIONS = 200
@@ -48,7 +49,7 @@ class Deployed:
         reason: what the comparison with the previous policy said.
         corpus_digest, toolchain_digest: content of its corpus and its training clang.
         evaluation: location of the evaluation that decided, which has the model card.
-        comparisons: number of comparisons of new policies with this one, counted over all times that it was deployed.
+        comparisons: number of comparisons of new policies with this one, of versions before 4.
     """
 
     policy: str
@@ -87,10 +88,11 @@ class Decision:
         reason: a sentence.
         policy, policy_digest: location and digest of the policy that the decision is about.
         run: as for Deployed.
-        against: digest of the policy that was deployed; "" if there was none.
-        percent, ci95: gain over that policy, with its 95% interval; None without a comparison.
+        against: digest of the policy that was deployed; "" for LLVM's heuristic.
+        percent, ci95: gain over what was deployed, with its 95% interval; None without a comparison.
         alpha: error probability that the comparison was allowed (pipelines.retrain.sequential).
         modules: number of modules compared.
+        target, units: what the interval is for, and the number of its units (core/objectives/estimate.py).
         week: ISO week whose modules judged.
         reduction_percent, reduction_ci95: gain over LLVM's heuristic in the run's own report, with its 95% interval;
             None for a rollback.
@@ -111,6 +113,8 @@ class Decision:
     week: str = ""
     reduction_percent: float | None = None
     reduction_ci95: tuple[float, float] | None = None
+    target: str = ""
+    units: Annotated[int, msgspec.Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:
         figures = (self.percent, self.alpha, self.ci95, self.reduction_percent, self.reduction_ci95)
@@ -123,12 +127,19 @@ class State:
 
     Attributes:
         decisions: newest first.
+        comparisons: digest of a policy, "" for LLVM's heuristic -> number of comparisons of new policies with it.
     """
 
     deployed: Deployed | None = None
     history: tuple[Deployed, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    comparisons: Mapping[str, int] = field(default_factory=dict)
     read: VersionedJson = field(default=VersionedJson(None, ""), compare=False)
+
+    @property
+    def deployed_digest(self) -> str:
+        """Digest of the deployed policy; "" for LLVM's heuristic, which is deployed at the beginning."""
+        return self.deployed.policy_digest if self.deployed else ""
 
     @property
     def regressed(self) -> tuple[str, ...]:
@@ -155,11 +166,11 @@ class State:
         return replace(before, deployed=deployed, history=history[:KEPT])
 
     def decided(self, decision: Decision) -> State:
-        """Return the state with another decision; one against the deployed policy counts as a comparison with it."""
-        deployed = self.deployed
-        if deployed is not None and decision.against == deployed.policy_digest:
-            deployed = replace(deployed, comparisons=deployed.comparisons + 1)
-        return replace(self, deployed=deployed, decisions=_newest(decision, self.decisions))
+        """Return the state with another decision, which counts if something was compared."""
+        counts = {**self.comparisons}
+        if decision.percent is not None:
+            counts[decision.against] = counts.get(decision.against, 0) + 1
+        return replace(self, comparisons=counts, decisions=_newest(decision, self.decisions))
 
     def rolled_back(self, by: str = "", reason: str = "", now: float = 0.0) -> State:
         """Return the state with the previous policy deployed again.
@@ -191,8 +202,7 @@ class State:
 
     def comparison_of(self, policy_digest: str, week: str) -> Decision | None:
         """Return the comparison of a policy with the deployed one in a week, None if there was none."""
-        against = self.deployed.policy_digest if self.deployed else ""
-        key = ("not promoted", policy_digest, against, week)
+        key = ("not promoted", policy_digest, self.deployed_digest, week)
         return next((e for e in self.decisions if (e.kind, e.policy_digest, e.against, e.week) == key), None)
 
 
@@ -208,7 +218,11 @@ def load_state(location: str) -> State:
     deployed = document.deployed
     if deployed and version == 1:
         deployed = replace(deployed, regressed=document.regressed)
-    return State(deployed, document.history, document.decisions, read)
+    comparisons = document.comparisons
+    if version < 4:
+        counted = [entry for entry in (*document.history, deployed) if entry is not None]
+        comparisons = {entry.policy_digest: entry.comparisons for entry in counted if entry.comparisons}
+    return State(deployed, document.history, document.decisions, comparisons, read)
 
 
 class _Document(msgspec.Struct):
@@ -218,6 +232,7 @@ class _Document(msgspec.Struct):
     history: tuple[Deployed, ...]
     regressed: tuple[str, ...]
     decisions: tuple[Decision, ...] = ()
+    comparisons: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
 
 
 def save_state(location: str, state: State) -> None:
@@ -235,6 +250,7 @@ def save_state(location: str, state: State) -> None:
         "history": [_with_unknown_fields(entry, entries) for entry in state.history],
         "regressed": list(state.regressed),
         "decisions": [_with_unknown_fields(entry, entries) for entry in state.decisions],
+        "comparisons": dict(state.comparisons),
     }
     write_versioned(location, content, state.read)
 

@@ -31,6 +31,17 @@ FIGURES = {
         "release_peak_memory_growth_kib",
     },
     "trace": {"trace_over_plain_compile", "regalloc_trace_over_plain_compile"},
+    "verdicts": {
+        "false_better_other_projects_percent",
+        "false_better_other_modules_percent",
+        "coverage_other_projects_percent",
+        "coverage_other_modules_percent",
+        "coverage_real_packages_percent",
+        "power_5_spread_2_percent",
+        "choice_of_equal_policies_percent",
+        "false_promotion_percent",
+        "useless_first_deployment_percent",
+    },
     "warmstart": {"warmstart_decisions_per_s", "warmstart_agreement"},
 }
 """Figures with a goal, of a run whose problem is inlining."""
@@ -44,6 +55,7 @@ SMALL = partial(
     samples=2,
     flip_compiles=2,
     objects=40,
+    simulations=1,
     compiled_before=True,
 )
 OF_FEW_MODULES = {"credit_r2_unseen_modules", "credit_error_percent"}

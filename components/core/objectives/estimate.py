@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from components.core.objectives.objective import Float64, Objective
 
 Interval = tuple[float, float]
-Target = Literal["other modules of these projects", "other projects like these"]
+Target = Literal["other modules of these projects", "other code of these projects", "other projects like these"]
 MODULES: Target = "other modules of these projects"
+CODE: Target = "other code of these projects"
+"""As MODULES, but what differs by project may change, too: for two policies that are compared again and again."""
 PROJECTS: Target = "other projects like these"
-UNITS: dict[Target, str] = {MODULES: "module", PROJECTS: "project"}
-LEAST_UNITS: dict[Target, int] = {MODULES: 2, PROJECTS: 5}
+UNITS: dict[Target, str] = {MODULES: "module", CODE: "project", PROJECTS: "project"}
+LEAST_UNITS: dict[Target, int] = {MODULES: 2, CODE: 5, PROJECTS: 5}
 """Fewer of them have no interval: how much projects differ cannot be told from four."""
 LEVEL = 0.95
 

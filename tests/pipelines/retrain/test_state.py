@@ -71,7 +71,7 @@ def test_exactly_one_concurrent_promotion_wins_each_round(state_path: str, tmp_p
     assert [entry.policy for entry in state.history] == [old["policy"]]
     assert [entry.kind for entry in state.decisions] == ["not promoted", "not promoted", "promoted"]
     assert {entry.against for entry in state.decisions[:2]} == {state.deployed.policy_digest}
-    assert state.deployed.comparisons == 2 and state.history[0].comparisons == 1
+    assert state.comparisons == {state.deployed_digest: 2, state.history[0].policy_digest: 1}
 
 
 def test_stale_state_is_not_written(state_path: str) -> None:
@@ -86,7 +86,7 @@ def test_everything_is_read_back(state_path: str) -> None:
     written = load_state(state_path).promoted(replace(OLD, policy="gs://b/older")).promoted(OLD).decided(DECISION)
     save_state(state_path, written)
     assert load_state(state_path) == written and written.decisions == (DECISION,)
-    assert written.deployed is not None and written.deployed.comparisons == 1
+    assert written.comparisons == {OLD.policy_digest: 1}
     back = written.rolled_back("me", "slow", 9.0)
     save_state(state_path, replace(back, read=load_state(state_path).read))
     assert load_state(state_path) == back
@@ -105,7 +105,7 @@ def test_old_decisions_are_dropped_but_still_counted() -> None:
     for _ in range(KEPT_DECISIONS + 5):
         state = state.decided(DECISION)
     assert len(state.decisions) == KEPT_DECISIONS
-    assert state.deployed is not None and state.deployed.comparisons == KEPT_DECISIONS + 5
+    assert state.comparisons == {OLD.policy_digest: KEPT_DECISIONS + 5}
 
 
 @pytest.mark.parametrize(
