@@ -27,7 +27,7 @@ SPREADS = (0.0, 2.0, 7.0)
 def measure(ctx: BenchContext) -> dict[str, float]:
     """Percent of simulations, the worst of all settings; weeks until a policy is promoted, the median."""
     count = ctx.simulations
-    return _verdicts(count) | _choices(count) | _promotions(count)
+    return _verdicts(4 * count) | _choices(4 * count) | _promotions(count)
 
 
 def _verdicts(count: int) -> dict[str, float]:
