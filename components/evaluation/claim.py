@@ -4,8 +4,9 @@ There are two statements. What was measured is exact: these files, by both compi
 estimate with an interval (components/core/objectives/estimate.py). A verdict claims one of these:
 
 - other projects, if at least five projects are held out as a whole, otherwise other modules of the measured projects:
-  "better" if the measured reduction is the required one and the interval of the target has gains only, "not shown" if
-  it is the required one and the interval does not, "not better" if it is not the required one;
+  "better" if the measured reduction and that of the target are at least the required one and the interval of the
+  target has gains only, "not better" if the measured reduction is less or the interval has losses only, otherwise "not
+  shown";
 - the user's own program as built, where its files were linked by both compilers: their reduction decides, because they
   are what is shipped.
 
@@ -18,7 +19,6 @@ from msgspec import UNSET
 
 from components.core.objectives.estimate import Estimate
 from components.evaluation.metrics_types import Metrics, ScoreComparison, SizeComparison, SizeMetrics, Verdict
-from components.evaluation.report.formatting import interval_in_words
 
 Compared = SizeComparison | ScoreComparison
 
@@ -32,22 +32,31 @@ def claimed(compared: Compared) -> Estimate | None:
 def verdict_on(compared: Compared, required_percent: float) -> Verdict:
     """Return the verdict by the values of held-out modules alone."""
     reduction, estimate = compared.reduction_percent, claimed(compared)
-    if reduction is None or reduction < required_percent:
+    if reduction is None or reduction < required_percent or reduction <= 0 <= required_percent:
         return "not better"
-    bounds = None if estimate is None else estimate.interval95
+    if estimate is None or estimate.interval95 is None:
+        return "not shown"
     # Whoever accepts a growth by a negative requirement has it shown that it is no larger.
-    return "better" if bounds is not None and bounds[0] > min(0.0, required_percent) else "not shown"
+    (low, high), accepted = estimate.interval95, min(0.0, required_percent)
+    if high < accepted:
+        return "not better"
+    return "better" if low > accepted and estimate.reduction_percent >= required_percent else "not shown"
 
 
-def why_not_shown(compared: Compared) -> str:
-    """Return why a measured reduction does not show a gain on other code."""
+def why_not_shown(compared: Compared, required_percent: float) -> str:
+    """Return why a measured reduction, at least the required one, does not show a gain on other code."""
     estimate = claimed(compared)
     if estimate is None:  # metrics of earlier versions
-        return "what it says of other code was not estimated"
+        return "its gain on other code was not estimated"
     if estimate.interval95 is None:
         return estimate.why_no_interval
-    bounds = interval_in_words(estimate.interval95).removeprefix(", ")
-    return f"{estimate.target} may gain nothing ({bounds}, by {estimate.units} {estimate.unit}s)"
+    (low, high), accepted = estimate.interval95, min(0.0, required_percent)
+    if high < accepted:
+        return f"it is worse on {estimate.target}"
+    if low > accepted:
+        gain = f"{estimate.reduction_percent:.3g}%"
+        return f"{estimate.target} gain {gain} by estimate, less than the required {required_percent:g}%"
+    return f"{estimate.target} may " + (f"lose more than {-accepted:g}%" if accepted else "gain nothing")
 
 
 def judges_own_build(metrics: Metrics) -> bool:

@@ -106,20 +106,19 @@ class Measurements:
         sweep = {int(name[len(prefix) :]): values for name, values in self.values.items() if name.startswith(prefix)}
         return dict(sorted(sweep.items()))
 
-    @property
-    def counted(self) -> np.ndarray:
-        """Whether a case is the first one of its function in its project, bool [C]: inline functions are in several
-        modules, and say the same in each. All modules count."""
+    def _counted(self, chosen: np.ndarray) -> np.ndarray:
+        """Return whether each of the chosen cases is the first one of its function in its project, bool [chosen].
+
+        Inline functions are in several modules, and say the same in each. All modules count."""
         if self.cases_are_modules:
-            return np.ones(len(self.module), bool)
-        keys = zip(
-            (self.projects[index] for index in self.module.tolist()),
-            self.functions,
-            self.values[BASELINE].tolist(),
-            strict=True,
-        )
-        first: dict[tuple[str, str, float], int] = {}
-        return np.array([first.setdefault(key, case) == case for case, key in enumerate(keys)], bool)
+            return np.ones(int(chosen.sum()), bool)
+        seen: set[tuple[str, str, float]] = set()
+        counted = []
+        for case in np.flatnonzero(chosen).tolist():
+            key = self.projects[int(self.module[case])], self.functions[case], float(self.values[BASELINE][case])
+            counted.append(key not in seen)
+            seen.add(key)
+        return np.array(counted, bool)
 
     def compare(self, variant: str, modules: np.ndarray | None = None, baseline: str = BASELINE) -> Comparison:
         """Compare a variant with another one, for the modules of a mask (bool [M], None for all)."""
@@ -150,7 +149,7 @@ class Measurements:
             source=self.sources[module],
             project=projects[module],
             unseen=self.unseen_project[module],
-            counted=self.counted[chosen],
+            counted=self._counted(chosen),
         )
 
     def policy_values_for(self, other: Measurements) -> np.ndarray:
@@ -280,7 +279,7 @@ class Comparison:
         other: [C], values of the same cases, in the same order, under the other variant.
         module, source, project: int64 [C], the index of each case's module, of its source, and of its project.
         unseen: bool [C], whether the whole project is held out.
-        counted: bool [C], whether a case counts for other code, see `Measurements.counted`.
+        counted: bool [C], whether a case counts for other code, see `Measurements._counted`.
     """
 
     objective: Objective

@@ -41,8 +41,8 @@ from components.evaluation.report.formatting import change
 
 MAX_C_GROWTH_PERCENT = 0.1
 """Maximum growth of the C modules of unseen projects in sum. C has less to inline than C++, so a loss on C is easily
-hidden by a gain on C++. It counts only if the whole 95% interval over these modules is beyond: some trainings of one
-method end above the limit by the chance of a few modules, others below."""
+hidden by a gain on C++. It counts only if the whole 95% interval for other modules is beyond, or each of these modules:
+some trainings of one method end above the limit by the chance of a few modules, others below."""
 
 
 def summarize(
@@ -85,8 +85,8 @@ def summarize(
     metrics.verdict = verdict_on(metrics, min_reduction_percent)
     if metrics.refused_because is not None or slower:
         metrics.verdict = "not better"
-    elif metrics.verdict == "not shown":
-        metrics.refused_because = why_not_shown(metrics)
+    elif metrics.verdict != "better" and 0 != (metrics.reduction_percent or 0.0) >= min_reduction_percent:
+        metrics.refused_because = why_not_shown(metrics, min_reduction_percent)
     return metrics
 
 
@@ -107,7 +107,7 @@ def judge_whole_projects(metrics: SizeMetrics, max_slowdown_percent: float | Non
     if total := headline_total(metrics.linked):
         metrics.judged_by = "linked"
         required, reduction = metrics.min_reduction_percent, total.reduction_percent
-        refused = metrics.refused_because is not None and metrics.verdict != "not shown"
+        refused = metrics.refused_because not in (None, why_not_shown(metrics, required))
         if reduction is None or reduction < required:
             if metrics.verdict != "not better":
                 _refuse(metrics, f"text of linked programs and libraries is {change(reduction)}")
@@ -210,9 +210,14 @@ def _refusal_reason(measured: Measurements) -> str | None:
     c_modules = measured.unseen_project & (np.array(measured.languages) == "c")
     comparison = measured.compare(POLICY, c_modules)
     reduction, estimate = comparison.reduction_percent, comparison.other_modules()
-    interval = None if estimate is None else estimate.interval95
-    least_growth = None if reduction is None else -(interval[1] if interval else reduction)
-    if least_growth is None or least_growth <= MAX_C_GROWTH_PERCENT:
+    if reduction is None:
         return None
-    bounds = f" (at least {least_growth:.2f}%, by the 95% interval)" if interval else ""
+    interval = None if estimate is None else estimate.interval95
+    least = measured.objective.growth_percent(comparison.baseline, comparison.other).min().item()
+    bounds = f" (each by at least {least:.2f}%)" if comparison.module.size > 1 else ""
+    if least <= MAX_C_GROWTH_PERCENT and interval is not None:
+        least = -interval[1]
+        bounds = f" (other modules of these projects by at least {least:.2f}%, by the 95% interval)"
+    if least <= MAX_C_GROWTH_PERCENT:
+        return None
     return f"C modules of unseen projects are {change(reduction)}{bounds}; the limit is {MAX_C_GROWTH_PERCENT:g}%"

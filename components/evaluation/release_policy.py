@@ -10,8 +10,8 @@ the one that training started from or the pretrained one, and the report on the 
                             better                                          heuristic, else as with release_if=better,
                                                                             else the trained one
 
-The verdict on another policy follows the same rules and limits as that on the trained one. Without any, no release
-clang is built, and stock clang remains the best one.
+The verdict on another policy follows the same rules and limits as that on the trained one; "not shown" is not enough,
+so that one module alone embeds none. Without any, no release clang is built, and stock clang remains the best one.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Estimate(Struct, kw_only=True, frozen=True):
 
     Attributes:
         target: the code that it is for.
-        units: number of modules, or of projects, that were measured.
+        units: number of modules, or of projects, that were measured and have a baseline. Copies of a source are one.
         reduction_percent: positive is better.
         standard_error: of `reduction_percent`, in points; None for too few units.
         degrees_of_freedom: of Student's t; None for too few units.
@@ -96,9 +96,9 @@ def estimate(
     if reduction is None:
         return None
     without, weights = objective.without_each(baseline, other, unit)
-    units = int(np.unique(unit).size)
+    units = int(np.count_nonzero(weights))
     known = Estimate(target=target, units=units, reduction_percent=100.0 * reduction)
-    if units < LEAST_UNITS[target] or weights.size < 2:
+    if units < LEAST_UNITS[target]:
         return known
     count, share = weights.size, weights / weights.sum()
     variance = (count - 1) / count * float(np.square(without - without.mean()).sum())
@@ -110,7 +110,7 @@ def estimate(
 def ratios_without_each(numerators: Float64, denominators: Float64, unit: NDArray[np.int64]) -> tuple[Float64, Float64]:
     """Return the ratio of the sums without each unit, and the denominator of each unit, both [U].
 
-    Units with a denominator of 0 are left out; there are none if no two have another one.
+    Units whose sums are 0 are left out. If fewer than two have another denominator, the ratios are NaN.
 
     Args:
         numerators, denominators: [N]. unit: [N], the unit of each.
@@ -119,7 +119,8 @@ def ratios_without_each(numerators: Float64, denominators: Float64, unit: NDArra
 
     _, number = np.unique(unit, return_inverse=True)
     above, below = (np.bincount(number, weights=values) for values in (numerators, denominators))
-    above, below = above[below > 0], below[below > 0]
-    if below.size < 2:
-        return np.zeros(0), np.zeros(0)
+    kept = (above != 0) | (below > 0)  # a unit without a baseline may still grow
+    above, below = above[kept], below[kept]
+    if np.count_nonzero(below) < 2:
+        return np.full(below.size, np.nan), below
     return (above.sum() - above) / (below.sum() - below), below

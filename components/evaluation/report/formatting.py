@@ -29,6 +29,8 @@ def interval_in_words(bounds: Sequence[float] | None, comparative: Sequence[str]
     """Format a 95% interval of reductions as `change` does, ", 95% interval 0.10% to 2.30% smaller"; "" for None."""
     if not bounds:
         return ""
+    if bounds[0] == bounds[1] == 0:
+        return ", 95% interval 0.00% to 0.00%"
     if bounds[0] * bounds[1] <= 0:
         return f", 95% interval {change(bounds[0], comparative)} to {change(bounds[1], comparative)}"
     least, most = sorted(bounds, key=abs)

@@ -260,7 +260,7 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
         f"# Policy for {card.problem}, LLVM {markdown_text(card.llvm_version)}",
         "",
         *_algorithm_sentence(training.hyperparameters),
-        f"- Verdict{card.subject}: **{markdown_text(verdict(gate, programs))}**: {linked}{held_out} "
+        f"- Verdict{card.subject}: **{markdown_text(verdict(gate, programs))}**: measured: {linked}{held_out} "
         f"{change(gate.reduction_percent, labels.comparative)}, compiled by the {gate.compiled_by} "
         f"clang; at least {gate.min_reduction_percent:g}% is required"
         + (" of linked files" if gate.judged_by == "linked" else ""),

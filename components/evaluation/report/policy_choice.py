@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from components.core import problems
 from components.core.objectives import OBJECTIVES, Labels
-from components.core.objectives.estimate import Estimate
+from components.core.objectives.estimate import MODULES, Estimate
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.claim import claimed, judges_own_build, verdict_on
 from components.evaluation.metrics_types import (
@@ -104,7 +104,8 @@ def release_notes(metrics: Metrics) -> list[str]:
         if metrics.verdict == "better" or inputs.policy_role != "trained":
             return []
         if (metrics.reduction_percent or 0.0) > 0:
-            return [f"the release clang {embeds} this policy although the verdict is not better"]
+            verdict = "a gain is not shown" if metrics.verdict == "not shown" else "the verdict is not better"
+            return [f"the release clang {embeds} this policy although {verdict}"]
         return _notes_without_gain(metrics)
     title = start_title(metrics) if chosen == "start" else "pretrained policy"
     ours, other = metrics.warmstart if chosen == "start" else metrics.reference, metrics.reduction_percent
@@ -165,7 +166,10 @@ def _notes_without_release(metrics: Metrics) -> list[str]:
 
 
 def _trained_verdict(metrics: Metrics) -> str:
-    return metrics.inputs.trained_verdict or program_rows.verdict(metrics, metrics.programs)
+    """Return the verdict on the trained policy, to follow "is"."""
+    text = metrics.inputs.trained_verdict or program_rows.verdict(metrics, metrics.programs)
+    shown, verdict, reason = text.partition("not shown")
+    return text if shown else f"not shown to be better{reason}" if verdict else text
 
 
 def comparison_notes(metrics: Metrics) -> list[str]:
@@ -224,8 +228,10 @@ def better_still(metrics: Metrics) -> str:
     ):
         directions = _directions(against)
         if name and policy is not None and max(directions) <= 0 > min(directions):
+            here = " on these projects" if _is_of_these_projects(against) else ""
             return (
-                f"the unchanged {name} policy is better still: {change(policy.reduction_percent, labels.comparative)}"
+                f"the unchanged {name} policy is better still{here}: "
+                f"{change(policy.reduction_percent, labels.comparative)}"
             )
     return ""
 
@@ -240,11 +246,13 @@ def headline(metrics: Metrics) -> str:
     total = program_rows.headline_total(metrics.linked) if isinstance(metrics, SizeMetrics) else None
     if metrics.verdict == "better":
         text = f"Better: {modules}{_claim_in_words(metrics, labels)}"
-        if total is not None:
-            subject = "Better, your program as built" if judges_own_build(metrics) else "Better"
-            text = f"{subject}: text of linked programs and libraries {change(total.reduction_percent)} than {baseline}"
+        if total is not None and judges_own_build(metrics):
+            linked = f"text of linked programs and libraries {change(total.reduction_percent)} than {baseline}"
+            text = f"Better, your program as built: {linked}"
             if metrics.reduction_percent is not None:
                 text += f", held-out modules {change(metrics.reduction_percent)}"
+        elif total is not None:
+            text += f", text of linked programs and libraries {change(total.reduction_percent)}"
         better = better_still(metrics)
         return f"{text}; {better}" if better else text
     reason = program_rows.verdict(metrics, metrics.programs).partition(", because ")[2]
@@ -269,7 +277,7 @@ def estimate_lines(metrics: Metrics) -> list[str]:
     """Return what the held-out modules say of code that was not measured, a line for each target."""
     labels = OBJECTIVES[metrics.measure].labels
     estimates = [estimate for estimate in (metrics.other_modules, metrics.other_projects) if estimate is not None]
-    return [f"what this says of {estimate.target}: {_in_words(estimate, labels)}" for estimate in estimates]
+    return [f"estimate for {estimate.target}: {_in_words(estimate, labels)}" for estimate in estimates]
 
 
 def _in_words(estimate: Estimate, labels: Labels) -> str:
@@ -277,7 +285,7 @@ def _in_words(estimate: Estimate, labels: Labels) -> str:
     if estimate.interval95 is None:
         return f"{reduction}, without an interval: {estimate.why_no_interval}"
     units = f"{estimate.units:,} {estimate.unit}s"
-    return f"{reduction}{interval_in_words(estimate.interval95, labels.comparative)}, by {units}"
+    return f"{reduction}{interval_in_words(estimate.interval95, labels.comparative)}, from {units}"
 
 
 def _claim_in_words(compared: SizeComparison | ScoreComparison, labels: Labels) -> str:
@@ -294,10 +302,10 @@ def _against(metrics: Metrics, title: str, against: Compared) -> list[str]:
     if against is None or against.reduction_percent is None:
         return []
     measured = change(against.reduction_percent, labels.comparative)
-    text = f"this policy against the {title}: held-out {labels.cases} {measured}"
+    text = f"this policy against the {title}: measured on held-out {labels.cases} {measured}"
     for estimate in (against.other_modules, against.other_projects):
         if estimate is not None:
-            text += f"; {estimate.target} {_in_words(estimate, labels)}"
+            text += f"; estimate for {estimate.target} {_in_words(estimate, labels).removeprefix(f'{measured}, ')}"
     return [text]
 
 
@@ -325,6 +333,13 @@ def _choice(metrics: Metrics, name: str, pretrained: Compared, against: Compared
         return []
     if here == elsewhere == 0:
         return [f"take either this policy or the {name} one: the difference is within noise"]
+    if _is_of_these_projects(against):
+        take, leave = ("this policy", f"the {name} one") if here > 0 else (f"the {name} policy", "this one")
+        command = "" if here > 0 else f" ({embed})"
+        return [
+            f"take {take} for these projects, not {leave}; fewer than five projects do not tell which is better for "
+            f"others{command}"
+        ]
     if min(here, elsewhere) >= 0:
         return [f"take this policy, not the {name} one"]
     if max(here, elsewhere) <= 0:
@@ -332,6 +347,13 @@ def _choice(metrics: Metrics, name: str, pretrained: Compared, against: Compared
     if here > 0:
         return [f"take this policy for these projects, the {name} one for other code ({embed})"]
     return [f"take the {name} policy for these projects, this one for other code ({embed})"]
+
+
+def _is_of_these_projects(against: Compared) -> bool:
+    """Return whether a comparison says nothing of code of other projects, nor of what changes with the project: fewer
+    than five projects do not tell how policies differ by project."""
+    estimate = None if against is None else against.other_modules
+    return estimate is not None and estimate.target == MODULES
 
 
 def _directions(against: Compared) -> tuple[int, int]:

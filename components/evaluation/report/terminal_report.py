@@ -15,7 +15,7 @@ from msgspec import UNSET
 from components.core import problems
 from components.core.compiler.objects.function_names import shorten
 from components.core.objectives import OBJECTIVES, Objective
-from components.core.objectives.estimate import UNITS
+from components.core.objectives.estimate import MODULES, PROJECTS
 from components.core.projects.flags.types import FlagsComparison
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.metrics_types import (
@@ -176,11 +176,11 @@ def _factor_rows(metrics: ScoreMetrics) -> list[tuple[str, list[str]]]:
 def interval_rows(columns: Sequence[SizeGroup | ScoreGroup]) -> list[tuple[str, list[str]]]:
     """Return the rows of the policy's 95% intervals, a row for each target, with a cell for each of the columns."""
     rows = []
-    for target in UNITS:
+    for target in (MODULES, PROJECTS):
         estimates = [group.estimate_for(target) for group in columns]
         if any(estimates):
             cells = [interval(estimate.interval95 if estimate else None) for estimate in estimates]
-            rows.append((f"95% interval, {target}", cells))
+            rows.append((f"95% interval of the estimate for {target}", cells))
     return rows
 
 

@@ -100,6 +100,12 @@ def measured() -> Measurements:
     return measurements()
 
 
+@pytest.fixture
+def shown() -> Measurements:
+    """0.40% smaller as `measured`, but each module by about as much, so that a gain on other modules is shown."""
+    return measurements(policy=[996, 2988, 398, 598])
+
+
 def scores(**variants: Any) -> Measurements:
     """Four modules, one without functions, and five functions; keyword arguments replace or add variants.
 
@@ -130,6 +136,12 @@ def make_scores() -> Callable[..., Measurements]:
 @pytest.fixture
 def scored() -> Measurements:
     return scores()
+
+
+@pytest.fixture
+def shown_scores() -> Measurements:
+    """24.21% lower as `scored`, but each function by as much, so that a gain on other modules is shown."""
+    return scores(policy=np.array([20, 100, 10, 100, 60]) * 0.25 ** (1 / 5) - FLOOR)
 
 
 @pytest.fixture(scope="session")

@@ -91,7 +91,8 @@ def test_reduction_is_the_geometric_mean_over_functions(scored: Measurements) ->
     assert (metrics.measure, metrics.modules, metrics.functions) == ("score", 3, 5)
     assert (metrics.functions_lower, metrics.functions_equal, metrics.functions_higher) == (2, 2, 1)
     assert metrics.warmstart is not None and metrics.warmstart.reduction_percent == 0
-    assert metrics.verdict == "better" and metrics.binaries == [] and metrics.programs is None
+    assert metrics.verdict == "not shown" and metrics.binaries == [] and metrics.programs is None
+    assert metrics.refused_because == "other modules of these projects may gain nothing"
     assert not {"baseline_bytes", "sweep", "linked"} & json.loads(encode_json(metrics)).keys()
 
 
@@ -119,9 +120,18 @@ def test_known_and_unknown_projects_are_separate(scored: Measurements) -> None:
     ],
 )
 def test_slower_programs_prevent_better(
-    scored: Measurements, required: float, run: BenchmarkSummary | None, verdict: str
+    shown_scores: Measurements, required: float, run: BenchmarkSummary | None, verdict: str
 ) -> None:
-    assert summarize_scores(scored, required, run).verdict == verdict
+    assert summarize_scores(shown_scores, required, run).verdict == verdict
+
+
+def test_slower_programs_are_the_reason_where_scores_do_not_show_a_gain(scored: Measurements) -> None:
+    slower, faster = programs(100, 101), programs(100, 99)
+    metrics = summarize_scores(scored, 1, slower)
+    assert program_rows.verdict(metrics, slower) == "not better, because programs execute more instructions"
+    metrics = summarize_scores(scored, 1, faster)
+    reason = "not shown, because other modules of these projects may gain nothing"
+    assert program_rows.verdict(metrics, faster) == reason
 
 
 def test_time_is_reported(scored: Measurements) -> None:
@@ -201,7 +211,7 @@ def test_columns_of_wrong_length_or_module_are_refused(make_scores: MakeScores) 
 def test_two_policies_are_compared_over_their_common_functions(make_scores: MakeScores) -> None:
     new = make_scores(policy=np.array([10, 100, 5, 25, 60]) - FLOOR)
     old = make_scores(policy=np.array([20, 100, 10, 50, 60]) - FLOOR)
-    comparison = new.compare_policies(old, 0)
+    comparison = new.compare_policies(old).figures()
     assert isinstance(comparison, ScoreComparison)
     assert (comparison.modules, comparison.functions, comparison.functions_lower) == (3, 5, 3)
     assert comparison.reduction_percent == pytest.approx(100 * (1 - 0.125 ** (1 / 5)))
@@ -214,7 +224,21 @@ def test_two_policies_are_compared_over_their_common_functions(make_scores: Make
         ("mix", "other"),
         np.zeros(2, np.int64),
     )
-    assert new.compare_policies(fewer, 0).cases == 1
+    assert new.compare_policies(fewer).figures().cases == 1
+
+
+def test_function_of_a_module_that_only_one_evaluation_has_counts_in_another() -> None:
+    """Its first copy is in a module that the other evaluation lacks."""
+    names, functions, module = ("a.o", "b.o", "c.o"), ("inline", "inline", "f"), np.array([0, 1, 2])
+
+    def make(policy: list[float]) -> Measurements:
+        values = {"baseline": np.array([100.0, 100, 100]), "policy": np.array(policy)}
+        return Measurements(SCORE, names, ("p",) * 3, np.zeros(3, bool), values, functions, module)
+
+    new, old = make([50, 50, 100]), make([100, 100, 100])
+    common = new.compare_policies(old, {"b.o", "c.o"}).other_modules()
+    assert common is not None and common.units == 2
+    assert common.reduction_percent == pytest.approx(100 * (1 - (51 / 101) ** (1 / 2)))
 
 
 def test_module_regresses_by_the_geometric_mean_of_its_functions(make_scores: MakeScores) -> None:
@@ -234,7 +258,7 @@ def test_report_csv_has_a_row_per_function(tmp_path: Path, scored: Measurements)
 
 
 def test_printed_table_has_figures_verdict_and_programs(
-    tmp_path: Path, scored: Measurements, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, scored: Measurements, shown_scores: Measurements, capsys: pytest.CaptureFixture[str]
 ) -> None:
     metrics = summarize_scores(scored, 0.5, programs(2000, 1990))
     metrics.policy_compiled_by = "training"
@@ -245,7 +269,10 @@ def test_printed_table_has_figures_verdict_and_programs(
         "24.21% lower ",
         "50.00% lower ",
         "2 / 2 / 1",
-        "verdict: better (24.21% lower scores on 3 held-out modules,",
+        "verdict: not shown, because other modules of these projects may gain nothing (measured: 24.21% lower scores "
+        "on 3 held-out modules; required: at least 0.5%)",
+        "estimate for other modules of these projects: 24.21% lower scores, 95% interval",
+        "estimate for other projects like these: 50.00% lower scores, without an interval: 1 project cannot tell",
         "all held-out (5)",
         "policy, compiled by the training clang",
         "snappy/bench",
@@ -256,7 +283,9 @@ def test_printed_table_has_figures_verdict_and_programs(
         assert expected in printed
     text = terminal_report.markdown(metrics)
     assert "| snappy/bench | 2,000 | 1,990 | -0.50% | -11.11% | +0.00% |" in text
-    assert "Verdict: better (24.21% lower scores on 3 held-out modules)" in text
+    assert "may gain nothing (measured: 24.21% lower scores on 3 held-out modules)" in text
+    text = terminal_report.markdown(summarize_scores(shown_scores, 0.5, programs(2000, 1990)))
+    assert "Verdict: better (measured: 24.21% lower scores on 3 held-out modules)" in text
 
 
 @pytest.mark.parametrize(
@@ -269,14 +298,14 @@ def test_printed_table_has_figures_verdict_and_programs(
     ],
 )
 def test_reports_say_if_programs_decided_the_verdict(
-    tmp_path: Path, scored: Measurements, required: float, policy: int, verdict: str
+    tmp_path: Path, shown_scores: Measurements, required: float, policy: int, verdict: str
 ) -> None:
-    metrics = summarize_scores(scored, required, programs(1000, policy))
+    metrics = summarize_scores(shown_scores, required, programs(1000, policy))
     assert terminal_report.footer_lines(metrics, tmp_path)[0].startswith(
-        f"verdict: {verdict} (24.21% lower scores on 3 held-out modules, 95% interval"
+        f"verdict: {verdict} (measured: 24.21% lower scores on 3 held-out modules; required"
     )
     assert terminal_report.markdown(metrics).startswith(
-        f"Verdict: {verdict} (24.21% lower scores on 3 held-out modules)\n"
+        f"Verdict: {verdict} (measured: 24.21% lower scores on 3 held-out modules)\n"
     )
     card = ModelCard(
         problem="regalloc",
@@ -304,7 +333,7 @@ def test_reports_say_if_programs_decided_the_verdict(
         worst_functions=[],
         programs=programs(1000, policy),
     )
-    assert f"- Verdict: **{verdict}**: held-out functions 24.21% lower scores" in card_markdown(card, [])
+    assert f"- Verdict: **{verdict}**: measured: held-out functions 24.21% lower scores" in card_markdown(card, [])
 
 
 def test_metrics_without_functions_are_refused(tmp_path: Path, scored: Measurements) -> None:

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from components.core.objectives import SCORE, SIZE, Objective
 from components.core.objectives.estimate import MODULES, PROJECTS, Estimate, Target, estimate
 
-UNITS = st.lists(
-    st.tuples(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 3)), min_size=1, max_size=12
-)
+UNITS = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 3)), min_size=1, max_size=12)
 
 
 def known(target: Target, baseline: np.ndarray, other: np.ndarray, unit: np.ndarray | None = None) -> Estimate:

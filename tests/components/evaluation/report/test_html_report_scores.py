@@ -52,12 +52,14 @@ def test_well_formed_and_loads_nothing(tmp_path: Path, scored: Measurements) -> 
     assert page.count("<svg") == 3
 
 
-def test_verdict_and_figures_are_first(tmp_path: Path, scored: Measurements) -> None:
+def test_verdict_and_figures_are_first(tmp_path: Path, scored: Measurements, shown_scores: Measurements) -> None:
+    assert "Better: 24.21% lower scores than" in visible_text(render(tmp_path, shown_scores))
     text = visible_text(render(tmp_path, scored))
     order = [
         "Policy for regalloc",
-        "Better: 24.21% lower scores",
-        "5 functions in 3 held-out modules",
+        "Not shown: 24.21% lower scores than LLVM&#39;s heuristic on 5 held-out functions, but other modules",
+        "Measured: geometric mean over 5 functions in 3 held-out modules",
+        "Estimate for other modules of these projects: 24.21% lower scores, 95% interval",
         "the training clang logs",
         "2 / 2 / 1",
         "Per function",
@@ -70,7 +72,7 @@ def test_verdict_and_figures_are_first(tmp_path: Path, scored: Measurements) -> 
 
 def test_slower_programs_are_next_to_the_verdict(tmp_path: Path, scored: Measurements) -> None:
     text = visible_text(render(tmp_path, scored, run=programs(1000, 1100)))
-    assert "Not better: programs execute more instructions geometric mean over 5 functions" in text
+    assert "Not better: programs execute more instructions Measured: geometric mean over 5 functions" in text
     assert text.index("10.00% more instructions") < text.index("Scores of the held-out functions")
     assert "snappy/bench 1,000 1,100 +10.00% -11.11% +0.00%" in text
 

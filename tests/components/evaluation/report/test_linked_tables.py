@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ from components.evaluation.projects.linked_binaries import Binary, summarize_bin
 from components.evaluation.report import linked_tables, terminal_report
 from components.evaluation.report.html_report import write_page
 from components.evaluation.report.model_card import card_markdown, model_card
+from components.evaluation.report.policy_choice import headline
 from components.platform.launcher.executor import flatten_numbers, select_numbers
 from pipelines.spec import COMPILED, load_spec
 
@@ -38,7 +40,7 @@ def _binary(project: str, name: str, kind: Kind, language: Language | None, stoc
 
 
 @pytest.fixture
-def linked_metrics(measured: Measurements) -> SizeMetrics:
+def linked_metrics(shown: Measurements) -> SizeMetrics:
     whole = summarize_binaries(
         [
             _binary("zstd", "bin/zstd", "program", "c", 900, 700),
@@ -46,7 +48,7 @@ def linked_metrics(measured: Measurements) -> SizeMetrics:
             _binary("snappy", "libsnappy.a", "static library", None, 500, 400),
         ]
     )
-    metrics = summarize(measured, 0.3, WholeProjects(whole))
+    metrics = summarize(shown, 0.3, WholeProjects(whole))
     assert isinstance(metrics, SizeMetrics)
     judge_whole_projects(metrics, None)
     return metrics
@@ -88,9 +90,7 @@ def test_verdict_and_table_of_the_own_build_count_the_same(measured: Measurement
     stock = SectionSizes(text=1000, dynstr=500, data=500, total=2000, llvm_size_text=1500)
     policy = SectionSizes(text=800, dynstr=500, data=500, total=1800, llvm_size_text=1300)
     program = Binary("build", "p", "program", "c", "default", stock, policy)
-    metrics = summarize(
-        measured, 0.3, WholeProjects(summarize_binaries([program]), own_build=OwnBuild(source="ninja"))
-    )
+    metrics = summarize(measured, 0.3, WholeProjects(summarize_binaries([program]), own_build=OwnBuild(source="ninja")))
     assert isinstance(metrics, SizeMetrics)
     judge_whole_projects(metrics, None)
     (_, total) = linked_tables.own_rows(metrics.binaries)
@@ -130,9 +130,10 @@ def test_own_build_that_is_not_linked_says_what_it_needs(measured: Measurements,
 def test_summary_begins_with_the_verdict_and_linked_files(linked_metrics: SizeMetrics) -> None:
     text = terminal_report.markdown(linked_metrics)
     assert text.startswith(
-        "Verdict: better (text of linked programs and libraries 6.67% smaller, 4 held-out modules 0.40% smaller)\n\n"
+        "Verdict: better (measured: text of linked programs and libraries 6.67% smaller, 4 held-out modules 0.40% "
+        "smaller)\n\n- estimate for other modules of these projects: 0.40% smaller, 95% interval "
     )
-    assert text.split("\n\n")[1].startswith("| project | link variant | text (llvm-size) | .text |")
+    assert text.split("\n\n")[2].startswith("| project | link variant | text (llvm-size) | .text |")
     assert ".gcc_ex" not in text and ".gcc\\_ex…" in text
     assert "- linked, default, all (2): text (llvm-size) 6.67% smaller, .text alone 7.14% smaller" in text
     assert text.index("zstd: 2 programs") < text.index("stock -Oz")
@@ -156,17 +157,41 @@ def test_printed_report_begins_with_linked_files(
     assert printed.index("zstd: 2 programs") < printed.index("stock -Oz")
 
 
-def test_summary_without_linked_files_begins_with_modules(measured: Measurements) -> None:
-    text = terminal_report.markdown(summarize(measured, 0.3))
-    assert text.startswith("Verdict: better (0.40% smaller on 4 held-out modules)\n\n")
-    assert text.split("\n\n")[1].startswith("| | all held-out")
+def test_summary_without_linked_files_begins_with_modules(measured: Measurements, shown: Measurements) -> None:
+    text = terminal_report.markdown(summarize(shown, 0.3))
+    assert text.startswith("Verdict: better (measured: 0.40% smaller on 4 held-out modules)\n\n")
+    assert text.split("\n\n")[2].startswith("| | all held-out")
+    assert terminal_report.markdown(summarize(measured, 0.3)).startswith(
+        "Verdict: not shown, because other modules of these projects may gain nothing (measured: 0.40% smaller on 4"
+    )
+
+
+def test_headline_of_the_own_build_says_what_it_is_of_and_that_modules_disagree(
+    make_measurements: Callable[..., Measurements],
+) -> None:
+    larger = make_measurements(policy=[1019, 3057, 408, 611])
+    programs = summarize_binaries([_binary("build", "p", "program", "c", 9900, 9600)])
+    headlines = []
+    for own_build in (OwnBuild(source="recorded"), None):
+        metrics = summarize(larger, 0.3, WholeProjects(programs, own_build=own_build))
+        assert isinstance(metrics, SizeMetrics)
+        judge_whole_projects(metrics, None)
+        headlines.append((metrics.verdict, headline(metrics)))
+    assert headlines == [
+        (
+            "better",
+            "Better, your program as built: text of linked programs and libraries 3.00% smaller than stock -Oz, "
+            "held-out modules 1.90% larger",
+        ),
+        ("not better", "Not better: 1.90% larger than stock -Oz on 4 held-out modules"),
+    ]
 
 
 def test_model_card_begins_with_linked_files(linked_metrics: SizeMetrics, corpus_directory: Path, never: Path) -> None:
     card = model_card(linked_metrics, never, load_corpus(corpus_directory), [])
     text = card_markdown(card, [])
     assert (
-        "- Verdict: **better**: text of linked programs and libraries 6.67% smaller, "
+        "- Verdict: **better**: measured: text of linked programs and libraries 6.67% smaller, "
         "held-out modules (4 modules) 0.40% smaller" in text
     )
     assert "at least 0.3% is required of linked files" in text
@@ -177,7 +202,10 @@ def test_model_card_begins_with_linked_files(linked_metrics: SizeMetrics, corpus
 
 
 def test_model_card_without_linked_files_has_no_such_section(
-    measured: Measurements, corpus_directory: Path, never: Path
+    measured: Measurements, shown: Measurements, corpus_directory: Path, never: Path
 ) -> None:
+    text = card_markdown(model_card(summarize(shown, 0.3), never, load_corpus(corpus_directory), []), [])
+    assert "**better**: measured: held-out modules (4 modules) 0.40% smaller" in text and "inked" not in text
     text = card_markdown(model_card(summarize(measured, 0.3), never, load_corpus(corpus_directory), []), [])
-    assert "**better**: held-out modules (4 modules) 0.40% smaller" in text and "inked" not in text
+    assert "**not shown, because other modules of these projects may gain nothing**: measured: held-out" in text
+    assert "\n- Estimate for other modules of these projects: 0.40% smaller, 95% interval " in text

@@ -76,9 +76,11 @@ def test_model_card_has_rows_of_languages_and_sections(measured: Measurements) -
     assert parts_table({}, {}) == []
 
 
-def test_verdict_has_its_reason(measured: Measurements) -> None:
-    metrics = summarize(measured, 0.3)
+def test_verdict_has_its_reason(measured: Measurements, shown: Measurements) -> None:
+    metrics = summarize(shown, 0.3)
     assert terminal_report.verdict(metrics) == "better"
+    noisy = "not shown, because other modules of these projects may gain nothing"
+    assert terminal_report.verdict(summarize(measured, 0.3)) == noisy
     metrics.verdict, metrics.refused_because = "not better", "C modules of unseen projects are 1.00% larger"
     assert terminal_report.verdict(metrics) == "not better, because C modules of unseen projects are 1.00% larger"
 
@@ -102,7 +104,8 @@ def test_printed_table_has_figures_verdict_and_paths(
         "4,980",
         "5,010",
         "0.40% smaller",
-        "verdict: not better",
+        "verdict: not better (measured: 0.40% smaller on 4 held-out modules; required: at least 0.5%)",
+        "estimate for other modules of these projects: 0.40% smaller, 95% interval",
         "/opt/release/bin/clang",
         str(tmp_path / "report.html"),
         "left out: 1 modules",
