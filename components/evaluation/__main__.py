@@ -160,7 +160,9 @@ def main() -> None:
     "each, as `flags` does; `not better` if they are not smaller than by stock clang, each under its best "
     "row.  [default: none]",
 )
-@click.option("--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} on the verdict 'not better'.")
+@click.option(
+    "--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} unless the verdict is 'better'."
+)
 @click.option("--quiet", is_flag=True, help="Do not print the table; `show` prints it later.")
 @click.pass_context
 def run(

@@ -118,7 +118,8 @@ def ratios_without_each(numerators: Float64, denominators: Float64, unit: NDArra
     import numpy as np
 
     _, number = np.unique(unit, return_inverse=True)
-    above, below = (np.bincount(number, weights=values) for values in (numerators, denominators))
+    above = np.bincount(number, weights=numerators).astype(np.float64)
+    below = np.bincount(number, weights=denominators).astype(np.float64)
     kept = (above != 0) | (below > 0)  # a unit without a baseline may still grow
     above, below = above[kept], below[kept]
     if np.count_nonzero(below) < 2:

@@ -168,6 +168,9 @@ def test_chosen_policy_is_copied_unchanged(tmp_path: Path, measured: Measurement
         assert find_role(digest(output), metrics.inputs) == role
     with pytest.raises(UserError, match="chose no policy for a release clang: not better"):
         select("none")
+    metrics.verdict, metrics.refused_because = "not shown", "other modules of these projects may gain nothing"
+    with pytest.raises(UserError, match="chose no policy for a release clang: not shown, because other modules"):
+        select("none")
     metrics.inputs.warmstart_digest = digest(trained)
     with pytest.raises(UserError, match="is of another policy than"):
         select("start")
