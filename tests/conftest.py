@@ -33,7 +33,7 @@ for number in (signal.SIGHUP, signal.SIGQUIT):
 
 @pytest.fixture(autouse=True)
 def own_environment() -> Iterator[None]:
-    """Variables that a test's command sets in this process do not reach the tests after it, nor identify their steps."""
+    """Variables that a test's command sets in this process do not reach later tests, nor identify their steps."""
     before = dict(os.environ)
     yield
     for name in {*before, *os.environ} - {"PYTEST_CURRENT_TEST"}:

@@ -116,7 +116,8 @@ def main() -> None:
 @click.option(
     "--max-slowdown-percent",
     type=FINITE_FLOAT,
-    help="Not `better` if the recipe's benchmarks, or --benchmark, execute this much more instructions.  "
+    help="Not `better` if the recipe's benchmarks, together or one of them, or --benchmark, execute this much more "
+    "instructions.  "
     "[default: no limit]",
 )
 @TIME_REPEATS

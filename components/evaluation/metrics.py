@@ -37,7 +37,7 @@ from components.evaluation.metrics_types import (
     SizeProject,
     WholeProjects,
 )
-from components.evaluation.report.formatting import change
+from components.evaluation.report.formatting import beside, change
 
 MAX_C_GROWTH_PERCENT = 0.1
 """Maximum growth of the C modules of unseen projects in sum. C has less to inline than C++, so a loss on C is easily
@@ -100,7 +100,8 @@ def judge_whole_projects(metrics: SizeMetrics, max_slowdown_percent: float | Non
     Args:
         metrics: result of `summarize`; modified. The link variant "default" counts or, without it, the
             first one.
-        max_slowdown_percent: maximum increase of the executed instructions in sum; None for no limit.
+        max_slowdown_percent: maximum increase of the executed instructions, in sum and of each program; None for no
+            limit.
     """
     metrics.judged_by, metrics.max_slowdown_percent = "modules", max_slowdown_percent
     programs = metrics.programs
@@ -117,9 +118,12 @@ def judge_whole_projects(metrics: SizeMetrics, max_slowdown_percent: float | Non
         _refuse(metrics, reason)
     if programs is None or max_slowdown_percent is None:
         return
-    slowdown = -programs.reduction_percent
-    if slowdown > max_slowdown_percent:
-        _refuse(metrics, f"programs execute {slowdown:.2f}% more instructions; the limit is {max_slowdown_percent:g}%")
+    slowdowns = {"programs execute": -programs.reduction_percent}
+    slowdowns |= {f"{entry.project}/{entry.name} executes": entry.change_percent for entry in programs.programs}
+    who, slowdown = next((one for one in slowdowns.items() if one[1] > max_slowdown_percent), ("", 0.0))
+    if who:
+        more = beside(slowdown, max_slowdown_percent)
+        _refuse(metrics, f"{who} {more}% more instructions; the limit is {max_slowdown_percent:g}%")
 
 
 def refuse_without_gain_over_start(metrics: Metrics, start_trained_by: str) -> bool:
@@ -214,10 +218,11 @@ def _refusal_reason(measured: Measurements) -> str | None:
         return None
     interval = None if estimate is None else estimate.interval95
     least = measured.objective.growth_percent(comparison.baseline, comparison.other).min().item()
-    bounds = f" (each by at least {least:.2f}%)" if comparison.module.size > 1 else ""
+    bounds = f" (each by at least {beside(least, MAX_C_GROWTH_PERCENT)}%)" if comparison.module.size > 1 else ""
     if least <= MAX_C_GROWTH_PERCENT and interval is not None:
         least = -interval[1]
-        bounds = f" (other modules of these projects by at least {least:.2f}%, by the 95% interval)"
+        growth = beside(least, MAX_C_GROWTH_PERCENT)
+        bounds = f" (other modules of these projects by at least {growth}%, by the 95% interval)"
     if least <= MAX_C_GROWTH_PERCENT:
         return None
     return f"C modules of unseen projects are {change(reduction)}{bounds}; the limit is {MAX_C_GROWTH_PERCENT:g}%"

@@ -482,7 +482,8 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
         flags: programs under rows of flags; UNSET if they were not measured.
         own_build: how the user's own build was linked again; UNSET for recipes.
         judged_by: whose reduction decides the verdict.
-        max_slowdown_percent: maximum increase of the executed instructions in sum; None for no limit.
+        max_slowdown_percent: maximum increase of the executed instructions, in sum and of each program; None for no
+            limit.
         inputs: what was evaluated.
         release_policy: the policy that the release clang embeds; "none" if none is built.
         as_under_the_training_clang: number of cases with the same value under both clangs; UNSET unless an earlier

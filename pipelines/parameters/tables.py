@@ -174,8 +174,8 @@ TRAINING = (
     ),
     Parameter(
         "max_slowdown_percent",
-        "For inlining with {recipe} or {benchmark}: the verdict is not `better` if the recipe's benchmarks, or the "
-        "command, execute more than this percentage of additional instructions, a number.",
+        "For inlining with {recipe} or {benchmark}: the verdict is not `better` if the recipe's benchmarks, together "
+        "or one of them, or the command, execute more than this percentage of additional instructions, a number.",
         type=FINITE_FLOAT,
         empty="no limit",
         example="5",

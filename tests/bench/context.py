@@ -26,7 +26,7 @@ class BenchContext:
         modules, samples: modules of a training iteration, and compiles per module; 0 for the problem's default.
         flip_compiles: compiles with flips of each module, for `credit`.
         objects: number of objects to extract bitcode from, for `corpus`.
-        simulations: number of simulated series of retrainings of each kind, for `verdicts`; of evaluations four times as many.
+        simulations: number of series of retrainings of each kind, for `verdicts`; of evaluations four times as many.
         compiled_before: builds of clangs may take objects from the cache of builds; the figures are then too good.
     """
 

@@ -11,13 +11,23 @@ LANGUAGE_TITLES = {"c": "C modules", "c++": "C++ modules", "other": "modules of 
 GROUP_TITLES = {"unseen_modules": "unseen modules of known projects", "unseen_projects": "unseen projects"}
 
 
-def change(reduction_percent: float | None, comparative: Sequence[str] = SMALLER) -> str:
-    """Format `reduction_percent` without a sign: "2.31% smaller", "0.40% larger", "same", or a dash."""
+def change(reduction_percent: float | None, comparative: Sequence[str] = SMALLER, limit: float = 0.0) -> str:
+    """Format `reduction_percent` without a sign: "2.31% smaller", "0.40% larger", "same", or a dash.
+
+    limit: one in percent that the figure is compared with, see `beside`."""
     if reduction_percent is None:
         return "–"
     if reduction_percent == 0:
         return "same"
-    return f"{abs(reduction_percent):.2f}% {comparative[0] if reduction_percent > 0 else comparative[1]}"
+    return (
+        f"{beside(abs(reduction_percent), abs(limit))}% {comparative[0] if reduction_percent > 0 else comparative[1]}"
+    )
+
+
+def beside(percent: float, limit: float) -> str:
+    """Format a percentage with two digits, or as many as tell it from a limit: "1.004" of a limit of 1."""
+    texts = (f"{percent:.{digits}f}" for digits in range(2, 9))
+    return next((text for text in texts if float(text) != limit or percent == limit), f"{percent:.8f}")
 
 
 def interval(bounds: Sequence[float] | None) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from components.core.objectives import SIZE
 from components.core.projects.flags.types import FlagsComparison, FlagsProgram, RowResult, RowSizes, SectionSizes
+from components.evaluation.benchmarks.benchmark_comparison import BenchmarkComparison, summarize_programs
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import judge_whole_projects, refuse_without_gain_over_start, summarize
 from components.evaluation.metrics_types import (
@@ -21,6 +22,7 @@ from components.evaluation.metrics_types import (
     LinkedTotal,
     LinkedTotals,
     OwnBuild,
+    RunMetrics,
     SizeMetrics,
     WholeProjects,
 )
@@ -211,6 +213,18 @@ def test_slowdown_of_programs_is_limited(shown: Measurements, limit: float | Non
     assert metrics.verdict == verdict
     reason = None if verdict == "better" else "programs execute 3.00% more instructions; the limit is 2.9%"
     assert metrics.refused_because == reason
+
+
+def test_slowdown_of_each_program_is_limited(shown: Measurements) -> None:
+    """One program of two is slower than the sum of both, by less than the limit's digits show."""
+    metrics = summarize_sizes(shown, 0.3)
+    ran = [
+        BenchmarkComparison("p", name, "bin/x", RunMetrics(1_000_000, None, 5), RunMetrics(count, None, 5), "perf")
+        for name, count in (("fast", 900_000), ("slow", 1_010_010))
+    ]
+    metrics.programs = summarize_programs(ran)
+    judge_whole_projects(metrics, 1.0)
+    assert metrics.refused_because == "p/slow executes 1.001% more instructions; the limit is 1%"
 
 
 @pytest.mark.parametrize(("size", "verdict"), [(899, "better"), (900, "not better"), (None, "not better")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.evaluation.report.formatting import interval_in_words
+from components.evaluation.report.formatting import beside, change, interval_in_words
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,11 @@ from components.evaluation.report.formatting import interval_in_words
 )
 def test_interval_says_in_words_which_way_its_ends_point(bounds: tuple[float, float] | None, expected: str) -> None:
     assert interval_in_words(bounds) == expected
+
+
+@pytest.mark.parametrize(
+    ("percent", "limit", "text"), [(1.004, 1, "1.004"), (1.0, 1, "1.00"), (3.0, 1, "3.00"), (0.4999, 0.5, "0.4999")]
+)
+def test_figure_beside_a_limit_has_the_digits_that_decide(percent: float, limit: float, text: str) -> None:
+    assert beside(percent, limit) == text
+    assert change(-percent, limit=limit) == f"{text}% larger"
