@@ -3,10 +3,10 @@
 There are two statements. What was measured is exact: these files, by both compilers. What it says of other code is an
 estimate with an interval (components/core/objectives/estimate.py). A verdict claims one of these:
 
-- other projects, if at least five projects are held out as a whole, otherwise other modules of the measured projects:
-  "better" if the measured reduction and that of the target are at least the required one and the interval of the
-  target has gains only, "not better" if the measured reduction is less or the interval has losses only, otherwise "not
-  shown";
+- other projects, if all held-out modules are of projects that are held out as a whole, otherwise other modules of the
+  measured projects: "better" if the measured reduction and that of the target are at least the required one and the
+  interval of the target has gains only, "not better" if the measured reduction is less, or the interval of the target
+  or that of other projects has losses only, otherwise "not shown";
 - the user's own program as built, where its files were linked by both compilers: their reduction decides, because they
   are what is shipped.
 
@@ -24,9 +24,11 @@ Compared = SizeComparison | ScoreComparison
 
 
 def claimed(compared: Compared) -> Estimate | None:
-    """Return the estimate of the target that a verdict claims; None if there is nothing to compare."""
-    projects = compared.other_projects
-    return projects if projects is not None and projects.interval95 is not None else compared.other_modules
+    """Return the estimate of the target that a verdict claims; None if there is nothing to compare.
+
+    What was held out decides, not what is shown: a claim that is chosen by its interval is not one of its level.
+    """
+    return compared.other_projects if compared.of_unseen_projects else compared.other_modules
 
 
 def verdict_on(compared: Compared, required_percent: float) -> Verdict:
@@ -37,10 +39,17 @@ def verdict_on(compared: Compared, required_percent: float) -> Verdict:
     if estimate is None or estimate.interval95 is None:
         return "not shown"
     # Whoever accepts a growth by a negative requirement has it shown that it is no larger.
-    (low, high), accepted = estimate.interval95, min(0.0, required_percent)
-    if high < accepted:
+    (low, _high), accepted = estimate.interval95, min(0.0, required_percent)
+    if _loses(compared, accepted) is not None:
         return "not better"
     return "better" if low > accepted and estimate.reduction_percent >= required_percent else "not shown"
+
+
+def _loses(compared: Compared, accepted_percent: float) -> Estimate | None:
+    """Return the estimate of code that surely becomes larger, by more than is accepted; None without one."""
+    estimates = (claimed(compared), compared.other_projects)
+    intervals = ((known, known.interval95) for known in estimates if known is not None)
+    return next((known for known, bounds in intervals if bounds is not None and bounds[1] < accepted_percent), None)
 
 
 def why_not_shown(compared: Compared, required_percent: float) -> str:
@@ -50,9 +59,9 @@ def why_not_shown(compared: Compared, required_percent: float) -> str:
         return "its gain on other code was not estimated"
     if estimate.interval95 is None:
         return estimate.why_no_interval
-    (low, high), accepted = estimate.interval95, min(0.0, required_percent)
-    if high < accepted:
-        return f"it is worse on {estimate.target}"
+    (low, _high), accepted = estimate.interval95, min(0.0, required_percent)
+    if (worse := _loses(compared, accepted)) is not None:
+        return f"it is worse on {worse.target}"
     if low > accepted:
         gain = f"{estimate.reduction_percent:.3g}%"
         return f"{estimate.target} gain {gain} by estimate, less than the required {required_percent:g}%"

@@ -47,6 +47,7 @@ from components.evaluation.projects.whole_projects import (
     compare_whole_projects,
     require_own_benchmark,
     require_tools,
+    will_judge_own_build,
 )
 from components.evaluation.release_policy import choose_release_policy, swap_descriptions
 from components.evaluation.report import terminal_report
@@ -108,7 +109,11 @@ def evaluate(config: EvaluationConfig) -> Metrics:
             inputs.reference_trained_on = inputs.pretrained_trained_on.get(inputs.reference or "", [])
         no_gain = refuse_without_gain_over_start(metrics, inputs.warmstart_trained_by or "")
         # A release clang that exists embeds the evaluated policy.
-        metrics.release_policy = choose_release_policy(metrics, measured, config, no_gain) if release is None else role
+        if release is None:
+            own_build = isinstance(metrics, SizeMetrics) and will_judge_own_build(config, corpus)
+            metrics.release_policy = choose_release_policy(metrics, measured, config, no_gain, own_build)
+        else:
+            metrics.release_policy = role
         if earlier and choose_clang(objective, release) == "release":
             same = measured.values[POLICY] == earlier.policy_values_for(measured)
             metrics.as_under_the_training_clang = int(same.sum())

@@ -328,6 +328,7 @@ class Comparison:
             "reduction_percent": self.reduction_percent,
             "other_modules": self.gain() if of_policies else self.other_modules(),
             "other_projects": self.other_projects(),
+            "of_unseen_projects": bool(self.unseen.size and self.unseen.all()),
         }
         less = int((self.other < self.baseline).sum())
         equal = int((self.other == self.baseline).sum())

@@ -43,6 +43,7 @@ class SizeComparison(Struct, kw_only=True):
         other_modules: what they say of other modules of the same projects, or, of two policies that are compared, of
             other code of these projects; None if there is nothing to compare.
         other_projects: what those of unseen projects say of other projects; None without one.
+        of_unseen_projects: whether all of them are of projects that are held out as a whole.
     """
 
     modules: int
@@ -54,6 +55,7 @@ class SizeComparison(Struct, kw_only=True):
     modules_larger: int
     other_modules: Estimate | None = None
     other_projects: Estimate | None = None
+    of_unseen_projects: bool = False
 
     @property
     def cases(self) -> int:
@@ -75,6 +77,7 @@ class ScoreComparison(Struct, kw_only=True):
         functions_lower, functions_equal, functions_higher: number of functions by the direction of their change.
         other_modules: what they say of other modules of the same projects; None if there is nothing to compare.
         other_projects: what those of unseen projects say of other projects; None without one.
+        of_unseen_projects: whether all of them are of projects that are held out as a whole.
     """
 
     modules: int
@@ -85,6 +88,7 @@ class ScoreComparison(Struct, kw_only=True):
     functions_higher: int
     other_modules: Estimate | None = None
     other_projects: Estimate | None = None
+    of_unseen_projects: bool = False
 
     @property
     def cases(self) -> int:

@@ -10,8 +10,9 @@ the one that training started from or the pretrained one, and the report on the 
                             better                                          heuristic, else as with release_if=better,
                                                                             else the trained one
 
-The verdict on another policy follows the same rules and limits as that on the trained one; "not shown" is not enough,
-so that one module alone embeds none. Without any, no release clang is built, and stock clang remains the best one.
+The verdict on another policy follows the same rules and limits as that on the trained one; "not shown" is enough only
+where the report on the release clang judges by the programs of the user's own build. Without any, no release clang is
+built, and stock clang remains the best one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from components.core.policy.pretrained import pretrained_policy
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.measurements import POLICY, REFERENCE, WARMSTART, Measurements
 from components.evaluation.metrics import summarize
-from components.evaluation.metrics_types import Inputs, Metrics, PolicyRole, VariantDescription
+from components.evaluation.metrics_types import Inputs, Metrics, PolicyRole, VariantDescription, Verdict
 from components.evaluation.report import terminal_report
 from components.platform.errors import UserError
 from components.platform.storage import digest, publish, require_artifact
@@ -39,33 +40,40 @@ VARIANTS: dict[PolicyRole, str] = {"trained": POLICY, "start": WARMSTART, "pretr
 
 
 def choose_release_policy(
-    metrics: Metrics, measured: Measurements, config: EvaluationConfig, no_gain_over_start: bool
+    metrics: Metrics,
+    measured: Measurements,
+    config: EvaluationConfig,
+    no_gain_over_start: bool,
+    judges_own_build: bool = False,
 ) -> ReleasePolicy:
     """Return the policy that the release clang embeds.
 
     Args:
         metrics: those of the trained policy, with the verdict and the inputs.
         no_gain_over_start: whether training started from a trained policy that the new one is not better than.
+        judges_own_build: whether the report on the release clang will judge by the programs of the user's own build.
+            Then a gain of few modules need not be shown to hold for others.
     """
-    if metrics.verdict == "better":
+    enough = ("better", "not shown") if judges_own_build else ("better",)
+    if metrics.verdict in enough:
         return "trained"
     always = config.release_if == "always"
     if metrics.inputs.starts_from_trained:
         if always:
             return "start" if no_gain_over_start else "trained"
-        return "start" if _is_better("start", measured, config) else "none"
+        return "start" if _verdict("start", measured, config) in enough else "none"
     if always and (metrics.reduction_percent or 0.0) > 0:
         return "trained"
-    if metrics.inputs.reference in PRETRAINED_NAMES and _is_better("pretrained", measured, config):
+    if metrics.inputs.reference in PRETRAINED_NAMES and _verdict("pretrained", measured, config) in enough:
         return "pretrained"
     return "trained" if always else "none"
 
 
-def _is_better(role: PolicyRole, measured: Measurements, config: EvaluationConfig) -> bool:
-    """Return whether the verdict on another policy than the trained one is "better"."""
+def _verdict(role: PolicyRole, measured: Measurements, config: EvaluationConfig) -> Verdict:
+    """Return the verdict on another policy than the trained one."""
     if VARIANTS[role] not in measured.values:
-        return False
-    return summarize(swap_roles(measured, role), config.required_percent).verdict == "better"
+        return "not better"
+    return summarize(swap_roles(measured, role), config.required_percent).verdict
 
 
 def swap_roles(measured: Measurements, role: PolicyRole) -> Measurements:

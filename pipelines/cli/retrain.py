@@ -70,7 +70,7 @@ _SEED = click.option(
     help="Seed of the choice of modules that judge in a week.",
 )
 EXIT_NOT_PROMOTED = 4
-"""Exit status for --fail-if-not-promoted. 3 is a canceled run, or the verdict "not better"."""
+"""Exit status for --fail-if-not-promoted. 3 is a canceled run, or a verdict other than "better"."""
 _FAIL_IF_NOT_PROMOTED = click.option(
     "--fail-if-not-promoted", is_flag=True, help=f"Exit status {EXIT_NOT_PROMOTED} if the policy is not promoted."
 )

@@ -87,8 +87,8 @@ def test_release_clang_embeds_and_uses_both_policies(
 def test_scores_and_executed_instructions_are_reported(both: tuple[Path, str]) -> None:
     run, output = both
     metrics = json.loads((run / "release_report" / "metrics.json").read_text())
-    better = metrics["programs"]["reduction_percent"] >= 0 and metrics["reduction_percent"] >= 0.1
-    assert metrics["problem"] == "regalloc" and metrics["verdict"] == ("better" if better else "not better")
+    enough = metrics["programs"]["reduction_percent"] >= 0 and metrics["reduction_percent"] >= 0.1
+    assert metrics["problem"] == "regalloc" and (metrics["verdict"] != "not better") == enough
     with (run / "release_report" / "report.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) > 20 and len({row["identifier"] for row in rows}) > 20

@@ -86,6 +86,12 @@ def require_own_benchmark(objective: Objective, config: EvaluationConfig) -> Non
         find_counter()
 
 
+def will_judge_own_build(config: EvaluationConfig, corpus: Corpus) -> bool:
+    """Return whether the report on a release clang will link the programs of the build that the corpus comes from."""
+    links = read_links(corpus.directory) if config.recipe is None and config.relink == "yes" else None
+    return links is not None and bool(links.links)
+
+
 def compare_own_build(
     objective: Objective, config: EvaluationConfig, corpus: Corpus, release: Toolchain, work: Path
 ) -> WholeProjects:

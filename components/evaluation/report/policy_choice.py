@@ -104,7 +104,9 @@ def release_notes(metrics: Metrics) -> list[str]:
         if metrics.verdict == "better" or inputs.policy_role != "trained":
             return []
         if (metrics.reduction_percent or 0.0) > 0:
-            verdict = "a gain is not shown" if metrics.verdict == "not shown" else "the verdict is not better"
+            verdict = (
+                "a gain on other code is not shown" if metrics.verdict == "not shown" else "the verdict is not better"
+            )
             return [f"the release clang {embeds} this policy although {verdict}"]
         return _notes_without_gain(metrics)
     title = start_title(metrics) if chosen == "start" else "pretrained policy"

@@ -96,6 +96,9 @@ def test_no_policy_is_embedded_on_the_evidence_of_one_module(trained: int, relea
     metrics.inputs = Inputs(warmstart_trained_by="warmstart", reference="pretrained")
     assert metrics.verdict == ("not better" if trained == 1000 else "not shown")
     assert choose_release_policy(metrics, measured, config, False) == expected
+    # Where its report will link the user's own programs, these decide.
+    chosen = choose_release_policy(metrics, measured, config, False, judges_own_build=True)
+    assert chosen == ("pretrained" if trained == 1000 else "trained")
 
 
 def test_policy_of_compare_with_is_not_embedded(make_measurements: Callable[..., Measurements]) -> None:

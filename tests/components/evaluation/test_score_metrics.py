@@ -356,10 +356,13 @@ def test_keys_of_metrics_keep_their_order(scored: Measurements, measured: Measur
         "per_project excluded"
     )
     middle = "refused_because binaries programs {}inputs release_policy policy_compiled_by problem variants"
-    scores = "functions reduction_percent functions_lower functions_equal functions_higher other_modules other_projects"
+    scores = (
+        "functions reduction_percent functions_lower functions_equal functions_higher other_modules other_projects "
+        "of_unseen_projects"
+    )
     sizes = (
         "baseline_bytes policy_bytes reduction_percent modules_smaller modules_equal modules_larger "
-        "other_modules other_projects"
+        "other_modules other_projects of_unseen_projects"
     )
     parts, linked = "sweep best_threshold languages sections ", "linked judged_by max_slowdown_percent "
     for values, expected in (

@@ -81,18 +81,18 @@ def make_projects(percents: Sequence[float], known_percent: float = 0.0, known: 
         (make_projects([1.9, 2.0, 2.1, 2.0, 2.0]), "better", None),
         # Modules alone would show it: those of a project have the same gain.
         (make_projects([9, -4, 8, -3, 2, 1]), "not shown", "other projects like these may gain nothing"),
-        # Of four projects nothing is claimed for others.
-        (make_projects([9, 1, 8, 2]), "better", None),
-        # Known projects gain, and hide that others lose, or gain less than is required.
+        (make_projects([9, 1, 8, 2]), "not shown", "4 projects cannot tell how projects differ: it takes 5"),
+        # Where known projects have held-out modules, these are claimed, too, but not hidden that others lose.
         (make_projects([-2, -2.1, -1.9, -2, -2], 9, 20), "not better", "it is worse on other projects like these"),
+        (make_projects([0.2, 0.21, 0.19, 0.2, 0.2], 9, 20), "better", None),
         (
-            make_projects([0.2, 0.21, 0.19, 0.2, 0.2], 9, 20),
+            make_projects([0.2, 0.21, 0.19, 0.2, 2.2]),
             "not shown",
-            "other projects like these gain 0.2% by estimate, less than the required 0.5%",
+            "other projects like these may gain nothing",
         ),
     ],
 )
-def test_verdict_claims_other_projects_if_five_are_unseen(
+def test_verdict_claims_other_projects_if_all_are_unseen(
     measured_sizes: Measurements, verdict: str, reason: str | None
 ) -> None:
     metrics = summarize_sizes(measured_sizes, 0.5)
@@ -428,7 +428,7 @@ def test_modules_and_projects_without_text_are_no_units() -> None:
     assert metrics.other_projects is not None and metrics.other_modules is not None
     assert (metrics.other_modules.units, metrics.other_projects.units) == (12, 4)
     assert metrics.other_projects.why_no_interval == "4 projects cannot tell how projects differ: it takes 5"
-    assert metrics.verdict == "better", "other modules of these projects"
+    assert metrics.verdict == "not shown"
     sizes.values["policy"][-3:] = 10_000  # text where the heuristic leaves none
     metrics = summarize_sizes(sizes, 0.5)
     assert metrics.other_modules is not None and metrics.other_modules.interval95 is not None
@@ -444,8 +444,8 @@ def test_one_module_and_one_project_have_a_sentence() -> None:
         "but 1 module cannot tell how modules differ: it takes 2"
     )
     metrics = summarize_sizes(make_projects([2.0]), 0.5)
-    assert metrics.verdict == "better" and metrics.other_projects is not None
-    assert metrics.other_projects.why_no_interval == "1 project cannot tell how projects differ: it takes 5"
+    assert metrics.verdict == "not shown"
+    assert metrics.refused_because == "1 project cannot tell how projects differ: it takes 5"
     # No module in common: nothing to compare.
     assert one.compare_policies(replace(one, modules=("other.o",))).figures().reduction_percent is None
 

@@ -151,11 +151,11 @@ def noisy_sizes() -> Measurements:
 
 def test_notes_on_a_gain_that_is_not_shown(tmp_path: Path) -> None:
     metrics = metrics_of(noisy_sizes(), reference="pretrained")
-    reason = "because other projects like these may gain nothing"
+    reason = "because other modules of these projects may gain nothing"
     (note,) = release_notes(metrics)
     assert note.startswith(f"no release clang is built: this policy is not shown to be better, {reason}, and the pre")
     metrics.release_policy = "trained"
-    assert release_notes(metrics) == ["the release clang is to embed this policy although a gain is not shown"]
+    assert release_notes(metrics) == ["the release clang is to embed this policy although a gain on other code is not shown"]
     metrics.release_policy = "pretrained"
     assert f"not the trained policy, which is not shown to be better, {reason}: held-out" in release_notes(metrics)[0]
     verdict = f"not shown, {reason} (measured: 1.00% smaller on 40 held-out modules"
@@ -312,13 +312,13 @@ def test_headline_has_one_direction() -> None:
     metrics = metrics_of(make_sizes((30, 0), (30, 0)))
     assert headline(metrics) == (
         "Better: 3.00% smaller than stock -Oz on 40 held-out modules "
-        "(other projects like these: 95% interval 3.00% to 3.00% smaller)"
+        "(other modules of these projects: 95% interval 2.92% to 3.08% smaller)"
     )
     metrics = metrics_of(noisy_sizes())
     assert (metrics.verdict, headline(metrics)) == (
         "not shown",
-        "Not shown: 1.00% smaller than stock -Oz on 40 held-out modules, but other projects like these may gain "
-        "nothing",
+        "Not shown: 1.00% smaller than stock -Oz on 40 held-out modules, but other modules of these projects "
+        "may gain nothing",
     )
     metrics = metrics_of(make_sizes((2, 0), (2, 0)))
     assert headline(metrics) == (
@@ -331,8 +331,8 @@ def test_headline_has_one_direction() -> None:
     assert headline(metrics) == "Not better: C modules of unseen projects are 0.17% larger"
     metrics = metrics_of(make_sizes((20, 30), (20, 30)), reference="pretrained")
     assert headline(metrics) == (
-        "Better: 2.00% smaller than stock -Oz on 40 held-out modules (other projects like these: 95% interval 2.00% to "
-        "2.00% smaller); the unchanged pretrained policy is better still: 3.00% smaller"
+        "Better: 2.00% smaller than stock -Oz on 40 held-out modules (other modules of these projects: 95% interval "
+        "1.92% to 2.08% smaller); the unchanged pretrained policy is better still: 3.00% smaller"
     )
     metrics = metrics_of(select(make_sizes((20, 50), (20, 50)), np.arange(40) < 4), reference="pretrained")
     assert headline(metrics).endswith("policy is better still on these projects: 5.00% smaller")
