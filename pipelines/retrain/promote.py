@@ -139,7 +139,6 @@ def promotion(
         run["policy"],
         content,
         run.get("run", ""),
-        against=state.deployed_digest,
         reduction_percent=judged.reduction_percent,
         reduction_ci95=None if known is None else known.interval95,
     )
@@ -163,6 +162,7 @@ def promotion(
     decision = replace(
         decision,
         reason=f"against {opponent} {against} on {against.modules} modules",
+        against=state.deployed_digest,
         percent=against.gain.reduction_percent,
         ci95=against.gain.interval95,
         alpha=against.alpha,
