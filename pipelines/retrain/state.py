@@ -219,7 +219,7 @@ def load_state(location: str) -> State:
     if deployed and version == 1:
         deployed = replace(deployed, regressed=document.regressed)
     comparisons = document.comparisons
-    if version < 4:
+    if version in (1, 2, 3):
         counted = [entry for entry in (*document.history, deployed) if entry is not None]
         comparisons = {entry.policy_digest: entry.comparisons for entry in counted if entry.comparisons}
     return State(deployed, document.history, document.decisions, comparisons, read)
