@@ -32,6 +32,7 @@ from components.shrink.differences.linked_files import exported_symbols
 from components.shrink.differences.records import Call, read_calls
 from components.shrink.failures import failed_build_remedy
 from components.shrink.targets import NATIVE, Target, emulator, is_registered
+from components.shrink.types import FileSizes
 
 RECORDS = "records"
 _LINKER_DEFINED = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", "__end__", "_start"})
@@ -89,6 +90,11 @@ class LinkedFile:
     libraries: frozenset[str] = frozenset()
     compressed: int = 0
     machine: int | None = None
+
+    @property
+    def sizes(self) -> FileSizes:
+        """Its sizes."""
+        return FileSizes(stripped=self.stripped, loaded=self.loaded, text=self.text, compressed=self.compressed)
 
 
 @dataclass(frozen=True)
@@ -164,24 +170,9 @@ class BuiltFiles:
     differences: tuple[Difference, ...] = ()
 
     @property
-    def stripped(self) -> int:
-        """Bytes of all files."""
-        return sum(file.stripped for file in self.files.values())
-
-    @property
-    def loaded(self) -> int:
-        """Loaded sections of all files, in bytes."""
-        return sum(file.loaded for file in self.files.values())
-
-    @property
-    def text(self) -> int:
-        """Machine code of all files, in bytes."""
-        return sum(file.text for file in self.files.values())
-
-    @property
-    def compressed(self) -> int:
-        """Bytes of all files, compressed."""
-        return sum(file.compressed for file in self.files.values())
+    def sizes(self) -> FileSizes:
+        """The sizes of all files in sum."""
+        return sum((file.sizes for file in self.files.values()), FileSizes())
 
     @property
     def dropped(self) -> tuple[str, ...]:

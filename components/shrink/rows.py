@@ -7,18 +7,12 @@ lld keeps sections that are only reached through __start_NAME and __stop_NAME, a
 
 from __future__ import annotations
 
-import os
-import shlex
-import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from components.core.compiler.probe import has_option
 from components.core.formats.toolchain import Toolchain
-from components.core.projects.compiler_command import NotACompileError, compiler_of
-from components.core.projects.flags.rows import FLAG_GROUPS, PROBLEM, FlagGroup, FlagRow
+from components.core.projects.flags.rows import FLAG_GROUPS, PROBLEM, FlagGroup, FlagRow, gcc_rows, newest_rows
 from components.platform.errors import UserError
 
 _LENIENT = (
@@ -59,8 +53,6 @@ C_DEFAULTS = ("-fsemantic-interposition",)
 own calls reach then. It adds 0.02% and 0.06% to the loaded bytes of zlib and serd. In C++ clang, other than gcc, does
 not inline templates then, which makes libraries larger than by gcc: differences/links.py looks for what is replaced."""
 _KEEP_SMALLER = "-mlgo-keep-smaller"
-_MAX_NEWER = 10
-"""How many versions after the release clang's are looked for."""
 _LTO = "-flto"
 
 OBJECTS = FlagRow(
@@ -82,10 +74,6 @@ PROGRAM = FlagRow(
     own_options=(_KEEP_SMALLER,),
     default_flags=C_DEFAULTS,
 )
-_GNU_LINK = ("-Wl,--gc-sections", "-Wl,-z,noseparate-code", "-Wl,-O1", "-Wl,--hash-style=gnu")
-_GNU_LTO = "-flto=auto"
-_FAT_OBJECTS = "-ffat-lto-objects"  # code for tools of the build that read objects
-_GCC_LEVELS = ("-Os", "-Oz")
 OWN, STOCK = "own", "stock"
 """The user's build by the user's compilers, and the smallest row's flags by stock clang, in tables and files."""
 _ALLOWABLE = {name: group for name, group in FLAG_GROUPS.items() if group.assumes}
@@ -102,45 +90,9 @@ ASSUMPTIONS = {name: group.assumes for name, group in _ALLOWABLE.items()}
 def rivals(release: Toolchain) -> list[FlagRow]:
     """Return the rows of the compilers that the user has besides the release clang: gcc at its two levels for size with
     LTO, and a clang that is newer than the release clang."""
-    rows = []
-    if gcc := find_gcc():
-        for level in _GCC_LEVELS:
-            rows.append(
-                FlagRow(
-                    f"gcc{level}",
-                    f"{gcc.name} {level} with LTO and without unused sections",
-                    (level, *_SECTIONS, _GNU_LTO, _FAT_OBJECTS),
-                    (*_GNU_LINK, _GNU_LTO),
-                    lto=True,
-                    compilers=("gcc",),
-                    program=gcc,
-                )
-            )
-    if newest := _find_newer_clang(release):
-        gives = f"{newest.name} with full LTO, the flags of {PROGRAM.name}"
-        flags = tuple(flag for flag in PROGRAM.compile_flags if flag != _UP_TO_CLANG_19)
-        row = replace(PROGRAM, name=newest.name, gives=gives, compile_flags=flags, own_options=(), program=newest)
-        rows.append(replace(row, compilers=("newest",)))
-    return rows
-
-
-def find_gcc() -> Path | None:
-    """Return the gcc of CC, or else of PATH; None if there is none."""
-    names = ["gcc"]
-    with suppress(ValueError, NotACompileError):
-        names = [compiler_of(shlex.split(os.environ.get("CC", "")))[0], *names]
-    paths = (shutil.which(name) for name in names)
-    return next((Path(path) for path in paths if path and "gcc" in os.path.basename(path)), None)
-
-
-def _find_newer_clang(release: Toolchain) -> Path | None:
-    """Return the newest installed clang with an lld, None if none is newer than the release clang."""
-    own = int(release.llvm_version.split(".")[0])
-    for major in range(own + _MAX_NEWER, own, -1):
-        path = shutil.which(f"clang-{major}")
-        if path is not None and shutil.which(f"ld.lld-{major}"):
-            return Path(path)
-    return None
+    flags = tuple(flag for flag in PROGRAM.compile_flags if flag != _UP_TO_CLANG_19)
+    sections = FlagRow("sections", "", _SECTIONS)
+    return [*gcc_rows(sections), *newest_rows(replace(PROGRAM, compile_flags=flags), release)]
 
 
 def shrink_rows(release: Toolchain, allowed: Sequence[str] = ()) -> list[FlagRow]:

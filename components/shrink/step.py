@@ -57,7 +57,7 @@ from components.shrink.speed.slowdown import (
     require_counter,
 )
 from components.shrink.targets import Target, named_target, require_target, target_of
-from components.shrink.types import TITLE_OF_MEASURE, FileSizes, Measure, ShrinkReport, TriedBuild
+from components.shrink.types import TITLE_OF_MEASURE, Measure, ShrinkReport, TriedBuild
 
 COMPILERS, FILES = "compilers", "files"
 """Directories of the output: compilers with the flags of the delivered build, and what it linked."""
@@ -169,9 +169,8 @@ class _Trials:
             UserError: the user's own build, check or benchmark fails.
         """
         minutes = self.config.minutes
-        counter = require_counter() if self.config.max_slowdown is not None else None
-        if counter is not None:
-            find_profdata(self.stock, self.release.clang)
+        limit = self.config.max_slowdown
+        tools = None if limit is None else (require_counter(), find_profdata(self.stock, self.release.clang))
         self._add_own()
         rows = [self._for_target(row) for row in self.config.rows]
         if self.config.benchmark:
@@ -187,8 +186,8 @@ class _Trials:
             self._add(replace(best, name=STOCK, gives=f"the flags of {best.name}, by stock clang"), "stock")
         if best is not None and minutes:
             self._add_searched(best, minutes)
-        if counter is not None and self.config.max_slowdown is not None:
-            self._hold_limit(SpeedLimit(self.benchmark(), self.config.max_slowdown, counter))
+        if limit is not None and tools is not None:
+            self._hold_limit(SpeedLimit(self.benchmark(), limit, *tools))
 
     def benchmark(self) -> Benchmark:
         """Return the user's benchmark."""
@@ -465,20 +464,17 @@ def _entry(
 ) -> TriedBuild:
     if built is None:
         return TriedBuild(name=name, gives=gives, compiler=compiler, failure=failure)
-    files = {
-        path: FileSizes(stripped=file.stripped, loaded=file.loaded, text=file.text, compressed=file.compressed)
-        for path, file in built.files.items()
-    }
+    sizes = built.sizes
     return TriedBuild(
         name=name,
         gives=gives,
         compiler=compiler,
         build=line,
-        files=files,
-        stripped=built.stripped,
-        loaded=built.loaded,
-        text=built.text,
-        compressed=built.compressed,
+        files={path: file.sizes for path, file in built.files.items()},
+        stripped=sizes.stripped,
+        loaded=sizes.loaded,
+        text=sizes.text,
+        compressed=sizes.compressed,
         failure=failure,
         dropped=list(built.dropped),
     )

@@ -17,12 +17,20 @@ TITLE_OF_MEASURE: dict[Measure, str] = {"loaded": "loaded", "file": "after strip
 
 
 class FileSizes(Struct, kw_only=True):
-    """One file of a build, in bytes. Attributes as of `build.LinkedFile`."""
+    """One file of a build, or several in sum, in bytes. Attributes as of `build.LinkedFile`."""
 
     stripped: int = 0
     loaded: int = 0
     text: int = 0
     compressed: int = 0
+
+    def __add__(self, other: FileSizes) -> FileSizes:
+        return FileSizes(
+            stripped=self.stripped + other.stripped,
+            loaded=self.loaded + other.loaded,
+            text=self.text + other.text,
+            compressed=self.compressed + other.compressed,
+        )
 
     def by(self, measure: Measure) -> int:
         """Return the bytes that are minimized."""

@@ -1,4 +1,4 @@
-"""The programs that come with a clang: clang++, LLVM's binutils; and its version."""
+"""The programs that come with a clang or gcc: the C++ driver, binutils; and the version of a clang."""
 
 from __future__ import annotations
 
@@ -18,6 +18,30 @@ def clangxx(clang: Path) -> Path:
             if (path.parent / name).is_file():
                 return path.parent / name
     raise UserError(f"there is no clang++ next to {clang}", "install it, or name another clang")
+
+
+def is_gcc(compiler: Path) -> bool:
+    """Return whether a compiler is a gcc, by its name."""
+    return "gcc" in compiler.name
+
+
+def gnu_program(gcc: Path, name: str) -> Path:
+    """Return a program of a gcc's installation, such as g++-12 or gcc-ar-12 for gcc-12. UserError if it is missing."""
+    path = gcc.with_name(gcc.name.replace("gcc", name, 1))
+    if not path.is_file():
+        raise UserError(f"there is no {path.name} next to {gcc}", f"install it, as {gcc.name} is")
+    return path
+
+
+def cxx_driver(compiler: Path) -> Path:
+    """Return the C++ driver next to a clang or gcc. UserError if it is missing."""
+    return gnu_program(compiler, "g++") if is_gcc(compiler) else clangxx(compiler)
+
+
+def gnu_binutils(gcc: Path) -> dict[str, Path]:
+    """Return the ar, nm and ranlib that load a gcc's plugin, which reads its objects of LTO. UserError if one is
+    missing."""
+    return {name: gnu_program(gcc, f"gcc-{name}") for name in ("ar", "nm", "ranlib")}
 
 
 def llvm_binutils(clang: Path) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Builds a project with a given clang and flags: objects for a corpus, or whole programs as users would ship them."""
+"""Builds a project with a given compiler and flags: objects for a corpus, or whole programs as users ship them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.core.compiler.clang_programs import clangxx, llvm_binutils
+from components.core.compiler.clang_programs import cxx_driver, gnu_binutils, is_gcc, llvm_binutils
 from components.core.projects.compile_commands import DATABASE, find_output
 from components.core.projects.flags.linked_files import is_linked_or_archive
 from components.core.projects.recipe import Recipe, Target
@@ -87,7 +87,7 @@ def build_project(
         source_dir: source directory from `fetch_recipe`. Commands run there and write their objects there.
         build_dir: CMake's build directory. A source directory inside it keeps paths in commands relative, so that
             modules do not depend on the build's location.
-        clang: the C compiler; clang++ is taken from the same directory.
+        clang: the C compiler, a clang or gcc; the C++ compiler is taken from the same directory.
         cflags: flags for every C and C++ compile ("-Oz", "-mllvm", "-enable-ml-inliner=release"); they follow
             and override the project's own.
         objects_only: compile only the recipe's objects, link nothing.
@@ -149,11 +149,11 @@ def configure_project(
     build_dir.mkdir(parents=True, exist_ok=True)
     log = log or build_dir / LOG
     _run_shell(recipe, recipe.prepare, source_dir, log, "cannot be prepared", {})
-    flags = shlex.join(_all_flags(recipe, source_dir, build_dir, cflags))
+    flags = shlex.join(_all_flags(recipe, source_dir, build_dir, clang, cflags))
     launcher = str(_write_launcher(build_dir))
     definitions = {
         "CMAKE_C_COMPILER": str(clang),
-        "CMAKE_CXX_COMPILER": str(clangxx(clang)),
+        "CMAKE_CXX_COMPILER": str(cxx_driver(clang)),
         "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
         # The flags of the build type come after those that the project appends to CMAKE_CXX_FLAGS.
         "CMAKE_BUILD_TYPE": BUILD_TYPE,
@@ -205,15 +205,16 @@ def _run_commands(
         require_libraries(recipe, clang)
     build_dir.mkdir(parents=True, exist_ok=True)
     log = log or build_dir / LOG
-    flags = shlex.join(_all_flags(recipe, source_dir, build_dir, cflags))
+    flags = shlex.join(_all_flags(recipe, source_dir, build_dir, clang, cflags))
+    binutils = gnu_binutils(clang) if is_gcc(clang) else llvm_binutils(clang)
     environment = {
         "CC": str(clang),
-        "CXX": str(clangxx(clang)),
+        "CXX": str(cxx_driver(clang)),
         "CFLAGS": flags,
         "CXXFLAGS": flags,
         "LDFLAGS": shlex.join([*_target_flags(recipe), *_link_flags(recipe, ldflags)]),
         "JOBS": str(jobs),
-        **{name.upper(): str(path) for name, path in llvm_binutils(clang).items()},
+        **{name.upper(): str(path) for name, path in binutils.items()},
     }
     lines = recipe.prepare + (recipe.commands or ())
     _run_shell(recipe, lines, source_dir, log, "cannot be built", environment)
@@ -233,10 +234,12 @@ def _run_shell(
             raise _failure(recipe, f"{problem}: {expanded}", log)
 
 
-def _all_flags(recipe: Recipe, source_dir: Path, build_dir: Path, cflags: list[str]) -> list[str]:
+def _all_flags(recipe: Recipe, source_dir: Path, build_dir: Path, compiler: Path, cflags: list[str]) -> list[str]:
     # Keep the build's path out of debug information and, through __FILE__, out of the code and its size.
     inside = recipe.cmake_options is not None and source_dir.is_relative_to(build_dir)
-    path_flag = "-ffile-compilation-dir=." if inside else f"-ffile-prefix-map={source_dir}/="
+    path_flag = f"-ffile-prefix-map={source_dir}/="
+    if inside and not is_gcc(compiler):
+        path_flag = "-ffile-compilation-dir=."
     return [*_target_flags(recipe), "-DNDEBUG", path_flag, *recipe.cflags, *cflags]
 
 

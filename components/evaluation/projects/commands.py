@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -316,10 +317,19 @@ def _compare_and_publish(
 @program_options()
 @click.option("--release-toolchain", type=ARTIFACT, required=True, help="Release clang that embeds the policy.")
 @click.option("--plan", type=ARTIFACT, help="Plan of `mlgo tune`: also build with the release clang and this plan.")
+@click.option(
+    "--other-compilers/--no-other-compilers",
+    default=True,
+    show_default=True,
+    help="Also build by the other compilers that you have, for size and with LTO: gcc, and a newer clang.",
+)
 @click.option("--output", type=OUTPUT, required=True, help="Directory for flags.csv and flags.json.")
-def flags(release_toolchain: Path, plan: Path | None, output: Path, request: RowsRequest | None) -> None:
-    """Build programs under rows of flags that make them smaller, with stock clang and with the release clang, and show
-    what each row gives, the best row of stock clang, the best of all, and the line to put into the build.
+def flags(
+    release_toolchain: Path, plan: Path | None, other_compilers: bool, output: Path, request: RowsRequest | None
+) -> None:
+    """Build programs under rows of flags that make them smaller, with stock clang, the release clang and your other
+    compilers, and show what each row gives, the best row of stock clang, the best of all, and the line to put into the
+    build.
 
     \b
     Each row adds to the one before it, until LTO:
@@ -334,6 +344,8 @@ def flags(release_toolchain: Path, plan: Path | None, output: Path, request: Row
       program                 full LTO by the release clang's own pipeline, where it has one
       smallest, program-smallest   the smallest of several variants, where it has -mlgo-keep-smaller
       *-experimental          with --experimental: the smallest of more variants
+      gcc-Os, gcc-Oz          your gcc with LTO, --gc-sections and the flags above that it has
+      newest                  full LTO by the newest clang that is installed, if it is newer than the release clang
 
     Sizes are those of the file after llvm-strip. A row that does not build is listed with the reason.
 
@@ -353,6 +365,7 @@ def flags(release_toolchain: Path, plan: Path | None, output: Path, request: Row
 
     if request is None:
         raise UserError("exactly one of --recipe and --build names what is built", "see mlgo evaluation flags --help")
+    request = replace(request, other_compilers=other_compilers)
     release = load_toolchain(release_toolchain).require_mode("release")
     request.check(release)
     plan_file = require_plan(plan) if plan else None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from components.core.projects.flags.compare import smallest_by
 from components.core.projects.flags.types import CompilerOfRow, FlagsComparison, FlagsProgram, RowSizes
 from components.evaluation.report.formatting import change
 
@@ -58,6 +61,30 @@ def program_rows(compared: FlagsComparison) -> list[list[str]]:
         ]
         rows.append([f"{program.project}/{program.name}", LANGUAGES.get(program.language, program.language), *cells])
     return rows
+
+
+def compiler_lines(compared: FlagsComparison) -> list[str]:
+    """Return a line for each language: the best rows of each compiler, over the programs that all compilers build."""
+    compilers = _compilers(compared)
+    by_language: dict[str, list[dict[CompilerOfRow, int]]] = {}
+    count: Counter[str] = Counter(program.language for program in compared.programs)
+    for program in compared.programs:
+        best = {compiler: smallest_by(program.results, compiler) for compiler in compilers}
+        sizes = {compiler: result.sizes.stripped for compiler, result in best.items() if result and result.sizes}
+        if len(sizes) == len(compilers):
+            by_language.setdefault(program.language, []).append(sizes)
+    lines = []
+    for language, programs in sorted(by_language.items()):
+        sums = {compiler: sum(sizes[compiler] for sizes in programs) for compiler in compilers}
+        wins = {compiler: sum(min(sizes.values()) == sizes[compiler] for sizes in programs) for compiler in compilers}
+        parts = [
+            f"{COMPILERS[compiler]} {sums[compiler]:,} {_against(sums[compiler], sums[compilers[0]])}"
+            f" ({wins[compiler]} smallest)"
+            for compiler in compilers
+        ]
+        title = f"{LANGUAGES.get(language, language)} ({len(programs)} of {count[language]})"
+        lines.append(f"{title}, best rows in bytes: {', '.join(parts)}")
+    return lines
 
 
 def total_lines(compared: FlagsComparison) -> list[str]:

@@ -316,10 +316,13 @@ def print_binaries(compared: BinariesComparison, subject: str) -> None:
 
 
 def print_flags(compared: FlagsComparison) -> None:
-    """Print the rows of each program, where these are few, the best rows of every program, and what they assume."""
+    """Print the sums of each compiler's best rows, the rows of each program, where these are few, the best rows of
+    every program, and what they assume."""
     from rich.table import Table
 
     console = table_console(_WIDTH)
+    for line in flags_tables.compiler_lines(compared):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     if len(compared.programs) <= _MAX_PROGRAMS:
         for program in compared.programs:
             title = f"{program.project}/{program.name}: bytes, change against the best row of stock clang"

@@ -23,7 +23,7 @@ from components.core.projects.source_tree import remove_tree
 from components.core.projects.speed.counters import Counter, find_counter
 from components.platform.console import say
 from components.platform.errors import UserError
-from components.shrink.build import Builder, BuiltFiles, BuiltTree, Compilers
+from components.shrink.build import Builder, BuiltTree, Compilers
 from components.shrink.rows import OBJECTS
 from components.shrink.speed.benchmark import Benchmark
 from components.shrink.types import Measure
@@ -88,12 +88,14 @@ class SpeedLimit:
         benchmark: the benchmark.
         percent: how many more instructions than by the user's own build.
         counter: what counts them.
+        profdata: llvm-profdata, which merges the profiles of the benchmark.
         own: instructions by the user's own build.
     """
 
     benchmark: Benchmark
     percent: float
     counter: Counter
+    profdata: Path
     own: int = 0
 
     def count(self, files: Path) -> int:
@@ -244,7 +246,7 @@ class FastSearch:
         return next(iter(self.levels[self.levels.index(level) + 1 :]), None)
 
     def _make_profile(self) -> None:
-        profdata = find_profdata(self.stock, self.release.clang)
+        profdata = self.limit.profdata
         say(f"{FAST}: building instrumented programs, which {self.limit.benchmark.command} runs")
         row = replace(
             OBJECTS,
@@ -317,16 +319,13 @@ class FastSearch:
         row = fast_row(self.row, self.profile, level)
         variant = row.variant("heuristic", self.stock, self.release)
         compilers = Compilers(variant, self.bound, self.dropped, records=False)
-        return self._bytes(self.builder.run(f"{FAST}-trial", compilers, files, lambda tree: None, self.timeout_s))
+        built = self.builder.run(f"{FAST}-trial", compilers, files, lambda tree: None, self.timeout_s)
+        return built.sizes.by(self.measure)
 
     def _relink(self, tree: BuiltTree, level: Level, files: Path) -> int:
         """Repeat the links of a build."""
         tree.relink([f"-Wl,-mllvm,{option}" for option in level.options], self.timeout_s)
-        return self._bytes(self.builder.keep(tree, files))
-
-    def _bytes(self, built: BuiltFiles) -> int:
-        sizes = {"loaded": built.loaded, "file": built.stripped, "compressed": built.compressed}
-        return sizes[self.measure]
+        return self.builder.keep(tree, files).sizes.by(self.measure)
 
 
 @contextmanager

@@ -114,6 +114,8 @@ def whole_build(
 @contextmanager
 def _debian_build(recipe: Recipe, variant: BuildVariant, cache: Path, jobs: int) -> Iterator[BuiltProject]:
     """Yield the files that a package ships, built by its own rules; each build installs its dependencies."""
+    if variant.gnu:
+        raise UserError("packages are built in a root that has this gcc only for itself", "measure them by --build")
     log = cache / "logs" / "debian" / f"{recipe.name}-{variant.title.replace(' ', '-')}.log"
     with build_shipped_binaries(recipe, variant.clang, variant.flags, variant.link_flags, cache, jobs, log) as folder:
         paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())

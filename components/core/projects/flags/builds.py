@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from components.core.compiler.clang_programs import require_binutils
+from components.core.compiler.clang_programs import gnu_binutils, gnu_program, require_binutils
 from components.core.compiler.source_language import Language
 from components.core.projects.compiler_command import NotACompileError, compiler_of
 from components.core.projects.compiler_scripts import (
@@ -111,7 +111,8 @@ class RecipeProject:
         recipe = self.recipe
         if recipe.cmake_options is not None:
             # Stock clang has none under these names, and CMake then takes those of any version.
-            options = [(f"CMAKE_{name.upper()}", str(program)) for name, program in setup.binutils.items()]
+            binutils = gnu_binutils(variant.clang) if variant.gnu else setup.binutils
+            options = [(f"CMAKE_{name.upper()}", str(program)) for name, program in binutils.items()]
             if _LLD in variant.link_flags:
                 # CMake's checks link programs without the flags of the build type, and objects of LTO need lld.
                 options += [(f"CMAKE_{kind}_LINKER_FLAGS_INIT", _LLD) for kind in _LINKED_KINDS]
@@ -312,8 +313,7 @@ def _write_gnu_compilers(
             cxx=gnu_program(gcc, "g++") if cxx else gcc,
             records=records,
         )
-    main = variant.clang if native else cross[0].gcc
-    return {name: gnu_program(main, f"gcc-{name}") for name in ("ar", "nm", "ranlib")}
+    return gnu_binutils(variant.clang if native else cross[0].gcc)
 
 
 def _tool_variables(directory: Path, compilers: tuple[str, str], binutils: Iterable[str], path: str) -> dict[str, str]:
@@ -324,14 +324,6 @@ def _tool_variables(directory: Path, compilers: tuple[str, str], binutils: Itera
         **{name.upper(): str(directory / name) for name in binutils},
         "PATH": f"{directory}:{path}",
     }
-
-
-def gnu_program(gcc: Path, name: str) -> Path:
-    """Return a program of a gcc's installation, such as g++-12 or gcc-ar-12 for gcc-12. UserError if it is missing."""
-    path = gcc.with_name(gcc.name.replace("gcc", name, 1))
-    if not path.is_file():
-        raise UserError(f"there is no {path.name} next to {gcc}", f"install it, as {gcc.name} is")
-    return path
 
 
 def compiler_arguments(variable: str) -> Sequence[str]:
@@ -375,6 +367,7 @@ def _measure_all(paths: dict[str, Path], strip: Path, expected: Sequence[str] = 
                     llvm_size_text=sizes.llvm_size_text,
                     text=sizes.text,
                     unwind=sizes.eh_frame + sizes.gcc_except_table,
+                    loaded=sizes.total,
                 ),
                 binary.language,
             )

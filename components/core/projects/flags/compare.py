@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from components.core.compiler.clang_programs import clangxx
+from components.core.compiler.clang_programs import cxx_driver, gnu_binutils
 from components.core.compiler.source_language import Language
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
@@ -38,8 +38,11 @@ _COLUMNS = (
     "llvm_size_text",
     "text",
     "unwind_bytes",
+    "loaded_bytes",
     "status",
 )
+_SIZES = 5
+"""Columns of bytes."""
 
 
 def compare_flags(
@@ -168,7 +171,9 @@ def flags_csv(compared: FlagsComparison) -> str:
     for program in compared.programs:
         for result in program.results:
             sizes, status = result.sizes, "built" if result.sizes else f"failed: {result.failure}"
-            cells = (sizes.stripped, sizes.llvm_size_text, sizes.text, sizes.unwind) if sizes else ("", "", "", "")
+            cells: Sequence[int | str] = [""] * _SIZES
+            if sizes:
+                cells = (sizes.stripped, sizes.llvm_size_text, sizes.text, sizes.unwind, sizes.loaded)
             names = (program.project, program.name, program.language, result.row, result.compiler)
             writer.writerow((*names, *cells, status))
     return text.getvalue()
@@ -240,12 +245,13 @@ def _best_build(
     flags = shlex.join(variant.flags)
     words = {
         "CC": str(variant.clang),
-        "CXX": str(clangxx(variant.clang)),
+        "CXX": str(cxx_driver(variant.clang)),
         "CFLAGS": flags,
         "CXXFLAGS": flags,
         "LDFLAGS": shlex.join(variant.link_flags),
     }
     if row.lto:  # tools of an older LLVM do not read the objects, GNU's need a plugin
-        words |= {tool.upper(): str(binutils[tool]) for tool in ("ar", "nm", "ranlib")}
+        tools = gnu_binutils(variant.clang) if variant.gnu else binutils
+        words |= {tool.upper(): str(tools[tool]) for tool in ("ar", "nm", "ranlib")}
     build = " ".join(f"{key}={shlex.quote(value)}" for key, value in words.items() if value)
     return FlagsProject(project=name, row=chosen, compiler=compiler, build=build, assumes=list(row.assumes))

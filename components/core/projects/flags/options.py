@@ -14,6 +14,7 @@ from components.core.projects.flags.rows import (
     ALL_ROWS,
     ALLOWED,
     ICF_KINDS,
+    OTHER_ROWS,
     ROW_NAMES,
     UNCONDITIONAL_ROWS,
     require_compilers,
@@ -51,7 +52,9 @@ class RowNames(click.ParamType[tuple[str, ...], Any]):
         names = value if isinstance(value, tuple) else tuple(part for part in value.split(",") if part)
         for name in names:
             if name not in self._choices:
-                other = f"the row {name} is measured by `mlgo evaluation flags` only, because of what it assumes"
+                other = f"the row {name} is measured by `mlgo evaluation flags` only"
+                if name not in OTHER_ROWS:
+                    other += ", because of what it assumes"
                 problem = other if name in ROW_NAMES else f"there is no row {name!r}"
                 self.fail(f"{problem}; choose among {', '.join(self._choices)}", parameter, context)
         if self._compared and names and ALL_ROWS not in names:

@@ -28,6 +28,7 @@ class RowsRequest:
         icf: kind of identical code folding of the rows that have it, one of ICF_KINDS.
         allowed: keys of ALLOWED: what the programs tolerate, so that rows which assume it are built, too.
         experimental: also the rows with passes that LLVM has off in its own pipelines.
+        other_compilers: also the rows of other compilers that the user has.
     """
 
     projects: tuple[Project, ...]
@@ -37,6 +38,7 @@ class RowsRequest:
     icf: str = "all"
     allowed: tuple[str, ...] = ()
     experimental: bool = False
+    other_compilers: bool = False
 
     def check(self, release: Toolchain, compared: Sequence[CompilerOfRow] = ()) -> None:
         """Raise UserError if a row cannot be built, a tool is missing, or one of `compared` builds no row."""
@@ -68,4 +70,5 @@ class RowsRequest:
             setup.clear()
 
     def _rows(self, release: Toolchain, stock: Path, plan: Path | None) -> list[FlagRow]:
-        return plan_rows(release, stock, self.rows, self.icf, self.allowed, plan, self.experimental)
+        rows, others = self.rows, self.other_compilers
+        return plan_rows(release, stock, rows, self.icf, self.allowed, plan, self.experimental, others)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components.core import problems
 from components.core.compiler.advisor import OUTLINER_OPTION as _OUTLINE
+from components.core.compiler.clang_programs import is_gcc
 from components.core.compiler.inline_plan import plan_flags
 from components.core.compiler.probe import has_option
 from components.core.formats.toolchain import PLUGIN, Toolchain
+from components.core.projects.compiler_command import NotACompileError, compiler_of
 from components.core.projects.flags.build_variants import BuildVariant, require_same_version
 from components.core.projects.flags.link_variants import LINK_VARIANTS
 from components.core.projects.flags.types import CompilerOfRow
@@ -35,6 +41,18 @@ _EXPERIMENTAL_VARIANTS = (
 _STOCK_OUTLINER = ("-enable-machine-outliner=always", "-outliner-benefit-threshold=16")
 """LLVM's outliner, off by default on x86-64, where it does not count the unwind entry of a new function: below 16 bytes
 it makes programs larger."""
+
+_GCC_LEVELS = ("-Os", "-Oz")
+_GNU_LINK = ("-Wl,--gc-sections", "-Wl,-z,noseparate-code", "-Wl,-O1", "-Wl,--hash-style=gnu")
+_GNU_LTO = ("-flto=auto",)
+_FAT_OBJECTS = "-ffat-lto-objects"  # code for tools of the build that read objects
+_NOT_OF_GCC = ("-flto", "-fuse-ld=", "-Wl,--icf=")
+"""Starts of flags that clang and lld have, and gcc and GNU ld do not, or have in another form."""
+NEWEST = "newest"
+OTHER_ROWS = (*(f"gcc{level}" for level in _GCC_LEVELS), NEWEST)
+"""Rows of the compilers that the user has besides stock clang and the release clang."""
+_MAX_NEWER = 10
+"""How many versions after the release clang's are looked for."""
 
 _TESTED = "the program's own tests run afterwards: passes that LLVM has off in its own pipelines"
 
@@ -191,6 +209,7 @@ def plan_rows(
     allowed: Sequence[str] = (),
     plan: Path | None = None,
     experimental: bool = False,
+    other_compilers: bool = False,
 ) -> list[FlagRow]:
     """Return the rows to measure, in an order in which each of the objects adds to the one before.
 
@@ -200,10 +219,11 @@ def plan_rows(
         allowed: keys of ALLOWED that the user allows.
         plan: file of a plan: rows that the release clang compiles file by file are also built with it.
         experimental: also the rows with passes that LLVM has off in its own pipelines.
+        other_compilers: also OTHER_ROWS, as far as their compilers are installed.
 
     Raises:
-        UserError: a name is unknown, not allowed, or the release clang lacks its options; the release clang embeds no
-            policy, or the compilers have different versions.
+        UserError: a name is unknown, not allowed, its compiler is missing or lacks its options; the release clang
+            embeds no policy, or the compilers have different versions.
     """
     if PROBLEM not in release.features:
         raise UserError(
@@ -213,6 +233,9 @@ def plan_rows(
     require_same_version(stock_clang, release)
     own = {option for option in _OWN_OPTIONS if has_option(release.clang, option)}
     rows = {row.name: row for row in _rows(icf, allowed, own, experimental)}
+    if other_compilers:
+        newest = [replace(row, name=NEWEST) for row in newest_rows(rows["lto"], release)]
+        rows |= {row.name: row for row in [*gcc_rows(rows["lto"]), *newest]}
     names = () if ALL_ROWS in names else names
     if plan is not None:
         rows = {name: _with_plan(row, plan) for name, row in rows.items()}
@@ -225,6 +248,11 @@ def plan_rows(
             raise UserError(
                 f"the row {name} assumes something: {_TESTED}", "pass --experimental to mlgo evaluation flags"
             )
+        if name in OTHER_ROWS:
+            raise UserError(
+                f"the row {name} needs {f'a clang newer than {release.llvm_version}' if name == NEWEST else 'a gcc'}",
+                "install it, for a clang also its lld, or leave the row out",
+            )
         if name in ROW_NAMES:
             raise UserError(
                 f"the release clang in {release.directory} does not have the options of the row {name}",
@@ -232,6 +260,53 @@ def plan_rows(
             )
         raise UserError(f"there is no row {name!r}", f"choose among {', '.join(ROW_NAMES)}")
     return [row for row in rows.values() if not names or row.name in names]
+
+
+def gcc_rows(row: FlagRow) -> list[FlagRow]:
+    """Return the rows of the user's gcc: its levels for size, with LTO and with those flags of `row` that it has. There
+    are none without a gcc."""
+    gcc = find_gcc()
+    if gcc is None:
+        return []
+    compile_flags, link_flags = (
+        [flag for flag in flags if not flag.startswith(_NOT_OF_GCC)] for flags in (row.compile_flags, row.link_flags)
+    )
+    return [
+        FlagRow(
+            f"gcc{level}",
+            f"{gcc.name} {level} with LTO and without unused sections",
+            (level, *compile_flags, *_GNU_LTO, _FAT_OBJECTS),
+            tuple(dict.fromkeys((*_GNU_LINK, *link_flags, *_GNU_LTO))),
+            assumes=tuple(one for one in row.assumes if one != FLAG_GROUPS["icf-all"].assumes),
+            lto=True,
+            compilers=("gcc",),
+            program=gcc,
+        )
+        for level in _GCC_LEVELS
+    ]
+
+
+def newest_rows(row: FlagRow, release: Toolchain) -> list[FlagRow]:
+    """Return the row of the newest installed clang that has an lld, with the flags of `row`. There is none if it is not
+    newer than the release clang."""
+    own = int(release.llvm_version.split(".")[0])
+    for major in range(own + _MAX_NEWER, own, -1):
+        path = shutil.which(f"clang-{major}")
+        if path is not None and shutil.which(f"ld.lld-{major}"):
+            name = Path(path).name
+            gives = f"{name} with full LTO, the flags of {row.name}"
+            newest = replace(row, name=name, gives=gives, own_options=(), program=Path(path))
+            return [replace(newest, compilers=("newest",))]
+    return []
+
+
+def find_gcc() -> Path | None:
+    """Return the gcc of CC, or else of PATH; None if there is none."""
+    names = ["gcc"]
+    with suppress(ValueError, NotACompileError):
+        names = [compiler_of(shlex.split(os.environ.get("CC", "")))[0], *names]
+    paths = (shutil.which(name) for name in names)
+    return next((Path(path) for path in paths if path and is_gcc(Path(path))), None)
 
 
 def require_compilers(rows: Sequence[FlagRow], compilers: Sequence[CompilerOfRow]) -> None:
@@ -313,7 +388,7 @@ def _rows(icf: str, allowed: Sequence[str], own: set[str], experimental: bool) -
 
 
 _OWN_OPTIONS = (_WHOLE_PROGRAM, _KEEP_SMALLER, _OUTLINE, _EXPERIMENTAL)
-ROW_NAMES = tuple(row.name for row in _rows("all", list(ALLOWED), set(_OWN_OPTIONS), experimental=True))
+ROW_NAMES = (*(row.name for row in _rows("all", list(ALLOWED), set(_OWN_OPTIONS), experimental=True)), *OTHER_ROWS)
 """Names of all rows, in their order."""
 UNCONDITIONAL_ROWS = {row.name: row for row in _rows("all", (), set(_OWN_OPTIONS), experimental=False)}
 """Those that need neither --allow nor --experimental, by name."""

@@ -75,12 +75,14 @@ class RowSizes(Struct, kw_only=True):
         llvm_size_text: text as llvm-size counts it.
         text: machine code (.text*).
         unwind: unwind and exception tables.
+        loaded: all sections that are loaded; 0 in files of earlier versions.
     """
 
     stripped: int = 0
     llvm_size_text: int = 0
     text: int = 0
     unwind: int = 0
+    loaded: int = 0
 
     def __add__(self, other: RowSizes) -> RowSizes:
         return RowSizes(
@@ -88,6 +90,7 @@ class RowSizes(Struct, kw_only=True):
             llvm_size_text=self.llvm_size_text + other.llvm_size_text,
             text=self.text + other.text,
             unwind=self.unwind + other.unwind,
+            loaded=self.loaded + other.loaded,
         )
 
 

@@ -37,14 +37,20 @@ static bool hasNamedSection(const GlobalObject &GO) {
 /// Keeps what the object of \p M would have in sections of their own names.
 /// What an optimizing compile of the file may drop is not kept.
 static void keepNamedSections(Module &M) {
-  SmallVector<GlobalValue *, 8> Kept;
+  SmallVector<GlobalValue *, 8> Kept, Used;
+  collectUsedGlobalVariables(M, Used, /*CompilerUsed=*/false);
+  collectUsedGlobalVariables(M, Used, /*CompilerUsed=*/true);
   for (GlobalObject &GO : M.global_objects())
     if (!GO.isDeclarationForLinker() && !GO.isDiscardableIfUnused() &&
         hasNamedSection(GO) && !GO.getName().starts_with("llvm.")) {
-      Kept.push_back(&GO);
       // Another file's loads would be folded, which no compile of a file does.
       if (auto *GV = dyn_cast<GlobalVariable>(&GO); GV && GV->isConstant())
         GV->setExternallyInitialized(true);
+      if (is_contained(Used, &GO))
+        continue;
+      Kept.push_back(&GO);
+      if (auto *F = dyn_cast<Function>(&GO))
+        F->addFnAttr(InNamedSection);
     }
   // Not llvm.used, which marks sections so that --gc-sections keeps them.
   appendToCompilerUsed(M, Kept);
@@ -346,10 +352,10 @@ struct FileSemanticsPass : PassInfoMixin<FileSemanticsPass> {
 
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
     resolveAliases(M);
-    keepNamedSections(M);
     keepCalledByCodeGen(M);
     findIncludedFiles(M, Options.IncludePaths);
     keepAssembly(M, Options.ChecksTypes);
+    keepNamedSections(M); // but what stays for another reason
     if (Options.HasNoExceptions)
       markLanguageNoUnwind(M);
     if (Options.ZerosAreData)

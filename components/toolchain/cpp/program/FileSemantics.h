@@ -14,6 +14,10 @@ class PassBuilder;
 
 namespace mlgo {
 
+/// The attribute of a function that stays only because the source names its
+/// section.
+inline constexpr char InNamedSection[] = "mlgo-in-named-section";
+
 /// Options of a compile that LLVM keeps in its TargetMachine or in what the
 /// front end emits, and bitcode has in another form or not at all.
 struct FileOptions {
@@ -34,7 +38,9 @@ struct FileOptions {
 ///
 /// - Definitions in sections of their own names stay, because linker scripts
 ///   and tools read them, and so does what inline assembly names. The values of
-///   such constants are those of the linked file, which a tool may change.
+///   such constants are those of the linked file, which a tool may change. Of
+///   functions the link may know that nothing reads their sections
+///   (Resolution.h, releaseNamedSections).
 /// - Functions that only code generation calls stay (-mfunction-return, -pg).
 /// - A module whose assembly names a symbol that is local in its file, or
 ///   leaves the assembler in another state, becomes one of ThinLTO, which the

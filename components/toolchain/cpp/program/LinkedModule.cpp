@@ -27,6 +27,7 @@ static bool hasPassesLeft(const Module &M) {
 Error lto::backend(const Config &C, AddStreamFn AddStream, unsigned Parallelism,
                    Module &M, ModuleSummaryIndex &Index) {
   if (mlgo::compilesWholePrograms() && hasPassesLeft(M)) {
+    mlgo::releaseNamedSections(M);
     mlgo::restrictLibraryCalls(M);
     // --save-temps=internalize has written the module; write what is compiled.
     if (C.PostInternalizeModuleHook)

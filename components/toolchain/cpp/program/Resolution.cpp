@@ -1,6 +1,7 @@
 #include "program/Resolution.h"
 
 #include "lld/Common/CommonLinkerContext.h"
+#include "program/FileSemantics.h"
 // Private headers of lld, whose state is global up to LLVM 19.
 #include "lld/ELF/Config.h"
 #include "lld/ELF/InputFiles.h"
@@ -8,10 +9,14 @@
 #include "lld/ELF/Symbols.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/BinaryFormat/Magic.h"
+#include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/LTO/LTO.h"
 #include "llvm/Object/ELFObjectFile.h"
 #include "llvm/TargetParser/Triple.h"
+#include "llvm/Transforms/Utils/ModuleUtils.h"
 
 using namespace llvm;
 using lld::elf::BitcodeFile;
@@ -272,6 +277,79 @@ void mlgo::restrictLibraryCalls(Module &M) {
   for (Function &F : M)
     if (!F.isDeclaration())
       F.addFnAttrs(Attributes);
+}
+
+/// Returns whether a linker script places sections, and may keep them.
+static bool placesSections() {
+  return any_of(context().memoryBuffers, [](const auto &File) {
+    return identify_magic(File->getBuffer()) == file_magic::unknown &&
+           File->getBuffer().contains("SECTIONS");
+  });
+}
+
+/// Returns whether lld keeps the section \p Name, which nothing refers to.
+static bool isKept(StringRef Name) {
+  return Name == ".init" || Name == ".fini" || Name == ".jcr" ||
+         Name.starts_with(".init_array") || Name.starts_with(".ctors") ||
+         Name.starts_with(".dtors") ||
+         symbolTable().find(("__start_" + Name).str()) ||
+         symbolTable().find(("__stop_" + Name).str());
+}
+
+/// Returns the symbols of the modules of ThinLTO, which are not in the linked
+/// module.
+static StringSet<> symbolsOfThinModules() {
+  StringSet<> Result;
+  for (BitcodeFile *File : context().bitcodeFiles) {
+    auto Info = getBitcodeLTOInfo(File->mb);
+    const bool IsThin = !Info || Info->IsThinLTO;
+    consumeError(Info.takeError());
+    if (IsThin)
+      for (const Symbol *S : File->getSymbols())
+        Result.insert(S->getName());
+  }
+  return Result;
+}
+
+/// Returns whether something else than bitcode may refer to \p S.
+static bool isVisible(const Symbol &S) {
+  return S.isUsedInRegularObj || S.referencedAfterWrap || S.scriptDefined ||
+         (S.computeBinding() != ELF::STB_LOCAL &&
+          (S.exportDynamic || S.inDynamicList));
+}
+
+void mlgo::releaseNamedSections(Module &M) {
+  SmallSetVector<Function *, 8> Released;
+  for (Function &F : M)
+    if (F.hasFnAttribute(InNamedSection) && !F.isDeclaration())
+      Released.insert(&F);
+  if (Released.empty() || !options().gcSections || options().emitLLVM ||
+      placesSections())
+    return;
+  // Where another file names the function in assembly, it is listed twice.
+  SmallVector<GlobalValue *, 8> Used;
+  collectUsedGlobalVariables(M, Used, /*CompilerUsed=*/false);
+  collectUsedGlobalVariables(M, Used, /*CompilerUsed=*/true);
+  StringSet<> Elsewhere = symbolsOfThinModules();
+  for (const char *Name :
+       lto::LTO::getRuntimeLibcallSymbols(Triple(M.getTargetTriple())))
+    Elsewhere.insert(Name);
+  Released.remove_if([&](const Function *F) {
+    StringRef Section =
+        F->hasSection()
+            ? F->getSection()
+            : F->getFnAttribute("implicit-section-name").getValueAsString();
+    StringRef Name = GlobalValue::dropLLVMManglingEscape(F->getName());
+    const Symbol *S = symbolTable().find(Name);
+    return count(Used, F) > 1 || F->hasComdat() || isKept(Section) || !S ||
+           isVisible(*S) || Elsewhere.contains(Name);
+  });
+  removeFromUsedLists(M, [&](Constant *C) {
+    auto *F = dyn_cast<Function>(C->stripPointerCasts());
+    return F && Released.contains(F);
+  });
+  for (Function *F : Released)
+    F->setLinkage(GlobalValue::InternalLinkage);
 }
 
 mlgo::LinkOutput mlgo::linkOutput() {

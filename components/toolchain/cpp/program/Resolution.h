@@ -31,6 +31,14 @@ namespace mlgo {
 /// linker script replaces.
 void restrictLibraryCalls(llvm::Module &M);
 
+/// Lets passes drop the functions of the linked module \p M that their files
+/// keep for the names of their sections, if this link drops unreferenced
+/// sections (--gc-sections), no linker script places sections, and nothing
+/// refers to the section by __start_ or __stop_. LTO's object has one section
+/// of a name for all files, of which --gc-sections would keep all functions for
+/// a reference to one.
+void releaseNamedSections(llvm::Module &M);
+
 /// What lld writes next to LTO's object.
 struct LinkOutput {
   std::string Path;

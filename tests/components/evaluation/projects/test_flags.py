@@ -24,10 +24,12 @@ from components.core.projects.flags.builds import (
     OwnBuild,
     describe_failure,
     find_binutils,
+    make_project,
 )
 from components.core.projects.flags.compare import compare_flags, flags_csv, flags_totals, why_not_delivered
 from components.core.projects.flags.rows import NO_PIE, ROW_NAMES, FlagRow, plan_rows
 from components.core.projects.flags.types import CompilerOfRow, FlagsComparison, FlagsProgram, RowResult, RowSizes
+from components.core.projects.recipe import Recipe, Source
 from components.core.projects.source_tree import SourceTree
 from components.evaluation.__main__ import main
 from components.evaluation.metrics_types import SizeMetrics, encode_json
@@ -268,6 +270,47 @@ def test_options_reach_the_link_of_lto_only(stock_only: Toolchain) -> None:
     own = FlagRow("lto", "", lto=True, own_options=("-mlgo-whole-program=0",))
     assert "-Wl,-mllvm,-mlgo-whole-program=0" in own.variant("heuristic", CLANG, stock_only).link_flags
     assert "-mlgo-whole-program=0" not in own.variant("stock", CLANG, stock_only).flags
+
+
+def test_other_compilers_have_the_flags_that_they_know(stock_only: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    assert not [row for row in plan_rows(stock_only, CLANG) if row.compilers == ("gcc",)]
+    rows = {row.name: row for row in plan_rows(stock_only, CLANG, allowed=[NO_PIE], other_compilers=True)}
+    gcc = rows["gcc-Oz"]
+    assert gcc.program == Path("/usr/bin/gcc") and gcc.compile_flags[0] == "-Oz"
+    assert {"-fvisibility=hidden", "-fno-pie", "-flto=auto"} < set(gcc.compile_flags)
+    assert {"-Wl,--gc-sections", "-Wl,-z,pack-relative-relocs", "-no-pie"} < set(gcc.link_flags)
+    assert not any("lld" in flag or "icf" in flag or flag == "-flto" for flag in gcc.link_flags)
+    assert not any("addresses" in assumption and "functions" in assumption for assumption in gcc.assumes)
+    assert rows["newest"].program == Path("/usr/bin/clang-22") and rows["newest"].link_flags == rows["lto"].link_flags
+    monkeypatch.setenv("PATH", "/nowhere")
+    for name, needed in {"gcc-Os": "a gcc", "newest": "a clang newer than 19"}.items():
+        with pytest.raises(UserError, match=f"the row {name} needs {needed}"):
+            plan_rows(stock_only, CLANG, [name], other_compilers=True)
+
+
+def test_gcc_builds_own_builds_and_recipes(source: Path, stock_only: Toolchain, setup: BuildSetup) -> None:
+    (source / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(own CXX)\nadd_library(fill fill.cpp)\n"
+        "add_executable(app main.cpp)\ntarget_link_libraries(app fill)\n"
+    )
+    recipe = make_project(Recipe("own", Source("path", str(source)), cmake_options=(), binaries=("app",)))
+    assert recipe is not None
+    build = f"test $AR = $(command -v ar); {BUILD}"
+    rows = plan_rows(stock_only, CLANG, ["icf-all", "gcc-Oz", "newest"], other_compilers=True)
+    rows = [replace(row, compilers=tuple(one for one in row.compilers if one != "policy")) for row in rows]
+    compared = compare_flags(
+        [OwnBuild(SourceTree(source), build, ("out/app",)), recipe], rows, CLANG, stock_only, setup
+    )
+    for program in compared.programs:
+        assert [(result.row, result.failure) for result in program.results] == [
+            (row, "") for row in ("icf-all", "gcc-Oz", "newest")
+        ]
+        assert program.best.compiler != "stock"
+        assert all(result.sizes and 0 < result.sizes.loaded < result.sizes.stripped for result in program.results)
+    (line,) = {each.build for each in compare_flags([recipe], rows[1:2], CLANG, stock_only, setup).projects}
+    assert line.startswith("CC=/usr/bin/gcc CXX=/usr/bin/g++ CFLAGS='-Oz -fvisibility=hidden")
+    assert line.endswith(" AR=/usr/bin/gcc-ar NM=/usr/bin/gcc-nm RANLIB=/usr/bin/gcc-ranlib")
 
 
 def test_option_is_known_by_asking_the_clang() -> None:

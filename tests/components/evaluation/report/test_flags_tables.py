@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from components.core.projects.flags.compare import flags_totals
 from components.core.projects.flags.types import (
@@ -67,6 +68,20 @@ def test_rows_name_bytes_changes_and_failures(compared: FlagsComparison) -> None
         ["zstd/bin/zstd", "C", "icf-all", "2,000", "1,000", "icf-all, release clang", "1,900 -5.00%", "1,010 +1.00%"]
     ]
     assert flags_tables.assumption_lines(compared) == ["* icf-all: no <addresses>"]
+
+
+def test_sums_of_compilers_leave_out_what_one_of_them_does_not_build(compared: FlagsComparison) -> None:
+    gcc = RowResult(row="gcc-Oz", compiler="gcc", sizes=RowSizes(stripped=1800))
+    (first,) = compared.programs
+    failed = RowResult(row="gcc-Oz", compiler="gcc", failure="error: no such option")
+    compared.programs = [
+        replace(first, results=[*first.results, gcc]),
+        replace(first, name="bin/other", results=[*first.results, failed]),
+    ]
+    assert flags_tables.compiler_lines(compared) == [
+        "C (1 of 2), best rows in bytes: stock clang 2,000 +0.00% (0 smallest), "
+        "release clang 1,900 -5.00% (0 smallest), gcc 1,800 -10.00% (1 smallest)"
+    ]
 
 
 def test_metrics_keep_the_rows(metrics: SizeMetrics, measured: Measurements, compared: FlagsComparison) -> None:

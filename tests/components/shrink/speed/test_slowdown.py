@@ -118,7 +118,7 @@ class _Counts:
     def __init__(self, counts: Callable[[Level], int]) -> None:
         self.counts = counts
         self.built: list[Level] = []
-        self.limit = SpeedLimit(cast(slowdown.Benchmark, self), _PERCENT, find_counter(), own=1000)
+        self.limit = SpeedLimit(cast(slowdown.Benchmark, self), _PERCENT, find_counter(), Path(), own=1000)
 
     def build(self, level: Level, files: Path) -> int:
         self.built.append(level)

@@ -210,6 +210,50 @@ def test_files_that_check_types_are_one_module(toolchain: Path, tmp_path: Path) 
     assert build_and_run(CHECKS_TYPES, toolchain / "bin", tmp_path / "program") == CHECKS_TYPES.prints
 
 
+NAMED = Program(
+    {
+        "main.c": "void used(void);\nint main(void) { used(); }\n",
+        "part.c": """
+#include <stdio.h>
+__attribute__((section("text_env"), noinline)) void used(void) { printf("used"); }
+#ifndef ATTRIBUTES
+#define ATTRIBUTES
+#endif
+__attribute__((section("text_env") ATTRIBUTES)) void unused(void) { printf("not used"); }
+""",
+    },
+    "used",
+)
+"""A section with an unused function, as lmdb has one."""
+READERS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "no --gc-sections": ({}, ("-Wl,--no-gc-sections",)),
+    "__start_": ({"a.c": "extern const char __start_text_env[];\nconst char *start = __start_text_env;\n"}, ()),
+    "linker script": (
+        {"script.ld": "SECTIONS { .env : { KEEP(*(text_env)) } } INSERT AFTER .text;\n"},
+        ("-Wl,-T,script.ld",),
+    ),
+    "attribute": ({}, ("-DATTRIBUTES=,used",)),
+    "assembly of another file": ({"a.c": 'void call(void) { __asm__("call unused"); }\n'}, ()),
+    "object": ({"native.c": "void unused(void);\nvoid (*pointer)(void) = unused;\n"}, ()),
+    "module of ThinLTO": (
+        {"a.c": '__asm__("label: ret");\nvoid unused(void);\nvoid (*pointer)(void) = unused;\n'},
+        (),
+    ),
+    "another program": ({}, ("-Wl,--export-dynamic-symbol=unused",)),
+}
+
+
+@pytest.mark.parametrize("reader", ["", *READERS])
+def test_functions_in_named_sections_stay_if_something_reads_the_section(
+    toolchain: Path, tmp_path: Path, reader: str
+) -> None:
+    sources, flags = READERS.get(reader, ({}, ()))
+    program = replace(NAMED, sources=NAMED.sources | sources, flags=flags)
+    assert build_and_run(program, toolchain / "bin", tmp_path / "program") == program.prints
+    names = run("llvm-nm-19", "--format=just-symbols", "program", directory=tmp_path / "program").split()
+    assert ("unused" in names) == bool(reader)
+
+
 def test_thinlto_keeps_sections_and_exceptions(toolchain: Path, tmp_path: Path) -> None:
     sections = PROGRAMS["sections that a linker script reads"]
     assert build_and_run(sections, toolchain / "bin", tmp_path / "sections", "-flto=thin") == sections.prints

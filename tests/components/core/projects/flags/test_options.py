@@ -41,7 +41,7 @@ def test_unknown_row_is_named_with_those_there_are() -> None:
         RowNames().convert("lto,icf", None, None)
 
 
-@pytest.mark.parametrize("name", ["no-pie", "smallest-experimental"])
+@pytest.mark.parametrize("name", ["no-pie", "smallest-experimental", "gcc-Oz", "newest"])
 def test_row_that_assumes_something_is_no_row_of_a_pipeline(name: str) -> None:
     """It would be refused when the policy is trained."""
     assert RowNames(conditional=True).convert(name, None, None) == (name,)
