@@ -212,8 +212,7 @@ def _say_sizes(title: str, prefix: str, figures: Mapping[str, Any]) -> None:
 def _say_linked(linked: Mapping[str, Any]) -> None:
     import msgspec
 
-    from components.core.projects.flags.compare import smallest_by
-    from components.core.projects.flags.types import FlagsComparison
+    from components.core.projects.flags.types import FlagsComparison, smallest_by
 
     for program in msgspec.convert(linked, FlagsComparison).programs:
         stock, planned = program.best_stock, smallest_by(program.results, "plan")

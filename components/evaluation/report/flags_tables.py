@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from components.core.projects.flags.compare import smallest_by
-from components.core.projects.flags.types import CompilerOfRow, FlagsComparison, FlagsProgram, RowSizes
+from components.core.projects.flags.types import CompilerOfRow, FlagsComparison, FlagsProgram, RowSizes, smallest_by
 from components.evaluation.report.formatting import change
 
 COMPILERS: dict[CompilerOfRow, str] = {

@@ -24,6 +24,8 @@ from components.core.projects.flags.types import (
     FlagsTotal,
     RowResult,
     RowSizes,
+    smallest,
+    smallest_by,
 )
 from components.platform.console import say
 from components.platform.errors import UserError
@@ -139,7 +141,7 @@ def why_not_delivered(
         other = smallest_by(program.results, against)
         if other is None or not own:
             continue
-        best = _smallest(own)
+        best = smallest(own)
         if best is None:
             return f"{name} is built by {TITLES[compiler]} under no row: {own[0].failure}"
         pairs.append((name, other, best))
@@ -194,7 +196,7 @@ def _programs(
                 entries.append(RowResult(row=row, compiler=compiler, sizes=one.sizes))
             else:
                 entries.append(RowResult(row=row, compiler=compiler, failure=one))
-        best = _smallest(entries)
+        best = smallest(entries)
         if best is None:
             say(f"{project}/{name} is left out, no row builds it: {entries[0].failure}")
             continue
@@ -206,22 +208,6 @@ def _programs(
             best_stock=smallest_by(entries, "stock"),
             best=best,
         )
-
-
-def smallest_by(results: Sequence[RowResult], compiler: CompilerOfRow) -> RowResult | None:
-    """Return the smallest of the results of a compiler; None if it built none."""
-    return _smallest([result for result in results if result.compiler == compiler])
-
-
-def _smallest(results: Sequence[RowResult]) -> RowResult | None:
-    """Return the result with the smallest stripped file, of equal ones, since files are padded, the one with the least
-    code, of equal ones the first: it needs the fewest flags."""
-    built = [
-        (result.sizes.stripped, result.sizes.text, index)
-        for index, result in enumerate(results)
-        if result.sizes is not None
-    ]
-    return results[min(built)[-1]] if built else None
 
 
 def _best_build(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -101,6 +102,22 @@ class RowResult(Struct, kw_only=True):
     compiler: CompilerOfRow
     sizes: RowSizes | None = None
     failure: str = ""
+
+
+def smallest_by(results: Sequence[RowResult], compiler: CompilerOfRow) -> RowResult | None:
+    """Return the smallest of the results of a compiler; None if it built none."""
+    return smallest([result for result in results if result.compiler == compiler])
+
+
+def smallest(results: Sequence[RowResult]) -> RowResult | None:
+    """Return the result with the smallest stripped file, of equal ones, since files are padded, the one with the least
+    code, of equal ones the first: it needs the fewest flags."""
+    built = [
+        (result.sizes.stripped, result.sizes.text, index)
+        for index, result in enumerate(results)
+        if result.sizes is not None
+    ]
+    return results[min(built)[-1]] if built else None
 
 
 class FlagsProgram(Struct, kw_only=True):
