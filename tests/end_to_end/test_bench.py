@@ -16,6 +16,7 @@ from tests.bench.isolated import measure_alone
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
 FIGURES = {
+    "checkpoint": {"checkpoint_over_unflushed"},
     "corpus": {"extract_speedup_over_mlgo_utils"},
     "credit": {"credit_r2_unseen_modules", "credit_error_percent"},
     "policy": {"emitted_policy_us_per_decision"},

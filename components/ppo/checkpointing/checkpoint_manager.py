@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
@@ -31,6 +32,8 @@ from components.ppo.checkpointing.fingerprint import EarlierCredit
 _CHECKPOINT = re.compile(r"\d{6,}-[0-9a-f]{8}")
 _NAME = re.compile(r"(\d{6,})(-[0-9a-f]{8})?")  # earlier versions numbered them only
 _PARTIAL = re.compile(r"\.\d{6,}-[0-9a-f]{8}\.partial-.*")
+_STORAGE_PATIENCE_S = 900.0
+"""How long a training goes on while no checkpoint can be published: as long as its workers wait for object storage."""
 
 
 class CheckpointManager:
@@ -44,6 +47,8 @@ class CheckpointManager:
         """Listed checkpoints that are readable or were not read; None before `newest` was called."""
         self._before: Path | None = None
         """The checkpoint that the next one follows."""
+        self._published: set[str] = set()
+        """Checkpoints that were published or listed, and not removed, since this lease was taken."""
 
     def save(self, state: Checkpoint) -> None:
         """Publish a checkpoint, then remove all but the newest ones.
@@ -57,6 +62,7 @@ class CheckpointManager:
         before = self._listed()
         remaining = [*(before if self._usable is None else self._usable), name][-self._keep :]
         checkpoint.write(self.directory / name, state, self._before)
+        self._published |= {*before, name}
         try:
             self._lease.update(
                 checkpoints=remaining, iteration=state.iteration, policy=state.policy_digest, saved=time.time()
@@ -66,8 +72,9 @@ class CheckpointManager:
                 discard(self.directory / name)
             raise
         self._usable, self._before = remaining, self.directory / name
-        for old in set(before) - set(remaining):
+        for old in sorted(self._published - set(remaining)):
             discard(self.directory / old)
+            self._published.remove(old)
 
     @property
     def repeated_s(self) -> float:
@@ -157,28 +164,49 @@ class BackgroundSaver:
         self._unsaved: Checkpoint | None = None
         self._executor = ThreadPoolExecutor(1, "checkpoint")
         self._saving: tuple[Checkpoint, Future[None]] | None = None
+        self._failing_since_s: float | None = None
 
     def keep(self, checkpoint: Checkpoint) -> None:
         """Replace the checkpoint that is published next."""
         self._unsaved = checkpoint
 
     def start(self) -> None:
-        """Start to publish the kept checkpoint, unless it is published already."""
-        self._finish()
-        if self._unsaved is not None:
-            self._push()
-            self._saving = self._unsaved, self._executor.submit(self._checkpoints.save, self._unsaved)
-            self._unsaved = None
+        """Start to publish the kept checkpoint, unless it is published already.
+
+        If object storage does not answer, the training goes on for a while, and a later call tries again.
+
+        Raises:
+            StorageError: it has not answered for _STORAGE_PATIENCE_S.
+            LeaseLost, UserError: as CheckpointManager.save.
+        """
+        try:
+            self._finish()
+            self._start()
+        except StorageError as error:
+            now_s = time.monotonic()
+            if self._failing_since_s is None:
+                self._failing_since_s = now_s
+                say(f"warning: no checkpoint is written, and training goes on: {error.problem}")
+            elif now_s - self._failing_since_s > _STORAGE_PATIENCE_S:
+                raise
 
     def save(self) -> None:
         """Publish the kept checkpoint, unless it is published already, and wait for it."""
-        self.start()
+        with suppress(StorageError):  # tried again here
+            self._finish()
+        self._start()
         self._finish()
 
     def join(self) -> None:
         """Wait for a checkpoint that is being published; an error of it is raised by the next `start` or `save`."""
         if self._saving is not None:
             wait([self._saving[1]])
+
+    def _start(self) -> None:
+        if self._unsaved is not None:
+            self._push()
+            self._saving = self._unsaved, self._executor.submit(self._checkpoints.save, self._unsaved)
+            self._unsaved = None
 
     def _finish(self) -> None:
         if self._saving is None:
@@ -189,4 +217,4 @@ class BackgroundSaver:
         except Exception:
             self._saving, self._unsaved = None, self._unsaved or checkpoint
             raise
-        self._saving, self.saved = None, checkpoint.iteration
+        self._saving, self.saved, self._failing_since_s = None, checkpoint.iteration, None

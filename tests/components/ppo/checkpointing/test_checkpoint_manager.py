@@ -15,8 +15,9 @@ from components.platform.storage.shared_state.root_lease import LATEST, LeaseLos
 from components.platform.storage.shared_state.versioned_json import Conflict
 from components.platform.storage.shared_state.workdir import list_files, remove_file
 from components.platform.storage.uri import mirror, uri_of
+from components.ppo.checkpointing import checkpoint_manager
 from components.ppo.checkpointing.checkpoint import write
-from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
+from components.ppo.checkpointing.checkpoint_manager import BackgroundSaver, CheckpointManager
 from components.ppo.checkpointing.fingerprint import EarlierCredit
 from tests.components.ppo.points import checkpoint, earlier
 from tests.support.buckets import names, put_object, remove_object
@@ -248,3 +249,80 @@ def test_checkpoints_without_document_are_found(root):
     assert [name.partition("-")[0] for name in folders(root)] == ["000010", "000011"]
     remove_file(root / LATEST)
     assert newest(root) == 11
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_checkpoint_without_an_answer_is_removed_by_the_next(root, monkeypatch, written):
+    """Whether the document with it was written, as when the answer is lost, or not."""
+    with RootLease(root, "training") as fence:
+        store, update = CheckpointManager(fence, 1), fence.update
+
+        def fail(**fields):
+            if written:
+                update(**fields)
+            raise StorageError("away")
+
+        store.save(checkpoint(1))
+        monkeypatch.setattr(fence, "update", fail)
+        with pytest.raises(StorageError):
+            store.save(checkpoint(2))
+        monkeypatch.setattr(fence, "update", update)
+        store.save(checkpoint(3))
+        assert [name.partition("-")[0] for name in folders(root)] == ["000003"]
+
+
+def test_checkpoint_that_could_not_be_removed_is_removed_later(root, monkeypatch):
+    with RootLease(root, "training") as fence:
+        store = CheckpointManager(fence, 1)
+        store.save(checkpoint(1))
+        with monkeypatch.context() as broken, pytest.raises(StorageError):
+            broken.setattr(checkpoint_manager, "discard", fails)
+            store.save(checkpoint(2))
+        store.save(checkpoint(3))
+        assert [name.partition("-")[0] for name in folders(root)] == ["000003"]
+
+
+def fails(*_arguments):
+    raise StorageError("away")
+
+
+class Away:
+    """Takes the place of a CheckpointManager whose object storage answers only when `away` is False."""
+
+    def __init__(self):
+        self.away, self.saved = True, []
+
+    def save(self, point):
+        if self.away:
+            fails()
+        self.saved.append(point.iteration)
+
+
+def test_training_goes_on_while_object_storage_is_away(monkeypatch, capsys):
+    clock = [100.0]
+    monkeypatch.setattr(checkpoint_manager.time, "monotonic", lambda: clock[0])
+    store = Away()
+    saver = BackgroundSaver(store, lambda: fails() if store.away and clock[0] < 200 else None)
+    for iteration in range(1, 9):  # seven minutes: first the event files cannot be pushed, then checkpoints not written
+        saver.keep(checkpoint(iteration))
+        saver.start()
+        saver.join()
+        clock[0] += 60
+    assert saver.saved == 0 and capsys.readouterr().out.count("no checkpoint is written, and training goes on") == 1
+    with pytest.raises(StorageError):
+        saver.save()
+    store.away = False
+    saver.start()
+    saver.save()
+    assert store.saved == [8] and saver.saved == 8
+    store.away = True
+    for _ in range(2):
+        saver.keep(checkpoint(9))
+        saver.start()
+        saver.join()
+        clock[0] += 899
+    saver.start()
+    saver.join()
+    clock[0] += 2
+    with pytest.raises(StorageError):
+        saver.start()
