@@ -28,10 +28,14 @@ _RUN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]*")
 _LAUNCHER_LINE = re.compile(r"(?P<severity>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \w+\.go:\d+\] ")
 """As glog writes it."""
 _ARGO_LINE = re.compile(r"time=\S+ level=\w+ msg=.* argo=true")
+_STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z [A-Z]+ ")
+"""Before a line of a step with MLGO_LOG_FORMAT=timestamps."""
 _TWICE = "two tasks have the same task name"
 """Of a driver's error after the pod of an earlier one was lost: Argo makes it again, and ML Metadata has both."""
 _NO_CONTROLLER_S = 120.0
 """Time in which a controller that runs has started the first driver of a run."""
+_TERMINATED = "Error: exit status 143"
+"""Argo's last line in the log of a pod that was removed: KFP's launcher ends at once, and the step with it."""
 _EXIT_STATUS = re.compile(r": exit status \d+\s*$")
 """The end of the launcher's error where the step's program failed, which has said why."""
 
@@ -156,7 +160,7 @@ class KfpRun:
         lines = []
         succeeded = {task.name: task for task in self.tasks if task.state == "SUCCEEDED"}
         for name, beginning in ((TABLE_STEP, TABLE_HEADING), (REPORT_STEP, "verdict"), ("evaluation", "verdict")):
-            log = self.read_log(succeeded[name]) if name in succeeded else []
+            log = [_STAMP.sub("", line) for line in self.read_log(succeeded[name])] if name in succeeded else []
             if begins := [number for number, line in enumerate(log) if line.startswith(beginning)]:
                 lines = log[begins[-1] :]
                 break
@@ -179,6 +183,12 @@ class KfpRun:
             return UserError(
                 f"{problem}the pod of a driver was lost, and since then KFP has two tasks of one name{log}",
                 "submit the pipeline again: the new run reuses the results of the steps that are done",
+            )
+        if tail and tail[-1] == _TERMINATED:
+            return UserError(
+                f"{problem}the pod of step {failed[0].name} was removed (exit status 143), and Argo saw its end before it "
+                f"was gone{log}",
+                f"mlgo pipeline retry {self.run_id} continues the run from there",
             )
         return UserError(
             f"{problem}step {', '.join(task.name for task in failed)} failed{log}",

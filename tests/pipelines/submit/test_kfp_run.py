@@ -193,6 +193,17 @@ def test_lost_driver_is_told_with_a_new_run_as_the_way_out(
     assert _message(run, Task("ppo")).endswith("two tasks have the same task name"), "what the webhook gets"
 
 
+def test_removed_pod_of_a_step_is_told_with_a_retry_as_the_way_out(
+    start: Start, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KFP's launcher ends with SIGTERM, whatever its step does; Argo may see the pod before it is gone."""
+    log = ["training: 2, 0.5/min, minutes 4.179", "Error: exit status 143"]
+    monkeypatch.setattr(KfpRun, "read_log", lambda *_: log)
+    with pytest.raises(UserError, match=r"the pod of step \w+ was removed \(exit status 143\)") as failed:
+        wait(KfpPipelines(KfpAddress(host)), start(preset="tiny"), POLL_S)
+    assert "retry" in failed.value.remedy and "cause" not in failed.value.remedy
+
+
 def test_server_without_controller_is_told(start: Start, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = KfpRun(KfpClient(KfpAddress(host)), start())
     run.document |= {"state": "PENDING", "run_details": {}}
