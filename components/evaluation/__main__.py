@@ -222,7 +222,9 @@ def run(
         policy = find_pretrained(policy, problem, *inputs)
     config = EvaluationConfig(policy=policy, thresholds=sweep, problem=problem, **options)
     metrics = evaluate(config)
-    if not quiet:
+    if quiet:
+        say(terminal_report.footer_lines(metrics, config.output.absolute())[0])  # a server's log has no other verdict
+    else:
         terminal_report.print_table(metrics, config.output.absolute())
     return EXIT_NOT_BETTER if fail_if_not_better and metrics.verdict != "better" else 0
 

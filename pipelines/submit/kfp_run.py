@@ -27,7 +27,11 @@ _LATE_LOOKS = 3
 _RUN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]*")
 _LAUNCHER_LINE = re.compile(r"(?P<severity>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \w+\.go:\d+\] ")
 """As glog writes it."""
+_DUMP = re.compile(r"(: |\] input \w+:)\{\n$")
+"""The end of a line before a launcher's outputs, or one of a driver's inputs."""
 _ARGO_LINE = re.compile(r"time=\S+ level=\w+ msg=.* argo=true")
+_STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:.]+Z )?(INFO|WARNING|ERROR) ")
+"""Before a line of a step with MLGO_LOG_FORMAT=timestamps; KFP's API leaves the time out."""
 _TWICE = "two tasks have the same task name"
 """Of a driver's error after the pod of an earlier one was lost: Argo makes it again, and ML Metadata has both."""
 _NO_CONTROLLER_S = 120.0
@@ -123,8 +127,8 @@ class KfpRun:
 
     def read_log(self, task: Task) -> list[str]:
         """Return the lines of the log of the first of a task's pods that has one; [] if none has."""
-        logs = (self._read_pod_log(pod) for pod in task.pods)
-        return next(filter(None, logs), "").rstrip().splitlines()
+        logs = (without_launcher(text) for pod in task.pods if (text := self._read_text(pod)))
+        return next(logs, "").rstrip().splitlines()
 
     @property
     def may_start_ray(self) -> bool:
@@ -156,7 +160,7 @@ class KfpRun:
         lines = []
         succeeded = {task.name: task for task in self.tasks if task.state == "SUCCEEDED"}
         for name, beginning in ((TABLE_STEP, TABLE_HEADING), (REPORT_STEP, "verdict"), ("evaluation", "verdict")):
-            log = self.read_log(succeeded[name]) if name in succeeded else []
+            log = [_STAMP.sub("", line) for line in self.read_log(succeeded[name])] if name in succeeded else []
             if begins := [number for number, line in enumerate(log) if line.startswith(beginning)]:
                 lines = log[begins[-1] :]
                 break
@@ -180,6 +184,12 @@ class KfpRun:
                 f"{problem}the pod of a driver was lost, and since then KFP has two tasks of one name{log}",
                 "submit the pipeline again: the new run reuses the results of the steps that are done",
             )
+        if launcher_was_killed(next(filter(None, map(self._read_text, failed[0].pods)), "")):
+            return UserError(
+                f"{problem}the pod of step {failed[0].name} was removed while it ran (exit status 143), and Argo, "
+                f"which repeats a step whose pod is gone, looked a moment before{log}",
+                f"mlgo pipeline retry {self.run_id} continues the run from there",
+            )
         return UserError(
             f"{problem}step {', '.join(task.name for task in failed)} failed{log}",
             f"see its log at {self.page}{command}. When the cause is removed, mlgo pipeline retry {self.run_id} "
@@ -197,11 +207,10 @@ class KfpRun:
             "(kubectl get pods -n kubeflow -l app=workflow-controller)"
         ]
 
-    def _read_pod_log(self, pod: str) -> str:
+    def _read_text(self, pod: str) -> str:
         """Return the log of a step from the API server or the user interface, "" if neither has it.
 
-        Argo's emissary and KFP's launcher, which run the step's program, write to the same log. Of their lines only the
-        launcher's own errors are returned.
+        Argo's emissary and KFP's launcher, which run the step's program, write to the same log.
         """
         query = {"podname": pod, "runid": self.run_id}
         query["createdat"] = str(self.document.get("created_at") or "")[:10]  # part of the place of archived logs
@@ -211,7 +220,7 @@ class KfpRun:
             text = self._client.get_text(path)
             # The API server answers 200 before it looks; the object of an error follows then.
             if text.strip() and not text.lstrip().startswith('{"error_message"'):
-                return without_launcher(text)
+                return text
         return ""
 
 
@@ -284,8 +293,19 @@ def run_state(run: Mapping[str, Any]) -> str:
     return state
 
 
+def launcher_was_killed(log: str) -> bool:
+    """Return whether the log of a step that failed lacks what KFP's launcher says of every failure that it sees.
+
+    SIGTERM ends the launcher at once when the pod is removed.
+    """
+    severities = {match["severity"] for match in _LAUNCHER_LINE.finditer(log)}
+    return bool(severities) and "F" not in severities
+
+
 def without_launcher(log: str) -> str:
-    """Return a log without what Argo's and KFP's launchers report, a dump of the step's outputs among it.
+    """Return a log without what Argo's and KFP's launchers report, dumps of a driver's inputs and a step's outputs too.
+
+    Of their lines only the launcher's own errors are returned.
 
     A log of nothing else is returned as it is: it may have the exit status of a program that says nothing.
     """
@@ -296,7 +316,7 @@ def without_launcher(log: str) -> str:
             in_dump = False
         elif match := _LAUNCHER_LINE.match(line):
             failed = match["severity"] in "EF"
-            in_dump = not failed and line.endswith(": {\n")
+            in_dump = not failed and bool(_DUMP.search(line))
             if failed and not _EXIT_STATUS.search(line):
                 lines.append(line)
         elif in_dump:

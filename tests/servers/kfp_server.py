@@ -38,7 +38,7 @@ from tests.servers.argo_nodes import BEGIN, LOG, Workflow
 from tests.servers.http_server import JsonHandler, serving
 
 TASKS = ("corpus", "toolchain-training", "trace", "vocab", "warmstart", "ppo", "evaluation")
-VERDICTS = {"evaluation": "verdict on the modules: better (1.2%)\n"}
+VERDICTS = {"evaluation": "2026-11-29T08:05:02.804Z INFO verdict on the modules: better (1.2%)\n"}
 """Task -> the end of its log."""
 EXPERIMENTS: list[dict[str, Any]] = []
 RUNS: dict[str, dict[str, Any]] = {}

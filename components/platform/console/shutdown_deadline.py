@@ -1,7 +1,9 @@
 """Ends a step in time after SIGTERM, SIGHUP or Ctrl-C: Kubernetes kills it after 30 s.
 
 A step of Kubeflow Pipelines must not end by itself when its pod is removed: Argo takes a step that ended with status
-143 for one that failed, which KFP 2.17 does not repeat, and repeats one that was there until its pod was gone.
+143 for one that failed, which KFP 2.17 does not repeat, and repeats one that was there until its pod was gone. KFP's
+launcher, which started the step, gets SIGTERM too and ends at once, and the container with it: there a step has about a
+second, whatever it does, and Argo repeats it unless it looks at the pod between its end and its removal.
 """
 
 from __future__ import annotations

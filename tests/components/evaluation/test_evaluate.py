@@ -75,9 +75,10 @@ def test_release_clang_warmstart_and_sweep(
     assert greedy["policy_bytes"] == metrics["policy_bytes"]
     assert (greedy["sweep"], greedy["warmstart"], greedy["best_threshold"]) == ({}, None, None)
 
-    arguments = ("--policy", "pretrained", "--thresholds", "", "--output", tmp_path / "pretrained")
+    arguments = ("--policy", "pretrained", "--thresholds", "", "--quiet", "--output", tmp_path / "pretrained")
     done = step("--corpus", corpus_directory, "--toolchain", training_toolchain, *arguments)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("verdict"), "what a server's log has"
     pretrained = json.loads((tmp_path / "pretrained" / "metrics.json").read_text())
     assert pretrained["policy_bytes"] == metrics["reference"]["policy_bytes"]
 

@@ -16,7 +16,7 @@ from pipelines.spec import COMPILED, load_spec, with_images
 from pipelines.submit import kfp_run
 from pipelines.submit.kfp import KfpPipelines
 from pipelines.submit.kfp_client import KfpAddress, KfpClient
-from pipelines.submit.kfp_run import KfpRun, run_state, without_launcher
+from pipelines.submit.kfp_run import KfpRun, launcher_was_killed, run_state, without_launcher
 from pipelines.submit.kfp_tasks import tasks_of
 from pipelines.submit.polling import Task
 from pipelines.submit.server import wait
@@ -191,6 +191,27 @@ def test_lost_driver_is_told_with_a_new_run_as_the_way_out(
     assert "submit the pipeline again" in failed.value.remedy and "retry" not in failed.value.remedy
     run = KfpRun(KfpClient(KfpAddress(host)), start())
     assert _message(run, Task("ppo")).endswith("two tasks have the same task name"), "what the webhook gets"
+
+
+def test_removed_pod_of_a_step_is_told_with_a_retry_as_the_way_out(
+    start: Start, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KFP's launcher ends with SIGTERM, whatever its step does; Argo may see the pod before it is gone.
+
+    The log that Argo archived has no line about it.
+    """
+    killed = "I1129 07:44:58.299682      20 registry.go:68] No task-level plugins enabled\nINFO training: 2, 0.5/min\n"
+    assert not launcher_was_killed(LOG.format("line\n"))
+    monkeypatch.setattr(KfpRun, "_read_text", lambda *_: killed)
+    with pytest.raises(UserError, match=r"the pod of step \w+ was removed while it ran \(exit status 143\)") as failed:
+        wait(KfpPipelines(KfpAddress(host)), start(preset="tiny"), POLL_S)
+    assert "retry" in failed.value.remedy and "cause" not in failed.value.remedy
+
+
+def test_inputs_that_a_driver_dumps_are_not_shown() -> None:
+    dump = 'I1129 08:24:52.066364      16 main.go:495] input kubernetesConfig:{\n  "securityContext": {\n  }\n}\n'
+    reason = "F1129 08:24:52.137882      16 main.go:127] KFP driver: no artifact\n"
+    assert without_launcher(dump + reason) == reason
 
 
 def test_server_without_controller_is_told(start: Start, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
