@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from components.core.compiler.source_groups import group_by_source
 from components.core.formats.corpus import Module
-from components.core.formats.source_groups import group_by_source
 from components.core.formats.splits import Splits
 from components.platform.errors import UserError
 

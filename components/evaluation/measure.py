@@ -11,9 +11,9 @@ import numpy as np
 from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.compiler.replay.command_line import require_replayable
+from components.core.compiler.source_groups import group_by_source
 from components.core.compiler.source_language import source_language
 from components.core.formats.corpus import Module
-from components.core.formats.source_groups import group_by_source
 from components.core.objectives import Objective
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.measurements import BASELINE, POLICY, SECTIONS, Measurements

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from components.core.compiler.source_groups import _Groups, _Identity, _join_similar, group_by_source
 from components.core.formats.bitcode_symbols import UNKNOWN, read_symbols
 from components.core.formats.corpus import Module, load_corpus
-from components.core.formats.source_groups import _Groups, _Identity, _join_similar, group_by_source
 from components.corpus.split import SplitConfig, split_modules
 
 CODE = "static int s{i}(int x) {{ return x * {i}; }}\nint f{i}(int x) {{ return s{i}(x) + s{i}(x + MORE); }}\n"
