@@ -463,7 +463,7 @@ def _show(state: State) -> None:
         if entry.corpus_digest:
             say(f"  corpus {entry.corpus_digest[:12]}, training clang {entry.toolchain_digest[:12]}")
         if compared := state.comparisons.get(entry.policy_digest):
-            say(f"  compared with {compared} newer policies")
+            say(f"  {compared} newer {'policy was' if compared == 1 else 'policies were'} judged to replace it")
     for decision in state.decisions:
         by = f" by {decision.by}" if decision.by else ""
         reason = f": {decision.reason}" if decision.reason else ""

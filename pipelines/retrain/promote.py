@@ -119,7 +119,8 @@ def promotion(
         by: who promotes.
         seed: of the rotation of the modules that judge.
 
-    As long as nothing is deployed, LLVM's heuristic is, and each run that is judged counts as a comparison with it.
+    As long as nothing is deployed, LLVM's heuristic is. Each run that is judged counts as a comparison with what is
+    deployed, even if its own reports refuse it: only lucky policies pass them, so that the others are part of the series.
 
     Returns:
         The new state and a sentence with the reason. If the new policy is not clearly better, or its own reports rule
@@ -143,7 +144,7 @@ def promotion(
         reduction_ci95=None if known is None else known.interval95,
     )
     if why and state.deployed is not None:
-        refusal = replace(decision, kind="not promoted", reason=why)
+        refusal = replace(decision, kind="not promoted", reason=why, against=state.deployed_digest)
         return state if state.repeats(refusal) else state.decided(refusal), f"not promoted: {why}"
     metrics, measured = read_metrics(evaluation), read_measurements(evaluation)
     modules = module_checksums(run["corpus"])

@@ -127,7 +127,7 @@ class State:
 
     Attributes:
         decisions: newest first.
-        comparisons: digest of a policy, "" for LLVM's heuristic -> number of comparisons of new policies with it.
+        comparisons: digest of a policy, "" for LLVM's heuristic -> number of new policies that were judged to replace it.
     """
 
     deployed: Deployed | None = None
@@ -166,10 +166,13 @@ class State:
         return replace(before, deployed=deployed, history=history[:KEPT])
 
     def decided(self, decision: Decision) -> State:
-        """Return the state with another decision, which counts if something was compared."""
+        """Return the state with another decision about a new policy, which counts as a comparison with what it is against.
+
+        A refusal by the new policy's own reports counts, too: they depend on the same held-out modules, so that the
+        policies that they let pass are lucky ones, and luck that is not counted is not paid for.
+        """
         counts = {**self.comparisons}
-        if decision.percent is not None:
-            counts[decision.against] = counts.get(decision.against, 0) + 1
+        counts[decision.against] = counts.get(decision.against, 0) + 1
         return replace(self, comparisons=counts, decisions=_newest(decision, self.decisions))
 
     def rolled_back(self, by: str = "", reason: str = "", now: float = 0.0) -> State:
