@@ -4,16 +4,16 @@ if it is clearly better."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from components.core.formats.policy import load_policy_info
-from components.core.objectives.estimate import Estimate
+from components.core.objectives.estimate import CODE, Estimate
 from components.evaluation.claim import claimed
-from components.evaluation.measurements import POLICY, Measurements, read_measurements
+from components.evaluation.measurements import POLICY, Comparison, Measurements, read_measurements
 from components.evaluation.metrics_types import FULL_LTO, Metrics, SizeMetrics
 from components.evaluation.report.terminal_report import read_metrics, verdict
 from components.platform.console import say
@@ -85,14 +85,25 @@ def compare(
         )
     common = set(new.modules) & set((old or new).modules)
     judging = rotated(common, week, seed) if week else common
-    if old is None:
-        difference = new.compare(POLICY, np.array([name in judging for name in new.modules], bool))
-    else:
-        difference = new.compare_policies(old, judging)
+    difference = _compare_on(new, old, judging)
     gain = difference.gain()
+    if judging != common and (gain is None or gain.target != CODE):
+        # Half of the modules may be of fewer than five projects. Their interval by module would be too narrow.
+        everything = _compare_on(new, old, common)
+        if (estimated := everything.gain()) is not None and (gain is None or estimated.target == CODE):
+            difference, gain = everything, estimated
+    if gain is None and common:
+        raise UserError("no module of both evaluations has a value by LLVM's heuristic", "evaluate on more code")
     if gain is None:
         raise UserError("the two evaluations have no modules in common", "evaluate both policies on one corpus")
     return PolicyComparison(gain, int(np.unique(difference.module).size), spent_alpha(number))
+
+
+def _compare_on(new: Measurements, old: Measurements | None, modules: Collection[str]) -> Comparison:
+    """Compare an evaluation with that of the deployed policy, or with LLVM's heuristic, on some modules."""
+    if old is None:
+        return new.compare(POLICY, np.array([name in modules for name in new.modules], bool))
+    return new.compare_policies(old, modules)
 
 
 def regressed_modules(measured: Measurements) -> tuple[str, ...]:
@@ -120,7 +131,7 @@ def promotion(
         seed: of the rotation of the modules that judge.
 
     As long as nothing is deployed, LLVM's heuristic is. Each run that is judged counts as a comparison with what is
-    deployed, even if its own reports refuse it: only lucky policies pass them, so that the others are part of the series.
+    deployed, even if its own reports refuse it, because only lucky policies pass them.
 
     Returns:
         The new state and a sentence with the reason. If the new policy is not clearly better, or its own reports rule

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from components.evaluation.measurements import Measurements
+from components.core.objectives import SIZE
+from components.core.objectives.estimate import CODE
+from components.evaluation.measurements import BASELINE, POLICY, Measurements
+from pipelines.retrain.promote import compare
 from tests.bench.verdict_simulation import (
     WEEKS,
     Series,
@@ -54,3 +57,14 @@ def test_equal_policy_is_not_promoted_within_a_year(deployed: float | None) -> N
 
 def test_policy_that_is_truly_better_is_promoted() -> None:
     assert median_weeks(np.random.default_rng(3), Series(100, 10, 0.5), 5.0, 10.0, 5) < WEEKS / 2
+
+
+def test_rotation_leaves_the_unit_of_the_interval_as_it_is() -> None:
+    """Of five projects one has a single module, which judges in half of the weeks. In the others all modules do: four
+    projects have an interval by module, which is too narrow."""
+    projects = ("alone", *(f"p{index % 4}" for index in range(59)))
+    names = tuple(f"m{index}" for index in range(60))
+    values = {BASELINE: np.full(60, 1000), POLICY: np.random.default_rng(1).integers(900, 1100, 60)}
+    measured = Measurements(SIZE, names, projects, np.zeros(60, bool), values)
+    compared = [compare(measured, None, week=f"2026-W{week:02}") for week in range(1, 11)]
+    assert {one.gain.target for one in compared} == {CODE} and {one.modules for one in compared} == {30, 60}
