@@ -70,7 +70,7 @@ class Deployed:
     corpus_digest: str = ""
     toolchain_digest: str = ""
     evaluation: str = ""
-    comparisons: Annotated[int, msgspec.Meta(ge=0)] = 0
+    comparisons: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
 
     def __post_init__(self) -> None:
         if self.problem not in problems.names():
@@ -224,7 +224,10 @@ def load_state(location: str) -> State:
     comparisons = document.comparisons
     if version in (1, 2, 3):
         counted = [entry for entry in (*document.history, deployed) if entry is not None]
-        comparisons = {entry.policy_digest: entry.comparisons for entry in counted if entry.comparisons}
+        comparisons = {}
+        for entry in counted:  # a policy that was promoted again has an entry, and a count, for each time
+            if entry.comparisons:
+                comparisons[entry.policy_digest] = comparisons.get(entry.policy_digest, 0) + entry.comparisons
     return State(deployed, document.history, document.decisions, comparisons, read)
 
 
@@ -235,7 +238,7 @@ class _Document(msgspec.Struct):
     history: tuple[Deployed, ...]
     regressed: tuple[str, ...]
     decisions: tuple[Decision, ...] = ()
-    comparisons: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
+    comparisons: dict[str, Annotated[int, msgspec.Meta(ge=0, le=10**9)]] = {}
 
 
 def save_state(location: str, state: State) -> None:

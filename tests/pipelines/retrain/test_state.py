@@ -6,7 +6,7 @@ import copy
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +191,18 @@ def test_any_document_is_read_or_refused(document: dict[str, Any], tmp_path_fact
     else:
         save_state(str(state_path), state)
         assert load_state(str(state_path)) == state
+
+
+def test_counts_of_a_policy_that_was_promoted_twice_are_added(tmp_path: Path) -> None:
+    known = Deployed("gs://a", "d" * 64, "inlining", "19.1.7", (), {}, 5.0, None, 0.0)
+    entries = [asdict(replace(known, comparisons=count)) for count in (2, 7)]
+    document = {"version": 3, "deployed": entries[0], "history": entries[1:], "regressed": []}
+    (tmp_path / "state.json").write_text(json.dumps(document))
+    assert load_state(str(tmp_path / "state.json")).comparisons == {"d" * 64: 9}
+
+
+def test_implausible_count_of_comparisons_is_refused(tmp_path: Path) -> None:
+    document = {"version": 4, "deployed": None, "history": [], "regressed": [], "comparisons": {"": 10**200}}
+    (tmp_path / "state.json").write_text(json.dumps(document))
+    with pytest.raises(UserError, match="not a state of retraining"):
+        load_state(str(tmp_path / "state.json"))
