@@ -19,6 +19,7 @@ from msgspec import UNSET
 
 from components.core.objectives.estimate import Estimate
 from components.evaluation.metrics_types import Metrics, ScoreComparison, SizeComparison, SizeMetrics, Verdict
+from components.evaluation.report.formatting import beside
 
 Compared = SizeComparison | ScoreComparison
 
@@ -63,7 +64,7 @@ def why_not_shown(compared: Compared, required_percent: float) -> str:
     if (worse := _loses(compared, accepted)) is not None:
         return f"it is worse on {worse.target}"
     if low > accepted:
-        gain = f"{estimate.reduction_percent:.3g}%"
+        gain = f"{beside(estimate.reduction_percent, required_percent)}%"
         return f"{estimate.target} gain {gain} by estimate, less than the required {required_percent:g}%"
     return f"{estimate.target} may " + (f"lose more than {-accepted:g}%" if accepted else "gain nothing")
 

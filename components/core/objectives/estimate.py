@@ -58,7 +58,8 @@ class Estimate(Struct, kw_only=True, frozen=True):
         from scipy.special import stdtrit  # a launcher that only prints estimates has no SciPy
 
         reach = float(stdtrit(self.degrees_of_freedom, (1 + level) / 2)) * self.standard_error
-        return self.reduction_percent - reach, self.reduction_percent + reach
+        # Nothing becomes smaller than nothing: few units would have an interval beyond.
+        return self.reduction_percent - reach, min(100.0, self.reduction_percent + reach)
 
     def direction(self, level: float = LEVEL) -> int:
         """Return 1 if the interval of this level has gains only, -1 if it has losses only, else 0."""

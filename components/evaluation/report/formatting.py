@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from components.platform.console.escape import markdown_text
 
 SMALLER = ("smaller", "larger")
+_ROUNDING_PERCENT = 5e-9
+"""Less is the rounding of floating point numbers: a byte of a gigabyte is more."""
 LANGUAGE_TITLES = {"c": "C modules", "c++": "C++ modules", "other": "modules of other languages"}
 GROUP_TITLES = {"unseen_modules": "unseen modules of known projects", "unseen_projects": "unseen projects"}
 
@@ -17,7 +19,7 @@ def change(reduction_percent: float | None, comparative: Sequence[str] = SMALLER
     limit: one in percent that the figure is compared with, see `beside`."""
     if reduction_percent is None:
         return "–"
-    if reduction_percent == 0:
+    if abs(reduction_percent) < _ROUNDING_PERCENT:
         return "same"
     return (
         f"{beside(abs(reduction_percent), abs(limit))}% {comparative[0] if reduction_percent > 0 else comparative[1]}"
@@ -44,7 +46,7 @@ def interval_in_words(bounds: Sequence[float] | None, comparative: Sequence[str]
     if bounds[0] * bounds[1] <= 0:
         return f", 95% interval {change(bounds[0], comparative)} to {change(bounds[1], comparative)}"
     least, most = sorted(bounds, key=abs)
-    return f", 95% interval {abs(least):.2f}% to {change(most, comparative)}"
+    return f", 95% interval {beside(abs(least), 0.0)}% to {change(most, comparative)}"
 
 
 def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -245,7 +245,8 @@ def headline(metrics: Metrics) -> str:
     baseline = f"stock {problems.get(metrics.problem).optimization}" if sizes else "LLVM's heuristic"
     count = f"{metrics.cases:,} held-out {labels.case if metrics.cases == 1 else labels.cases}"
     reduction = change(metrics.reduction_percent, labels.comparative, metrics.min_reduction_percent)
-    modules = f"{reduction} than {baseline} on {count}"
+    than = f"the same as {baseline}" if reduction == "same" else f"{reduction} than {baseline}"
+    modules = f"{than} on {count}"
     total = program_rows.headline_total(metrics.linked) if isinstance(metrics, SizeMetrics) else None
     if metrics.verdict == "better":
         text = f"Better: {modules}{_claim_in_words(metrics, labels)}"

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from components.core.objectives import SIZE
+from components.core.objectives.estimate import MODULES, Estimate
 from components.core.projects.flags.types import FlagsComparison, FlagsProgram, RowResult, RowSizes, SectionSizes
 from components.evaluation.benchmarks.benchmark_comparison import BenchmarkComparison, summarize_programs
-from components.evaluation.measurements import Measurements
+from components.evaluation.claim import why_not_shown
+from components.evaluation.measurements import BASELINE, POLICY, Measurements
 from components.evaluation.metrics import judge_whole_projects, refuse_without_gain_over_start, summarize
 from components.evaluation.metrics_types import (
     NO_GAIN_OVER_START,
@@ -453,3 +455,24 @@ def test_one_module_and_one_project_have_a_sentence() -> None:
 def test_columns_of_unequal_length_are_refused(make_measurements: Callable[..., Measurements]) -> None:
     with pytest.raises(ValueError, match="4 modules"):
         make_measurements(policy=[1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "verdict"), [([900, 1100, 900, 1100, 1000, 1000], "not shown"), ([1000] * 6, "better")]
+)
+def test_no_change_in_sum_has_a_sentence_where_a_growth_is_accepted(sizes: list[int], verdict: str) -> None:
+    names = tuple("abcdef")
+    values = {BASELINE: np.full(6, 1000), POLICY: np.array(sizes)}
+    metrics = summarize(Measurements(SIZE, names, names, np.ones(6, bool), values), -1.0)
+    text = headline(metrics)
+    assert metrics.verdict == verdict and ": the same as stock -Oz on 6 held-out modules" in text
+    assert text.endswith("other projects like these may lose more than 1%") == (verdict == "not shown")
+
+
+def test_estimate_below_the_requirement_has_the_digits_that_tell() -> None:
+    """Copies of a function count once for other code, so that the estimate may be less than what was measured."""
+    measured = Estimate(target=MODULES, units=9, reduction_percent=0.49996, interval95=(0.4, 0.6))
+    values = {BASELINE: np.array([1000]), POLICY: np.array([900])}
+    metrics = summarize(Measurements(SIZE, ("a",), ("p",), np.zeros(1, bool), values), 0.5)
+    metrics.reduction_percent, metrics.other_modules, metrics.of_unseen_projects = 0.6, measured, False
+    assert "gain 0.49996% by estimate, less than the required 0.5%" in why_not_shown(metrics, 0.5)

@@ -99,3 +99,10 @@ def test_bounds_are_finite_and_hold_the_estimate(objective: Objective, rows: lis
         assert np.isfinite([low, high]).all() and low <= result.reduction_percent <= high
         wider = result.interval(0.99)
         assert wider is not None and wider[0] <= low and wider[1] >= high
+
+
+def test_nothing_becomes_smaller_than_nothing() -> None:
+    """Two modules have a quantile of 12.7."""
+    known = estimate(SIZE, MODULES, np.array([1000.0, 1000.0]), np.array([900.0, 500.0]), np.arange(2))
+    assert known is not None and known.interval95 is not None
+    assert known.interval95[0] < -100 and known.interval95[1] == 100

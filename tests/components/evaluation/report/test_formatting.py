@@ -27,3 +27,8 @@ def test_interval_says_in_words_which_way_its_ends_point(bounds: tuple[float, fl
 def test_figure_beside_a_limit_has_the_digits_that_decide(percent: float, limit: float, text: str) -> None:
     assert beside(percent, limit) == text
     assert change(-percent, limit=limit) == f"{text}% larger"
+
+
+def test_interval_that_nearly_touches_zero_has_the_digits_that_tell() -> None:
+    assert interval_in_words((0.003, 2.3)) == ", 95% interval 0.003% to 2.30% smaller"
+    assert change(1e-15) == "same" and change(1e-7) == "0.0000001% smaller"
