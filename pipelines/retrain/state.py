@@ -127,7 +127,7 @@ class State:
 
     Attributes:
         decisions: newest first.
-        comparisons: digest of a policy, "" for LLVM's heuristic -> number of new policies that were judged to replace it.
+        comparisons: digest of a policy, "" for LLVM's heuristic -> number of new policies judged to replace it.
     """
 
     deployed: Deployed | None = None
@@ -166,7 +166,7 @@ class State:
         return replace(before, deployed=deployed, history=history[:KEPT])
 
     def decided(self, decision: Decision) -> State:
-        """Return the state with another decision about a new policy, which counts as a comparison with what it is against.
+        """Return the state with another decision about a new policy, which counts as a comparison.
 
         A refusal by the new policy's own reports counts, too: they depend on the same held-out modules, so that the
         policies that they let pass are lucky ones, and luck that is not counted is not paid for.
