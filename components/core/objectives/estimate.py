@@ -3,7 +3,7 @@
 The interval is `reduction ± t · SE`. SE is the jackknife's standard error: each unit (module or project) is left out
 once, so that units weigh as much as they do in the reduction (Efron and Stein 1981, doi:10.1214/aos/1176345462). The
 quantile is Student's with n' - 1 degrees of freedom; n' = (Σw)² / Σw² is the effective number of units of weights w
-(Kish 1965, "Survey Sampling", 8.2): where one project is half of the bytes, twelve projects say as much as four. With
+(Kish 1965, "Survey Sampling"): where one project is half of the bytes, twelve projects say as much as four. With
 n - 1 in place of n' - 1, 95% intervals hold in 91% of cases and not in 95% (`make bench`, part verdicts).
 """
 
