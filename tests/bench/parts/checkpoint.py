@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 from components.platform.storage.manifest import MANIFEST
@@ -30,7 +31,8 @@ def measure(ctx: BenchContext) -> dict[str, float]:
             checkpoint.write(ctx.scratch / f"{next(numbers):06d}", state, before)
 
     def publish_unflushed() -> None:
-        with mock.patch.multiple("components.platform.storage.publish", **dict.fromkeys(FLUSHES, lambda _path: None)):
+        nothing: dict[str, Any] = dict.fromkeys(FLUSHES, lambda _path: None)
+        with mock.patch.multiple("components.platform.storage.publish", **nothing):
             publish()
 
     publish()

@@ -546,7 +546,7 @@ def test_deployed_policy_is_not_evaluated_for_a_bad_verdict(tmp_path: Path) -> N
     assert why.startswith("not promoted: the verdict on the new policy is")
     after = load_state(state_path)
     assert after.deployed == before.deployed
-    assert after.comparisons == before.comparisons | {after.deployed_digest: 1}, "only lucky ones pass"
+    assert after.comparisons == {**before.comparisons, after.deployed_digest: 1}, "only lucky ones pass"
     decision = after.decisions[0]
     assert after.decisions[1:] == before.decisions and decision.kind == "not promoted"
     assert (decision.by, decision.run, f"not promoted: {decision.reason}") == ("other", "run-2", why)

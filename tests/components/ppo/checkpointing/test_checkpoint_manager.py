@@ -286,7 +286,7 @@ def fails(*_arguments):
     raise StorageError("away")
 
 
-class Away:
+class Away(CheckpointManager):
     """Takes the place of a CheckpointManager whose object storage answers only when `away` is False."""
 
     def __init__(self):
