@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from components.core.objectives.estimate import Estimate
+from components.core.objectives.estimate import Estimate, Interval
 from components.evaluation.metrics_types import Metrics, ScoreComparison, SizeComparison, SizeMetrics, Verdict
 from components.evaluation.report.formatting import beside
 
@@ -32,11 +32,23 @@ def claimed(compared: Compared) -> Estimate | None:
     return compared.other_projects if compared.of_unseen_projects else compared.other_modules
 
 
+def claimed_interval(compared: Compared) -> Interval | None:
+    """Return the 95% interval of the claimed target in percent; None without one."""
+    estimate = claimed(compared)
+    return None if estimate is None else estimate.interval95
+
+
+def reaches(compared: Compared, required_percent: float) -> bool:
+    """Return whether the measured reduction is the required one; none at all is, if a growth is accepted."""
+    reduction = compared.reduction_percent
+    return reduction is not None and reduction >= required_percent and not reduction <= 0 <= required_percent
+
+
 def verdict_on(compared: Compared, required_percent: float) -> Verdict:
     """Return the verdict by the values of held-out modules alone."""
-    reduction, estimate = compared.reduction_percent, claimed(compared)
-    if reduction is None or reduction < required_percent or reduction <= 0 <= required_percent:
+    if not reaches(compared, required_percent):
         return "not better"
+    estimate = claimed(compared)
     if estimate is None or estimate.interval95 is None:
         return "not shown"
     # Whoever accepts a growth by a negative requirement has it shown that it is no larger.

@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,11 @@ class Measurements:
         sweep = {int(name[len(prefix) :]): values for name, values in self.values.items() if name.startswith(prefix)}
         return dict(sorted(sweep.items()))
 
+    @cached_property
+    def _project_numbers(self) -> np.ndarray:
+        """The number of each module's project, int64 [M]."""
+        return np.unique(np.array(self.projects, dtype=object), return_inverse=True)[1]
+
     def _counted(self, chosen: np.ndarray) -> np.ndarray:
         """Return whether each of the chosen cases is the first one of its function in its project, bool [chosen].
 
@@ -140,14 +146,13 @@ class Measurements:
     def _compare(self, baseline: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> Comparison:
         """Compare values of the cases of a mask, bool [C]."""
         module = self.module[chosen]
-        _, projects = np.unique(np.array(self.projects, dtype=object), return_inverse=True)
         return Comparison(
             objective=self.objective,
             baseline=baseline,
             other=other,
             module=module,
             source=self.sources[module],
-            project=projects[module],
+            project=self._project_numbers[module],
             unseen=self.unseen_project[module],
             counted=self._counted(chosen),
         )

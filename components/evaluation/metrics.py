@@ -12,7 +12,7 @@ from components.core.compiler.source_language import LANGUAGES
 from components.core.objectives.size import reduction_percent
 from components.core.projects.flags.compare import why_not_delivered
 from components.evaluation.benchmarks.program_rows import headline_total, why_slower
-from components.evaluation.claim import judges_own_build, verdict_on, why_not_shown
+from components.evaluation.claim import judges_own_build, reaches, verdict_on, why_not_shown
 from components.evaluation.measurements import (
     BASELINE,
     POLICY,
@@ -85,7 +85,7 @@ def summarize(
     metrics.verdict = verdict_on(metrics, min_reduction_percent)
     if metrics.refused_because is not None or slower:
         metrics.verdict = "not better"
-    elif metrics.verdict == "not shown" or (metrics.verdict != "better" and _reaches(metrics, min_reduction_percent)):
+    elif metrics.verdict != "better" and reaches(metrics, min_reduction_percent):
         metrics.refused_because = why_not_shown(metrics, min_reduction_percent)
     return metrics
 
@@ -145,12 +145,6 @@ def refuse_without_gain_over_start(metrics: Metrics, start_trained_by: str) -> b
         return False
     _refuse(metrics, NO_GAIN_OVER_START)
     return True
-
-
-def _reaches(metrics: Metrics, required_percent: float) -> bool:
-    """Return whether the measured reduction is the required one; none at all is, if a growth is accepted."""
-    reduction = metrics.reduction_percent
-    return reduction is not None and reduction >= required_percent and not reduction <= 0 <= required_percent
 
 
 def _refuse(metrics: Metrics, reason: str) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from components.core.compiler.source_language import Language
-from components.core.objectives.estimate import PROJECTS, Estimate, Target
+from components.core.objectives.estimate import Estimate
 from components.core.projects.flags.types import FlagsComparison, Kind, SectionSizes
 from components.core.projects.speed.types import TimeChange
 
@@ -62,10 +62,6 @@ class SizeComparison(Struct, kw_only=True):
         """Number of compared modules."""
         return self.modules
 
-    def estimate_for(self, target: Target) -> Estimate | None:
-        """Return what they say of a target."""
-        return self.other_projects if target == PROJECTS else self.other_modules
-
 
 class ScoreComparison(Struct, kw_only=True):
     """Scores of the same functions under the heuristic and under another variant.
@@ -94,10 +90,6 @@ class ScoreComparison(Struct, kw_only=True):
     def cases(self) -> int:
         """Number of compared functions."""
         return self.functions
-
-    def estimate_for(self, target: Target) -> Estimate | None:
-        """Return what they say of a target."""
-        return self.other_projects if target == PROJECTS else self.other_modules
 
 
 class SectionComparison(Struct, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from components.evaluation.claim import claimed
+from components.evaluation.claim import claimed_interval
 from components.evaluation.metrics_types import Metrics
 from pipelines.retrain.state import State
 
@@ -80,10 +80,9 @@ def _regression(promised: float, interval: tuple[float, float] | None, metrics: 
 
     That is the case if the 95% intervals do not overlap, or if the code is larger than without the policy.
     """
-    now, estimate = metrics.reduction_percent, claimed(metrics)
+    now, now_interval = metrics.reduction_percent, claimed_interval(metrics)
     if now is None:
         return []
-    now_interval = None if estimate is None else estimate.interval95
     below = bool(interval and now_interval and now_interval[1] < interval[0])
     if now < 0 or below:
         return [f"on current code the deployed policy gains {now:.2f}%, at its promotion it gained {promised:.2f}%"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from components.core.formats.policy import load_policy_info
 from components.core.objectives.estimate import CODE, Estimate
-from components.evaluation.claim import claimed
+from components.evaluation.claim import claimed_interval
 from components.evaluation.measurements import POLICY, Comparison, Measurements, read_measurements
 from components.evaluation.metrics_types import FULL_LTO, Metrics, SizeMetrics
 from components.evaluation.report.terminal_report import read_metrics, verdict
@@ -142,7 +142,6 @@ def promotion(
     evaluation, policy = local(run["evaluation"]), local(run["policy"])
     info, content = load_policy_info(policy), digest(policy)
     why, judged = own_verdict(run, content)
-    known = claimed(judged)
     decision = Decision(
         "promoted",
         now,
@@ -152,7 +151,7 @@ def promotion(
         content,
         run.get("run", ""),
         reduction_percent=judged.reduction_percent,
-        reduction_ci95=None if known is None else known.interval95,
+        reduction_ci95=claimed_interval(judged),
     )
     if why and state.deployed is not None:
         refusal = replace(decision, kind="not promoted", reason=why, against=state.deployed_digest)
@@ -195,7 +194,7 @@ def promotion(
         features=tuple(sorted(feature.name for feature in info.features)),
         modules=modules,
         reduction_percent=metrics.reduction_percent or 0.0,
-        ci95=None if (estimated := claimed(metrics)) is None else estimated.interval95,
+        ci95=claimed_interval(metrics),
         promoted_at=now,
         run=run.get("run", ""),
         better_percent=against.gain.reduction_percent if state.deployed else None,

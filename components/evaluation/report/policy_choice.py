@@ -9,12 +9,10 @@ from components.core import problems
 from components.core.objectives import OBJECTIVES, Labels
 from components.core.objectives.estimate import MODULES, Estimate
 from components.evaluation.benchmarks import program_rows
-from components.evaluation.claim import claimed, judges_own_build, verdict_on
+from components.evaluation.claim import Compared, claimed, judges_own_build, verdict_on
 from components.evaluation.metrics_types import (
     NO_GAIN_OVER_START,
     Metrics,
-    ScoreComparison,
-    SizeComparison,
     SizeMetrics,
 )
 from components.evaluation.report.formatting import change, interval_in_words
@@ -22,8 +20,6 @@ from components.evaluation.report.formatting import change, interval_in_words
 CHOICE_LEVEL = 0.975
 """Level of each interval of a choice between two policies: other modules and other projects are two tests, so that one
 of them errs in 5% of the choices between equal policies (Bonferroni)."""
-
-Compared = SizeComparison | ScoreComparison | None
 
 
 def reference_title(metrics: Metrics) -> str:
@@ -292,7 +288,7 @@ def _in_words(estimate: Estimate, labels: Labels) -> str:
     return f"{reduction}{interval_in_words(estimate.interval95, labels.comparative)}, from {units}"
 
 
-def _claim_in_words(compared: SizeComparison | ScoreComparison, labels: Labels) -> str:
+def _claim_in_words(compared: Compared, labels: Labels) -> str:
     """Return the interval of the target that a verdict claims, ", for other projects ...: ..."; "" without one."""
     estimate = claimed(compared)
     if estimate is None or estimate.interval95 is None:
@@ -301,7 +297,7 @@ def _claim_in_words(compared: SizeComparison | ScoreComparison, labels: Labels) 
     return f" ({estimate.target}: {bounds})"
 
 
-def _against(metrics: Metrics, title: str, against: Compared) -> list[str]:
+def _against(metrics: Metrics, title: str, against: Compared | None) -> list[str]:
     labels = OBJECTIVES[metrics.measure].labels
     if against is None or against.reduction_percent is None:
         return []
@@ -313,7 +309,7 @@ def _against(metrics: Metrics, title: str, against: Compared) -> list[str]:
     return [text]
 
 
-def _choice(metrics: Metrics, name: str, pretrained: Compared, against: Compared) -> list[str]:
+def _choice(metrics: Metrics, name: str, pretrained: Compared | None, against: Compared | None) -> list[str]:
     """Return which of the trained and a pretrained policy to take.
 
     A difference counts if its interval of CHOICE_LEVEL excludes 0. [] if `release_notes` says what to take: the policy
@@ -353,14 +349,14 @@ def _choice(metrics: Metrics, name: str, pretrained: Compared, against: Compared
     return [f"take the {name} policy for these projects, this one for other code ({embed})"]
 
 
-def _is_of_these_projects(against: Compared) -> bool:
+def _is_of_these_projects(against: Compared | None) -> bool:
     """Return whether a comparison says nothing of code of other projects, nor of what changes with the project: fewer
     than five projects do not tell how policies differ by project."""
     estimate = None if against is None else against.other_modules
     return estimate is not None and estimate.target == MODULES
 
 
-def _directions(against: Compared) -> tuple[int, int]:
+def _directions(against: Compared | None) -> tuple[int, int]:
     """Return for other modules and for other projects: 1 if the trained policy is shown to be better, -1 if it is shown
     to be worse, else 0."""
     estimates = (None, None) if against is None else (against.other_modules, against.other_projects)

@@ -176,8 +176,10 @@ def _factor_rows(metrics: ScoreMetrics) -> list[tuple[str, list[str]]]:
 def interval_rows(columns: Sequence[SizeGroup | ScoreGroup]) -> list[tuple[str, list[str]]]:
     """Return the rows of the policy's 95% intervals, a row for each target, with a cell for each of the columns."""
     rows = []
-    for target in (MODULES, PROJECTS):
-        estimates = [group.estimate_for(target) for group in columns]
+    for target, estimates in (
+        (MODULES, [group.other_modules for group in columns]),
+        (PROJECTS, [group.other_projects for group in columns]),
+    ):
         if any(estimates):
             cells = [interval(estimate.interval95 if estimate else None) for estimate in estimates]
             rows.append((f"95% interval of the estimate for {target}", cells))
