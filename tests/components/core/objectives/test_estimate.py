@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.objectives import SCORE, SIZE, Objective
-from components.core.objectives.estimate import MODULES, PROJECTS, Estimate, Target, estimate
+from components.core.objectives.estimate import MODULES, PROJECTS, Estimate, Target, estimate, students_t
 
 UNITS = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 3)), min_size=1, max_size=12)
 
@@ -99,6 +101,29 @@ def test_bounds_are_finite_and_hold_the_estimate(objective: Objective, rows: lis
         assert np.isfinite([low, high]).all() and low <= result.reduction_percent <= high
         wider = result.interval(0.99)
         assert wider is not None and wider[0] <= low and wider[1] >= high
+
+
+@pytest.mark.parametrize(
+    ("freedom", "level", "quantile"),
+    [(5, 0.95, 2.5705818), (10, 0.9, 1.8124611), (10, 0.99, 3.1692727), (30, 0.95, 2.0422725), (1e9, 0.95, 1.9599640)],
+)
+def test_quantiles_of_students_t(freedom: float, level: float, quantile: float) -> None:
+    assert students_t(freedom, level) == pytest.approx(quantile, rel=1e-7)
+
+
+@given(level=st.floats(0.01, 1 - 1e-10))
+def test_quantiles_of_students_t_that_have_closed_forms(level: float) -> None:
+    assert students_t(1, level) == pytest.approx(math.tan(0.5 * math.pi * level), rel=1e-4)
+    assert students_t(2, level) == pytest.approx(level * math.sqrt(2 / (1 - level * level)), rel=1e-4)
+
+
+@given(freedom=st.floats(1, 1e5), level=st.floats(0.01, 1 - 1e-10), share=st.floats(0.01, 1))
+def test_quantiles_grow_with_the_level_and_fall_with_the_degrees_of_freedom(
+    freedom: float, level: float, share: float
+) -> None:
+    quantile = students_t(freedom, level)
+    assert students_t(freedom, share * level) <= quantile * (1 + 1e-6)
+    assert students_t(freedom * (1 + share), level) <= quantile * (1 + 1e-6)
 
 
 def test_nothing_becomes_smaller_than_nothing() -> None:
