@@ -29,6 +29,8 @@ from components.platform.processes.reaper import REAPER, environment_without_sec
 
 STDERR_TAIL_BYTES = 16_384
 """Size of the kept end of a child's stderr, which is where the error is."""
+_SLICE_S = 5.0
+"""A wait that takes twice as long as this was asked for was stopped, or its machine was."""
 _NO_SPACE = "No space left on device"
 _EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): ", re.MULTILINE)
 _FRAMING = (" ", "\t", "Graph execution error", "Detected at node", "<stack traces", "Original stack trace", "Node:")
@@ -96,7 +98,7 @@ def run(
 
     Args:
         argv: the program's path and its arguments.
-        timeout_s: time limit.
+        timeout_s: time limit; time in which this process was stopped does not count.
         stdout: a file descriptor, or subprocess.DEVNULL.
         cwd: working directory; None for that of this process.
         stdin: an absolute path; None for /dev/null.
@@ -169,12 +171,20 @@ def kill_running(threads: Collection[int] | None = None) -> None:
 
 
 def _wait(pid: int, timeout_s: float) -> bool:
-    """Wait until the process has ended, without reaping it. Return False if it is still running after `timeout_s`."""
-    descriptor = os.pidfd_open(pid)
+    """Wait until the process has ended, without reaping it. Return False if it is still running after `timeout_s`.
+
+    Time in which this process was stopped, as a machine that sleeps or migrates is, does not count.
+    """
+    descriptor, left_s = os.pidfd_open(pid), timeout_s
     try:
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
-        return bool(poll.poll(timeout_s * 1000))
+        while left_s > 0:
+            slice_s, before_s = min(left_s, _SLICE_S), time.monotonic()
+            if poll.poll(slice_s * 1000):
+                return True
+            left_s -= min(time.monotonic() - before_s, 2 * slice_s)
+        return False
     finally:
         os.close(descriptor)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from components.core.policy.generated.codegen import POLICY_SOURCE, SHARED_MACRO
 from components.platform.errors import UserError
+from components.platform.processes import supervision
 from components.platform.storage.output_files import require_room
 
 SHARED_OBJECT = "policy.so"
@@ -66,7 +66,7 @@ def link_shared_object(
         str(partial),
     ]
     try:
-        result = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=COMPILE_TIMEOUT_S)
+        result = supervision.run(command, COMPILE_TIMEOUT_S)
         if result.returncode != 0:
             require_room(result.stderr, output)
             raise UserError(
@@ -74,9 +74,7 @@ def link_shared_object(
                 "check that this clang runs, and that the policy directory is complete",
             )
         os.replace(partial, output)
-    except FileNotFoundError:
-        raise UserError(f"no compiler at {clang}", "pass the output directory of the toolchain step") from None
-    except subprocess.TimeoutExpired:
+    except supervision.ProcessTimeout:
         raise UserError(
             f"{clang} took more than {COMPILE_TIMEOUT_S:.0f} s for {source}", "check the machine's load"
         ) from None
