@@ -275,6 +275,7 @@ def training_pipeline(
             training=training.outputs["training"],
             warmstart=cloned.outputs["warmstart"],
             policy=trained.outputs["policy"],
+            trace=traced.outputs["trace"],
             problem=problem,
             workers=workers,
             preset=preset,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from components.core.formats.bitcode_symbols import read_symbols
 from components.core.formats.corpus import DESCRIPTION, REPORT, load_corpus
 from components.core.formats.links import LINKS
 from components.core.formats.splits import FILE as SPLITS
@@ -66,12 +67,24 @@ def announce(directory: Path, report: CorpusReport, splits: Splits) -> None:
 
 
 def describe(directory: Path, splits: Splits) -> str:
-    """Return a line with the number of modules in each part of the split."""
+    """Return a line with the number of modules in each part of the split, and how much held-out code others have."""
     heldout_note = f" (all of {', '.join(splits.heldout_projects)})" if splits.heldout_projects else ""
     return (
         f"corpus in {display_path(directory)}: {len(splits.train)} modules train, {len(splits.validation)} validate, "
-        f"{len(splits.heldout)} are held out{heldout_note}"
+        f"{len(splits.heldout)} are held out{heldout_note}{_overlap(directory, splits)}"
     )
+
+
+def _overlap(directory: Path, splits: Splits) -> str:
+    """Return how many names of held-out modules other modules define, too: mostly of inline functions."""
+    known, heldout, held = set[str](), set[str](), {*splits.heldout}
+    for module in load_corpus(directory).modules:
+        symbols = read_symbols(module.bitcode.read_bytes())
+        names = (symbols.strong | symbols.discardable) - symbols.local
+        (heldout if module.name in held else known).update(names)
+    if not (heldout and known):
+        return ""
+    return f"; the other modules define {100 * len(heldout & known) / len(heldout):.0f}% of their names, too"
 
 
 @contextmanager

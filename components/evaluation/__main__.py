@@ -87,6 +87,11 @@ def main() -> None:
     "policy may be the one that it evaluated, its warmstart policy, or the pretrained one that it compared with.",
 )
 @click.option(
+    "--trace",
+    type=ARTIFACT,
+    help="Trace of the training: tells which functions of held-out modules training compiled, too.",
+)
+@click.option(
     "--release-if",
     type=click.Choice(RELEASE_IF),
     default="better",

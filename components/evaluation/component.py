@@ -32,6 +32,7 @@ def evaluation(  # type: ignore[no-untyped-def]
     training: dsl.Input[dsl.Artifact],
     warmstart: dsl.Input[dsl.Model],
     policy: dsl.Input[dsl.Model],
+    trace: dsl.Input[dsl.Dataset],
     problem: str,
     workers: str,
     preset: str,
@@ -50,6 +51,7 @@ def evaluation(  # type: ignore[no-untyped-def]
         training: Training clang.
         warmstart: Policy that training started from.
         policy: Policy to evaluate.
+        trace: Trace of the training, which tells what held-out functions it compiled, too.
         problem: Decision that the policy makes: `inlining` or `regalloc`.
         workers: Where modules are compiled, KIND[:N].
         preset: `tiny` compares with fewer inlining thresholds.
@@ -72,6 +74,7 @@ def evaluation(  # type: ignore[no-untyped-def]
             "--warmstart": warmstart.uri,
             "--compare-with": "matching",
             "--policy": policy.uri,
+            "--trace": trace.uri,
             "--problem": problem,
             "--workers": workers,
             "--preset": preset,

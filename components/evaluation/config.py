@@ -36,6 +36,7 @@ class EvaluationConfig:
         evaluation: an earlier evaluation by the training clang that measured the policy, also as the start of another
             one or as a pretrained one. All its scores are reused, or all its sizes except the policy's: only the
             release clang compiles. None compiles everything.
+        trace: the trace of the training, for the functions that held-out modules share with it.
         release_if: one of RELEASE_IF.
         stock_clang: None takes the installed clang of the release clang's version.
         time_repeats: runs of each benchmark with each build for their processor time; 0 takes none.
@@ -52,6 +53,7 @@ class EvaluationConfig:
     warmstart: Path | None = None
     compare_with: Path | str | None = None
     evaluation: Path | None = None
+    trace: Path | None = None
     release_if: str = "better"
     ppo_root: Path | None = None
     recipe: Path | None = None

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import UNSET
 
 from components.core import problems
+from components.core.compiler.objects.function_digests import read_function_digests
 from components.core.formats.corpus import Corpus, load_corpus
 from components.core.formats.policy import PRETRAINED_NAMES, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
@@ -82,13 +83,16 @@ def evaluate(config: EvaluationConfig) -> Metrics:
         require_tools(objective, config, release, recipes)
     require_own_benchmark(objective, config)
     curve = read_curve(config.ppo_root or config.policy)
+    trained = read_function_digests(config.trace) if config.trace else None
     reference = find_reference(config, training, modules)
     compiled_reference = None if reference is None or reference.is_warmstart else reference.directory
     variants = plan_variants(objective, config, training, release, compiled_reference)
     earlier_metrics, earlier, role = load_earlier(config) if config.evaluation else (None, None, "trained")
     with publish(config.output, "evaluation") as directory:
         with closing(make_pool(config.workers)) as pool:
-            measured = measure(pool, config, objective, variants, modules, heldout_projects, earlier)
+            measured = measure(pool, config, objective, variants, modules, heldout_projects, earlier, trained)
+            if role != "trained":  # the overlap is with another policy's training
+                measured = replace(measured, overlap=None)
             if earlier_metrics is not None and role == "trained":  # both clangs take the same decisions
                 functions = earlier_metrics.module_functions if isinstance(earlier_metrics, SizeMetrics) else []
             else:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from components.core.compiler.compile import Compiler, Request
+from components.core.compiler.objects.function_digests import FunctionDigests
+from components.core.compiler.objects.function_sizes import FunctionSizes
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.compiler.replay.command_line import require_replayable
 from components.core.compiler.source_groups import group_by_source
@@ -18,6 +20,7 @@ from components.core.objectives import Objective
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.measurements import BASELINE, POLICY, SECTIONS, Measurements
 from components.evaluation.metrics_types import Excluded
+from components.evaluation.overlap import OverlapCounter
 from components.evaluation.variants import Variant
 from components.platform.console import Progress
 from components.platform.errors import UserError
@@ -26,10 +29,11 @@ from components.platform.workers.pool import WorkerPool
 
 @dataclass(frozen=True)
 class _ModuleResult:
-    """Result of one compile: the outcome of the objective, and bytes by section if they are known."""
+    """Result of one compile: the outcome of the objective, bytes by section if they are known, functions if wanted."""
 
     outcome: Mapping[str, float]
     sections: Mapping[str, int]
+    functions: FunctionSizes | None = None
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,9 @@ class _CompileAndReduce:
         """Return the reduced result and the seconds of compiling. Raises what Compiler raises."""
         result = self.compiler(request)
         sample = result.samples[0]
-        sections = sample.function_sizes.sections if sample.function_sizes else {}
-        return _ModuleResult(self.objective.outcome(sample), sections), result.compile_s
+        sizes = sample.function_sizes
+        sections, functions = sizes.sections if sizes else {}, sizes if request.want_bodies else None
+        return _ModuleResult(self.objective.outcome(sample), sections, functions), result.compile_s
 
 
 @dataclass(frozen=True)
@@ -71,8 +76,12 @@ def measure(
     modules: Sequence[Module],
     heldout_projects: Collection[str],
     earlier: Measurements | None = None,
+    trained: FunctionDigests | None = None,
 ) -> Measurements:
     """Return the values of `modules` under every variant.
+
+    Args:
+        trained: functions that training compiled, for `Measurements.overlap`, which `earlier` has already.
 
     A module that fails twice under one variant is not compiled under later ones and has no values. Modules with the
     same content count as often as the corpus has them. Values that the release clang does not change are reused from
@@ -91,12 +100,16 @@ def measure(
         variants = [variant for variant in variants if variant.name == POLICY]
     else:
         to_compile = list(modules)
-    compiled = _compile_variants(pool, config, objective, variants, to_compile, len(modules))
+    counter = None if trained is None or earlier is not None else OverlapCounter(trained)
+    compiled = _compile_variants(pool, config, objective, variants, to_compile, len(modules), counter)
     results, compile_s = compiled.results, compiled.compile_s
     if earlier is not None:
         results = {name: _earlier_results(earlier, name) for name in earlier.values if name != POLICY} | results
         compile_s = {name: s for name, s in (earlier.compile_s or {}).items() if name != POLICY} | compile_s
-    return _collect(objective, results, compiled, compile_s, heldout_projects, earlier)
+    measured = _collect(objective, results, compiled, compile_s, heldout_projects, earlier)
+    if earlier is not None and earlier.overlap is not None:
+        return replace(measured, overlap=earlier.overlap.of(np.isin(earlier.modules, measured.modules)))
+    return measured if counter is None else replace(measured, overlap=counter.overlap(measured.modules))
 
 
 def _sources(modules: Sequence[Module]) -> np.ndarray:
@@ -162,8 +175,13 @@ def _compile_variants(
     variants: Sequence[Variant],
     modules: Sequence[Module],
     total: int,
+    counter: OverlapCounter | None,
 ) -> _CompileResults:
-    """Compile `modules` under each variant; `config.max_failed_fraction` is a fraction of `total` modules."""
+    """Compile `modules` under each variant; `config.max_failed_fraction` is a fraction of `total` modules.
+
+    Args:
+        counter: gets the functions of the heuristic and of the policy; None if they are not wanted.
+    """
     require_replayable(modules, config.allowed_options)
     quarantine = Quarantine(config.max_failed_fraction, total)
     # Long compiles first, so that the workers finish at about the same time.
@@ -175,13 +193,20 @@ def _compile_variants(
         compiler = variant.compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options)
         remaining = [module for module in order if module.name not in quarantine]
         with_functions = not objective.needs_log and variant.name in (BASELINE, POLICY)
-        requests = [Request(module, variant.advisor, with_functions, variant.extra_flags) for module in remaining]
+        counted = with_functions and counter is not None
+        requests = [
+            Request(module, variant.advisor, with_functions, variant.extra_flags, want_bodies=counted)
+            for module in remaining
+        ]
         variant_results = results[variant.name] = {}
         compile_s[variant.name] = 0.0
         compile_and_reduce = _CompileAndReduce(compiler, objective)
         with Progress(f"compiling modules, {variant.name}", len(remaining)) as progress:
             for request, (result, seconds) in compile_all(pool, compile_and_reduce, requests, quarantine, progress):
-                variant_results[request.module.name] = result
+                variant_results[request.module.name] = replace(result, functions=None)
+                if counter is not None and result.functions is not None:
+                    add = counter.add_baseline if variant.name == BASELINE else counter.add_policy
+                    add(request.module.name, result.functions)
                 compile_s[variant.name] += seconds
         excluded += [
             Excluded(error.module, variant.name, error.reason, error.detail)

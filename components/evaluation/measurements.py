@@ -17,6 +17,7 @@ from components.core.compiler.source_language import source_language
 from components.core.objectives import OBJECTIVES, SIZE, Objective
 from components.core.objectives.estimate import CODE, MODULES, PROJECTS, Estimate, Target, estimate
 from components.evaluation.metrics_types import Excluded, ScoreComparison, SizeComparison
+from components.evaluation.overlap import Overlap
 from components.platform.console.escape import csv_text
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, expect_shape, read_json
@@ -54,6 +55,7 @@ class Measurements:
         module: int64 [C], the index of each case's module, ascending.
         languages: `Language` of each module; () if unknown.
         sections: variant name -> one of SECTIONS -> int64 [M], bytes; baseline and policy, or {} if unknown.
+        overlap: functions that training compiled, too; None if unknown.
         excluded: the held-out modules without values.
         compile_s: variant name -> seconds of compiling, summed over the modules.
     """
@@ -70,6 +72,7 @@ class Measurements:
     excluded: tuple[Excluded, ...] = ()
     compile_s: dict[str, float] | None = None
     sources: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    overlap: Overlap | None = None
 
     def __post_init__(self) -> None:
         count, labels = len(self.modules), self.objective.labels
@@ -81,6 +84,7 @@ class Measurements:
             raise ValueError(f"the baseline {labels.values_key} are missing")
         lengths = {len(self.projects), len(self.unseen_project), len(self.languages or self.modules), len(self.sources)}
         lengths |= {len(column) for parts in self.sections.values() for column in parts.values()}
+        lengths |= {len(column) for column in vars(self.overlap).values()} if self.overlap else set()
         if lengths != {count}:
             raise ValueError(f"{count} modules, but columns of {sorted(lengths)}")
         cases = count if self.cases_are_modules else len(self.functions)
@@ -185,6 +189,7 @@ class Measurements:
         }
         cases = {"functions": self.functions, "module": self.module.tolist()}
         parts = {"languages": self.languages, "sections": sections}
+        parts |= {"overlap": self.overlap.to_json()} if self.overlap else {}
         return {
             "measure": self.objective.name,
             "modules": self.modules,
@@ -224,6 +229,7 @@ class Measurements:
             excluded=read.excluded,
             compile_s=read.compile_s,
             sources=np.array(read.sources, dtype=np.int64),
+            overlap=None if read.overlap is None else Overlap.from_json(read.overlap),
         )
 
 
@@ -241,6 +247,7 @@ class _Document(msgspec.Struct, kw_only=True):
     excluded: tuple[Excluded, ...]
     compile_s: dict[str, float] | None
     sources: list[int] = []
+    overlap: dict[str, list[int]] | None = None
 
 
 def write_measurements(directory: Path, measured: Measurements) -> None:

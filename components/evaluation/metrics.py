@@ -188,6 +188,7 @@ def _group_figures(measured: Measurements, modules: np.ndarray) -> Any:
             if language in measured.languages
         },
         sections=_sections(measured, modules),
+        overlap=measured.overlap.figures(modules) if measured.overlap is not None and modules.any() else None,
     )
 
 

@@ -100,6 +100,22 @@ class SectionComparison(Struct, kw_only=True):
     reduction_percent: float | None
 
 
+class OverlapFigures(Struct, kw_only=True):
+    """How much of the held-out functions' bytes training compiled, too.
+
+    Attributes:
+        function_bytes: of all functions under the heuristic.
+        known_bytes: of functions that a traced module has, too, by name and instructions.
+        known_body_bytes: of functions whose instructions a traced module has, under any name; short ones do not count.
+        new_functions: the functions that are not known.
+    """
+
+    function_bytes: int
+    known_bytes: int
+    known_body_bytes: int
+    new_functions: SectionComparison
+
+
 class SizeGroup(SizeComparison, kw_only=True):
     """Text sizes of a group of modules under the policy, and under its alternatives.
 
@@ -111,6 +127,7 @@ class SizeGroup(SizeComparison, kw_only=True):
         best_threshold: threshold with the smallest text, chosen on these modules; None without a sweep or modules.
         languages: language -> its modules under the policy.
         sections: section name -> bytes; empty if unknown.
+        overlap: functions that training compiled, too; None if unknown.
     """
 
     warmstart: SizeComparison | None = None
@@ -121,6 +138,7 @@ class SizeGroup(SizeComparison, kw_only=True):
     best_threshold: int | None = None
     languages: dict[str, SizeComparison] = {}
     sections: dict[str, SectionComparison] = {}
+    overlap: OverlapFigures | None = None
 
 
 class ScoreGroup(ScoreComparison, kw_only=True):

@@ -22,6 +22,7 @@ from components.core import problems
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request, Result
 from components.core.compiler.development_mode.upstream import compiler_for
+from components.core.compiler.objects.function_digests import FunctionDigests
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.compiler.replay.command_line import require_replayable
 from components.core.formats.corpus import Corpus, Module, load_corpus
@@ -75,8 +76,11 @@ def collect(config: TraceConfig) -> TraceStatistics:
             quarantine = Quarantine(config.max_failed_fraction, len(modules))
             compiler = compiler_for(toolchain, config.problem, config.timeout_s, config.allowed_options)
             started_s = time.perf_counter()
-            write_decisions(pool, compiler, modules, features, writer, quarantine, progress)
+            functions = FunctionDigests() if _has_sizes(config.problem) else None
+            write_decisions(pool, compiler, modules, features, writer, quarantine, progress, functions)
             writer.close(_digest(config.corpus), _digest(config.toolchain))
+            if functions is not None:
+                functions.write(directory)
             wall_s = time.perf_counter() - started_s
             collected = TraceStatistics(
                 len(modules) - len(quarantine.errors), writer.decisions, len(quarantine.errors), wall_s
@@ -95,12 +99,24 @@ def write_decisions(
     writer: TraceWriter,
     quarantine: Quarantine,
     progress: Progress | None = None,
+    functions: FunctionDigests | None = None,
 ) -> None:
-    """Compile `modules`, log the heuristic's decisions and add them to `writer`, in the given order."""
-    sizes = OBJECTIVES[problems.get(compiler.problem).objective].uses_function_sizes
-    requests = [Request(module, Advisor("log"), want_functions=sizes) for module in modules]
+    """Compile `modules`, log the heuristic's decisions and add them to `writer`, in the given order.
+
+    Args:
+        functions: gets the functions of the objects; None for a problem without sizes, or if they are not wanted.
+    """
+    sizes, bodies = _has_sizes(compiler.problem), functions is not None
+    requests = [Request(m, Advisor("log"), want_functions=sizes, want_bodies=bodies) for m in modules]
     for result in _in_order(compile_all(pool, compiler, requests, quarantine, progress), modules, quarantine):
         writer.add(module_trace(result, compiler.problem, features))
+        object_functions = result.samples[0].function_sizes
+        if functions is not None and object_functions is not None and object_functions.bodies is not None:
+            functions.add(object_functions)
+
+
+def _has_sizes(problem: str) -> bool:
+    return OBJECTIVES[problems.get(problem).objective].uses_function_sizes
 
 
 def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSpec]) -> ModuleTrace:

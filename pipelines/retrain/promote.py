@@ -3,10 +3,12 @@ if it is clearly better."""
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import PurePosixPath
 
 import numpy as np
 
@@ -107,8 +109,18 @@ def _compare_on(new: Measurements, old: Measurements | None, modules: Collection
 
 
 def regressed_modules(measured: Measurements) -> tuple[str, ...]:
-    """Return the modules that the policy makes clearly worse than LLVM's heuristic does, the worst first."""
-    return measured.regressed_modules(GROWN_PERCENT)
+    """Return the modules that the policy makes clearly worse than LLVM's heuristic does, the worst first.
+
+    The next training compiles modules of their directories more often. So only half of the sources count, chosen by a
+    digest of their names: what is measured on the other half has never influenced a training.
+    """
+    return tuple(name for name in measured.regressed_modules(GROWN_PERCENT) if may_steer(name))
+
+
+def may_steer(module: str) -> bool:
+    """Return whether regressions of a held-out module may influence the next training."""
+    source = PurePosixPath(module).name.partition(".")[0]
+    return hashlib.sha256(source.encode()).digest()[0] % 2 == 0
 
 
 def promotion(

@@ -40,6 +40,7 @@ class Request:
 
     Attributes:
         want_functions: whether to attribute the object's bytes to its functions.
+        want_bodies: whether to also compute digests of their instructions.
         extra_flags: additional cc1 flags.
         forced: forced decisions, one set for each sample of the advisor, or one for a single compile; empty if nothing
             is forced.
@@ -56,6 +57,7 @@ class Request:
     forced: tuple[ForcedDecisions, ...] = ()
     flips: ForcedDecisions | None = None
     want_digest: bool = False
+    want_bodies: bool = False
     lto: Lto | None = None
 
     def __post_init__(self) -> None:
@@ -209,7 +211,9 @@ class Compiler:
         """Read the files that the compiler wrote: `stem`.o, .log, and .log.calls or .calls."""
         text_size_bytes, function_sizes = 0, None
         if self._makes_object(request.advisor):
-            text_size_bytes, function_sizes = read_object(Path(f"{stem}.o"), request.want_functions)
+            text_size_bytes, function_sizes = read_object(
+                Path(f"{stem}.o"), request.want_functions, request.want_bodies
+            )
         unreached = NO_ROWS
         if forced is not None:
             report = Path(f"{stem}.forced" if request.advisor.samples else f"{stem}.log.forced")
@@ -252,11 +256,12 @@ def read_scores(path: Path, log: TrainingLog) -> dict[str, float]:
     return scores
 
 
-def read_object(path: Path, want_functions: bool) -> tuple[int, FunctionSizes | None]:
+def read_object(path: Path, want_functions: bool, want_bodies: bool = False) -> tuple[int, FunctionSizes | None]:
     """Return the text size in bytes and, if wanted, the sizes of the functions. ElfError if it is not an object."""
     with open(path, "rb") as stream:
         if os.fstat(stream.fileno()).st_size == 0:
             raise ElfError(f"{path} is empty")
         # Memory-mapped, because the sizes are in a few pages of headers and the rest need not be read. It is unmapped
         # when its last view is gone: closing it here would fail while an error's traceback holds a view.
-        return measure_object(memoryview(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ)), want_functions)
+        data = memoryview(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
+        return measure_object(data, want_functions, want_bodies)

@@ -8,6 +8,7 @@
     modules.parquet        one row per module: module, text_size_bytes (int64), decisions (int32), compile_s (float64)
     functions.parquet      one row per weak function that several objects of a project define: project, function
                            (strings), objects (int32, the number of the project's traced objects that define it)
+    functions.npy          which functions the traced modules define, see core/compiler/objects/function_digests.py
     report.json            report of the trace step: quarantined modules with their reasons
 
 All rows of a module are in one shard, in the order of the decisions: of its contexts one after the other, `step` counts
@@ -15,7 +16,7 @@ from 0 in each.
 
 For problems judged by size, `reward` is 1 - text_size_bytes / baseline size, so 0 in a trace of the baseline itself.
 For problems judged by scores, `reward` is the score of the context (lower is better), the same in all of its rows, and
-there is no text_size_bytes and no functions.parquet. Traces of compilers that do not report caller and callee lack
+there is no text_size_bytes and no table of functions. Traces of compilers that do not report caller and callee lack
 these two columns.
 """
 

@@ -13,6 +13,7 @@ from components.evaluation.claim import Compared, claimed, judges_own_build, ver
 from components.evaluation.metrics_types import (
     NO_GAIN_OVER_START,
     Metrics,
+    OverlapFigures,
     SizeMetrics,
 )
 from components.evaluation.report.formatting import change, interval_in_words
@@ -203,6 +204,8 @@ def caveats(metrics: Metrics) -> list[str]:
         )
     elif new and not known:
         notes.append("all held-out modules are of projects that training did not see")
+    if isinstance(metrics, SizeMetrics) and metrics.overlap is not None:
+        notes += overlap_notes(metrics.overlap)
     trained_on = inputs.pretrained_trained_on
     if not trained_on and inputs.reference_trained_on:  # metrics of earlier versions
         trained_on = {inputs.reference or "": inputs.reference_trained_on}
@@ -213,6 +216,19 @@ def caveats(metrics: Metrics) -> list[str]:
             "other code may gain less"
         )
     return notes
+
+
+def overlap_notes(overlap: OverlapFigures) -> list[str]:
+    """Return how much of the held-out functions training compiled, too, and what the policy does to the others."""
+    if not overlap.function_bytes:
+        return []
+    known, bodies = (100 * b / overlap.function_bytes for b in (overlap.known_bytes, overlap.known_body_bytes))
+    rest = overlap.new_functions.reduction_percent
+    others = "" if rest is None else f"; the others are {change(rest)}"
+    return [
+        f"{known:.0f}% of the bytes of held-out functions are in functions that training compiled, too, by name and "
+        f"instructions ({bodies:.0f}% by instructions alone){others}"
+    ]
 
 
 def better_still(metrics: Metrics) -> str:

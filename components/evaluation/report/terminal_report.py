@@ -131,7 +131,14 @@ def part_rows(metrics: SizeMetrics) -> list[tuple[str, list[Cell]]]:
         for name in metrics.languages
     ]
     sections = [(f"policy, {name}", [_pair(group.sections[name]) for group in columns]) for name in metrics.sections]
-    return languages + sections
+    return languages + sections + _overlap_rows(columns)
+
+
+def _overlap_rows(columns: Sequence[SizeGroup]) -> list[tuple[str, list[Cell]]]:
+    overlaps = [group.overlap for group in columns if group.overlap is not None]
+    if len(overlaps) < len(columns):
+        return []
+    return [("policy, functions that training did not compile", [_pair(overlap.new_functions) for overlap in overlaps])]
 
 
 def _size_rows(metrics: SizeMetrics) -> list[tuple[str, list[Cell]]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from components.core.formats.corpus import Module
+from components.core.formats.corpus import Corpus, Module
+from components.core.formats.splits import Splits
 from components.corpus.split import SplitConfig, split_modules
+from components.corpus.write_split_and_report import describe
 from components.platform.errors import UserError
 
 
@@ -110,3 +113,17 @@ def test_split_without_training_modules_is_refused(tmp_path: Path) -> None:
     modules = write(tmp_path, {f"p/{i}.o": str(i) for i in range(3)})
     with pytest.raises(UserError, match="2 held out and 1 to validate leave none to train on"):
         split_modules(modules, SplitConfig(validation_fraction=0.05, heldout_fraction=0.9))
+
+
+def test_names_that_held_out_modules_share_are_told(
+    make_corpus: Callable[[Path, dict[str, str]], Corpus], tmp_path: Path
+) -> None:
+    shared = (
+        "__attribute__((noinline)) inline int shared(int x) { return x * 31; } static int mine(int x) { return x; }\n"
+    )
+    sources = {name: f"{shared}int {name}(int x) {{ return shared(mine(x)); }}" for name in ("one", "two", "three")}
+    corpus = make_corpus(tmp_path, {f"p/{name}.cpp": text for name, text in sources.items()})
+    one, two, three = (module.name for module in corpus)
+    text = describe(corpus.directory, Splits(0, (two, three), (), (one,)))
+    assert text.endswith("1 are held out; the other modules define 50% of their names, too")
+    assert describe(corpus.directory, Splits(0, (), (), (one, two, three))).endswith("3 are held out")

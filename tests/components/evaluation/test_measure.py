@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 
 from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile import Compiler, Request
 from components.core.compiler.development_mode.upstream import UpstreamCompiler
+from components.core.compiler.objects.function_digests import FunctionDigests
 from components.core.compiler.replay.command_line import replay_arguments
 from components.core.formats.corpus import Corpus, Module
 from components.core.formats.toolchain import CAPABILITIES, Toolchain
 from components.core.objectives import OBJECTIVES, SIZE, Objective
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.measure import measure
-from components.evaluation.measurements import threshold_name
+from components.evaluation.measurements import Measurements, threshold_name
 from components.evaluation.variants import Variant, plan_variants, threshold_flags
 from components.platform.errors import UserError
 from components.platform.workers.local_pool import LocalPool
@@ -67,6 +69,32 @@ def test_measurements_of_an_earlier_evaluation_are_reused(tmp_path: Path, pool: 
     assert again.to_json() | {"compile_s": None} == earlier.to_json() | {"compile_s": None}
     measured = measure(pool, config(tmp_path), SIZE, variants, heldout, (), replace(earlier, sections={}))
     assert list(measured.sections) == ["policy"]
+
+
+def test_functions_that_training_compiled_are_counted(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
+    """Training saw one of the held-out modules: all of its functions are known, and few of the others."""
+    heldout = corpus.split("heldout")
+    request = Request(heldout[0], DEFAULT, want_functions=True, want_bodies=True)
+    (sample,) = Compiler(CLANG, "inlining")(request).samples
+    assert sample.function_sizes is not None
+    trained = FunctionDigests()
+    trained.add(sample.function_sizes)
+    variants = [BASELINE, Variant("policy", CLANG, DEFAULT, threshold_flags(225))]
+    measured = measure(pool, config(tmp_path), SIZE, variants, heldout, (), trained=trained.merge())
+    overlap = measured.overlap
+    assert overlap is not None
+    assert overlap.known[0] == overlap.functions[0] == sample.function_sizes.whole.sum()
+    assert overlap.new_baseline.tolist() == (overlap.functions - overlap.known).tolist()
+    assert 0 < overlap.known[1] < overlap.functions[1] / 2, "both instantiate std::string"
+    assert overlap.new_policy[0] < overlap.functions[0] / 10, "another policy keeps few functions that were not there"
+    assert (overlap.new_policy[1:] != overlap.new_baseline[1:]).any()
+    restored = Measurements.from_json(measured.to_json())
+    assert restored.to_json() == measured.to_json()
+    again = measure(pool, config(tmp_path), SIZE, variants, heldout, (), measured)
+    assert again.to_json()["overlap"] == measured.to_json()["overlap"]
+    figures = overlap.figures(np.array([True, False, False]))
+    assert figures.known_bytes == figures.function_bytes == overlap.functions[0]
+    assert measure(pool, config(tmp_path), SIZE, variants[:1], heldout, (), trained=trained).overlap is None
 
 
 def test_sweep_changes_the_heuristic_and_its_default_threshold_is_five(

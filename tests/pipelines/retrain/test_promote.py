@@ -46,7 +46,7 @@ from pipelines.local.run_locally import local_steps
 from pipelines.retrain.artifacts import check_run, module_checksums
 from pipelines.retrain.check import Limits, RetrainInputs, drift, retrain_reasons
 from pipelines.retrain.evaluate_deployed import evaluate_deployed, reported_error
-from pipelines.retrain.promote import compare, promote, promotion, regressed_modules, run_artifacts
+from pipelines.retrain.promote import compare, may_steer, promote, promotion, regressed_modules, run_artifacts
 from pipelines.retrain.retraining import REPORT_STEP, training_start
 from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of
 from pipelines.retrain.state import Decision, Deployed, State, load_state, save_state
@@ -137,6 +137,11 @@ def test_better_requires_significance() -> None:
 
 def test_modules_that_grew_by_more_than_a_percent_regressed() -> None:
     assert regressed_modules(measured([1005, 1100, 900, 1020])) == ("b", "d")
+
+
+def test_half_of_the_sources_never_steer_the_next_training() -> None:
+    assert regressed_modules(measured([1100] * 8)) == tuple("abcdh")
+    assert [may_steer(f"p/src/{name}.c.o") for name in "abcdefgh"] == [may_steer(name) for name in "abcdefgh"]
 
 
 def scored(policy: list[float]) -> Measurements:

@@ -101,7 +101,7 @@ class UpstreamCompiler(Compiler):
                     decisions = compile_interactively(
                         self.clang, arguments, self.problem, sampler, self.timeout_s, scratch
                     )
-                    size_bytes, functions = read_object(scratch / "m.o", request.want_functions)
+                    size_bytes, functions = read_object(scratch / "m.o", request.want_functions, request.want_bodies)
                 except InteractiveError as error:
                     raise CompileError(module.name, error.reason, error.problem) from error
                 except (ElfError, FileNotFoundError) as error:

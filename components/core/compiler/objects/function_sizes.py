@@ -21,7 +21,8 @@ its constants.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,8 @@ class FunctionSizes:
             .gcc_except_table (with .ARM.extab), .rodata (the rest); all four keys are always present.
         text_size_bytes: text size as llvm-size counts it.
         undefined: names of the symbols that the object uses and does not define; only of ELF.
+        bodies: uint64 [M], digests of the instructions without what relocations fill in, 0 without instructions; only
+            if wanted, and of ELF.
     """
 
     names: list[str]
@@ -103,6 +106,7 @@ class FunctionSizes:
     sections: dict[str, int]
     text_size_bytes: int
     undefined: frozenset[str] = frozenset()
+    bodies: NDArray[np.uint64] | None = None
 
     @property
     def whole(self) -> NDArray[np.int64]:
@@ -120,13 +124,23 @@ class FunctionSizes:
         return sizes
 
 
-def read_function_sizes(elf: Elf) -> FunctionSizes:
+def read_function_sizes(elf: Elf, want_bodies: bool = False) -> FunctionSizes:
     """Attribute each text byte of an object to a function or to the remainder.
+
+    Args:
+        want_bodies: whether to compute `FunctionSizes.bodies`.
 
     Raises:
         ElfError: the file is not an object, has no symbol table, is damaged, or is for an unsupported target.
     """
-    return _Attribution(elf).result()
+    attribution = _Attribution(elf)
+    sizes = attribution.result()
+    return replace(sizes, bodies=attribution.bodies()) if want_bodies else sizes
+
+
+def digest64(data: bytes | memoryview) -> int:
+    """Return 64 bits of BLAKE2b."""
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
 class _Functions:
@@ -223,6 +237,18 @@ class _Attribution:
             text_size_bytes=self._elf.text_size(),
             undefined=self._undefined(),
         )
+
+    def bodies(self) -> NDArray[np.uint64]:
+        """Return `FunctionSizes.bodies`."""
+        functions = self._functions
+        bodies = np.zeros(len(functions), np.uint64)
+        coded = np.flatnonzero((functions.section >= 0) & (functions.end > functions.start))
+        sections = functions.section[coded]
+        begin, end = functions.start[coded] - self._base[sections], functions.end[coded] - self._base[sections]
+        places = zip(coded.tolist(), sections.tolist(), begin.tolist(), end.tolist(), strict=True)
+        for entry, section, first, last in places:
+            bodies[entry] = digest64(self._elf.contents(section)[first:last])
+        return bodies
 
     def _undefined(self) -> frozenset[str]:
         undefined = (self._symbols.section == 0) & (self._symbols.name != 0)

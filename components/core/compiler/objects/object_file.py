@@ -35,10 +35,12 @@ def open_foreign(data: memoryview) -> ForeignObject | None:
     return Coff(data) if int.from_bytes(begin[:2], "little") in MACHINES else None
 
 
-def measure_object(data: memoryview, want_functions: bool) -> tuple[int, FunctionSizes | None]:
+def measure_object(
+    data: memoryview, want_functions: bool, want_bodies: bool = False
+) -> tuple[int, FunctionSizes | None]:
     """Return the text size in bytes and, if wanted, the sizes of the functions. ElfError if it is no object."""
     foreign = open_foreign(data)
     if foreign is not None:
         return foreign.text_size(), foreign.function_sizes() if want_functions else None
     elf = Elf(data)
-    return elf.text_size(), read_function_sizes(elf) if want_functions else None
+    return elf.text_size(), read_function_sizes(elf, want_bodies) if want_functions else None
