@@ -214,6 +214,7 @@ class BinaryEntry(Struct, kw_only=True):
         reduction_percent: reduction of the text as llvm-size counts it; None without text.
         text_reduction_percent: reduction of .text alone.
         plan: sizes with a plan of `mlgo tune`; UNSET without a plan.
+        heuristic: sizes with the release clang that decides by LLVM's heuristic; UNSET if it was not built so.
     """
 
     project: str
@@ -226,6 +227,7 @@ class BinaryEntry(Struct, kw_only=True):
     reduction_percent: float | None = None
     text_reduction_percent: float | None = None
     plan: PlanSizes | UnsetType = UNSET
+    heuristic: SectionSizes | UnsetType = UNSET
 
 
 class LinkedTotal(Struct, kw_only=True):
@@ -235,6 +237,8 @@ class LinkedTotal(Struct, kw_only=True):
         files: number of files.
         stock, policy: sizes in bytes with stock clang and with the release clang.
         plan: sizes with a plan of `mlgo tune`; UNSET without a plan.
+        heuristic: sizes with the release clang that decides by LLVM's heuristic; UNSET unless all files were built so.
+        policy_part_percent: reduction against these: what the policy saves, all else being equal.
     """
 
     files: int
@@ -243,6 +247,8 @@ class LinkedTotal(Struct, kw_only=True):
     reduction_percent: float | None
     text_reduction_percent: float | None
     plan: PlanSizes | UnsetType = UNSET
+    heuristic: SectionSizes | UnsetType = UNSET
+    policy_part_percent: float | UnsetType | None = UNSET
 
 
 LinkedTotals = dict[str, dict[str, LinkedTotal]]
@@ -378,6 +384,7 @@ class OwnBuild(Struct, kw_only=True):
         source: who said how the build links: "recorded", "ninja", "CMake" or "none".
         need: what is missing to link any program; "" if one was linked.
         modules: number of modules that were compiled again, for both builds.
+        trained_modules: number of them that training compiled.
         kept_objects: number of the build's objects in linked files that stay as they are, the same in both builds.
         kept: why such objects stay as they are -> these objects.
         as_built: number of files linked without LTO that have by stock clang the section sizes of the user's own files.
@@ -391,6 +398,7 @@ class OwnBuild(Struct, kw_only=True):
     source: str
     need: str = ""
     modules: int = 0
+    trained_modules: int = 0
     kept_objects: int = 0
     kept: dict[str, KeptObjects] = {}
     as_built: int = 0

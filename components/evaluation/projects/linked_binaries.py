@@ -3,7 +3,7 @@ is a plan, with the release clang and the plan."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from components.core.compiler.inline_plan import plan_flags
 from components.core.compiler.source_language import Language
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
-from components.core.projects.flags.build_variants import BuildVariant, build_variants, whole_build
+from components.core.projects.flags.build_variants import BuildVariant, build_variants, by_heuristic, whole_build
 from components.core.projects.flags.link_variants import LINK_VARIANTS, LinkVariant
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.flags.types import Kind, SectionSizes
@@ -54,6 +54,7 @@ class Binary:
         link_variant: a name in LINK_VARIANTS, or `build_trees.VARIANT`.
         stock, policy: sizes with stock clang and with the release clang.
         plan: sizes with the release clang and a plan; None without a plan.
+        heuristic: sizes with the release clang that decides by LLVM's heuristic; None if it was not built so.
         functions: functions with the largest changes from `stock` to `policy`; () if the file is stripped.
     """
 
@@ -65,6 +66,7 @@ class Binary:
     stock: SectionSizes
     policy: SectionSizes
     plan: SectionSizes | None = None
+    heuristic: SectionSizes | None = None
     functions: tuple[FunctionChange, ...] = field(default=(), kw_only=True)
 
     def entry(self) -> BinaryEntry:
@@ -80,6 +82,7 @@ class Binary:
             reduction_percent=_reduction_percent(self.stock, self.policy),
             text_reduction_percent=reduction_percent(self.stock.text, self.policy.text),
             plan=_plan_sizes(self.stock, self.policy, self.plan),
+            heuristic=UNSET if self.heuristic is None else self.heuristic,
         )
 
 
@@ -110,15 +113,19 @@ def compare_projects(
     binaries: list[Binary] = []
     for name in dict.fromkeys(link_variants):
         link_variant = LINK_VARIANTS[name]
-        variants = [*build_variants(stock_clang, release, problem, link_variant)]
+        stock, policy = build_variants(stock_clang, release, problem, link_variant)
+        variants = {"policy": policy}
         if plan is not None:
-            flags = [*variants[1].flags, *plan_flags(plan)]
-            variants.append(replace(variants[1], title="release clang with the plan", flags=flags))
+            flags = [*policy.flags, *plan_flags(plan)]
+            variants["plan"] = replace(policy, title="release clang with the plan", flags=flags)
         for recipe in recipes:
             if (changed := link_variant.apply(recipe)) is None:
                 say(f"{recipe.name}: its recipe names no program, so it is not compared as {name}")
             else:
-                binaries += _compare(changed, link_variant, variants, work, cache, jobs)
+                # A package takes minutes. A plan, and a variant of links, is compared as a whole.
+                is_split = plan is None and name == "default" and not recipe.debian
+                apart = {"heuristic": by_heuristic(policy)} if is_split else {}
+                binaries += _compare(changed, link_variant, stock, variants | apart, work, cache, jobs)
     if not binaries:
         raise UserError(
             f"no program of {', '.join(recipe.name for recipe in recipes)} can be compared as "
@@ -147,6 +154,8 @@ def linked_totals(binaries: Sequence[Binary]) -> LinkedTotals:
             policy = sum((binary.policy for binary in chosen), SectionSizes())
             planned = [binary.plan for binary in chosen if binary.plan is not None]
             plan = sum(planned, SectionSizes()) if planned else None
+            known = [binary.heuristic for binary in chosen if binary.heuristic is not None]
+            heuristic = sum(known, SectionSizes()) if len(known) == len(chosen) else None
             totals[variant][language] = LinkedTotal(
                 files=len(chosen),
                 stock=stock,
@@ -154,6 +163,8 @@ def linked_totals(binaries: Sequence[Binary]) -> LinkedTotals:
                 reduction_percent=_reduction_percent(stock, policy),
                 text_reduction_percent=reduction_percent(stock.text, policy.text),
                 plan=_plan_sizes(stock, policy, plan),
+                heuristic=UNSET if heuristic is None else heuristic,
+                policy_part_percent=UNSET if heuristic is None else _reduction_percent(heuristic, policy),
             )
     return totals
 
@@ -186,13 +197,14 @@ def _plan_sizes(stock: SectionSizes, policy: SectionSizes, plan: SectionSizes | 
 def _compare(
     recipe: Recipe,
     link_variant: LinkVariant,
-    variants: Sequence[BuildVariant],
+    stock_clang: BuildVariant,
+    variants: Mapping[str, BuildVariant],
     work: Path,
     cache: Path,
     jobs: int,
 ) -> list[Binary]:
     try:
-        stock = _measure(recipe, variants[0], work, cache, jobs)
+        stock = _measure(recipe, stock_clang, work, cache, jobs)
     except UserError as error:
         # A distribution's archive loses packages, and a set of many must not fail with one of them.
         if link_variant.name == "default" and not recipe.debian:
@@ -203,12 +215,12 @@ def _compare(
         say(f"{recipe.name}: it ships no program, so it is not compared as {link_variant.name}")
         return []
     try:
-        released = []
-        for variant in variants[1:]:
-            released.append(_measure(recipe, variant, work, cache, jobs))
-            if differing := ", ".join(sorted(stock.keys() ^ released[-1].keys())):
+        released: dict[str, dict[str, _BuiltBinary]] = {}
+        for key, variant in variants.items():
+            built = released[key] = _measure(recipe, variant, work, cache, jobs)
+            if differing := ", ".join(sorted(stock.keys() ^ built.keys())):
                 raise UserError(
-                    f"{recipe.name}: only one of {variants[0].title} and {variant.title} could build {differing}",
+                    f"{recipe.name}: only one of {stock_clang.title} and {variant.title} could build {differing}",
                     "build the project by hand with both; the recipe may need flags",
                 )
     except UserError as error:
@@ -229,9 +241,10 @@ def _compare(
             binary.measured.language,
             link_variant.name,
             binary.measured.sizes,
-            released[0][name].measured.sizes,
-            plan=released[1][name].measured.sizes if len(released) > 1 else None,
-            functions=_changed_functions(f"{recipe.name}/{name}", binary, released[0][name]),
+            released["policy"][name].measured.sizes,
+            plan=released["plan"][name].measured.sizes if "plan" in released else None,
+            heuristic=released["heuristic"][name].measured.sizes if "heuristic" in released else None,
+            functions=_changed_functions(f"{recipe.name}/{name}", binary, released["policy"][name]),
         )
         for name, binary in stock.items()
     ]

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
@@ -28,7 +30,13 @@ from components.core.compiler.replay.command_line import require_replayable
 from components.core.formats.corpus import Corpus, Module
 from components.core.formats.links import BuildLinks, Link, ModuleLto
 from components.core.formats.toolchain import Toolchain
-from components.core.projects.flags.build_variants import BuildVariant, build_variants, find_stock_clang
+from components.core.projects.flags.build_variants import (
+    HEURISTIC,
+    BuildVariant,
+    build_variants,
+    by_heuristic,
+    find_stock_clang,
+)
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.response_files import write_response_file
 from components.evaluation.config import EvaluationConfig
@@ -49,7 +57,7 @@ from components.platform.workers.factory import make_pool
 
 LINK_VARIANT = "default"
 _LINK_TIMEOUT_S = 1800.0
-_BUILDS = ("stock", "policy")
+_BUILDS = ("stock", "policy", "heuristic")
 _QUIET = "-Qunused-arguments"
 _OBJECTS, _TREE, _TEMPORARY = "objects", "tree", "tmp"
 _FAILURE = re.compile(r"\berror:|undefined reference|undefined symbol|cannot find|multiple definition")
@@ -94,19 +102,20 @@ class _Built:
 
 
 @dataclass(frozen=True)
-class _CompileBoth:
-    """Compiles a module for both builds, one right after the other, so that their times are comparable."""
+class _CompileAll:
+    """Compiles a module for all builds, one right after the other, so that their times are comparable."""
 
     stock: Compiler
-    policy: Compiler
-    directories: tuple[Path, Path]
+    release: Compiler
+    directories: tuple[Path, ...]
 
-    def __call__(self, request: Request) -> tuple[float, float]:
+    def __call__(self, request: Request) -> tuple[float, ...]:
         name = _object_name(request.module.name)
-        stock = replace(request, advisor=Advisor("default"))
-        stock_s = self.stock.make_object(stock, self.directories[0] / name)
-        policy_s = self.policy.make_object(request, self.directories[1] / name)
-        return stock_s, policy_s
+        default = replace(request, advisor=Advisor("default"))
+        heuristic = replace(default, extra_flags=HEURISTIC)
+        compiles = ((self.stock, default), (self.release, request), (self.release, heuristic))
+        builds = zip(compiles, self.directories, strict=True)
+        return tuple(compiler.make_object(asked, folder / name) for (compiler, asked), folder in builds)
 
 
 def relink(
@@ -124,7 +133,8 @@ def relink(
         UserError: a compiler is missing, or modules have options that are refused on replay.
     """
     stock_clang = find_stock_clang(release, config.stock_clang)
-    variants = build_variants(stock_clang, release, config.problem)
+    stock, policy = build_variants(stock_clang, release, config.problem)
+    variants = (stock, policy, by_heuristic(policy))
     by_name = {module.name: module for module in corpus}
     known = {digest: name for digest, name in links.modules.items() if name in by_name}
     plan = ReplayPlan(msgspec.structs.replace(links, modules=known))
@@ -136,40 +146,41 @@ def relink(
     failed, seconds = _compile([by_name[name] for name in needed], plan.links.lto or {}, config, variants, roots)
     level = problems.get(config.problem).optimization
     built = []
-    with Progress("linking your build", 2 * len(plan.order)) as progress:
+    with Progress("linking your build", len(variants) * len(plan.order)) as progress:
         for variant, root in zip(variants, roots, strict=True):
             replay = _Replay(plan, variant, level, root, failed, stock_clang)
             built.append(replay.link_all(progress))
     project = next(iter(corpus.project_titles().values()))
-    summary = OwnBuild(source=links.source, stock_s=seconds[0], policy_s=seconds[1])
-    return _compare(project, plan, built, failed, summary, roots)
+    summary = OwnBuild(source=links.source, stock_s=float(seconds[0]), policy_s=float(seconds[1]))
+    splits = corpus.splits()
+    return _compare(project, plan, built, failed, {*splits.train, *splits.validation}, summary, roots)
 
 
 def _compile(
     modules: Sequence[Module],
     lto: Mapping[str, ModuleLto],
     config: EvaluationConfig,
-    variants: tuple[BuildVariant, BuildVariant],
+    variants: Sequence[BuildVariant],
     roots: Sequence[Path],
-) -> tuple[set[str], tuple[float, float]]:
-    """Compile the modules for both builds, those of `lto` to bitcode as -flto does; return those that failed, and the
+) -> tuple[set[str], NDArray[np.float64]]:
+    """Compile the modules for all builds, those of `lto` to bitcode as -flto does; return those that failed, and the
     seconds of each build."""
     require_replayable(modules, config.allowed_options)
-    compilers = [
-        Compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options) for variant in variants
-    ]
-    compile_both = _CompileBoth(compilers[0], compilers[1], (roots[0] / _OBJECTS, roots[1] / _OBJECTS))
+    stock, release = (
+        Compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options) for variant in variants[:2]
+    )
+    compile_each = _CompileAll(stock, release, tuple(root / _OBJECTS for root in roots))
     quarantine = Quarantine(_MAX_FAILED_FRACTION, len(modules))
     kinds = {name: kind for name, kind in lto.items() if kind != "mixed"}
     requests = [Request(module, Advisor("release"), lto=kinds.get(module.name)) for module in modules]
-    stock_s = policy_s = 0.0
+    total_s = np.zeros(len(variants))
     with (
         closing(make_pool(f"local:{config.jobs}")) as pool,
         Progress("compiling your build", len(requests)) as progress,
     ):
-        for _request, (stock, policy) in compile_all(pool, compile_both, requests, quarantine, progress):
-            stock_s, policy_s = stock_s + stock, policy_s + policy
-    return {module.name for module in modules if module.name in quarantine}, (stock_s, policy_s)
+        for _request, seconds in compile_all(pool, compile_each, requests, quarantine, progress):
+            total_s += seconds
+    return {module.name for module in modules if module.name in quarantine}, total_s
 
 
 @dataclass
@@ -316,11 +327,12 @@ def _compare(
     plan: ReplayPlan,
     built: Sequence[_Built],
     failed: set[str],
+    trained: set[str],
     summary: OwnBuild,
     roots: Sequence[Path],
 ) -> RelinkedBuild:
     """Return the files that both builds have, and why others are missing."""
-    stock, policy = built
+    stock, policy, plain = built
     binaries: list[Binary] = []
     left_out: dict[str, str] = {}
     linked: list[Link] = []
@@ -341,13 +353,18 @@ def _compare(
             continue
         lto = plan.lto(link)
         title = FULL_LTO if lto == "full" else LINK_VARIANT
-        binaries.append(Binary(project, name, after.kind, after.language, title, before.sizes, after.sizes))
+        known = plain.measured.get(link.output)
+        heuristic = None if known is None else known.sizes
+        binaries.append(
+            Binary(project, name, after.kind, after.language, title, before.sizes, after.sizes, heuristic=heuristic)
+        )
         summary.thin_lto += lto == "thin"
         summary.full_lto += lto == "full"
         summary.two_linkers += lto is not None and not names_linker(link)
         summary.as_built += lto is None and _has_sizes(link.output, before)
     modules = {module for link in linked for module in plan.modules(link)}
     summary.modules = len(modules - failed)
+    summary.trained_modules = len((modules - failed) & trained)
     kept = plan.kept_objects(linked)
     if failures := sorted(modules & failed):
         kept[_NOT_COMPILED] = failures

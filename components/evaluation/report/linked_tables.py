@@ -132,7 +132,8 @@ def own_build_lines(own: OwnBuild, files: int) -> list[str]:
         f"{own.as_built} of {files - lto} files by stock clang have the section sizes of yours" if files > lto else ""
     )
     lines = [
-        f"your own build, linked again; most of its modules are not held out{': ' if same else ''}{same}",
+        f"your own build, linked again: training compiled {own.trained_modules} of its {own.modules} modules"
+        f"{'; ' if same else ''}{same}",
         *_lto_lines(own),
         f"compile time of its {own.modules} modules, without parsing{' and the link' if lto else ''}: "
         f"{own.stock_s:.1f} s by stock clang, {own.policy_s:.1f} s by the release clang",
@@ -200,6 +201,11 @@ def linked_lines(linked: LinkedTotals) -> list[str]:
                 f"{subject}{alone}: {TEXT} {change(total.reduction_percent)}, "
                 f".text alone {change(total.text_reduction_percent)}"
             )
+            if total.policy_part_percent is not UNSET:
+                lines.append(
+                    f"{subject}, the policy's own part: {change(total.policy_part_percent)} than the same clang and "
+                    "options by LLVM's heuristic; the rest is the release clang's outliner"
+                )
             if total.plan is not UNSET:
                 lines.append(
                     f"{subject}, policy and plan: {TEXT} {change(total.plan.reduction_percent)}, "

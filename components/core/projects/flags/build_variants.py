@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components.core import problems
@@ -20,6 +20,9 @@ from components.core.projects.recipe import Recipe
 from components.core.projects.source import fetch_recipe
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
+
+HEURISTIC = ("-mllvm", "-enable-ml-inliner=default")
+"""Flags by which a release clang decides by LLVM's heuristic, also after those of its policy."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,11 @@ def build_variants(
         BuildVariant("stock clang", stock_clang, flags, link_variant.link_flags),
         BuildVariant("release clang", release.clang, [*flags, *policy_flags], link_variant.link_flags),
     )
+
+
+def by_heuristic(policy: BuildVariant) -> BuildVariant:
+    """Return the build with the same release clang that decides by LLVM's heuristic, and differs in nothing else."""
+    return replace(policy, title="release clang by LLVM's heuristic", flags=[*policy.flags, *HEURISTIC])
 
 
 @contextmanager

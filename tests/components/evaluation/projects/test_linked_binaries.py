@@ -17,7 +17,7 @@ from components.core.compiler.inline_plan import PLAN_FILE, PlannedModule, plan_
 from components.core.compiler.source_language import Language
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.build import BuiltProject
-from components.core.projects.flags.build_variants import BuildVariant, require_same_version
+from components.core.projects.flags.build_variants import HEURISTIC, BuildVariant, require_same_version
 from components.core.projects.flags.types import Kind, SectionSizes
 from components.core.projects.recipe import Recipe, Source
 from components.evaluation.metrics_types import encode_json
@@ -223,6 +223,18 @@ def test_linked_files_are_summed_by_variant_and_language() -> None:
     assert linked_totals(binaries[3:]) == {}
 
 
+def test_part_of_the_policy_is_against_the_same_clang_by_the_heuristic() -> None:
+    binaries = [binary("a", "c", "default", 1000, 900), binary("b", "c", "default", 1000, 1000)]
+    plain = [SectionSizes(text=size, total=size, llvm_size_text=size) for size in (980, 1020)]
+    built = [replace(binary, heuristic=sizes) for binary, sizes in zip(binaries, plain, strict=True)]
+    total = linked_totals(built)["default"]["all"]
+    assert total.policy_part_percent == pytest.approx(5.0) and total.reduction_percent == pytest.approx(5.0)
+    assert "linked, default, all (2), the policy's own part: 5.00% smaller than the same clang" in (
+        linked_tables.linked_lines({"default": {"all": total}})[1]
+    )
+    assert linked_totals([built[0], binaries[1]])["default"]["all"].heuristic is UNSET, "not all files"
+
+
 def test_plan_is_summed_and_compared_with_stock_and_policy() -> None:
     binaries = [binary("a", "c", "default", 1000, 900), binary("b", "c", "default", 1000, 1000)]
     sizes = [SectionSizes(text=size, total=size, llvm_size_text=size) for size in (850, 860)]
@@ -327,7 +339,7 @@ def test_release_clang_builds_without_and_with_the_plan(
     assert built_with == [["-Oz"], policy_flags, [*policy_flags, *plan_flags(plan)]]
     assert binary.plan == binary.policy == binary.stock
     (binary,) = compare_projects([recipe], Path("clang"), fake_builds, *arguments)
-    assert binary.plan is None and built_with[3:] == [["-Oz"], policy_flags]
+    assert binary.plan is None and built_with[3:] == [["-Oz"], policy_flags, [*policy_flags, *HEURISTIC]]
 
 
 @pytest.mark.toolchain

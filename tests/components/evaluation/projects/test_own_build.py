@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from components.core.formats.corpus import load_corpus
 from components.core.formats.links import read_links
@@ -139,6 +140,11 @@ def test_programs_are_linked_again_and_the_tree_is_only_read(
     assert binaries["alone"].policy == binaries["alone"].stock
     total = whole.binaries.linked["default"]["all"]
     assert (total.files, total.stock.total) == (3, sum(binary.stock.total for binary in binaries.values()))
+    plain = binaries["app"].heuristic
+    assert plain is not UNSET and plain.text != binaries["app"].policy.text
+    assert total.heuristic is not UNSET and total.policy_part_percent == pytest.approx(
+        100 * (1 - total.policy.llvm_size_text / total.heuristic.llvm_size_text)
+    )
     assert build.stock_s > 0 and build.policy_s > 0
     assert whole.programs is not None
     (program,) = whole.programs.programs

@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from msgspec import structs
 
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import summarize
 from components.evaluation.metrics_types import Inputs, SizeMetrics, encode_json
+from components.evaluation.overlap import Overlap
 from components.evaluation.report import terminal_report
 from components.evaluation.report.formatting import change
 from components.evaluation.report.model_card import parts_table, reductions
@@ -65,6 +67,19 @@ def test_table_has_rows_of_languages_and_sections(measured: Measurements) -> Non
     assert isinstance(metrics, SizeMetrics)
     earlier = structs.replace(metrics, languages={}, sections={})
     assert len(terminal_report.value_rows(metrics)) == len(terminal_report.table_rows(earlier))
+
+
+def test_functions_that_training_compiled_have_a_row_and_a_note(measured: Measurements, tmp_path: Path) -> None:
+    known, bodies, baseline = np.array([100, 900, 0, 0]), np.array([200, 900, 100, 0]), np.array([900, 1100, 400, 600])
+    overlap = Overlap(known + baseline, known, bodies, baseline, baseline - 50)
+    metrics = summarize(replace(measured, overlap=overlap), 0.5)
+    row = dict(terminal_report.table_rows(metrics))["policy, functions that training did not compile"]
+    assert row == ["2,800  6.67% smaller", "2,250  6.25% smaller", "550  8.33% smaller"]
+    note = (
+        "25% of the bytes of held-out functions are in functions that training compiled, too, by name and instructions "
+        "(30% by instructions alone); the others are 6.67% smaller"
+    )
+    assert note in terminal_report.footer_lines(metrics, tmp_path) and f"- {note}" in terminal_report.markdown(metrics)
 
 
 def test_model_card_has_rows_of_languages_and_sections(measured: Measurements) -> None:

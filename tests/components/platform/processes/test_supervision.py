@@ -98,7 +98,7 @@ def test_timeout_kills_all_descendants(marker: str, living_with: Living) -> None
 def test_time_limit_does_not_count_while_the_process_is_stopped(marker: str, living_with: Living) -> None:
     """A trainer that was paused must not take the compile that it waits for for one that hangs."""
     command = ["/bin/sh", "-c", f"sleep 6; exit 7; : {marker}"]
-    code = f"from components.platform.processes import supervision; supervision._SLICE_S = 0.2; "
+    code = "from components.platform.processes import supervision; supervision._SLICE_S = 0.2; "
     code += f"print(supervision.run({command}, 3).returncode)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         wait_until(lambda: any(pid != process.pid for pid in living_with(marker)))
