@@ -229,8 +229,9 @@ def test_part_of_the_policy_is_against_the_same_clang_by_the_heuristic() -> None
     built = [replace(binary, heuristic=sizes) for binary, sizes in zip(binaries, plain, strict=True)]
     total = linked_totals(built)["default"]["all"]
     assert total.policy_part_percent == pytest.approx(5.0) and total.reduction_percent == pytest.approx(5.0)
-    assert "linked, default, all (2), the policy's own part: 5.00% smaller than the same clang" in (
-        linked_tables.linked_lines({"default": {"all": total}})[1]
+    assert (
+        "linked, default, all (2), the policy's own part: 5.00% smaller than the same clang"
+        in (linked_tables.linked_lines({"default": {"all": total}})[1])
     )
     assert linked_totals([built[0], binaries[1]])["default"]["all"].heuristic is UNSET, "not all files"
 
