@@ -108,7 +108,15 @@ class CorpusUnit:
         options = flags if recorded[0] == "-cc1" else _to_driver(flags)
         return [
             str(clang),
-            *replay_arguments(recorded, module.bitcode, output, options, module.thinlto_index, corpus=module.directory),
+            *replay_arguments(
+                recorded,
+                module.bitcode,
+                output,
+                options,
+                module.thinlto_index,
+                corpus=module.directory,
+                clang=Path(clang),
+            ),
         ]
 
     def without(self, options: Sequence[str]) -> Unit:

@@ -196,7 +196,13 @@ class _StockCompile:
             record = scratch / "remarks.yaml"
             flags = [*self._flags, *(remark_flags(record) if flip is None else ())]
             arguments = replay_arguments(
-                module.arguments(), module.bitcode, scratch / "m.o", flags, module.thinlto_index, (), module.directory
+                module.arguments(),
+                module.bitcode,
+                scratch / "m.o",
+                flags,
+                module.thinlto_index,
+                corpus=module.directory,
+                clang=self._clang,
             )
             decisions = compile_interactively(self._clang, arguments, INLINING.name, decide, TIMEOUT_S, scratch)
             try:

@@ -40,7 +40,7 @@ _DRIVER_RUNS_PROGRAMS = re.compile(
     r"-B.*|--prefix.*|-ccc-.*|--?gcc-.*|--?sysroot.*|--?target=.*/.*"  # directories of programs
     r"|--?ld-path.*|-fuse-ld=.*/.*|-wrapper.*|--?specs.*|--?config.*|--?(?:cuda|hip|rocm|ptxas|dxv).*|--?[a-z]+-arch-tool.*"
     r"|-f[a-z-]*plugin.*|-fthinlto-distributor.*"
-    r"|-X(?!assembler$).*|-Wp,(?!-[DU][^,]*$).*|--for-.*|--analyze|--driver-mode.*"  # options for other programs
+    r"|-cc1.*|-X(?!assembler$).*|-Wp,(?!-[DU][^,]*$).*|--for-.*|--analyze|--driver-mode.*"  # options for other programs
 )
 """Options of the driver that name a program or a library to run, or a directory of programs: links.json of a corpus
 from elsewhere must not."""

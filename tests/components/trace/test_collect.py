@@ -166,7 +166,8 @@ def test_input_that_is_replaced_during_the_step_ends_it(
     (waiting / "bin").mkdir(parents=True)
     shutil.copy(training_toolchain / "toolchain.json", waiting)
     (waiting / "bin" / "clang").write_text(
-        f"#!/bin/sh\nsh -c 'while ! [ -e {go} ]; do sleep 0.1; done; : {marker}'\n"
+        '#!/bin/sh\ncase "$*" in *-_-*) exit 1 ;; esac\n'  # how does it parse its options?
+        f"sh -c 'while ! [ -e {go} ]; do sleep 0.1; done; : {marker}'\n"
         f'exec {training_toolchain}/bin/clang "$@"\n'
     )
     (waiting / "bin" / "clang").chmod(0o755)

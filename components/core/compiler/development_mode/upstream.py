@@ -95,6 +95,7 @@ class UpstreamCompiler(Compiler):
                     module.thinlto_index,
                     self.allowed_options,
                     module.directory,
+                    clang=self.clang,
                 )
                 sampler = _Sampler(policy, seed)
                 try:

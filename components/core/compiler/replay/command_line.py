@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from components.core.compiler.replay.parse_check import misparsed_options
 from components.core.compiler.replay.replay_options import MissingValue, Selection, is_response_file, select_options
 from components.core.formats.corpus import Module
 from components.core.formats.links import Lto
@@ -33,6 +34,7 @@ def replay_arguments(
     allowed_options: Collection[str] = (),
     corpus: Path | None = None,
     lto: Lto | None = None,
+    clang: Path | None = None,
 ) -> list[str]:
     """Return clang's arguments that compile `bitcode` to the object `output` as `recorded` compiled the source.
 
@@ -46,18 +48,23 @@ def replay_arguments(
         allowed_options: names of recorded options that are replayed although they are not on the allow list.
         corpus: directory of the module's corpus; profiles in it may be read.
         lto: link-time optimization whose bitcode `output` shall be, as by -flto=`lto`; None for native code.
+        clang: the compiler that the arguments are for, which is asked how it parses them; None if none will run.
 
     Raises:
-        UserError: the recorded arguments are empty, end inside an option, or include a refused option.
+        UserError: the recorded arguments are empty, end inside an option, or include a refused option, or one that the
+            compiler parses otherwise.
     """
     selection = _select_recorded(recorded, str(bitcode), allowed_options, bitcode, corpus)
     if selection.refused:
         raise _refused_options_error({name: [str(bitcode)] for name in selection.refused})
     arguments = selection.arguments
     is_cc1 = recorded[0] == "-cc1"
+    if clang is not None and (wrong := misparsed_options(clang, arguments, is_cc1) - {*allowed_options}):
+        raise _refused_options_error({name: [str(bitcode)] for name in sorted(wrong)})
     if thinlto_index is not None:
         arguments += [f"-fthinlto-index={thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
-    command = ["-cc1", *arguments] if is_cc1 else ["-c", *arguments, "-fno-crash-diagnostics"]
+    # A configuration file, which the driver looks for by the target's name, may load a plugin.
+    command = ["-cc1", *arguments] if is_cc1 else ["-c", *arguments, "-fno-crash-diagnostics", "--no-default-config"]
     if output is None:
         command += ["-emit-codegen-only"] if is_cc1 else ["-Xclang", "-emit-codegen-only"]
         return [*command, *extra_flags, "-x", "ir", str(bitcode)]

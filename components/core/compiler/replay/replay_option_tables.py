@@ -321,6 +321,11 @@ KEPT_WITH_VALUE = frozenset(
         "-mtp",
     }
 )
+TRIPLE_OPTIONS = frozenset(
+    {"-aux-triple", "-darwin-target-variant-triple", "-target", "-target-abi", "-target-cpu", "-triple", "-tune-cpu"}
+) | {"--target", "-aux-target-cpu", "-exception-model"}
+TRIPLE = re.compile(r"[\w.+-]*")
+"""Their values: the driver looks for files of a target's name."""
 # Names before "=". Their values are words, numbers and strings that end up in the object, never files to open.
 KEPT_JOINED = frozenset(
     {

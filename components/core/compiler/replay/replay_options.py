@@ -84,6 +84,8 @@ def select_options(
             value = _value(arguments, argument)
             if value.startswith("@"):  # clang expands response files before it parses options
                 selection.refused.append(value)
+            elif argument in tables.TRIPLE_OPTIONS and not tables.TRIPLE.fullmatch(value):
+                selection.refused.append(argument)
             selection.arguments += [argument, value]
         elif argument == "-Xassembler" and not is_cc1:
             value = _value(arguments, argument)
@@ -157,7 +159,9 @@ def _is_allowed(argument: str, is_cc1: bool) -> bool:
         return True
     if argument.startswith("-Wa,"):
         return not is_cc1 and all(map(tables.ASSEMBLER_FLAG.fullmatch, argument.split(",")[1:]))
-    name, equals, _ = argument.partition("=")
+    name, equals, value = argument.partition("=")
+    if equals and name in tables.TRIPLE_OPTIONS:
+        return tables.TRIPLE.fullmatch(value) is not None
     if equals and name in tables.KEPT_JOINED:
         return True
     if name.startswith(tables.REFUSED_PREFIXES):

@@ -102,7 +102,14 @@ def test_options_that_affect_code_are_kept(options: list[str]) -> None:
     ],
 )
 def test_arguments_without_leading_cc1_are_those_of_the_driver(dropped: list[str]) -> None:
-    assert replay("-Oz", *dropped, "-fPIC") == ["-c", "-Oz", "-fPIC", "-fno-crash-diagnostics", *END[1:]]
+    assert replay("-Oz", *dropped, "-fPIC") == [
+        "-c",
+        "-Oz",
+        "-fPIC",
+        "-fno-crash-diagnostics",
+        "--no-default-config",
+        *END[1:],
+    ]
 
 
 def test_driver_flags_for_cc1_and_the_assembler_are_kept() -> None:
@@ -118,7 +125,7 @@ def test_driver_flags_for_cc1_and_the_assembler_are_kept() -> None:
         "-g",
     ]
     replayed = ["-march=native", "-Wa,--noexecstack", "-g", "-Xclang", "-disable-free"]
-    assert replay(*recorded) == ["-c", *replayed, "-fno-crash-diagnostics", *END[1:]]
+    assert replay(*recorded) == ["-c", *replayed, "-fno-crash-diagnostics", "--no-default-config", *END[1:]]
 
 
 CC1_ATTACKS = {

@@ -1,0 +1,71 @@
+"""Asks the compiler itself whether it parses the arguments of a replay as the replay's tables do.
+
+An option that the tables take for one with a value, and the compiler for one without, would turn its value into an
+option: `-default-function-attr -fpass-plugin=X.so` is one option of cc1, and two of the driver. So the compiler gets
+the arguments once with a separator after each option and a placeholder for each value, all of which no compiler knows.
+It must report each separator as an unknown argument, and no placeholder. It ends there and compiles nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from components.core.compiler.replay.replay_options import group_options
+from components.platform.errors import UserError
+from components.platform.processes import supervision
+
+_TIMEOUT_S = 60.0
+_OPTIONS_AT_A_TIME = 100
+"""Their errors are less than what is kept of stderr."""
+_UNKNOWN = re.compile(r"unknown argument:? '(-_-\w+)'")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+Shape = tuple[str, int]
+"""An option, and the number of its separate values."""
+
+
+def misparsed_options(clang: Path, arguments: Sequence[str], is_cc1: bool) -> set[str]:
+    """Return the options that the compiler parses otherwise than `group_options` does.
+
+    Args:
+        arguments: those of a replay, without input and output; those of cc1 without "-cc1".
+
+    Raises:
+        UserError: the compiler does not run.
+    """
+    shapes, for_cc1 = list[Shape](), list[str]()
+    for option, *values in group_options(arguments):
+        if option == "-mllvm":  # -mllvm NAME -mllvm VALUE are two
+            shapes += [(option, 1)] * len(values[::2])
+        else:
+            shapes.append((option, len(values)))
+            for_cc1 += values if option == "-Xclang" and not is_cc1 else ()
+    parts = [tuple(shapes[i : i + _OPTIONS_AT_A_TIME]) for i in range(0, len(shapes), _OPTIONS_AT_A_TIME)]
+    wrong = {option for part in parts for option in _misparsed(clang, part, is_cc1)}
+    return wrong | (misparsed_options(clang, for_cc1, True) if for_cc1 else set())
+
+
+@lru_cache(maxsize=4096)
+def _misparsed(clang: Path, shapes: tuple[Shape, ...], is_cc1: bool) -> tuple[str, ...]:
+    """Return the options of these that the compiler parses otherwise."""
+    words: list[str] = []
+    for number, (option, values) in enumerate(shapes):
+        words += [option, *(f"-_-v{number}" for _ in range(values)), f"-_-{number}"]
+    command = ["-cc1", *words, "-ferror-limit", "0"]
+    if not is_cc1:
+        command = ["-###", "--no-default-config", *words, "-c", "-xir", "/dev/null"]
+    try:
+        done = supervision.run([clang, *command], _TIMEOUT_S)
+    except supervision.ProcessTimeout:
+        raise UserError(
+            f"{clang} took more than {_TIMEOUT_S:g} s to parse options", "check the machine's load"
+        ) from None
+    stderr = _COLOUR.sub("", done.stderr)
+    if not _UNKNOWN.search(stderr) and done.returncode >= 0:
+        return ()  # this program is no clang; it will compile nothing
+    unknown = set(_UNKNOWN.findall(stderr))
+    wrong = (n for n in range(len(shapes)) if f"-_-{n}" not in unknown or f"-_-v{n}" in unknown)
+    return tuple(shapes[number][0] for number in wrong)
