@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
-import os
-import shutil
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +10,7 @@ from typing import ClassVar, Literal
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
+from components.core.compiler.compile_outputs import map_output, take_output
 from components.core.compiler.forced_decisions import ForcedDecisions, read_unreached
 from components.core.compiler.logs.callsites import callsites_path, read_callsites
 from components.core.compiler.logs.function_scores import read_flip_scores, read_function_scores
@@ -26,7 +25,6 @@ from components.core.formats.links import Lto
 from components.platform.errors import UserError
 from components.platform.processes import supervision
 from components.platform.processes.reaper import REAPER
-from components.platform.storage.digests import file_digest
 
 Reason = Literal["failed", "timeout", "log", "died"]
 
@@ -152,7 +150,7 @@ class Compiler:
         """
         with TemporaryDirectory(prefix="compile-", dir=REAPER.scratch(), ignore_cleanup_errors=True) as directory:
             completed = self._run(request, Path(directory) / "m")
-            shutil.move(Path(directory) / "m.o", output)
+            take_output(Path(directory) / "m.o", output)
         return completed.wall_s
 
     def _run(self, request: Request, prefix: Path) -> supervision.Completed:
@@ -170,6 +168,7 @@ class Compiler:
             self.allowed_options,
             module.directory,
             request.lto,
+            self.clang,
         )
         try:
             # In the scratch directory, so that files that a crash or an unusual flag leaves are removed with it.
@@ -224,8 +223,8 @@ class Compiler:
                 scores = read_function_scores(Path(f"{stem}.scores"))
             if request.flips is not None:
                 flip_scores = read_flip_scores(stem.with_name("flips.scores"), len(request.flips))
-            object_digest = file_digest(Path(f"{stem}.o")) if request.want_digest else ""
-            return Sample(text_size_bytes, None, None, function_sizes, scores, unreached, flip_scores, object_digest)
+            made = hashlib.sha256(map_output(Path(f"{stem}.o"))).hexdigest() if request.want_digest else ""
+            return Sample(text_size_bytes, None, None, function_sizes, scores, unreached, flip_scores, made)
         log_path = Path(f"{stem}.log")
         log = self._read_log(log_path)
         callsites = None
@@ -258,10 +257,9 @@ def read_scores(path: Path, log: TrainingLog) -> dict[str, float]:
 
 def read_object(path: Path, want_functions: bool, want_bodies: bool = False) -> tuple[int, FunctionSizes | None]:
     """Return the text size in bytes and, if wanted, the sizes of the functions. ElfError if it is not an object."""
-    with open(path, "rb") as stream:
-        if os.fstat(stream.fileno()).st_size == 0:
-            raise ElfError(f"{path} is empty")
-        # Memory-mapped, because the sizes are in a few pages of headers and the rest need not be read. It is unmapped
-        # when its last view is gone: closing it here would fail while an error's traceback holds a view.
-        data = memoryview(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
-        return measure_object(data, want_functions, want_bodies)
+    # Memory-mapped, because the sizes are in a few pages of headers and the rest need not be read. It is unmapped when
+    # its last view is gone: closing it here would fail while an error's traceback holds a view.
+    data = map_output(path)
+    if not data:
+        raise ElfError(f"{path} is empty")
+    return measure_object(data, want_functions, want_bodies)

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from components.core.compiler.compile_outputs import read_output
 from components.core.compiler.logs.training_log import LogError
 
 Key = tuple[str, str, int]
@@ -108,11 +109,11 @@ def read_unreached(path: Path, forced: ForcedDecisions) -> npt.NDArray[np.intp]:
         LogError: the compiler wrote no report, or the report does not fit `forced`.
     """
     try:
-        report = json.loads(path.read_bytes())
+        report = json.loads(read_output(path))
         if (report["version"], report["decisions"]) == (_REPORT_VERSION, len(forced)):
             return np.sort(forced.order[np.array(report["unreached"], np.intp)])
     except FileNotFoundError:
         raise LogError(path, 0, "the compiler wrote no report of forced decisions") from None
-    except (ValueError, KeyError, TypeError, IndexError, OverflowError):
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
         pass
     raise LogError(path, 0, "this is not the report of these forced decisions")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from components.core.compiler.compile_outputs import read_output
 from components.core.compiler.forced_decisions import SECOND_ROUND_ORDINAL, ordinals
 from components.core.compiler.logs.training_log import LogError
 
@@ -67,7 +68,7 @@ def read_callsites(path: Path) -> Callsites:
         LogError: the file is missing, truncated or corrupt.
     """
     try:
-        data = path.read_bytes()
+        data = read_output(path)
     except FileNotFoundError:
         raise LogError(path, 0, "the compiler wrote no callsites file for the training log") from None
     begin = data.find(b"\n") + 1

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from components.core.compiler.compile_outputs import read_output
 from components.core.compiler.logs.training_log import LogError
 
 Array = npt.NDArray[np.float32]
@@ -56,14 +57,14 @@ def read_flip_scores(path: Path, flips: int) -> Array:
 def _read(path: Path, count: str) -> tuple[Array, bytes, int]:
     """Return the scores (the header field `count` is their number), the bytes after them, and the file's length."""
     try:
-        header, _, content = path.read_bytes().partition(b"\n")
+        header, _, content = read_output(path).partition(b"\n")
     except FileNotFoundError:
         raise LogError(path, 0, "the compiler wrote no scores") from None
     end = len(header) + 1 + len(content)
     try:
         fields = json.loads(header)
         number = int(fields[count]) if fields["version"] == _VERSION else -1
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         number = -1
     if number < 0:
         raise LogError(path, 0, "this is not a file of scores")

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import yaml
 
 from components.core import problems
+from components.core.compiler.compile_outputs import read_output
 from components.core.formats.names import replace_invalid_utf8
-from components.platform.storage.input_files import MissingFile, read_bytes
 
 _PASS = "inline-ml"
 _DECISION = "ShouldInline"
@@ -54,9 +54,9 @@ def remark_flags(record: Path) -> list[str]:
 def read_inline_remarks(record: Path) -> list[InlineRemark]:
     """Read the remarks that have a decision, in the order of the compile; [] without a readable record."""
     try:
-        text = replace_invalid_utf8(read_bytes(record).decode("utf-8", "surrogateescape"))
+        text = replace_invalid_utf8(read_output(record).decode("utf-8", "surrogateescape"))
         documents = list(yaml.load_all(text, _Loader))
-    except (MissingFile, yaml.YAMLError):
+    except (FileNotFoundError, yaml.YAMLError):
         return []
     remarks = []
     for document in documents:
@@ -74,8 +74,8 @@ def count_departures(record: Path) -> tuple[int, int]:
     """Return how many decisions a record has, and in how many of them LLVM's heuristic would decide otherwise; (0, 0)
     without a readable record, or where the clang does not write the heuristic's cost and threshold."""
     try:
-        content = read_bytes(record)
-    except MissingFile:
+        content = read_output(record)
+    except FileNotFoundError:
         return 0, 0
     decisions = departures = 0
     fields: dict[bytes, bytes] = {}

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from components.core.compiler.compile_outputs import read_output
 from components.core.formats.features import FeatureSpec
 from components.platform.errors import UserError
 
@@ -73,7 +74,7 @@ class TrainingLog:
 def read_log(path: Path) -> TrainingLog:
     """Read the training log at `path`. LogError if it is missing, truncated or not a training log."""
     try:
-        data = path.read_bytes()
+        data = read_output(path)
     except FileNotFoundError:
         raise LogError(path, 0, "the compiler wrote no training log") from None
     return _Parser(path, data).parse()
