@@ -86,12 +86,12 @@ def test_last_step_of_the_pipeline_promotes(finished: tuple[Path, str], tmp_path
     done = run(second, "--param", "seed=2", "--param", "release_if=always")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"starting from {first / 'policy'}" in (second / "logs" / "warmstart.log").read_text()
-    # A few seconds of training need not gain anything over its start; then the release clang embeds the start, nothing
-    # is compared, and the refusal is recorded.
+    # A few seconds of training need not gain anything over its start; then the release clang embeds the start, and the
+    # refusal is recorded. Each judged run counts as compared.
     chosen = json.loads((second / "evaluation" / "metrics.json").read_text())["release_policy"]
     gained = chosen == "trained"
     assert gained or chosen == "start"
     why = decision(second, "promotion" if gained else "refusal")
     after = [entry["against"] for entry in json.loads(state.read_text())["decisions"]]
     assert "against the deployed policy" in why or why.startswith("not promoted: the verdict on ")
-    assert after == [document["deployed"]["policy_digest"] if gained else "", ""]
+    assert after == [document["deployed"]["policy_digest"], ""]
