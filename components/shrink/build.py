@@ -254,7 +254,9 @@ class BuiltTree:
                 continue
             command = [self.runner, str(self.tools / call.program), *call.arguments.words, *options]
             try:
-                status = run_logged(command, Path(call.directory), self.log, self.environment, timeout_s=timeout_s)
+                status = run_logged(
+                    command, Path(call.directory), self.log, self.environment, timeout_s=timeout_s, of_user=True
+                )
             except CommandTimeout:
                 raise UserError(
                     f"the link of {output} did not end in {timeout_s:.0f} s",
@@ -278,7 +280,9 @@ class BuiltTree:
 
         command = [self.runner, "sh", "-e", "-c", f"{_TRACE if trace else ''}{script}"]
         try:
-            status = run_logged(command, self.root, self.log, self.environment, note if trace else None, timeout_s)
+            status = run_logged(
+                command, self.root, self.log, self.environment, note if trace else None, timeout_s, of_user=True
+            )
         except CommandTimeout:
             raise UserError(
                 f"{script} did not end in {timeout_s:.0f} s", "pass --check-timeout SECONDS if it takes longer"
@@ -377,7 +381,7 @@ class Builder:
             before = {path: _identity(path) for _, path in find_binaries(root)}
             started = time.monotonic()
             try:
-                status = run_logged([runner, *build.command], root, log, environment, timeout_s=timeout_s)
+                status = run_logged([runner, *build.command], root, log, environment, timeout_s=timeout_s, of_user=True)
             except CommandTimeout:
                 raise UserError(
                     f"the build, {build.shown}, did not end in {timeout_s:.0f} s",

@@ -14,6 +14,7 @@ from typing import Any
 from components.platform.console import say
 from components.platform.console.interrupts import delay_interrupts
 from components.platform.processes.process_tree import ProcessTree, describe_left
+from components.platform.processes.reaper import environment_without_secrets
 
 _POLL_S = 0.1
 _MAX_SHOWN = 60
@@ -56,6 +57,7 @@ def run_logged(
     environment: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] | None = None,
     timeout_s: float | None = None,
+    of_user: bool = False,
 ) -> int:
     """Run `command`, append its output to `log`, call `on_line` for each line, and return the exit status.
 
@@ -64,12 +66,17 @@ def run_logged(
     directories that are removed. On any exception in this process (such as Ctrl-C), and if it is killed, all of them
     get SIGTERM, after a grace period SIGKILL.
 
+    Args:
+        environment: variables besides those of this process; the command gets no secrets of this process.
+        of_user: whether it is the user's own command, which gets the user's whole environment.
+
     Raises:
         CommandStopped: `stop_running` stopped the command.
         CommandTimeout: the command exceeded `timeout_s`.
         FileNotFoundError: there is no such program.
     """
-    variables = {**os.environ, "LC_ALL": "C", **(environment or {})}
+    inherited = os.environ if of_user else environment_without_secrets()
+    variables = {**inherited, "LC_ALL": "C", **(environment or {})}
     with open(log, "a", buffering=1, encoding="utf-8", errors="replace") as out:  # users follow it
         out.write(f"{_COMMAND}{' '.join(command)}\n")
         out.flush()

@@ -46,13 +46,29 @@ rm -rf -- "$0"
 """
 
 
-_SECRETS = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE|_AUTH|^AWS_|^MLGO_NOTIFY_URL$", re.IGNORECASE)
-"""Environment variables that children do not inherit: a compiler that a malicious module controls must get no token."""
+_SECRETS = re.compile(
+    r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|(?:^|_|API)KEY|PRIVATE|_AUTH|_PAT$|_PWD$|WEBHOOK|_DSN$|(?:DB|DATABASE)_URL$"
+    r"|^AWS_|^AZURE_|^KUBECONFIG$|^NETRC$|^MLGO_NOTIFY_URL$",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(r"://[^/\s@]+:[^/\s@]+@")
+"""A URL with a password."""
+_NEEDED = re.compile(
+    r"PATH|HOME|TMPDIR|TZ|LANG|LANGUAGE|LC_\w+|TERM|USER|LOGNAME|SHELL|SOURCE_DATE_EPOCH|LD_\w+|LIBRARY_PATH|VIRTUAL_ENV"
+    r"|(?:MLGO|PYTHON|TF|XLA|OMP|ASAN|UBSAN|LLVM|QEMU)\w*"
+)
+"""Environment variables of compilers: a module of a corpus from elsewhere controls them, so they get no others."""
 
 
 def environment_without_secrets() -> dict[str, str]:
-    """Return the environment of this process without tokens, passwords and the like."""
-    return {name: value for name, value in os.environ.items() if not _SECRETS.search(name)}
+    """Return the environment of this process without tokens, passwords and the like, for programs of users."""
+    variables = os.environ.items()
+    return {k: v for k, v in variables if not (_SECRETS.search(k) or _SECRET_VALUE.search(v))}
+
+
+def environment_of_compilers() -> dict[str, str]:
+    """Return the variables of this process' environment that compilers and our own children may see."""
+    return {name: value for name, value in environment_without_secrets().items() if _NEEDED.fullmatch(name)}
 
 
 class Reaper:
@@ -91,7 +107,7 @@ class Reaper:
                 stderr=stderr,
                 cwd=cwd,
                 start_new_session=True,
-                env=environment_without_secrets(),
+                env=environment_of_compilers(),
             )
 
         return sandbox.start_command(argv, writable, start, _kill)

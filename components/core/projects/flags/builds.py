@@ -176,7 +176,7 @@ class OwnBuild:
             # The unpublished output may be in the tree; a program of an earlier build would be measured in every row.
             self.source.copy(root / "source", (setup.work.parent,), self.programs)
             environment = write_tools(compilers, variant, setup)
-            status = run_logged(["sh", "-e", "-c", self.command], root / "source", log, environment)
+            status = run_logged(["sh", "-e", "-c", self.command], root / "source", log, environment, of_user=True)
             if status != 0:
                 raise UserError(f"{self.command} ends with status {status}:\n{log_tail(log)}", f"see {log}")
             programs = {name: root / "source" / name for name in self.programs if (root / "source" / name).is_file()}

@@ -113,3 +113,15 @@ def test_command_that_ignores_sigterm_is_killed_in_other_threads(tmp_path: Path)
         stop_running([running])
         assert time.monotonic() - began_s < 30
     assert isinstance(running.exception(), CommandStopped) and processes_with(marker) == []
+
+
+def test_only_the_users_own_command_gets_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipe's build, which somebody else may have written, must not see the keys of the run."""
+    for name in ("AWS_SECRET_ACCESS_KEY", "KFP_TOKEN", "GITHUB_TOKEN", "MLGO_NOTIFY_URL", "SIGNING_KEY"):
+        monkeypatch.setenv(name, "hidden")
+    monkeypatch.setenv("BOOST_ROOT", "shown")
+    for of_user in (False, True):
+        log = tmp_path / f"log-{of_user}"
+        assert run_logged(["env"], tmp_path, log, {"LIMIT": "4"}, of_user=of_user) == 0
+        assert ("hidden" in log.read_text()) == of_user
+        assert "BOOST_ROOT=shown" in log.read_text() and "LIMIT=4" in log.read_text()

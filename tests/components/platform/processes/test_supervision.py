@@ -47,9 +47,16 @@ def test_stdout_goes_to_the_given_descriptor(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == 'a  b $HOME "\n'
 
 
+SECRETS = (
+    *("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "aws_secret_access_key", "MLGO_NOTIFY_URL", "HF_TOKEN", "SIGNING_KEY"),
+    *("AZURE_STORAGE_KEY", "GITHUB_PAT", "MYSQL_PWD", "DB_URL", "SLACK_WEBHOOK_URL", "SENTRY_DSN", "SSH_AUTH_SOCK"),
+)
+
+
 def test_child_does_not_inherit_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "aws_secret_access_key", "MLGO_NOTIFY_URL", "HF_TOKEN"):
+    for name in (*SECRETS, "OF_THE_USER", "CCC_OVERRIDE_OPTIONS"):
         monkeypatch.setenv(name, "hidden")
+    monkeypatch.setenv("MLGO_PROXY", "https://user:hidden@proxy:3128")
     monkeypatch.setenv("MLGO_SEEN", "shown")
     with open(tmp_path / "out", "wb") as out:
         supervision.run(["/usr/bin/env"], 30, stdout=out.fileno())
