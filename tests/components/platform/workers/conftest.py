@@ -44,6 +44,16 @@ class Nodes:
     def cache(self, number: int) -> Path:
         return self._directory / f"node-{number}"
 
+    def workers(self) -> list[int]:
+        """Process IDs of the actors that compile."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has ended
+                is_worker = (process / "cmdline").read_bytes().startswith(b"ray::RayWorker")
+                if is_worker and f"{self._directory}/node-".encode() in (process / "environ").read_bytes():
+                    found.append(int(process.name))
+        return found
+
     def kill(self, node: Any) -> None:
         """SIGKILL to the raylet, as when a machine goes."""
         self._cluster.remove_node(node, allow_graceful=False)

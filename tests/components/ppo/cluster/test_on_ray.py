@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -12,12 +13,15 @@ import pytest
 
 from components.platform.storage import publish
 from components.platform.storage.kinds import Kind
-from components.platform.storage.object_storage import gcs
+from components.platform.storage.object_storage import s3
 from components.platform.storage.uri import ObjectUri, mirror
 from components.platform.workers.settings import NODE_SETTINGS
 from tests.components.platform.workers.conftest import Nodes
 from tests.components.ppo.runs import ITERATIONS, LEARNING_BY_DEFAULT, train
-from tests.servers.storage_server import Faults, storage_server
+from tests.servers.s3_server import Behaviour, s3_server
+from tests.servers.storage_server import Faults
+from tests.support.buckets import use_s3
+from tests.support.fork_server import ForkedStep
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
@@ -49,61 +53,92 @@ def test_cancelled_modules_of_an_iteration_are_reported(inputs, tmp_path):
 
 @pytest.fixture
 def bucket(monkeypatch, tmp_path):
-    """Every third request to it fails, for a while; everything that starts from here on knows it."""
+    """S3 that fails one request in 20, whoever makes it; everything that starts from here on knows it."""
     faults = Faults()
-    with storage_server(BUCKET, faults=faults) as url:
-        monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
+    with s3_server(BUCKET, Behaviour(faults)) as url:
+        use_s3(url, monkeypatch)
         monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "here"))
         for name, value in NODE_SETTINGS.items():
             monkeypatch.setenv(name, value)
-        gcs._client.cache_clear()
         yield faults
-    gcs._client.cache_clear()
+    s3._client.cache_clear()
 
 
 def in_bucket(directory: Path, name: str, kind: Kind) -> str:
-    uri = ObjectUri("gs", BUCKET, name)
+    uri = ObjectUri("s3", BUCKET, name)
     with publish(mirror(uri), kind) as partial:
         subprocess.run(["cp", "-a", f"{directory}/.", partial], check=True)
         (partial / "manifest.json").unlink(missing_ok=True)
     return str(uri)
 
 
-def test_training_survives_lost_node_and_failing_object_storage(inputs, first, bucket, tmp_path):
-    """Everything is in the bucket; nodes share nothing with the trainer, and every third request of anybody fails."""
+def weights(policy: Path) -> dict[str, bytes]:
+    """Content of the files of a policy that do not record times."""
+    of_times = ("manifest.json", "policy.json", "report.json")
+    return {path.name: path.read_bytes() for path in policy.iterdir() if path.is_file() and path.name not in of_times}
+
+
+def test_training_survives_lost_workers_and_failing_object_storage(inputs, first, bucket, tmp_path):
+    """Each iteration loses a worker or a node. The trainer is paused, then killed and started again. All is on S3."""
     paths = dict(zip(inputs[::2], inputs[1::2], strict=True))
     kinds: dict[str, Kind] = {"corpus": "corpus", "toolchain": "toolchain", "trace": "trace", "warmstart": "policy"}
     uris = {name: in_bucket(Path(paths[f"--{name}"]), name, kind) for name, kind in kinds.items()}
+    bucket.every = 20
+    cache = tmp_path / "trainer"
+    root = cache / "s3" / BUCKET / "ppo" / "@" / "ppo"
     nodes = Nodes(tmp_path / "nodes")
+
+    def start() -> ForkedStep:
+        options = with_options(
+            inputs, **uris, workers=f"ray:{nodes.address}", root_dir=f"s3://{BUCKET}/ppo", output=tmp_path / "policy"
+        )
+        return ForkedStep("ppo", *options, environment={"MLGO_CACHE_DIR": str(cache)})
+
+    def await_iteration(number: int) -> None:
+        end = time.monotonic() + 120
+        while not any(int(path.parent.name[:6]) >= number for path in root.glob("checkpoints/[0-9]*/manifest.json")):
+            assert trainer.poll() is None, trainer.communicate()
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    def lose_worker() -> None:
+        """A worker that has died already takes seconds to be replaced."""
+        end = time.monotonic() + 120
+        while not (workers := nodes.workers()):
+            assert trainer.poll() is None and time.monotonic() < end
+            time.sleep(0.02)
+        os.kill(workers[0], signal.SIGKILL)
+
     try:
         nodes.add()
         victim = nodes.add()
-        bucket.every, bucket.times = 3, 150
-        options = with_options(
-            inputs, **uris, workers=f"ray:{nodes.address}", root_dir=f"gs://{BUCKET}/ppo", output=tmp_path / "policy"
-        )
-        environment = os.environ | {"MLGO_CACHE_DIR": str(tmp_path / "trainer")}
-        trainer = subprocess.Popen(
-            [sys.executable, "-m", "components.ppo", *map(str, options)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        checkpoints = tmp_path / "trainer" / "gs" / BUCKET / "ppo" / "@" / "ppo" / "checkpoints"
-        end = time.monotonic() + 120
-        while not list(checkpoints.glob("*/manifest.json")) and trainer.poll() is None and time.monotonic() < end:
-            time.sleep(0.02)
-        nodes.kill(victim)
+        trainer = start()
+        for iteration in range(1, ITERATIONS):
+            await_iteration(iteration)
+            if iteration == 1:
+                nodes.kill(victim)
+                nodes.add()
+            else:
+                lose_worker()
+            if iteration == 2:
+                trainer.send_signal(signal.SIGSTOP)
+                time.sleep(2)
+                trainer.send_signal(signal.SIGCONT)
+            if iteration == 3:
+                trainer.kill()
+                trainer.communicate()
+                trainer = start()
         said = trainer.communicate(timeout=180)[0]
     finally:
+        trainer.kill()
         nodes.shutdown()
-    assert trainer.returncode == 0, said
-    assert bucket.failed > 50
+    assert trainer.returncode == 0 and "resuming after iteration " in said, said
+    assert bucket.failed > 10
     report = json.loads((tmp_path / "policy" / "report.json").read_text())
     assert report["mean_rewards"] == first[1]["mean_rewards"] and len(report["mean_rewards"]) == ITERATIONS
     assert report["validation_history"] == first[1]["validation_history"]
+    assert weights(tmp_path / "policy") == weights(first[0] / "policy")
     assert report["quarantine"]["modules"] == []
-    for number in range(2):
-        assert not (nodes.cache(number) / "gs" / BUCKET / "corpus").exists()  # modules came one by one
+    for number in range(3):
+        assert not (nodes.cache(number) / "s3" / BUCKET / "corpus").exists()  # modules came one by one
     assert list((nodes.cache(0) / "modules").rglob("*.bc"))
