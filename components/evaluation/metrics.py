@@ -108,7 +108,7 @@ def judge_whole_projects(metrics: SizeMetrics, max_slowdown_percent: float | Non
     if total := headline_total(metrics.linked):
         metrics.judged_by = "linked"
         required, reduction = metrics.min_reduction_percent, total.reduction_percent
-        refused = metrics.refused_because not in (None, why_not_shown(metrics, required))
+        refused = metrics.verdict == "not better" and metrics.refused_because is not None
         if reduction is None or reduction < required:
             if metrics.verdict != "not better":
                 _refuse(metrics, f"text of linked programs and libraries is {change(reduction)}")
