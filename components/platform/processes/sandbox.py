@@ -52,8 +52,8 @@ _SECCOMP_SET_MODE_FILTER, _SECCOMP_SPEC_ALLOW = 1, 4
 _ALLOW, _DENY = 0x7FFF0000, 0x00050000 | 13  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO with EACCES
 _IO_URING_SETUP = 425
 _X32 = 0x40000000
-# machine: AUDIT_ARCH_*, and the system call numbers of seccomp and socket.
-_ARCHITECTURES = {"x86_64": (0xC000003E, 317, 41), "aarch64": (0xC00000B7, 277, 198)}
+# machine: AUDIT_ARCH_*, and the system call numbers of seccomp, socket and truncate.
+_ARCHITECTURES = {"x86_64": (0xC000003E, 317, 41, 76), "aarch64": (0xC00000B7, 277, 198, 45)}
 
 
 def kind() -> Kind:
@@ -210,7 +210,7 @@ def _restrict_thread(writable: Path) -> None:
         _call(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
-    _deny_sockets()
+    _deny_system_calls()
 
 
 def _allow_below(ruleset: int, path: str, rights: int) -> None:
@@ -221,22 +221,24 @@ def _allow_below(ruleset: int, path: str, rights: int) -> None:
         os.close(descriptor)
 
 
-def _deny_sockets() -> None:
-    """Deny sockets by seccomp, because Landlock restricts only TCP, and only since Linux 6.7.
+def _deny_system_calls() -> None:
+    """Deny sockets and truncate(2) by seccomp: Landlock restricts only TCP, and only since Linux 6.7, and truncating by
+    path only since 6.2. Compilers truncate what they have open.
 
     On an unknown architecture only Landlock applies.
     """
     architecture = _ARCHITECTURES.get(platform.machine())
     if architecture is None:
         return
-    audit, seccomp, socket = architecture
+    audit, seccomp, socket, truncate = architecture
     load, equal, not_below, ret = 0x20, 0x15, 0x35, 0x06  # load from struct seccomp_data; jumps; return
     code = [
         (load, 0, 0, 4),  # the architecture: 32-bit programs have other system call numbers
-        (equal, 0, 4, audit),
+        (equal, 0, 5, audit),
         (load, 0, 0, 0),  # the system call
-        (not_below, 2, 0, _X32),
-        (equal, 1, 0, socket),
+        (not_below, 3, 0, _X32),
+        (equal, 2, 0, socket),
+        (equal, 1, 0, truncate),
         (equal, 0, 1, _IO_URING_SETUP),  # it could also open sockets
         (ret, 0, 0, _DENY),
         (ret, 0, 0, _ALLOW),

@@ -108,6 +108,21 @@ def test_files_outside_of_the_directory_cannot_be_changed(
     assert (outside / "file").read_text() == "content"
 
 
+def test_file_is_not_truncated_where_landlock_does_not_deny_it(
+    landlock: None, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian 12's kernel has Landlock's second version."""
+    rights = tuple(entry for entry in sandbox._WRITE_RIGHTS_BY_ABI if entry[0] < 3)
+    monkeypatch.setattr(sandbox, "_WRITE_RIGHTS_BY_ABI", rights)
+    (tmp_path / "file").write_text("content")
+    code = f"import os; os.truncate({str(tmp_path / 'file')!r}, 0)"
+    completed = supervision.run([sys.executable, "-c", code], 30, cwd=scratch, writable=scratch)
+    assert "PermissionError" in completed.stderr and (tmp_path / "file").read_text() == "content"
+    code = "import os; f = open('mine', 'w'); f.write('long'); f.flush(); os.ftruncate(f.fileno(), 2)"
+    assert supervision.run([sys.executable, "-c", code], 30, cwd=scratch, writable=scratch).returncode == 0
+    assert (scratch / "mine").read_text() == "lo"
+
+
 def test_file_operations_inside_of_the_directory_work(confined: str, scratch: Path, tmp_path: Path) -> None:
     (tmp_path / "input").write_text("read")
     script = f"""set -e
