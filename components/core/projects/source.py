@@ -46,6 +46,11 @@ def _local(path: Path, into: Path, in_place: bool) -> Path:
         raise UserError(f"the source directory {path} does not exist", "correct source: path in the recipe")
     if in_place:
         into.symlink_to(path, target_is_directory=True)
+    elif into.resolve().is_relative_to(path.resolve()):
+        raise UserError(
+            f"the source directory {path} contains {into}, where it would be copied to",
+            "choose an output and a cache (MLGO_CACHE_DIR) outside of it",
+        )
     else:
         shutil.copytree(path, into, symlinks=True, ignore=shutil.ignore_patterns(".git"))
     return into

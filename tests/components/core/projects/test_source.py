@@ -294,3 +294,13 @@ def test_a_directory_is_used_in_place_or_copied_where_commands_run(tree: Path, t
 def test_required_sources_are_placed_next_to_the_source(tree: Path, tmp_path: Path) -> None:
     fetch(Source("path", str(tree)), tmp_path / "w", requires=(("gtest", Source("path", str(tree / "lib"))),))
     assert (tmp_path / "w/gtest/a.c").exists() and (tmp_path / "w/source/README").exists()
+
+
+def test_copy_below_the_source_itself_is_refused(tmp_path: Path) -> None:
+    """It would contain itself, and so on."""
+    (tmp_path / "a.c").touch()
+    recipe = Recipe("p", Source("path", str(tmp_path)), prepare=("true",))
+    with pytest.raises(UserError, match=r"contains .*runs/p/source, where it would be copied to"):
+        fetch_recipe(recipe, tmp_path / "runs" / "p", tmp_path / "cache")
+    assert not (tmp_path / "runs" / "p" / "source").exists()
+    assert (fetch_recipe(recipe, tmp_path.with_name("apart"), tmp_path / "cache") / "a.c").exists()
