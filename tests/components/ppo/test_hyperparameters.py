@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("fresh_gin")]
 
 @pytest.fixture(autouse=True)
 def fresh_gin():
+    gin.clear_config()  # a test of the same process may have left it locked
     yield
     gin.clear_config()
 
