@@ -91,8 +91,6 @@ def evaluate(config: EvaluationConfig) -> Metrics:
     with publish(config.output, "evaluation") as directory:
         with closing(make_pool(config.workers)) as pool:
             measured = measure(pool, config, objective, variants, modules, heldout_projects, earlier, trained)
-            if role != "trained":  # the overlap is with another policy's training
-                measured = replace(measured, overlap=None)
             if earlier_metrics is not None and role == "trained":  # both clangs take the same decisions
                 functions = earlier_metrics.module_functions if isinstance(earlier_metrics, SizeMetrics) else []
             else:

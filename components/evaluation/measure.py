@@ -80,13 +80,13 @@ def measure(
 ) -> Measurements:
     """Return the values of `modules` under every variant.
 
-    Args:
-        trained: functions that training compiled, for `Measurements.overlap`, which `earlier` has already.
-
     A module that fails twice under one variant is not compiled under later ones and has no values. Modules with the
     same content count as often as the corpus has them. Values that the release clang does not change are reused from
     `earlier`: those of all variants except the policy, and all values of an objective that only the training clang
     logs, because the release clang takes the same decisions.
+
+    Args:
+        trained: functions that training compiled, for `Measurements.overlap`, which `earlier` has already.
 
     Raises:
         UserError: all modules fail, or more than `config.max_failed_fraction` of them.

@@ -83,9 +83,9 @@ def swap_roles(measured: Measurements, role: PolicyRole) -> Measurements:
     values, compile_s = dict(measured.values), None if measured.compile_s is None else dict(measured.compile_s)
     _swap(values, VARIANTS[role])
     _swap(compile_s or {}, VARIANTS[role])
-    # Sections are measured only for the trained policy and the baseline.
+    # Sections and new functions are measured only for the trained policy and the baseline.
     sections = {variant: parts for variant, parts in measured.sections.items() if variant != POLICY}
-    return replace(measured, values=values, compile_s=compile_s, sections=sections)
+    return replace(measured, values=values, compile_s=compile_s, sections=sections, overlap=None)
 
 
 def swap_descriptions(variants: list[VariantDescription], role: PolicyRole) -> list[VariantDescription]:

@@ -115,7 +115,7 @@ class CorpusUnit:
                 options,
                 module.thinlto_index,
                 corpus=module.directory,
-                clang=Path(clang),
+                clang=clang,
             ),
         ]
 

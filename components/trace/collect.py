@@ -110,9 +110,8 @@ def write_decisions(
     requests = [Request(m, Advisor("log"), want_functions=sizes, want_bodies=bodies) for m in modules]
     for result in _in_order(compile_all(pool, compiler, requests, quarantine, progress), modules, quarantine):
         writer.add(module_trace(result, compiler.problem, features))
-        object_functions = result.samples[0].function_sizes
-        if functions is not None and object_functions is not None and object_functions.bodies is not None:
-            functions.add(object_functions)
+        if functions is not None and (defined := result.samples[0].function_sizes) is not None:
+            functions.add(defined)
 
 
 def _has_sizes(problem: str) -> bool:

@@ -223,8 +223,8 @@ class Compiler:
                 scores = read_function_scores(Path(f"{stem}.scores"))
             if request.flips is not None:
                 flip_scores = read_flip_scores(stem.with_name("flips.scores"), len(request.flips))
-            made = hashlib.sha256(map_output(Path(f"{stem}.o"))).hexdigest() if request.want_digest else ""
-            return Sample(text_size_bytes, None, None, function_sizes, scores, unreached, flip_scores, made)
+            object_digest = hashlib.sha256(map_output(Path(f"{stem}.o"))).hexdigest() if request.want_digest else ""
+            return Sample(text_size_bytes, None, None, function_sizes, scores, unreached, flip_scores, object_digest)
         log_path = Path(f"{stem}.log")
         log = self._read_log(log_path)
         callsites = None

@@ -10,8 +10,9 @@ from __future__ import annotations
 import mmap
 import os
 import shutil
-import stat
 from pathlib import Path
+
+from components.platform.storage.input_files import open_regular
 
 MAX_OBJECT_BYTES = 4 << 30
 MAX_LOG_BYTES = 2 << 30
@@ -30,17 +31,15 @@ def open_output(path: Path, limit_bytes: int) -> int:
         NoRegularFile: it is a link, has another name, is no regular file or has more bytes than the limit.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_regular(path, os.O_NOFOLLOW)
     except FileNotFoundError:
         raise
-    except OSError as error:  # ELOOP: a link; ENXIO: a socket
+    except OSError as error:  # ELOOP: a link
         raise NoRegularFile(f"{path} is no regular file: {error.strerror}") from None
     found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size <= limit_bytes:
+    if found.st_nlink == 1 and found.st_size <= limit_bytes:
         return descriptor
     os.close(descriptor)
-    if not stat.S_ISREG(found.st_mode):
-        raise NoRegularFile(f"{path} is no regular file")
     has = f"{found.st_nlink} names" if found.st_nlink > 1 else f"{found.st_size} bytes, more than {limit_bytes}"
     raise NoRegularFile(f"{path} has {has}")
 

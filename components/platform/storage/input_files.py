@@ -39,14 +39,17 @@ class MissingFile(UserError):
     """The file does not exist. A subclass, so that callers can say what should be there."""
 
 
-def open_regular(path: str | Path) -> int:
+def open_regular(path: str | Path, flags: int = 0) -> int:
     """Open a regular file for reading; return its descriptor.
+
+    Args:
+        flags: more flags of open(2).
 
     Raises:
         OSError: it cannot be opened, or is not a regular file. Named pipes are refused without waiting for a writer.
         ValueError: the path contains NUL or cannot be encoded.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)

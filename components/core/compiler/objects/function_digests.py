@@ -10,12 +10,13 @@ pyarrow. Held-out functions that training compiled, too, such as inline function
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from components.core.compiler.objects.function_sizes import FunctionSizes, digest64
+from components.core.compiler.objects.function_sizes import FunctionSizes, digest64, find_sorted
 from components.platform.errors import UserError
 from components.platform.storage.manifest import require_artifact
 
@@ -39,9 +40,10 @@ class FunctionDigests:
     _parts: list[tuple[Digests, Digests]] = field(default_factory=list)
 
     def add(self, sizes: FunctionSizes) -> None:
-        """Add the functions of an object, whose bodies are known."""
+        """Add the functions of an object, unless it is no ELF, whose bodies are unknown."""
+        if sizes.bodies is None:
+            return
         names = name_bodies(sizes)
-        assert sizes.bodies is not None
         bodies = sizes.bodies[sizes.entry]
         self._parts.append((names[bodies != 0], bodies[bodies != 0]))
 
@@ -54,13 +56,17 @@ class FunctionDigests:
     def known(self, sizes: FunctionSizes) -> NDArray[np.bool_]:
         """Return which of an object's functions [M] are among these, by one of their names and by instructions."""
         known = np.zeros(len(sizes.instructions), bool)
-        known[sizes.entry[np.isin(name_bodies(sizes), self.functions)]] = True
+        known[sizes.entry[find_sorted(self.functions, name_bodies(sizes))[1]]] = True
         return known
 
     def known_bodies(self, sizes: FunctionSizes) -> NDArray[np.bool_]:
         """Return which of an object's functions [M] of LEAST_BYTES have the instructions of one of these."""
         assert sizes.bodies is not None
-        return np.isin(sizes.bodies, self.bodies) & (sizes.instructions >= LEAST_BYTES)
+        return find_sorted(self._sorted_bodies, sizes.bodies)[1] & (sizes.instructions >= LEAST_BYTES)
+
+    @cached_property
+    def _sorted_bodies(self) -> Digests:
+        return np.sort(self.bodies)
 
     def write(self, directory: Path) -> None:
         """Write FILE into the directory of a trace."""

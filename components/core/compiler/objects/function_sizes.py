@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -308,14 +309,14 @@ class _Attribution:
             contents = self._elf.contents(index)
             fdes = read_frame_descriptions(contents, self._elf.address_bytes, self._elf.byte_order)
             offsets, targets = self._addresses(index)
-            row, exists = _find(offsets, fdes.address)
+            row, exists = find_sorted(offsets, fdes.address)
             if not exists.all():
                 raise ElfError(".eh_frame has an FDE whose code address has no relocation")
             # With linker relaxation, as on RISC-V, relocations fill in the sizes.
-            relocated = _find(offsets, fdes.code_size_at)[1]
+            relocated = find_sorted(offsets, fdes.code_size_at)[1]
             owner = self._functions.starting_at(targets[row], np.where(relocated, -1, fdes.code_size))
             unwind += self._attribute(owner, fdes.size, np.full(len(owner), index))
-            row, exists = _find(offsets, fdes.lsda)
+            row, exists = find_sorted(offsets, fdes.lsda)
             owners.append(owner[exists])
             tables.append(targets[row[exists]])
         for index in np.flatnonzero(self._exidx).tolist():
@@ -324,7 +325,7 @@ class _Attribution:
             first = offsets % _EXIDX_ENTRY_BYTES == 0
             owner = self._functions.at(targets[first])
             unwind += self._attribute(owner, np.full(len(owner), _EXIDX_ENTRY_BYTES), np.full(len(owner), index))
-            row, exists = _find(offsets[first], offsets[~first] - _EXIDX_ENTRY_BYTES // 2)
+            row, exists = find_sorted(offsets[first], offsets[~first] - _EXIDX_ENTRY_BYTES // 2)
             owners.append(owner[row[exists]])
             tables.append(targets[~first][exists])
         # An LSDA belongs to the first function that refers to it.
@@ -446,7 +447,7 @@ class _Attribution:
         return sizes | {".rodata": int(self._size[counted].sum()) - sum(sizes.values())}
 
 
-def _find(values: NDArray[np.int64], queries: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def find_sorted(values: NDArray[Any], queries: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the index of each query in the ascending `values`, int64 [N], and whether it is there, bool [N]."""
     row = np.searchsorted(values, queries)
     exists = row < len(values)

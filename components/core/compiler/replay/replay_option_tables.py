@@ -322,8 +322,19 @@ KEPT_WITH_VALUE = frozenset(
     }
 )
 TRIPLE_OPTIONS = frozenset(
-    {"-aux-triple", "-darwin-target-variant-triple", "-target", "-target-abi", "-target-cpu", "-triple", "-tune-cpu"}
-) | {"--target", "-aux-target-cpu", "-exception-model"}
+    {
+        "--target",
+        "-aux-target-cpu",
+        "-aux-triple",
+        "-darwin-target-variant-triple",
+        "-exception-model",
+        "-target",
+        "-target-abi",
+        "-target-cpu",
+        "-triple",
+        "-tune-cpu",
+    }
+)
 TRIPLE = re.compile(r"[\w.+-]*")
 """Their values: the driver looks for files of a target's name."""
 # Names before "=". Their values are words, numbers and strings that end up in the object, never files to open.
