@@ -123,7 +123,7 @@ def compare_projects(
                 say(f"{recipe.name}: its recipe names no program, so it is not compared as {name}")
             else:
                 # A package takes minutes. A plan, and a variant of links, is compared as a whole.
-                is_split = plan is None and name == "default" and not recipe.debian
+                is_split = problem == "inlining" and plan is None and name == "default" and not recipe.debian
                 apart = {"heuristic": by_heuristic(policy)} if is_split else {}
                 binaries += _compare(changed, link_variant, stock, variants | apart, work, cache, jobs)
     if not binaries:
