@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 os.environ.pop("MLGO_IMAGE", None)  # with it, there are only the commands of an image
 
-from pipelines.cli.main import COMMANDS, cli  # noqa: E402  (after the path and the environment)
+from pipelines.cli.main import COMMANDS, IMPORTED, cli  # noqa: E402  (after the path and the environment)
 from pipelines.spec import COMPILED_PIPELINES  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference.md"
@@ -51,8 +51,8 @@ def reference() -> str:
 
 def _commands() -> Iterator[tuple[str, click.Command]]:
     steps = {name: importlib.import_module(f"components.{name}.__main__").main for name in COMMANDS}
-    others = {name: command for name, command in cli.commands.items() if name not in COMMANDS}
-    for name in ("run", *COMMANDS, *sorted(others.keys() - {"run"})):
+    others = {"run": cli.commands["run"]} | {name: command.load() for name, command in IMPORTED.items()}
+    for name in ("run", *COMMANDS, *sorted(IMPORTED)):
         yield from _with_subcommands(f"mlgo {name}", steps.get(name) or others[name])
 
 

@@ -20,7 +20,7 @@ _OUTPUT = click.option(
 )
 
 
-@click.group("images", short_help="Build and push the container images.")
+@click.group("images")
 def images_group() -> None:
     """Build and push the container images of the steps, of a Ray cluster's nodes, and the one with the clang.
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,20 +18,56 @@ from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.launcher.registry import STEPS
 from components.platform.processes.python_module import module_command
-from pipelines.cli.cluster import cluster_group
 from pipelines.cli.flags import RUN_DIRECTORY
 from pipelines.cli.image_help import IMAGE_HELP, current_image, image_help, image_usage, not_in_image
-from pipelines.cli.images import images_group
-from pipelines.cli.pipeline import pipeline_group, print_result
-from pipelines.cli.retrain import retrain_group
-from pipelines.cli.setup import setup_command
-from pipelines.cli.storage import storage_group
-from pipelines.cli.submit import SERVER_COMMANDS
 from pipelines.parameters.check import describe_llvm_build, run_options, run_parameters
 from pipelines.parameters.parameter import as_option
 
 COMMANDS = {name: step for name, step in STEPS.items() if step.help}
 """Subcommands that run a step (`mlgo vocab ...`)."""
+
+
+@dataclass(frozen=True)
+class _Imported:
+    """A command that is imported when it is called: some of them import for half a second.
+
+    Attributes:
+        place: module and variable, "pipelines.cli.cluster:cluster_group".
+        help: what `mlgo --help` says of it.
+    """
+
+    place: str
+    help: str
+
+    def load(self) -> click.Command:
+        module, _, name = self.place.partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        command.short_help = self.help
+        return command
+
+
+IMPORTED = {
+    "retrain": _Imported(
+        "pipelines.cli.retrain:retrain_group", "Retrain, and promote policies that are clearly better."
+    ),
+    "pipeline": _Imported("pipelines.cli.submit:pipeline_group", "Compile the pipeline; run it here or on a server."),
+    "cluster": _Imported("pipelines.cli.cluster:cluster_group", "Check a Kubernetes cluster before a run needs it."),
+    "images": _Imported("pipelines.cli.images:images_group", "Build and push the container images."),
+    "storage": _Imported("pipelines.cli.storage:storage_group", "Maintain artifacts in object storage."),
+    "setup": _Imported(
+        "pipelines.cli.setup:setup_command",
+        "Install what commands need: Debian packages, TensorFlow, Ray, kfp.",
+    ),
+}
+"""Commands that are neither steps nor `run`."""
+
+SECTIONS = {
+    "Make a program smaller": ("shrink", "forecast", "tune", "toolchain"),
+    "Train a policy on your code": ("run", "retrain", "evaluation"),
+    "Steps of a training": ("corpus", "trace", "vocab", "warmstart", "ppo", "policy", "log", "interactive"),
+    "Servers, storage, setup": ("pipeline", "cluster", "images", "storage", "setup"),
+}
+"""Headings of `mlgo --help`, each with its commands."""
 
 
 class StepGroup(click.Group):
@@ -39,17 +78,17 @@ class StepGroup(click.Group):
     """
 
     def list_commands(self, context: click.Context) -> list[str]:
-        groups = super().list_commands(context)
         if image := current_image():
-            image_commands = IMAGE_HELP[image]
-            return [*(group for group in groups if group in image_commands.groups), *image_commands.steps]
-        return [*groups, *COMMANDS]
+            return [*sorted(IMAGE_HELP[image].groups), *IMAGE_HELP[image].steps]
+        return [name for names in SECTIONS.values() for name in names]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         image = current_image()
-        is_command = name in COMMANDS or name in super().list_commands(context)
+        is_command = name in COMMANDS or name in IMPORTED or name in self.commands
         if image and is_command and name not in self.list_commands(context):
             raise not_in_image(image, name)
+        if name in IMPORTED:
+            return IMPORTED[name].load()
         if name not in COMMANDS:
             return super().get_command(context, name)
         return click.Command(
@@ -62,12 +101,28 @@ class StepGroup(click.Group):
             short_help=COMMANDS[name].help,
         )
 
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        near = get_close_matches(args[0], self.list_commands(context), n=1)
+        if near and args[0] not in near and self.get_command(context, args[0]) is None:
+            context.fail(f"No such command '{args[0]}'. Did you mean '{near[0]}'?")
+        return super().resolve_command(context, args)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, names in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, self._short_help(name)) for name in names], col_max=12)
+
+    def _short_help(self, name: str) -> str:
+        described = COMMANDS.get(name) or IMPORTED.get(name)
+        return described.help if described else self.commands[name].get_short_help_str(100)
+
     def get_help(self, context: click.Context) -> str:
         image = current_image()
         if not image:
             return super().get_help(context)
-        commands = ((name, self.get_command(context, name)) for name in self.list_commands(context))
-        described = ((name, command.get_short_help_str(100)) for name, command in commands if command)
+        described = ((name, self._short_help(name)) for name in self.list_commands(context))
         return f"Usage: {image_usage(image)}\n\n{image_help(image, described)}"
 
 
@@ -78,25 +133,17 @@ def _become(step: str, arguments: tuple[str, ...]) -> NoReturn:
 
 @click.group(cls=StepGroup, context_settings={"max_content_width": 110})
 def cli() -> None:
-    """Train a policy for LLVM on your C or C++ code, and build a clang that embeds it.
+    """Make C and C++ programs smaller with a clang whose policies are trained already, or are trained on your code.
 
-    The policy decides which calls to inline, for size, or which value to evict from a register, for speed.
+    A policy decides which calls to inline, for size, or which value to evict from a register, for speed.
 
     \b
     Examples:
+      cd YOUR_PROJECT && mlgo shrink
       mlgo run --compile-commands build/compile_commands.json --output runs/mine
-      mlgo vocab --help
+      mlgo pipeline submit --host URL --param recipe=demo --pipeline-root gs://my-bucket/kfp
+      eval "$(_MLGO_COMPLETE=bash_source mlgo)"    # completion; zsh_source, fish_source
     """
-
-
-for command in SERVER_COMMANDS:
-    pipeline_group.add_command(command)
-cli.add_command(cluster_group)
-cli.add_command(images_group)
-cli.add_command(pipeline_group)
-cli.add_command(retrain_group)
-cli.add_command(setup_command)
-cli.add_command(storage_group)
 
 
 @cli.command(context_settings={"show_default": True})
@@ -134,6 +181,7 @@ def run(output: Path, **options: Any) -> None:
       mlgo run --problem regalloc --recipe demo --extra-policy runs/demo/policy --output runs/both
     """
     from components.core.compiler.inline_plan import PLAN_FILE
+    from pipelines.cli.pipeline import print_result
     from pipelines.local.run_locally import run_locally
     from pipelines.local.runners.process import ProcessRunner
     from pipelines.spec import COMPILED

@@ -50,7 +50,7 @@ PIPELINE = click.option(
 )
 
 
-@click.group("pipeline", short_help="Compile the pipeline; run it here or on a server.")
+@click.group("pipeline")
 def pipeline_group() -> None:
     """Compile the pipeline, run it on this machine, or run it on Kubeflow Pipelines or Vertex AI.
 

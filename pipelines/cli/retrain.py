@@ -84,7 +84,7 @@ class _RetrainGroup(click.Group):
         return [name for name in super().list_commands(context) if name != "run" or not current_image()]
 
 
-@click.group("retrain", cls=_RetrainGroup, short_help="Retrain, and promote policies that are clearly better.")
+@click.group("retrain", cls=_RetrainGroup)
 def retrain_group() -> None:
     """Decide whether to retrain, retrain, and promote a policy that is clearly better than the deployed one.
 

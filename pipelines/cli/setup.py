@@ -176,7 +176,7 @@ PARTS = {
 """Name of a part -> the part."""
 
 
-@click.command("setup", short_help="Install what commands need: Debian packages, TensorFlow, Ray, kfp.")
+@click.command("setup")
 @click.argument("parts", nargs=-1, type=click.Choice(list(PARTS)))
 def setup_command(parts: tuple[str, ...]) -> None:
     """Install what commands need beyond mlgo itself; without arguments, show what is missing.

@@ -10,6 +10,7 @@ import click
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.rayjob.manifest import RUN_LABEL
+from pipelines.cli.pipeline import pipeline_group
 from pipelines.cli.server_options import option, takes_package, takes_run, takes_run_or_stored, takes_server
 from pipelines.submit.cron import CronSchedule, parse_cron
 from pipelines.submit.kfp import MAX_CONCURRENCY
@@ -29,7 +30,7 @@ class Cron(click.ParamType):
         return parse_cron(value)
 
 
-@click.command("submit", short_help="Submit the pipeline to KFP or Vertex AI.")
+@pipeline_group.command("submit", short_help="Submit the pipeline to KFP or Vertex AI.")
 @takes_server
 @takes_run_or_stored
 @_WAIT
@@ -57,7 +58,7 @@ def submit_run(server: PipelineServer, options: SubmitOptions, wait: bool) -> No
         wait_for(server, run.run_id)
 
 
-@click.command("upload", short_help="Store the pipeline, or a new version of it, on KFP or for Vertex AI.")
+@pipeline_group.command("upload", short_help="Store the pipeline, or a new version of it, on KFP or for Vertex AI.")
 @takes_server
 @takes_package
 @option("--name", help="Name of the pipeline.  [default: the compiled pipeline's]")
@@ -80,7 +81,7 @@ def upload_command(server: PipelineServer, options: SubmitOptions, version_name:
     say(server.upload(options, version_name, repository))
 
 
-@click.command("schedule", short_help="Run the pipeline on a schedule of KFP or Vertex AI.")
+@pipeline_group.command("schedule", short_help="Run the pipeline on a schedule of KFP or Vertex AI.")
 @takes_server
 @click.option(
     "--cron",
@@ -113,7 +114,7 @@ def schedule_command(server: PipelineServer, options: SubmitOptions, cron: CronS
     say(server.schedule(options, cron, max_concurrency))
 
 
-@click.command("watch")
+@pipeline_group.command("watch")
 @click.argument("run")
 @takes_server
 def watch_command(server: PipelineServer, run: str) -> None:
@@ -130,7 +131,7 @@ def watch_command(server: PipelineServer, run: str) -> None:
     wait_for(server, run)
 
 
-@click.command("cancel")
+@pipeline_group.command("cancel")
 @click.argument("run")
 @takes_server
 def cancel_command(server: PipelineServer, run: str) -> None:
@@ -167,7 +168,7 @@ def end_ray_clusters(run: str) -> None:
         say(f"  one ends by itself half an hour after its step; or kubectl delete rayjobs -A -l {RUN_LABEL}={run}")
 
 
-@click.command("retry", short_help="Continue a failed run on KFP from the steps that failed.")
+@pipeline_group.command("retry", short_help="Continue a failed run on KFP from the steps that failed.")
 @click.argument("run")
 @takes_server
 @_WAIT
@@ -188,6 +189,3 @@ def retry_command(server: PipelineServer, run: str, wait: bool) -> None:
     say(f"retrying: {server.page(run)}")
     if wait:
         wait_for(server, run)
-
-
-SERVER_COMMANDS = (submit_command, upload_command, schedule_command, watch_command, cancel_command, retry_command)

@@ -24,7 +24,7 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.trace import ModuleTrace, TraceWriter
 from components.platform.launcher.registry import STEPS
 from components.platform.storage import publish
-from pipelines.cli.main import cli
+from pipelines.cli.main import IMPORTED, cli
 
 ROOT = Path(__file__).parents[2]
 BAD = "gs://b/x"
@@ -141,6 +141,7 @@ def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str,
 def all_commands() -> list[tuple[str, ...]]:
     """Return the module and the words of every command of `mlgo`."""
     commands = list(leaves(cli, ("pipelines",)))
+    commands += [path for name, command in IMPORTED.items() for path in leaves(command.load(), ("pipelines", name))]
     for module in (step.module for step in STEPS.values() if step.help):
         commands += leaves(import_module(f"{module}.__main__").main, (module,))
     return commands

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from components.core.projects.recipe import PACKAGED
-from pipelines.cli.main import COMMANDS, cli
+from pipelines.cli.main import COMMANDS, IMPORTED
 from pipelines.spec import COMPILED
 from tests.support.schemas import PIPELINES_PYTHON
 from tests.support.wheel import Installation, build_wheel, install_wheel, tracked
@@ -64,7 +64,7 @@ def test_commands_run_in_an_empty_folder(installed: Installation) -> None:
     done = installed.mlgo("--version")
     assert done.stdout.startswith("mlgo-pipeline 0.") and "LLVM 19" in done.stdout, done.stderr
     assert "pretrained-thumb" in done.stdout
-    names = sorted({*COMMANDS, *cli.commands})
+    names = sorted({"run", *COMMANDS, *IMPORTED})
     assert {"shrink", "setup", "run"} <= {*names}
     with ThreadPoolExecutor(2) as pool:
         for name, done in zip(names, pool.map(lambda name: installed.mlgo(name, "--help"), names), strict=True):

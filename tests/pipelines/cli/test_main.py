@@ -19,7 +19,7 @@ from components.platform.errors import UserError
 from components.platform.launcher.images import IMAGES
 from components.platform.storage import publish
 from pipelines.cli.image_help import IMAGE_HELP
-from pipelines.cli.main import COMMANDS, cli
+from pipelines.cli.main import COMMANDS, IMPORTED, cli
 from pipelines.images import ON_IMAGE, ROOT
 from pipelines.spec import REPORT_STEP
 from tests.support.commands import run_command
@@ -43,7 +43,22 @@ def image_environment(image: str) -> dict[str, str]:
 def test_help_lists_every_step() -> None:
     done = mlgo("--help")
     assert done.returncode == 0
-    assert all(f"\n  {step} " in done.stdout for step in ("run", "pipeline", "images", "retrain", *COMMANDS))
+    listed = re.findall(r"^  (\w+) +[A-Z]", done.stdout.partition("\nOptions:")[2], re.MULTILINE)
+    assert sorted(listed) == sorted(["run", *COMMANDS, *IMPORTED])
+
+
+def test_help_imports_no_step_or_server() -> None:
+    code = "import sys, pipelines.cli.main; print('jinja2' in sys.modules, 'requests' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "False False\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("shirnk", "shrink"), ("evaluate", "evaluation"), ("clusters", "cluster")]
+)
+def test_misspelt_command_is_corrected(given: str, meant: str) -> None:
+    done = mlgo(given)
+    assert done.returncode == 2 and f"Did you mean '{meant}'?" in done.stderr
 
 
 @pytest.mark.parametrize("image", IMAGES)
