@@ -29,6 +29,7 @@ setup: apt $(VENV)/.training ## install the steps' dependencies: Debian packages
 .PHONY: clang
 clang: $(VENV)/.steps ## build a clang with the pretrained policies, without training (3 minutes): build/clang
 	@$(BIN)/mlgo toolchain --mode release --policy pretrained --output build/clang
+	@echo "next: source $(VENV)/bin/activate && cd YOUR_PROJECT && mlgo shrink"
 
 .PHONY: demo
 demo: setup ## train a policy on nine Debian packages and build a clang that embeds it (20 minutes)
