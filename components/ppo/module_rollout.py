@@ -2,7 +2,7 @@
 
 Four samples of a module have logs of 400 KB, and computing their advantages takes longer than reading them. On a
 cluster the head must do neither for each of 500 workers, nor receive half a megabyte of decisions from each: a pickled
-ModuleRollout has a twentieth of its size in memory. See docs/scale.md.
+ModuleRollout has a twentieth of its size in memory. See docs/performance.md.
 """
 
 from __future__ import annotations

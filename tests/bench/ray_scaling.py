@@ -1,4 +1,4 @@
-"""Measure the tables of docs/scale.md: the work of a head for 1 to 512 slots of a simulated cluster.
+"""Measure the tables of docs/performance.md: the work of a head for 1 to 512 slots of a simulated cluster.
 
 python -m tests.bench.ray_scaling --run runs/demo --slots 1 --slots 512
 """
@@ -40,7 +40,7 @@ from tests.bench.workload import read_workload
 )
 @click.option("--repeats", type=click.IntRange(min=1), default=3, help="Number of iterations to take the median of.")
 def main(run: Path, slots: tuple[int, ...], modules: tuple[int, ...], repeats: int) -> int:
-    """Print the tables of docs/scale.md."""
+    """Print the tables of docs/performance.md."""
     with tempfile.TemporaryDirectory(prefix="mlgo-slots-") as scratch:
         workload = read_workload(run.absolute(), Path(scratch))
         for count in slots:

@@ -13,7 +13,7 @@ from tests.bench.goals import GOALS
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(
-    [ROOT / "README.md", *DOCS.glob("*.md"), *ROOT.glob("components/**/*.md"), *ROOT.glob(".github/**/*.md")]
+    [ROOT / "README.md", *DOCS.rglob("*.md"), *ROOT.glob("components/**/*.md"), *ROOT.glob(".github/**/*.md")]
 )
 _CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$", re.MULTILINE)
@@ -83,7 +83,7 @@ def named_sections() -> list[tuple[str, str]]:
         for file in (ROOT / folder).rglob("*"):
             if file.suffix in (".py", ".md", ".gin", ".cpp", ".h", ".yaml") and file != Path(__file__):
                 text = re.sub(r"\s*\n\s*(#|//)?\s*", " ", file.read_text())
-                named |= set(re.findall(r"docs/([\w-]+\.md), \"([^\"]+)\"", text))
+                named |= set(re.findall(r"docs/([\w/-]+\.md), \"([^\"]+)\"", text))
     return sorted(named)
 
 
@@ -98,15 +98,15 @@ def test_pages_that_code_names_exist() -> None:
     for folder in ("components", "pipelines", "tests", "docker", "k8s", ".ci", ".github"):
         for file in (ROOT / folder).rglob("*"):
             if file.is_file() and file.suffix not in (".npz", ".pyc", ".so"):
-                named |= set(re.findall(r"docs/[\w-]+\.md", file.read_text(errors="replace")))
+                named |= set(re.findall(r"docs/[\w/-]+\.md", file.read_text(errors="replace")))
     named.discard("docs/PAGE.md")  # of this file
     assert {page for page in named if not (ROOT / page).exists()} == set()
 
 
-def test_results_have_every_goal_and_mark_what_misses_it() -> None:
+def test_performance_has_every_goal_and_marks_what_misses_it() -> None:
     figure, bound = r"([\d.,]+)(?: (\*\*missed\*\*))?", r"(<=|>=) ([\d.]+)"
     row = re.compile(rf"^\| `(\w+)` \|[^|]+\| {figure} \| {bound} \| (.+) \|$", re.MULTILINE)
-    rows = {key: rest for key, *rest in row.findall((DOCS / "results.md").read_text())}
+    rows = {key: rest for key, *rest in row.findall((DOCS / "performance.md").read_text())}
     assert sorted(rows) == sorted(goal.key for goal in GOALS)
     for goal in GOALS:
         measured, missed, sign, value, elsewhere = rows[goal.key]

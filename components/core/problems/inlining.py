@@ -41,7 +41,7 @@ _UNINFORMATIVE = frozenset(
         "switch_penalty",
     }
 )
-"""Without these a network predicts the value of decisions as well and is a quarter smaller: docs/performance.md."""
+"""Without these a network predicts decisions as well and is a quarter smaller (docs/measurements/log.md)."""
 
 INLINING = Problem(
     name="inlining",

@@ -2,7 +2,7 @@
 
 An actor serves up to SLOTS slots of a node. With a process per slot, a large cluster would run 512 Python processes,
 each with its own copy of data that a node needs once. A call costs both sides a millisecond, regardless of its size, so
-a call has several items or results (docs/scale.md). Only Ray's worker processes and the pool import this file.
+a call has several items or results (docs/performance.md). Only Ray's worker processes and the pool import this file.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 REPLY_BYTES = 1_000_000
 """Size limit of direct answers. Larger ones (Ray's default: 100 KB) pass through the object stores of both nodes, which
-takes the head two to four times as long per answer; see docs/scale.md."""
+takes the head two to four times as long per answer; see docs/performance.md."""
 NODE_SETTINGS = {
     # Send no usage statistics.
     "RAY_USAGE_STATS_ENABLED": "0",
