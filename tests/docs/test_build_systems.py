@@ -1,4 +1,4 @@
-"""The commands of docs/build-systems.md, run as they stand there on a small project of each build system."""
+"""The commands of docs/own-code.md, "Build systems", run as they stand there on a small project of each build system."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from components.core.formats.corpus import load_corpus
 pytestmark = [pytest.mark.toolchain, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "build-systems.md"
+PAGE = ROOT / "docs" / "own-code.md"
 BAZEL_RULES = Path("/usr/share/bazel/rules")
 
 SOURCES = {
@@ -77,9 +77,15 @@ def blocks(text: str) -> list[str]:
     return re.findall(r"^```shell\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def section(page: Path, heading: str) -> str:
+    """Return the text below a heading of the second level, with the sections in it."""
+    (text,) = re.findall(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page.read_text(), re.MULTILINE | re.DOTALL)
+    return text
+
+
 def sections() -> dict[str, str]:
     """Return heading -> text; "" is what stands before the first one."""
-    first, *others = re.split(r"^## (?=.)", PAGE.read_text(), flags=re.MULTILINE)
+    first, *others = re.split(r"^### (?=.)", section(PAGE, "Build systems"), flags=re.MULTILINE)
     return {"": first} | {heading: text for heading, _, text in (other.partition("\n") for other in others)}
 
 
