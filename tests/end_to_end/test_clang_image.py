@@ -1,4 +1,4 @@
-"""The image for users who have docker only: the commands of docs/docker.md, run as they stand there."""
+"""The image for users who have docker only: the commands of docs/install.md, "Docker only", run as they stand there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_build_systems import MAKEFILE, SOURCES, blocks
+from tests.docs.test_build_systems import MAKEFILE, SOURCES, blocks, section
 from tests.end_to_end.containers import CAUTIOUS, ROOT, build_images, docker, reference
 from tests.support.shared import MakeOnce
 
@@ -47,7 +47,7 @@ def owners(directory: Path) -> set[tuple[int, int]]:
 
 
 def test_commands_of_the_page(image: str, project: Path) -> None:
-    build, *commands = blocks((ROOT / "docs" / "docker.md").read_text())
+    build, *commands = blocks(section(ROOT / "docs" / "install.md", "Docker only"))
     assert "docker build -f docker/clang/Dockerfile -t mlgo ." in build
     script = re.sub(r" mlgo (?=shrink|sh|clang|evaluation|tar)", f" {image} ", "\n".join(commands))
     assert script.count(image) == 5
