@@ -1,4 +1,4 @@
-"""The commands of docs/own-code.md, "Build systems", run as they stand there on a small project of each build system."""
+"""The commands of docs/own-code.md, "Build systems", run as they stand there on a small project of each system."""
 
 from __future__ import annotations
 
