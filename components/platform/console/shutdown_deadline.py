@@ -1,9 +1,7 @@
 """Ends a step in time after SIGTERM, SIGHUP or Ctrl-C: Kubernetes kills it after 30 s.
 
-A step of Kubeflow Pipelines must not end by itself when its pod is removed: Argo takes a step that ended with status
-143 for one that failed, which KFP 2.17 does not repeat, and repeats one that was there until its pod was gone. KFP's
-launcher, which started the step, gets SIGTERM too and ends at once, and the container with it: there a step has about a
-second, whatever it does, and Argo repeats it unless it looks at the pod between its end and its removal.
+A step in a pod of Kubeflow Pipelines has about a second, whatever it does: KFP's launcher, which started the step, gets
+the signal, too, and does not handle it, and the container ends with the launcher.
 """
 
 from __future__ import annotations
@@ -17,28 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from components.platform.console.interrupts import TERMINATING
-from components.platform.console.progress import say
 
 LIMIT_S = 18.0
-_POD_VARIABLE = "KUBERNETES_SERVICE_HOST"
-"""Set in every pod."""
-_ends_with_pod = False
-
-
-def end_with_pod() -> None:
-    """If this process runs in a pod, let it live until the pod is removed once it has got SIGTERM."""
-    global _ends_with_pod
-    _ends_with_pod = bool(os.environ.get(_POD_VARIABLE))
-
-
-def await_end_of_pod() -> None:
-    """Wait to be killed, after SIGTERM and in a pod; return at once elsewhere."""
-    if not _ends_with_pod:
-        return
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    say("the pod is being removed: waiting for its end, so that the step is repeated, and continues")
-    while True:
-        time.sleep(60)
 
 
 @contextmanager
@@ -77,8 +55,6 @@ def _watch(reading: int, limit_s: float) -> None:
             return
         # With the pipe still open: a waiting handler (platform/console/interrupts.py) gets more signals.
         time.sleep(limit_s)
-    if _ends_with_pod:
-        return
     print(
         f"interrupted, and ended by force: the shutdown took more than {limit_s:.0f} s\n"
         "  remedy: run the same command again; it continues from the newest published state",

@@ -18,7 +18,6 @@ import click
 from components.platform.command import run_step
 from components.platform.console.interrupts import raise_soon
 from components.platform.console.number_types import FiniteFloatRange
-from components.platform.console.shutdown_deadline import await_end_of_pod, end_with_pod
 from components.platform.errors import UserError
 from components.platform.launcher.executor import (
     confusion_matrix,
@@ -31,8 +30,6 @@ from components.platform.launcher.executor import (
 from components.platform.launcher.kfp_locations import locate_outputs, resolve_locations
 from components.platform.storage.input_files import path_errors, read_json
 from components.platform.storage.uri import ObjectUri, mirror, parse_location
-
-EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 @click.command(
@@ -190,7 +187,6 @@ def _run(step: str, arguments: Sequence[str], time_limit_s: float) -> int:
         problem = f"the step {step} took more than {time_limit_s:.0f} s"
         raise_soon(lambda: UserError(problem, "raise its time limit in the pipeline"), frame)
 
-    end_with_pod()
     module = module_of(step)
     if not all(part.isidentifier() for part in step.split(".")) or not _exists(module):
         raise UserError(f"there is no step {step!r}", "mlgo --help lists the steps")
@@ -201,10 +197,7 @@ def _run(step: str, arguments: Sequence[str], time_limit_s: float) -> int:
     try:
         runpy.run_module(module, run_name="__main__")
     except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if status == EXIT_TERMINATED:
-            await_end_of_pod()
-        return status
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return 0

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 from components.platform.console import say
 from components.platform.errors import UserError
-from components.platform.storage.object_storage.object_store import StorageError
+from components.platform.storage.object_storage.object_store import STORAGE_PATIENCE_S, StorageError
 from components.platform.workers.pool import WorkersDied
 from components.platform.workers.ray_cluster import Cluster, connect, may_be_due_to_items
 from components.platform.workers.serialization import dumps
@@ -60,8 +60,6 @@ nodes live."""
 _EXCLUDED_S = 60.0
 """How long no actor is started on a node after one could not be used; doubled each time, but for object storage."""
 _MAX_EXCLUDED_S = 1800.0
-_STORAGE_PATIENCE_S = 900.0
-"""How long to wait for object storage that has answered workers before."""
 _MAX_SHARED = 256
 """Shared directories: one policy per iteration and validation, or with evolution strategies one per perturbation."""
 
@@ -274,7 +272,7 @@ class RayPool:
         if not nodes or not all(map(self._is_excluded, nodes)):
             return
         exclusions = [self._excluded[node] for node in nodes]
-        earliest_s = time.monotonic() - _STORAGE_PATIENCE_S
+        earliest_s = time.monotonic() - STORAGE_PATIENCE_S
         if self._was_prepared and any(isinstance(e.error, StorageError) and e.since_s > earliest_s for e in exclusions):
             return  # it may answer again
         error = exclusions[0].error

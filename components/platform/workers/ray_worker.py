@@ -26,16 +26,15 @@ from components.platform.processes.reaper import REAPER
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.manifest import digest
 from components.platform.storage.object_storage.fetch import fetch
-from components.platform.storage.object_storage.object_store import StorageError
+from components.platform.storage.object_storage.object_store import STORAGE_PATIENCE_S, StorageError
 from components.platform.storage.uri import ObjectUri, parse_location
 from components.platform.workers import serialization
 from components.platform.workers.settings import CACHE_GB, DEFAULT_CACHE_GB, REPLY_BYTES
 from components.platform.workers.source_digest import source_digest
 
 _KILL_INTERVAL_S = 0.02
-_STORAGE_PATIENCE_S = 900.0
-"""How long an item waits for object storage that has answered before, and how often it asks."""
 _STORAGE_POLL_S = 5.0
+"""How often an item asks object storage that does not answer."""
 _LINGER_S = 1.0
 """How long a result waits at most to be sent with others, while items wait for a slot."""
 _RESULTS_BYTES = REPLY_BYTES * 9 // 10
@@ -227,7 +226,7 @@ class RayWorker:
                 return directory
             except StorageError:
                 # Storage that never answered may refuse for ever, credentials that are missing for example.
-                if not self._storage_answered or time.monotonic() - began_s > _STORAGE_PATIENCE_S:
+                if not self._storage_answered or time.monotonic() - began_s > STORAGE_PATIENCE_S:
                     raise
             if self._is_cancelled_within(_STORAGE_POLL_S):
                 raise UserError(f"{uri}: cancelled while object storage does not answer")

@@ -21,7 +21,7 @@ from components.platform.errors import UserError
 from components.platform.storage import discard
 from components.platform.storage.manifest import MANIFEST
 from components.platform.storage.object_storage.fetch import fetch
-from components.platform.storage.object_storage.object_store import StorageError
+from components.platform.storage.object_storage.object_store import STORAGE_PATIENCE_S, StorageError
 from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
 from components.platform.storage.shared_state.workdir import list_files
 from components.platform.storage.uri import display_path, uri_of
@@ -32,8 +32,6 @@ from components.ppo.checkpointing.fingerprint import EarlierCredit
 _CHECKPOINT = re.compile(r"\d{6,}-[0-9a-f]{8}")
 _NAME = re.compile(r"(\d{6,})(-[0-9a-f]{8})?")  # earlier versions numbered them only
 _PARTIAL = re.compile(r"\.\d{6,}-[0-9a-f]{8}\.partial-.*")
-_STORAGE_PATIENCE_S = 900.0
-"""How long a training goes on while no checkpoint can be published: as long as its workers wait for object storage."""
 
 
 class CheckpointManager:
@@ -176,7 +174,7 @@ class BackgroundSaver:
         If object storage does not answer, the training goes on for a while, and a later call tries again.
 
         Raises:
-            StorageError: it has not answered for _STORAGE_PATIENCE_S.
+            StorageError: it has not answered for STORAGE_PATIENCE_S.
             LeaseLost, UserError: as CheckpointManager.save.
         """
         try:
@@ -187,7 +185,7 @@ class BackgroundSaver:
             if self._failing_since_s is None:
                 self._failing_since_s = now_s
                 say(f"warning: no checkpoint is written, and training goes on: {error.problem}")
-            elif now_s - self._failing_since_s > _STORAGE_PATIENCE_S:
+            elif now_s - self._failing_since_s > STORAGE_PATIENCE_S:
                 raise
 
     def save(self) -> None:

@@ -21,6 +21,8 @@ WORKERS = 8
 overflow."""
 NO_VERSION = ""
 """Version of an object that does not exist."""
+STORAGE_PATIENCE_S = 900.0
+"""How long a training, and each compile of it, waits for object storage that has answered before."""
 
 
 class StorageError(UserError):

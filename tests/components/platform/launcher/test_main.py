@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -79,17 +78,12 @@ def test_failing_step_returns_its_status_and_reports_nothing_to_kfp(tmp_path: Pa
     assert launch("corpus", "make", "--nonsense").returncode == 2
 
 
-def add_step(directory: Path, code: str) -> None:
-    """Make a copy of components with the step `slow`."""
-    (directory / "components" / "slow").mkdir(parents=True)
-    (directory / "components" / "slow" / "__main__.py").write_text(code)
-    for path in (ROOT / "components").iterdir():
-        (directory / "components" / path.name).symlink_to(path)
-
-
 def test_step_is_stopped_after_its_time_limit(tmp_path: Path) -> None:
     code = "import time\nfrom components.platform.command import run_step\nrun_step(lambda: time.sleep(60))\n"
-    add_step(tmp_path, code)
+    (tmp_path / "components" / "slow").mkdir(parents=True)
+    (tmp_path / "components" / "slow" / "__main__.py").write_text(code)
+    for path in (ROOT / "components").iterdir():
+        (tmp_path / "components" / path.name).symlink_to(path)
     command = [sys.executable, "-m", "components.platform.launcher", "--time-limit-s", "1", "slow"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
     assert done.returncode == 1 and "took more than 1 s" in done.stderr, done.stderr
@@ -114,41 +108,3 @@ def test_launcher_does_not_import_kfp() -> None:
 def test_unknown_package_is_reported(step: str) -> None:
     done = launch(step)
     assert done.returncode == 1 and f"there is no step {step!r}" in done.stderr and "Traceback" not in done.stderr
-
-
-WAITS = """
-import time
-from components.platform.command import run_step
-def wait():
-    try:
-        print("works", flush=True)
-        time.sleep(60)
-    finally:
-        print("saved", flush=True)
-run_step(wait)
-"""
-
-
-@pytest.mark.parametrize("in_pod", [True, False])
-def test_step_does_not_end_before_its_pod_is_removed(tmp_path: Path, in_pod: bool) -> None:
-    """Argo does not repeat a step that ended by itself, with status 143."""
-    add_step(tmp_path, WAITS)
-    environment = {**os.environ, "KUBERNETES_SERVICE_HOST": "10.0.0.1" if in_pod else ""}
-    command = [sys.executable, "-m", "components.platform.launcher", "slow"]
-    with subprocess.Popen(
-        command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as step:
-        assert step.stdout is not None and step.stdout.readline() == "works\n"
-        step.send_signal(signal.SIGTERM)
-        said = ""
-        while in_pod and "waiting for its end" not in said:
-            said += (line := step.stdout.readline())
-            assert line, said
-        if in_pod:
-            assert said.startswith("saved\n")
-            step.send_signal(signal.SIGTERM)
-            with pytest.raises(subprocess.TimeoutExpired):
-                step.wait(1)
-            step.kill()
-        else:
-            assert step.wait(30) == 143 and "waiting" not in step.stdout.read()

@@ -263,7 +263,7 @@ def test_storage_that_answered_before_is_waited_for(
     cluster.prepared["n1"] = [StorageError("s3://b does not answer") for _ in range(4)]
     assert list(pool.map_unordered(abs, [-2])) == [(0, 2)]
     assert cluster.started.count("n1") == 5
-    monkeypatch.setattr(ray_pool, "_STORAGE_PATIENCE_S", 0.1)
+    monkeypatch.setattr(ray_pool, "STORAGE_PATIENCE_S", 0.1)
     cluster.prepared["n1"] = [StorageError("s3://b does not answer") for _ in range(40)]
     with pytest.raises(UserError, match="does not answer"):
         list(pool.map_unordered(abs, [-3]))

@@ -107,7 +107,7 @@ def test_item_waits_for_storage_that_answered_before(monkeypatch: pytest.MonkeyP
     assert run(worker, 1, str, OfBucket())[0][0]
     worker._file_cache.failures = 20
     assert run(worker, 2, str, OfBucket()) == [(True, "{'directory': PosixPath('/modules')}")]
-    monkeypatch.setattr(ray_worker, "_STORAGE_PATIENCE_S", 0.1)
+    monkeypatch.setattr(ray_worker, "STORAGE_PATIENCE_S", 0.1)
     worker._file_cache.failures = 1000
     assert not run(worker, 3, str, OfBucket())[0][0]
 
