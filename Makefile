@@ -70,7 +70,7 @@ images: setup ## build the container images of the steps; writes build/images.js
 
 .PHONY: lock
 lock: $(VENV)/.training ## update the locks: Python packages with hashes, the images' Debian packages with versions
-	@$(BIN)/python -m venv build/lock && build/lock/bin/pip install -q uv
+	@$(BIN)/python -m venv build/lock && build/lock/bin/pip install -q uv==0.13.9
 	@set -e; \
 	resolve() { build/lock/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --no-header --no-annotate --python-version 3.11 --python-platform x86_64-manylinux_2_28 "$$@" pyproject.toml; }; \

@@ -36,9 +36,12 @@ VALUES = {
     "vars.MLGO_CORPUS": f"gs://{BUCKET}/corpus",
     "vars.MLGO_RUNS": f"gs://{BUCKET}/runs",
     "vars.MLGO_SERVER": "",
+    "github.ref": "refs/heads/main",
 }
 CHECKED = {
+    ".ci/audit",
     ".ci/build-wheel",
+    ".ci/move-credentials",
     ".ci/release-notes",
     ".ci/run",
     ".venv/bin/mlgo",
@@ -132,7 +135,9 @@ def test_check_decides_whether_retrain_job_runs(storage: None, tmp_path: Path) -
     workflow = load(FOLDER / "retrain.yml")
     where = ("retrain", "submit")
     check, train = workflow["jobs"]["check"], workflow["jobs"]["retrain"]
-    assert holds(check["if"], VALUES) and not holds(check["if"], {"vars.MLGO_STATE": ""})
+    assert holds(check["if"], VALUES) and not holds(check["if"], VALUES | {"vars.MLGO_STATE": ""})
+    assert not holds(check["if"], VALUES | {"github.ref": "refs/heads/other"})
+    assert {workflow["jobs"][job]["environment"] for job in ("check", *where)} == {"retraining"}
     step = step_that_says("retrain.yml", "mlgo retrain check")
     (tmp_path / "runner").mkdir()
     runner = Runner(tmp_path / "runner", VALUES, {})
@@ -163,6 +168,36 @@ def test_check_decides_whether_retrain_job_runs(storage: None, tmp_path: Path) -
     save_state(state_path, load_state(state_path).promoted(deployed))
     said, yes = trains()
     assert not yes and "no reason to retrain" in said
+
+
+def test_credentials_leave_the_checkout(tmp_path: Path) -> None:
+    (tmp_path / ".ci").symlink_to(ROOT / ".ci")
+    key = tmp_path / "gha-creds-1.json"
+    key.write_text("secret")
+    values = VALUES | {"steps.auth.outputs.credentials_file_path": str(key)}
+    Runner(tmp_path, values, {"GITHUB_ENV": str(tmp_path / "env")}).run(step_that_says("retrain.yml", "move-cred"))
+    name, _, moved = (tmp_path / "env").read_text().strip().partition("=")
+    assert name == "GOOGLE_APPLICATION_CREDENTIALS" and Path(moved).read_text() == "secret" and not key.exists()
+    assert Path(moved).parent.stat().st_mode & 0o077 == 0 and tmp_path not in Path(moved).parents
+    shutil.rmtree(Path(moved).parent)
+
+
+def test_audit_reads_every_lock_and_fails_for_one(tmp_path: Path) -> None:
+    """pip-audit is a stand-in that finds something in one lock: OSV is asked by the workflow only."""
+    for name in ("pipx", "pip-audit"):
+        (tmp_path / name).write_text('#!/bin/sh\necho "$@" >>"$CALLS"\ncase $* in *ray.txt) exit 1; esac\n')
+        (tmp_path / name).chmod(0o755)
+    variables = {"CALLS": str(tmp_path / "calls"), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([ROOT / ".ci" / "audit"], env=os.environ | variables, check=False, timeout=60)
+    assert done.returncode == 1
+    install, *audits = (tmp_path / "calls").read_text().splitlines()
+    assert re.fullmatch(r"install --quiet pip-audit==[\d.]+", install)
+    locks = {
+        f"docker/requirements/{p.name}"
+        for p in (ROOT / "docker/requirements").glob("*.txt")
+        if "--hash=" in p.read_text()
+    }
+    assert {line.rpartition(" ")[2] for line in audits} == locks and len(audits) == len(locks) > 5
 
 
 @pytest.mark.parametrize("server", ["--vertex=p/r", "--host=http://kfp"])
@@ -203,7 +238,7 @@ def test_release_tags_the_commit_and_publishes_the_version_s_section_and_the_whe
     assert (tmp_path / "notes.md").read_text().split() == ["###", "Added", "-", "B"]
     assert (tmp_path / "calls").read_text().splitlines() == [
         "api|repos/o/r/git/refs|-f|ref=refs/tags/v1.2.0|-f|sha=abc|",
-        "release|create|v1.2.0|dist/p-1.2.0-py3-none-any.whl|--repo|o/r|--verify-tag|--title|v1.2.0|--notes-file|notes.md|",
+        "release|create|v1.2.0|dist/p-1.2.0-py3-none-any.whl|docker/requirements/steps.txt|--repo|o/r|--verify-tag|--title|v1.2.0|--notes-file|notes.md|",
         "workflow|run|images.yml|--repo|o/r|--ref|v1.2.0|",
     ]
 

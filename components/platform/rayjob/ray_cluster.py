@@ -103,7 +103,7 @@ def submitter_template(spec: RayJobSpec) -> dict[str, Any]:
                     "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
                 }
             ],
-            "volumes": [{"name": "tmp", "emptyDir": {}}],
+            "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}],
         },
     }
 
@@ -114,7 +114,7 @@ def _pod(
     env = {**NODE_SETTINGS, **spec.env}
     mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}, {"name": "shm", "mountPath": "/dev/shm"}]
     volumes: list[dict[str, Any]] = [
-        {"name": "tmp", "emptyDir": {}},
+        {"name": "tmp", "emptyDir": {"sizeLimit": "32Gi"}},  # corpus, compilers, Ray's logs and what it spills
         # Counts as the container's memory; slightly larger than Ray's store, which has a header.
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _quantity(store_bytes + 64 * _MIB)}},
         *more_volumes,
