@@ -4,6 +4,7 @@ if it is clearly better."""
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -63,7 +64,13 @@ class PolicyComparison:
             return f"{percent} ({self.gain.why_no_interval})"
         low, high = bounds
         units = f"{self.gain.units} {self.gain.unit}s"
-        return f"{percent} ({100 * (1 - self.alpha):.6g}% interval {low:+.2f}% to {high:+.2f}%, by {units})"
+        return f"{percent} ({level_text(self.alpha)}% interval {low:+.2f}% to {high:+.2f}%, by {units})"
+
+
+def level_text(alpha: float) -> str:
+    """Return the level 1 - `alpha` in percent with two digits of `alpha`, so that it is never "100"."""
+    digits = 1 - math.floor(math.log10(100 * alpha))
+    return f"{100 - 100 * alpha:.{max(0, digits)}f}".rstrip("0").rstrip(".")
 
 
 def compare(

@@ -20,13 +20,15 @@ from collections.abc import Iterable
 
 ALPHA = 0.05
 """Probability that any comparison with what is deployed promotes an equal one, two-sided as a 95% interval."""
+_LEAST_ALPHA = 1e-12
+"""Reached after 220,000 comparisons. Next to 1, floating-point numbers do not tell much smaller ones from 0."""
 MIN_ROTATED = 40
 """With fewer held-out modules all of them judge: half of them would tell too little."""
 
 
 def spent_alpha(comparison: int) -> float:
     """Return the share of ALPHA that the comparison may use; 1 is the first with this deployed policy."""
-    return ALPHA / (comparison * (comparison + 1))
+    return max(_LEAST_ALPHA, ALPHA / (comparison * (comparison + 1)))
 
 
 def week_of(now_s: float) -> str:

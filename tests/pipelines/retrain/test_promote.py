@@ -46,7 +46,15 @@ from pipelines.local.run_locally import local_steps
 from pipelines.retrain.artifacts import check_run, module_checksums
 from pipelines.retrain.check import Limits, RetrainInputs, drift, retrain_reasons
 from pipelines.retrain.evaluate_deployed import evaluate_deployed, reported_error
-from pipelines.retrain.promote import compare, may_steer, promote, promotion, regressed_modules, run_artifacts
+from pipelines.retrain.promote import (
+    compare,
+    level_text,
+    may_steer,
+    promote,
+    promotion,
+    regressed_modules,
+    run_artifacts,
+)
 from pipelines.retrain.retraining import REPORT_STEP, training_start
 from pipelines.retrain.sequential import ALPHA, rotated, spent_alpha, week_of
 from pipelines.retrain.state import Decision, Deployed, State, load_state, save_state
@@ -262,6 +270,17 @@ def test_each_comparison_must_be_surer_than_the_last(run: dict[str, str], tmp_pa
     assert first.deployed is not None and first.deployed.policy == run["policy"], why
     later, why = promotion(state(comparisons=51), run, lambda _: slightly, now=5.0)
     assert later.deployed == OLD and later.comparisons == {OLD.policy_digest: 52} and "99.9982% interval" in why
+
+
+@pytest.mark.parametrize(
+    ("number", "level"), [(1, "97.5"), (2, "99.17"), (10, "99.955"), (51, "99.9981"), (400, "99.999969"), (10**9, None)]
+)
+def test_level_is_never_100_percent(number: int, level: str | None) -> None:
+    """Six digits were "100%" from the 316th comparison on, and 100 million of them ended in a math domain error."""
+    compared = compare(measured([951, 941, 959, 954]), None, number)
+    text = level_text(compared.alpha)
+    assert text == (level or "99.9999999999") and f"({text}% interval " in str(compared)
+    assert compared.gain.interval(1 - compared.alpha) is not None
 
 
 def test_promotion_records_author_and_reason(run: dict[str, str]) -> None:
