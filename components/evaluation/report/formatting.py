@@ -32,6 +32,11 @@ def beside(percent: float, limit: float) -> str:
     return next((text for text in texts if float(text) != limit or percent == limit), f"{percent:.8f}")
 
 
+def required_in_words(percent: float, comparative: Sequence[str] = SMALLER) -> str:
+    """Format a required reduction: "at least 0.5%", or "at most 1% larger" if a growth is accepted."""
+    return f"at least {percent:g}%" if percent >= 0 else f"at most {-percent:g}% {comparative[1]}"
+
+
 def interval(bounds: Sequence[float] | None) -> str:
     """Format a 95% interval in percent; a dash for None."""
     return f"{bounds[0]:+.2f}% … {bounds[1]:+.2f}%" if bounds else "–"

@@ -19,7 +19,7 @@ from components.evaluation.measurements import Measurements
 from components.evaluation.metrics_types import FunctionChange, Metrics, SizeMetrics
 from components.evaluation.report import flags_tables, linked_tables, terminal_report
 from components.evaluation.report.changed_functions import decision_lines, explain_commands
-from components.evaluation.report.formatting import change, interval
+from components.evaluation.report.formatting import change, interval, required_in_words
 from components.evaluation.report.plots import MAX_POINTS, case_changes, project_changes, sweep, training_reward
 from components.evaluation.report.policy_choice import (
     caveats,
@@ -66,6 +66,8 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
     text = environment.get_template(f"{objective.name}.html.jinja").render(
         metrics=metrics,
         headline=headline(metrics),
+        required=required_in_words(metrics.min_reduction_percent, objective.labels.comparative),
+        less=objective.labels.less,
         estimate_lines=estimate_lines(metrics),
         caveats=caveats(metrics),
         columns=terminal_report.shown_columns(metrics),

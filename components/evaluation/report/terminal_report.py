@@ -39,6 +39,7 @@ from components.evaluation.report.formatting import (
     change,
     interval,
     markdown_table,
+    required_in_words,
 )
 from components.evaluation.report.policy_choice import (
     caveats,
@@ -234,7 +235,7 @@ def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
     """
     text = [
         f"verdict{verdict_subject(metrics)}: {verdict(metrics)} (measured: {describe_reduction(metrics)}; "
-        f"required: at least {metrics.min_reduction_percent:g}%)"
+        f"required: {required_in_words(metrics.min_reduction_percent, objective_of(metrics).labels.comparative)})"
     ]
     text += estimate_lines(metrics)
     text += caveats(metrics)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.evaluation.report.formatting import beside, change, interval_in_words
+from components.evaluation.report.formatting import beside, change, interval_in_words, required_in_words
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,8 @@ def test_figure_beside_a_limit_has_the_digits_that_decide(percent: float, limit:
 def test_interval_that_nearly_touches_zero_has_the_digits_that_tell() -> None:
     assert interval_in_words((0.003, 2.3)) == ", 95% interval 0.003% to 2.30% smaller"
     assert change(1e-15) == "same" and change(1e-7) == "0.0000001% smaller"
+
+
+@pytest.mark.parametrize(("percent", "text"), [(0.5, "at least 0.5%"), (0, "at least 0%"), (-1, "at most 1% larger")])
+def test_required_in_words(percent: float, text: str) -> None:
+    assert required_in_words(percent) == text

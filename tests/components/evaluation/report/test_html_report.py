@@ -52,8 +52,9 @@ def render(
     curve: Curve | None = None,
     binaries: BinariesComparison | None = None,
     policy_compiled_by: CompiledBy = "release",
+    required_percent: float = 0.3,
 ) -> str:
-    metrics = summarize(measured, 0.3, WholeProjects(binaries or BinariesComparison()))
+    metrics = summarize(measured, required_percent, WholeProjects(binaries or BinariesComparison()))
     metrics.policy_compiled_by = policy_compiled_by
     metrics.variants = [VariantDescription("baseline", "/opt/clang", "none")]
     metrics.inputs = Inputs(corpus="/c", policy="/p", llvm_version="19.1.7", release_clang="/r")
@@ -138,6 +139,12 @@ def test_page_says_that_a_gain_is_not_shown_and_for_what_each_figure_is(tmp_path
         "95% interval of the estimate for other modules of these projects",
     ]
     assert [text.index(part) for part in order] == sorted(text.index(part) for part in order)
+
+
+def test_page_says_which_growth_is_accepted(tmp_path: Path, shown: Measurements) -> None:
+    text = " ".join(re.sub(r"<[^>]+>", " ", render(tmp_path, shown, required_percent=-1)).split())
+    assert "“Better” requires at most 1% larger, and a 95% interval with no larger loss." in text
+    assert "gains only" not in text
 
 
 def test_page_has_languages_sections_and_the_reason_of_the_verdict(
