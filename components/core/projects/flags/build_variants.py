@@ -21,8 +21,10 @@ from components.core.projects.source import fetch_recipe
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
 
-HEURISTIC = ("-mllvm", "-enable-ml-inliner=default")
-"""Flags by which a release clang decides by LLVM's heuristic, also after those of its policy."""
+HEURISTIC_OPTION = "-enable-ml-inliner=default"
+"""Option of LLVM by which a release clang decides by LLVM's heuristic, also after those of its policy."""
+HEURISTIC = ("-mllvm", HEURISTIC_OPTION)
+"""The same as flags of clang."""
 
 
 @dataclass(frozen=True)

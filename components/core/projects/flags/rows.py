@@ -17,7 +17,7 @@ from components.core.compiler.inline_plan import plan_flags
 from components.core.compiler.probe import has_option
 from components.core.formats.toolchain import PLUGIN, Toolchain
 from components.core.projects.compiler_command import NotACompileError, compiler_of
-from components.core.projects.flags.build_variants import BuildVariant, require_same_version
+from components.core.projects.flags.build_variants import HEURISTIC_OPTION, BuildVariant, require_same_version
 from components.core.projects.flags.link_variants import LINK_VARIANTS
 from components.core.projects.flags.types import CompilerOfRow
 from components.platform.errors import UserError
@@ -175,7 +175,7 @@ class FlagRow:
         if compiler in ("policy", "plan"):
             options += definition.llvm.release_options
         elif compiler == "heuristic":
-            options += ["-enable-ml-inliner=default"]  # the release clang's default is its policy
+            options += [HEURISTIC_OPTION]  # the release clang's default is its policy
         flags = [definition.optimization, *self.compile_flags]
         flags += [word for option in options for word in ("-mllvm", option)]
         if compiler == "plan" and self.plan is not None:
