@@ -112,8 +112,13 @@ def measure(
     return measured if counter is None else replace(measured, overlap=counter.overlap(measured.modules))
 
 
-def _sources(modules: Sequence[Module]) -> np.ndarray:
-    """Return the number of the source of each module, int64 [M]: its group of `group_by_source`."""
+def _sources(modules: Sequence[Module], earlier: Measurements | None) -> np.ndarray:
+    """Return the number of the source of each module, int64 [M]: its group of `group_by_source`.
+
+    Those of an earlier evaluation are reused, unless each module has its own, as in evaluations that do not know them.
+    """
+    if earlier is not None and not np.array_equal(earlier.sources, np.arange(earlier.sources.size)):
+        return earlier.sources[np.isin(earlier.modules, [module.name for module in modules])]
     sources = np.zeros(len(modules), np.int64)
     for number, group in enumerate(group_by_source(modules, seed=0)):
         sources[list(group.indices)] = number
@@ -147,7 +152,7 @@ def _collect(
         objective=objective,
         modules=tuple(module.name for module in modules),
         projects=tuple(module.project for module in modules),
-        sources=_sources(modules),
+        sources=_sources(modules, earlier),
         unseen_project=np.array([module.project in heldout_projects for module in modules], dtype=bool),
         values={
             name: np.array(column, dtype=np.int64 if objective.additive else np.float64)

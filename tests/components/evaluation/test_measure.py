@@ -69,6 +69,10 @@ def test_measurements_of_an_earlier_evaluation_are_reused(tmp_path: Path, pool: 
     assert again.to_json() | {"compile_s": None} == earlier.to_json() | {"compile_s": None}
     measured = measure(pool, config(tmp_path), SIZE, variants, heldout, (), replace(earlier, sections={}))
     assert list(measured.sections) == ["policy"]
+    copies = measure(pool, config(tmp_path), SIZE, variants, heldout, (), replace(earlier, sources=np.array([7, 7, 5])))
+    assert copies.sources.tolist() == [7, 7, 5], "not grouped again"
+    unknown = measure(pool, config(tmp_path), SIZE, variants, heldout, (), replace(earlier, sources=np.arange(3)))
+    assert unknown.sources.tolist() == earlier.sources.tolist()
 
 
 def test_functions_that_training_compiled_are_counted(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
