@@ -25,19 +25,18 @@ class Overlap:
         functions: all functions under LLVM's heuristic.
         known: those that a module of the trace has, too, by name and instructions.
         known_bodies: those of `LEAST_BYTES` whose instructions a module of the trace has, under any name.
-        new_baseline, new_policy: functions that are not `known`, under the heuristic and under the policy.
+        new_policy: functions under the policy that are not `known`.
     """
 
     functions: Bytes
     known: Bytes
     known_bodies: Bytes
-    new_baseline: Bytes
     new_policy: Bytes
 
     def figures(self, modules: NDArray[np.bool_]) -> OverlapFigures:
         """Return the entry of metrics.json for the modules of a mask, bool [M]."""
         sums = {column.name: int(getattr(self, column.name)[modules].sum()) for column in fields(self)}
-        before, after = sums.pop("new_baseline"), sums.pop("new_policy")
+        before, after = sums["functions"] - sums["known"], sums["new_policy"]
         rest = SectionComparison(
             baseline_bytes=before, policy_bytes=after, reduction_percent=reduction_percent(before, after)
         )
@@ -82,12 +81,10 @@ class OverlapCounter:
         known, whole = self.trained.known(sizes), sizes.whole
         entries = zip(sizes.names, known[sizes.entry].tolist(), strict=True)
         self._known[module] = frozenset(name for name, is_known in entries if is_known)
-        total, known_bytes = int(whole.sum()), int(whole[known].sum())
         self._rows[module] = {
-            "functions": total,
-            "known": known_bytes,
+            "functions": int(whole.sum()),
+            "known": int(whole[known].sum()),
             "known_bodies": int(whole[self.trained.known_bodies(sizes)].sum()),
-            "new_baseline": total - known_bytes,
         }
 
     def add_policy(self, module: str, sizes: FunctionSizes) -> None:

@@ -88,16 +88,20 @@ def test_functions_that_training_compiled_are_counted(tmp_path: Path, pool: Loca
     overlap = measured.overlap
     assert overlap is not None
     assert overlap.known[0] == overlap.functions[0] == sample.function_sizes.whole.sum()
-    assert overlap.new_baseline.tolist() == (overlap.functions - overlap.known).tolist()
     assert 0 < overlap.known[1] < overlap.functions[1] / 2, "both instantiate std::string"
     assert overlap.new_policy[0] < overlap.functions[0] / 10, "another policy keeps few functions that were not there"
-    assert (overlap.new_policy[1:] != overlap.new_baseline[1:]).any()
+    assert (overlap.new_policy[1:] != (overlap.functions - overlap.known)[1:]).any()
     restored = Measurements.from_json(measured.to_json())
     assert restored.to_json() == measured.to_json()
     again = measure(pool, config(tmp_path), SIZE, variants, heldout, (), measured)
     assert again.to_json()["overlap"] == measured.to_json()["overlap"]
     figures = overlap.figures(np.array([True, False, False]))
     assert figures.known_bytes == figures.function_bytes == overlap.functions[0]
+    assert (
+        figures.new_functions.baseline_bytes
+        == 0
+        < overlap.figures(np.array([False, True, True])).new_functions.baseline_bytes
+    )
     assert measure(pool, config(tmp_path), SIZE, variants[:1], heldout, (), trained=trained).overlap is None
 
 
