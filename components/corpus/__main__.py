@@ -14,7 +14,7 @@ import click
 from components.core import problems
 from components.core.formats.corpus import Part, load_corpus, project_of
 from components.core.formats.splits import FILE as SPLITS_FILE
-from components.core.formats.splits import read_splits, write_splits
+from components.core.formats.splits import read_splits
 from components.core.formats.strategy import DEFAULT_LLVM_MAJOR
 from components.core.projects.debian_build.package import DISK_GIB, DebianBuild
 from components.core.projects.debian_build.package import TIMEOUT_S as TIMEOUT_OF_PACKAGE_S
@@ -27,8 +27,14 @@ from components.corpus.extraction.outcome import describe_newer_llvm
 from components.corpus.options import PATH, UNIT, Unit, output_option, require_size_level, split_options
 from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.report import CorpusReport, Skipped
-from components.corpus.split import MIN_SOURCES, split_modules
-from components.corpus.write_split_and_report import announce, describe, split_config, write_split_and_report
+from components.corpus.split import MIN_SOURCES
+from components.corpus.write_split_and_report import (
+    announce,
+    describe,
+    split_config,
+    write_split,
+    write_split_and_report,
+)
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.console.number_types import COUNT, JOBS, LLVM_MAJOR, TIMEOUT_S
@@ -247,12 +253,9 @@ def import_corpus(
         projects = Counter(module.project for module in corpus)
         report = CorpusReport(dict(projects), _list_skipped(damaged))
         report.write(partial)
-        if keep:
-            names = corpus.description["modules"]
-            done = read_splits(source, names).without(set(names) - {module.name for module in corpus})
-        else:
-            done = split_modules(load_corpus(partial).modules, splits)
-        write_splits(partial, done)
+        names = corpus.description["modules"]
+        gone = set(names) - {module.name for module in corpus}
+        done = write_split(partial, read_splits(source, names).without(gone) if keep else splits)
     announce(output, report, done)
 
 
@@ -417,9 +420,8 @@ def split(corpus: Path, **split: Any) -> None:
 
     config = split_config(split)
     with rewriting(corpus, verified=True):  # Before the corpus is read: damage is named by the damaged file.
-        splits = split_modules(load_corpus(corpus).modules, config)
-        write_splits(corpus, splits)
-    say(describe(corpus, splits))
+        done = write_split(corpus, config)
+    say(describe(corpus, done))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from components.core.compiler.source_groups import group_by_source
+from components.core.formats.bitcode_symbols import ModuleSymbols
 from components.core.formats.corpus import Module
 from components.core.formats.splits import Splits
 from components.platform.errors import UserError
@@ -49,13 +50,18 @@ class SplitConfig:
             )
 
 
-def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
+def split_modules(
+    modules: Sequence[Module], config: SplitConfig, symbols: Sequence[ModuleSymbols] | None = None
+) -> Splits:
     """Assign every module to a part; modules of one source are in the same part.
 
     A source's pseudorandom position decides: below heldout_fraction it is held out, below the sum of both fractions it
     is for validation, else for training. So a source remains in its part when other modules are added. In small corpora
     parts would differ much in size: each is within 50% of its fraction, and has at least one source if there are at
     least MIN_SOURCES. Modules of held-out projects, and those of a source that one of them has, are held out.
+
+    Args:
+        symbols: those of each module; None reads them.
 
     Raises:
         UserError: the corpus does not have a held-out project, or the fractions leave no module to train on. All
@@ -66,7 +72,7 @@ def split_modules(modules: Sequence[Module], config: SplitConfig) -> Splits:
         if project not in projects:
             remedy = f"choose from: {', '.join(projects[:20])}"
             raise UserError(f"the corpus has no project {project!r} to hold out", remedy)
-    groups = group_by_source(modules, config.seed)
+    groups = group_by_source(modules, config.seed, symbols)
     free = [g for g in groups if not any(modules[index].project in config.heldout_projects for index in g.indices)]
     heldout, validation = len(free), 0
     if config.heldout_fraction < 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,41 +51,57 @@ def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, wh
     return SplitConfig(**{**chosen, **{key: value for key, value in flags.items() if value not in (None, ())}})
 
 
-def write_split_and_report(directory: Path, config: SplitConfig, report: CorpusReport) -> Splits:
+@dataclass(frozen=True)
+class SplitSummary:
+    """The split of a corpus, and how much held-out code the other parts have.
+
+    Attributes:
+        known_percent: names of held-out modules that other modules define, too, mostly of inline functions; None
+            without held-out or other names.
+    """
+
+    splits: Splits
+    known_percent: float | None
+
+
+def write_split_and_report(directory: Path, config: SplitConfig, report: CorpusReport) -> SplitSummary:
     """Write report.json and splits.json of the corpus in `directory`, and return the split."""
     report.write(directory)
-    splits = split_modules(load_corpus(directory).modules, config)
+    return write_split(directory, config)
+
+
+def write_split(directory: Path, split: SplitConfig | Splits) -> SplitSummary:
+    """Write splits.json of the corpus in `directory`, by a configuration or as it is, and return the split.
+
+    The symbols of each module, which take most of the time, are read once.
+    """
+    modules = load_corpus(directory).modules
+    symbols = [read_symbols(module.bitcode.read_bytes()) for module in modules]
+    splits = split_modules(modules, split, symbols) if isinstance(split, SplitConfig) else split
     write_splits(directory, splits)
-    return splits
+    known, heldout, held = set[str](), set[str](), {*splits.heldout}
+    for module, its in zip(modules, symbols, strict=True):
+        (heldout if module.name in held else known).update((its.strong | its.discardable) - its.local)
+    return SplitSummary(splits, 100 * len(heldout & known) / len(heldout) if heldout and known else None)
 
 
-def announce(directory: Path, report: CorpusReport, splits: Splits) -> None:
+def announce(directory: Path, report: CorpusReport, split: SplitSummary) -> None:
     """Print the report's summary, examples of skipped objects, and the sizes of the split."""
     say(report.line())
     for line in report.examples(display_path(directory / REPORT)):
         say(line)
-    say(describe(directory, splits))
+    say(describe(directory, split))
 
 
-def describe(directory: Path, splits: Splits) -> str:
+def describe(directory: Path, split: SplitSummary) -> str:
     """Return a line with the number of modules in each part of the split, and how much held-out code others have."""
+    splits, known = split.splits, split.known_percent
     heldout_note = f" (all of {', '.join(splits.heldout_projects)})" if splits.heldout_projects else ""
+    overlap = "" if known is None else f"; the other modules define {known:.0f}% of their names, too"
     return (
         f"corpus in {display_path(directory)}: {len(splits.train)} modules train, {len(splits.validation)} validate, "
-        f"{len(splits.heldout)} are held out{heldout_note}{_overlap(directory, splits)}"
+        f"{len(splits.heldout)} are held out{heldout_note}{overlap}"
     )
-
-
-def _overlap(directory: Path, splits: Splits) -> str:
-    """Return how many names of held-out modules other modules define, too: mostly of inline functions."""
-    known, heldout, held = set[str](), set[str](), {*splits.heldout}
-    for module in load_corpus(directory).modules:
-        symbols = read_symbols(module.bitcode.read_bytes())
-        names = (symbols.strong | symbols.discardable) - symbols.local
-        (heldout if module.name in held else known).update(names)
-    if not (heldout and known):
-        return ""
-    return f"; the other modules define {100 * len(heldout & known) / len(heldout):.0f}% of their names, too"
 
 
 @contextmanager

@@ -67,14 +67,18 @@ class SourceGroup:
     position: float
 
 
-def group_by_source(modules: Sequence[Module], seed: int) -> list[SourceGroup]:
+def group_by_source(
+    modules: Sequence[Module], seed: int, symbols: Sequence[ModuleSymbols] | None = None
+) -> list[SourceGroup]:
     """Return the groups of all modules, in the order of their positions.
 
     Args:
         modules: of a corpus; a module that cannot be read as bitcode is identified by its content alone.
         seed: of the positions.
+        symbols: those of each module; None reads them.
     """
-    identities = [_identify(module) for module in modules]
+    known: Iterable[ModuleSymbols | None] = [None] * len(modules) if symbols is None else symbols
+    identities = [_identify(module, its) for module, its in zip(modules, known, strict=True)]
     groups = _Groups(len(identities))
     _join_equal(groups, [i.content for i in identities])
     _join_equal(groups, [(i.symbols.bodies, i.names) if i.symbols.bodies else None for i in identities])
@@ -111,9 +115,9 @@ class _Groups:
         self._parent[self.find(second)] = self.find(first)
 
 
-def _identify(module: Module) -> _Identity:
+def _identify(module: Module, symbols: ModuleSymbols | None) -> _Identity:
     content = module.bitcode.read_bytes()
-    symbols = read_symbols(content)
+    symbols = symbols or read_symbols(content)
     path = ""
     if symbols.source not in _NO_SOURCE:
         path = os.path.normpath(os.path.join(_directory(module), symbols.source))

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from components.core.formats.bitcode_symbols import ModuleSymbols, read_symbols
 from components.core.formats.corpus import Corpus, Module
-from components.core.formats.splits import Splits
+from components.core.formats.splits import Splits, read_splits
 from components.corpus.split import SplitConfig, split_modules
-from components.corpus.write_split_and_report import describe
+from components.corpus.write_split_and_report import describe, write_split
 from components.platform.errors import UserError
 
 
@@ -124,6 +125,24 @@ def test_names_that_held_out_modules_share_are_told(
     sources = {name: f"{shared}int {name}(int x) {{ return shared(mine(x)); }}" for name in ("one", "two", "three")}
     corpus = make_corpus(tmp_path, {f"p/{name}.cpp": text for name, text in sources.items()})
     one, two, three = (module.name for module in corpus)
-    text = describe(corpus.directory, Splits(0, (two, three), (), (one,)))
+    text = describe(corpus.directory, write_split(corpus.directory, Splits(0, (two, three), (), (one,))))
     assert text.endswith("1 are held out; the other modules define 50% of their names, too")
-    assert describe(corpus.directory, Splits(0, (), (), (one, two, three))).endswith("3 are held out")
+    alone = write_split(corpus.directory, Splits(0, (), (), (one, two, three)))
+    assert describe(corpus.directory, alone).endswith("3 are held out")
+
+
+def test_symbols_of_each_module_are_read_once(
+    make_corpus: Callable[[Path, dict[str, str]], Corpus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = make_corpus(tmp_path, {f"p/{name}.c": f"int {name}(void) {{ return 1; }}" for name in ("a", "b", "c")})
+    read = []
+
+    def counting(content: bytes) -> ModuleSymbols:
+        read.append(content)
+        return read_symbols(content)
+
+    monkeypatch.setattr("components.corpus.write_split_and_report.read_symbols", counting)
+    monkeypatch.setattr("components.core.compiler.source_groups.read_symbols", counting)
+    split = write_split(corpus.directory, SplitConfig())
+    assert split.splits == read_splits(corpus.directory, [module.name for module in corpus])
+    assert sorted(read) == sorted(module.bitcode.read_bytes() for module in corpus)
