@@ -6,6 +6,8 @@ from components.forecast.types import SMALLEST_SAMPLE, Forecast, percent_text
 
 TYPICAL_ERROR_POINTS = 1.5
 """Percentage points by which a forecast of all modules may be off: docs/forecast.md."""
+LEVEL_PERCENT, SAMPLE_LEVEL_PERCENT = 90, 80
+"""Levels of the intervals of all modules and of a sample, by the programs that were forecast and then built."""
 _BASELINE = "against stock clang's -Oz"
 _SMALLEST_PERCENT = 1.0
 _LARGE_PERCENT = 3.0
@@ -37,7 +39,8 @@ def _conclude(forecast: Forecast) -> list[str]:
         remedy = "build the project first, so that its generated headers exist" if failed else "give it more --seconds"
         return [f"forecast: nothing certain: {found}; {remedy}"]
     margin = max((linked.margin if linked is not None else None) or 0.0, TYPICAL_ERROR_POINTS)
-    interval = f"{percent - margin:+.1f} to {percent + margin:+.1f}%"
+    level = LEVEL_PERCENT if compiled >= forecast.modules else SAMPLE_LEVEL_PERCENT
+    interval = f"{level}% interval {percent - margin:+.1f} to {percent + margin:+.1f}%"
     if margin > max(TYPICAL_ERROR_POINTS, abs(percent)):
         sample = f"a sample of {forecast.objects.modules} modules"
         found = f"{percent_text(percent)} {_BASELINE} ({interval}), of {sample}"

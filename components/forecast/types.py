@@ -75,8 +75,9 @@ class LinkedForecast(Struct, kw_only=True):
     Attributes:
         bytes: all sections that are loaded. machine_code, unwind: as of objects.
         names: names for the dynamic linker.
-        margin: half of the width of the 95% interval of the change of `bytes` that comes from sampling, in percentage
-            points; 0 if all modules were compiled, None if less than SMALLEST_SAMPLE of a larger program were.
+        margin: half of the width of the interval of the change of `bytes` that comes from sampling, in percentage
+            points, by the formula of 95%, of which 85% hold; 0 if all modules were compiled, None if less than
+            SMALLEST_SAMPLE of a larger program were.
     """
 
     bytes: Change

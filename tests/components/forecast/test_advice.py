@@ -44,7 +44,7 @@ def make(
         (
             make(-9.2),
             [
-                "about 9% smaller than stock clang's -Oz does (-10.7 to -7.7%)",
+                "about 9% smaller than stock clang's -Oz does (80% interval -10.7 to -7.7%)",
                 "build it with the release clang",
                 "mlgo tune",
             ],
@@ -61,11 +61,15 @@ def make(
         (make(0.2, discardable=4), ["no gain expected", "only 4% of the text"], "trainings on C"),
         (
             make(2.4),
-            ["about 2% larger than stock clang's -Oz does (+0.9 to +3.9%)", "do not use it as it is"],
+            ["about 2% larger than stock clang's -Oz does (80% interval +0.9 to +3.9%)", "do not use it as it is"],
             "build it with",
         ),
-        (make(-6, margin=8), ["nothing certain", "-14.0 to +2.0%", "more --seconds"], "build it"),
-        (make(-6, margin=2), ["about 6% smaller than stock clang's -Oz does (-8.0 to -4.0%)"], "nothing certain"),
+        (make(-6, margin=8), ["nothing certain", "(80% interval -14.0 to +2.0%)", "more --seconds"], "build it"),
+        (
+            make(-6, margin=2),
+            ["about 6% smaller than stock clang's -Oz does (80% interval -8.0 to -4.0%)"],
+            "nothing certain",
+        ),
         (
             make(-12, compiled=3),
             ["nothing certain: -12.0% against stock clang's -Oz, of 3 of 20 modules", "more --seconds"],
@@ -81,6 +85,11 @@ def make(
             make(-12, compiled=9, failed=1),
             ["about 12% smaller", "1 of the 10 modules that were tried (10%)"],
             "nothing",
+        ),
+        (
+            make(-9.2, compiled=20),
+            ["about 9% smaller than stock clang's -Oz does (90% interval -10.7 to -7.7%)"],
+            "80%",
         ),
         (make(-6, linked=False), ["makes the text of its objects about 6% smaller"], "this program"),
     ],
