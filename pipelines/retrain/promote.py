@@ -160,7 +160,7 @@ def promotion(
     now = time.time() if now is None else now
     evaluation, policy = local(run["evaluation"]), local(run["policy"])
     info, content = load_policy_info(policy), digest(policy)
-    why, judged = own_verdict(run, content)
+    refused, judged = own_verdict(run, content)
     decision = Decision(
         "promoted",
         now,
@@ -172,52 +172,37 @@ def promotion(
         reduction_percent=judged.reduction_percent,
         reduction_ci95=claimed_interval(judged),
     )
-    if why and state.deployed is not None:
-        refusal = replace(decision, kind="not promoted", reason=why, against=state.deployed_digest)
-        return state if state.repeats(refusal) else state.decided(refusal), f"not promoted: {why}"
+
+    def read() -> tuple[Measurements, Measurements | None]:
+        measured, names = read_measurements(evaluation), module_checksums(run["corpus"])
+        if missing := sorted(set(measured.modules) - set(names)):
+            raise UserError(
+                f"the evaluation at {run['evaluation']} is of another corpus than {run['corpus']}, which has no module "
+                f"{missing[0]}",
+                "name the artifacts of one run",
+            )
+        if state.deployed is None:
+            return measured, None
+        return measured, read_measurements(local(evaluate_deployed(state.deployed.policy)))
+
+    decision = decide(state, decision, refused, judged, read, seed)
+    if decision.kind == "not promoted":
+        after = state if decision.week == "" and state.repeats(decision) else state.decided(decision)
+        return after, f"not promoted: {decision.reason}"
     metrics, measured = read_metrics(evaluation), read_measurements(evaluation)
-    modules = module_checksums(run["corpus"])
-    if missing := sorted(set(measured.modules) - set(modules)):
-        raise UserError(
-            f"the evaluation at {run['evaluation']} is of another corpus than {run['corpus']}, which has no module "
-            f"{missing[0]}",
-            "name the artifacts of one run",
-        )
-    old = None if state.deployed is None else read_measurements(local(evaluate_deployed(state.deployed.policy)))
-    week = week_of(now)
-    against = compare(measured, old, state.comparisons.get(state.deployed_digest, 0) + 1, week, seed)
-    if old is None:
-        against = replace(against, accepted_percent=min(0.0, metrics.min_reduction_percent))
-    opponent = "LLVM's heuristic, as nothing is deployed," if old is None else "the deployed policy"
-    decision = replace(
-        decision,
-        reason=f"against {opponent} {against} on {against.modules} modules",
-        against=state.deployed_digest,
-        percent=against.gain.reduction_percent,
-        ci95=against.gain.interval95,
-        alpha=against.alpha,
-        modules=against.modules,
-        week=week,
-        target=against.gain.target,
-        units=against.gain.units,
-    )
-    worse = linked_worse(judged, state.deployed) if state.deployed is not None and against.clearly_better else ""
-    if not against.clearly_better or why or worse:
-        reason = why or (f"{decision.reason}, but {worse}" if worse else decision.reason)
-        return state.decided(replace(decision, kind="not promoted", reason=reason)), f"not promoted: {reason}"
     deployed = Deployed(
         policy=run["policy"],
         policy_digest=content,
         problem=info.problem,
         llvm_version=info.llvm_version,
         features=tuple(sorted(feature.name for feature in info.features)),
-        modules=modules,
+        modules=module_checksums(run["corpus"]),
         reduction_percent=metrics.reduction_percent or 0.0,
         ci95=claimed_interval(metrics),
         promoted_at=now,
         run=run.get("run", ""),
-        better_percent=against.gain.reduction_percent if state.deployed else None,
-        better_ci95=against.gain.interval95 if state.deployed else None,
+        better_percent=decision.percent if state.deployed else None,
+        better_ci95=decision.ci95 if state.deployed else None,
         regressed=regressed_modules(measured),
         promoted_by=by,
         reason=decision.reason,
@@ -226,6 +211,51 @@ def promotion(
         evaluation=run.get("release_report", run["evaluation"]),
     )
     return state.promoted(deployed, decision), f"promoted: {decision.reason}"
+
+
+def decide(
+    state: State,
+    decision: Decision,
+    refused: str,
+    judged: Metrics,
+    read: Callable[[], tuple[Measurements, Measurements | None]],
+    seed: int = 0,
+) -> Decision:
+    """Return the decision about a new policy, by its own reports and by its comparison with what is deployed.
+
+    Args:
+        decision: time, policy and reported reduction.
+        refused: why its own reports rule out a promotion; "" if they do not.
+        judged: metrics of the last of its own reports.
+        read: returns its measurements, and those of the deployed policy on the same corpus; None if none is deployed.
+            Called only if the reports allow a promotion, or if nothing is deployed.
+        seed: of the rotation of the modules that judge.
+    """
+    decision = replace(decision, kind="not promoted", against=state.deployed_digest)
+    if refused and state.deployed is not None:
+        return replace(decision, reason=refused)
+    measured, old = read()
+    week = week_of(decision.at)
+    against = compare(measured, old, state.comparisons.get(state.deployed_digest, 0) + 1, week, seed)
+    if old is None:
+        against = replace(against, accepted_percent=min(0.0, judged.min_reduction_percent))
+    opponent = "LLVM's heuristic, as nothing is deployed," if old is None else "the deployed policy"
+    decision = replace(
+        decision,
+        reason=f"against {opponent} {against} on {against.modules} modules",
+        percent=against.gain.reduction_percent,
+        ci95=against.gain.interval95,
+        alpha=against.alpha,
+        modules=against.modules,
+        week=week,
+        target=against.gain.target,
+        units=against.gain.units,
+    )
+    if refused or not against.clearly_better:
+        return replace(decision, reason=refused or decision.reason)
+    if state.deployed is not None and (worse := linked_worse(judged, state.deployed)):
+        return replace(decision, reason=f"{decision.reason}, but {worse}")
+    return replace(decision, kind="promoted")
 
 
 def linked_worse(new: Metrics, deployed: Deployed) -> str:

@@ -55,6 +55,7 @@ GOALS = (
     Goal("coverage_real_packages_percent", ">=", 90, "-"),
     Goal("power_5_spread_2_percent", ">=", 95, "-"),
     Goal("choice_of_equal_policies_percent", "<=", 6, "-"),
+    Goal("wrong_choice_for_few_projects_percent", "<=", 6, "-"),
     Goal("false_promotion_percent", "<=", 7, "-"),
     Goal("useless_first_deployment_percent", "<=", 6, "-"),
     Goal("ray_over_local_iteration", "<=", 1.10, "-"),

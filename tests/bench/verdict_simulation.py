@@ -25,8 +25,7 @@ from components.evaluation.measurements import BASELINE, POLICY, REFERENCE, Meas
 from components.evaluation.metrics import summarize
 from components.evaluation.metrics_types import Metrics
 from components.evaluation.report.policy_choice import CHOICE_LEVEL
-from pipelines.retrain.promote import compare
-from pipelines.retrain.sequential import week_of
+from pipelines.retrain.promote import decide
 from pipelines.retrain.state import Decision, Deployed, State
 
 REQUIRED_PERCENT = 0.5
@@ -88,6 +87,19 @@ def draw_equal_policies(generator: np.random.Generator, projects: int, tau: floa
     return drawn
 
 
+def draw_policies_of_projects(generator: np.random.Generator, projects: int, tau: float) -> tuple[Measurements, float]:
+    """Return measurements of two policies that are equally good on average over all projects, none of them unseen, and
+    what the first one truly gains on these projects, in percent."""
+    project = np.sort(np.r_[np.arange(projects), generator.integers(0, projects, 20 * projects)])
+    sizes = np.exp(1.5 * generator.standard_normal(project.size)) * 4000 + 200
+    gains = tau * generator.standard_normal(projects)[project]
+    common = 8 + 7 * generator.standard_normal(projects)[project]
+    values = {POLICY: common + gains + 3 * generator.standard_normal(project.size), REFERENCE: common}
+    names = [f"project{number}" for number in project.tolist()]
+    # Sizes of modules say nothing of their project's effect: each project weighs as its number of modules.
+    return _measurements(sizes, names, values, unseen=False), float(gains.mean())
+
+
 def _module_effect(tau: float) -> float:
     return 6.0 if tau >= 5 else 3.0
 
@@ -129,14 +141,28 @@ def coverage_of_real_packages(generator: np.random.Generator, projects: int, cou
 
 def share_advised(generator: np.random.Generator, projects: int, tau: float, count: int) -> float:
     """Return how often a report says to take one of two equal policies."""
-    advised = 0
+    return sum(any(_directions(draw_equal_policies(generator, projects, tau))) for _ in range(count)) / count
+
+
+def shares_advised_for_projects(
+    generator: np.random.Generator, projects: int, tau: float, count: int
+) -> tuple[float, float]:
+    """Return how often a report says which of two policies to take for a team's projects, and how often it says so of
+    the one that is not the better one for them."""
+    said = wrong = 0
     for _ in range(count):
-        against = (
-            draw_equal_policies(generator, projects, tau).compare(POLICY, baseline=REFERENCE).figures(of_policies=True)
-        )
-        estimates = (against.other_modules, against.other_projects)
-        advised += any(known is not None and known.direction(CHOICE_LEVEL) for known in estimates)
-    return advised / count
+        measured, gain = draw_policies_of_projects(generator, projects, tau)
+        direction = next((d for d in _directions(measured) if d), 0)
+        said += direction != 0
+        wrong += direction * gain < 0 or (direction != 0 and gain == 0)
+    return said / count, wrong / count
+
+
+def _directions(measured: Measurements) -> list[int]:
+    """Return which of two policies is shown to be better, for other modules and for other projects."""
+    against = measured.compare(POLICY, baseline=REFERENCE).figures(of_policies=True)
+    estimates = (against.other_modules, against.other_projects)
+    return [0 if known is None else known.direction(CHOICE_LEVEL) for known in estimates]
 
 
 @dataclass(frozen=True)
@@ -154,36 +180,44 @@ class Series:
     tau: float
     drift: float = 0.0
 
-    def weeks_until_promoted(
+    def first_promotion(
         self, generator: np.random.Generator, deployed_percent: float | None, new_percent: float
-    ) -> int:
-        """Return the week of the first promotion, WEEKS + 1 without one.
+    ) -> tuple[int, float]:
+        """Return the week of the first promotion, WEEKS + 1 without one, and what it truly gains on these projects.
 
         Args:
             deployed_percent: true reduction of the deployed policy; None if nothing is deployed.
             new_percent: true reduction of each week's new policy.
+
+        The gain is over the deployed policy, in percent: of any code of these projects, not of the measured modules.
         """
         project = np.sort(np.r_[np.arange(self.projects), self._integers(generator)])
         names = tuple(f"p{number}/m{index}.o" for index, number in enumerate(project.tolist()))
         sizes = self._sizes(generator, self.modules)
-        old = None if deployed_percent is None else self._effects(generator, project, deployed_percent)
-        state = State(None if old is None else _DEPLOYED)
+        old_effect = np.zeros(project.size)
+        if deployed_percent is not None:
+            old_effect = deployed_percent + self._of_projects(generator, project)
+        old = old_effect + 3 * generator.standard_normal(project.size)
+        state = State(None if deployed_percent is None else _DEPLOYED)
         for week in range(1, WEEKS + 1):
             changed = generator.random(self.modules) < self.drift
             sizes[changed] = self._sizes(generator, int(changed.sum()))
-            if old is not None:
-                old[changed] = self._effects(generator, project, deployed_percent or 0.0)[changed]
-            new = self._effects(generator, project, new_percent)
-            measured, before = (
-                None if percent is None else self._measured(names, project, sizes, percent) for percent in (new, old)
-            )
-            assert measured is not None
-            number = state.comparisons.get(state.deployed_digest, 0) + 1
-            compared = compare(measured, before, number, week_of(week * WEEK_S), seed=0)
-            if compared.clearly_better and judged(measured).verdict == "better":
-                return week
-            state = state.decided(_not_promoted(week, state.deployed_digest, compared.gain.reduction_percent))
-        return WEEKS + 1
+            old[changed] = old_effect[changed] + 3 * generator.standard_normal(int(changed.sum()))
+            new_effect = new_percent + self._of_projects(generator, project)
+            measured = self._measured(names, project, sizes, new_effect + 3 * generator.standard_normal(project.size))
+            before = None if deployed_percent is None else self._measured(names, project, sizes, old)
+            decision = self._decide(state, week, measured, before)
+            if decision.kind == "promoted":
+                return week, float((new_effect - old_effect).mean())
+            state = state.decided(decision)
+        return WEEKS + 1, 0.0
+
+    def _decide(self, state: State, week: int, measured: Measurements, before: Measurements | None) -> Decision:
+        metrics = judged(measured)
+        refused = "" if metrics.verdict == "better" else f"the verdict is {metrics.verdict}"
+        policy = f"gs://{week}"
+        found = Decision("promoted", week * WEEK_S, "", "", policy, f"{week:064}")
+        return decide(state, found, refused, metrics, lambda: (measured, before))
 
     def _integers(self, generator: np.random.Generator) -> NDArray[np.int64]:
         return generator.integers(0, self.projects, self.modules - self.projects)
@@ -191,9 +225,8 @@ class Series:
     def _sizes(self, generator: np.random.Generator, count: int) -> Floats:
         return np.round(np.exp(1.5 * generator.standard_normal(count)) * 4000 + 200)
 
-    def _effects(self, generator: np.random.Generator, project: NDArray[np.int64], percent: float) -> Floats:
-        of_projects = self.tau * generator.standard_normal(self.projects)[project]
-        return percent + of_projects + 3 * generator.standard_normal(project.size)
+    def _of_projects(self, generator: np.random.Generator, project: NDArray[np.int64]) -> Floats:
+        return self.tau * generator.standard_normal(self.projects)[project]
 
     def _measured(
         self, names: tuple[str, ...], project: NDArray[np.int64], sizes: Floats, percent: Floats
@@ -212,25 +245,29 @@ SERIES = (
     Series(30, 5, 1.3),
 )
 """Ten teams."""
+FEW_PROJECTS = (Series(100, 3, 1.3), Series(100, 4, 1.3), Series(400, 3, 1.3))
+"""Teams that are judged by module. Policies differ on their projects even if they are equal on average over all."""
 
 _DEPLOYED = Deployed("gs://deployed", "d" * 64, "inlining", "19.1.7", (), {}, 5.0, None, 0.0)
-
-
-def _not_promoted(week: int, against: str, percent: float) -> Decision:
-    policy = f"gs://{week}"
-    return Decision("not promoted", week * WEEK_S, "", "", policy, f"{week:064}", against=against, percent=percent)
 
 
 def share_promoted(
     generator: np.random.Generator, series: Series, deployed: float | None, new: float, count: int
 ) -> float:
     """Return the share of series in which a new policy is promoted within WEEKS."""
-    weeks = [series.weeks_until_promoted(generator, deployed, new) for _ in range(count)]
-    return sum(week <= WEEKS for week in weeks) / count
+    return sum(series.first_promotion(generator, deployed, new)[0] <= WEEKS for _ in range(count)) / count
+
+
+def share_promoted_wrongly(
+    generator: np.random.Generator, series: Series, deployed: float | None, new: float, count: int
+) -> float:
+    """Return the share of series in which a policy is promoted that is no better on the team's own projects."""
+    first = (series.first_promotion(generator, deployed, new) for _ in range(count))
+    return sum(week <= WEEKS and gain <= 0 for week, gain in first) / count
 
 
 def median_weeks(
     generator: np.random.Generator, series: Series, deployed: float | None, new: float, count: int
 ) -> float:
     """Return the median number of weeks until a policy that is truly better is promoted, WEEKS + 1 for later."""
-    return float(np.median([series.weeks_until_promoted(generator, deployed, new) for _ in range(count)]))
+    return float(np.median([series.first_promotion(generator, deployed, new)[0] for _ in range(count)]))

@@ -10,6 +10,7 @@ from components.core.objectives.estimate import Estimate
 from components.evaluation.measurements import POLICY, Measurements
 from tests.bench.context import BenchContext
 from tests.bench.verdict_simulation import (
+    FEW_PROJECTS,
     SERIES,
     coverage_of_real_packages,
     draw_evaluation,
@@ -18,6 +19,8 @@ from tests.bench.verdict_simulation import (
     share_advised,
     share_better,
     share_promoted,
+    share_promoted_wrongly,
+    shares_advised_for_projects,
 )
 
 SPREADS = (0.0, 2.0, 7.0)
@@ -78,7 +81,14 @@ def _choices(count: int) -> dict[str, float]:
         share_advised(np.random.default_rng(number), number, tau, count)
         for number, tau in ((8, 1.3), (12, 1.3), (20, 1.3), (12, 0.0))
     )
-    return {"choice_of_equal_policies_percent": 100 * max(advised)}
+    wrong = (
+        shares_advised_for_projects(np.random.default_rng(number), number, tau, count)[1]
+        for number, tau in ((3, 1.3), (4, 1.3), (3, 0.0), (4, 0.0))
+    )
+    return {
+        "choice_of_equal_policies_percent": 100 * max(advised),
+        "wrong_choice_for_few_projects_percent": 100 * max(wrong),
+    }
 
 
 def _promotions(count: int) -> dict[str, float]:
@@ -88,6 +98,8 @@ def _promotions(count: int) -> dict[str, float]:
     figures = {
         "false_promotion_percent": 100 * worst(5.0, 5.0),
         "useless_first_deployment_percent": 100 * worst(None, 0.0),
+        "wrong_promotion_for_few_projects_percent": 100
+        * max(share_promoted_wrongly(np.random.default_rng(1), series, 5.0, 5.0, count) for series in FEW_PROJECTS),
     }
     for series in SERIES:
         if series.projects > 5 and series.tau == 1.3 and not series.drift:
