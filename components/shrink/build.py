@@ -436,7 +436,7 @@ class Builder:
         variant = compilers.variant
         assert self.own is not None
         lto = any(flag.startswith("-flto") for flag in variant.flags)
-        nm = self.setup.binutils["nm"]
+        nm = (self.setup.binutils if variant.gnu else variant.binutils(self.setup.binutils))["nm"]
         return find_differences(
             FinishedBuild(
                 records=records,

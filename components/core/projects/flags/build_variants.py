@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
-from components.core.compiler.clang_programs import clang_version
+from components.core.compiler.clang_programs import clang_version, gnu_binutils, llvm_binutils
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.build import BuiltProject, build_project
 from components.core.projects.debian_build.package import build_shipped_binaries
@@ -45,6 +45,15 @@ class BuildVariant:
     link_flags: tuple[str, ...] = ()
     gnu: bool = False
     default_flags: tuple[str, ...] = ()
+
+    def binutils(self, others: Mapping[str, Path]) -> dict[str, Path]:
+        """Return the ar, nm, ranlib and, unless it is gcc, strip that read its objects of LTO. An older LLVM does not
+        read those of a newer one.
+
+        Args:
+            others: LLVM's, for those that are not installed with a clang.
+        """
+        return gnu_binutils(self.clang) if self.gnu else {**others, **llvm_binutils(self.clang)}
 
 
 def build_variants(

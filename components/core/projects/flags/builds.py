@@ -111,7 +111,7 @@ class RecipeProject:
         recipe = self.recipe
         if recipe.cmake_options is not None:
             # Stock clang has none under these names, and CMake then takes those of any version.
-            binutils = gnu_binutils(variant.clang) if variant.gnu else setup.binutils
+            binutils = variant.binutils(setup.binutils)
             options = [(f"CMAKE_{name.upper()}", str(program)) for name, program in binutils.items()]
             if _LLD in variant.link_flags:
                 # CMake's checks link programs without the flags of the build type, and objects of LTO need lld.
@@ -232,7 +232,7 @@ def write_tools(
     if variant.gnu:
         binutils = _write_gnu_compilers(directory, variant, dropped, records, cross, native, path)
     else:
-        binutils = setup.binutils
+        binutils = variant.binutils(setup.binutils)
         variant = _with_own_lld(variant)
         _write_clangs(directory, variant, dropped, programs, records, cross, native, path)
     write_binutils(directory, binutils, path, prefixes, path if variant.gnu else "")

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from components.core.compiler.clang_programs import cxx_driver, gnu_binutils
+from components.core.compiler.clang_programs import cxx_driver
 from components.core.compiler.source_language import Language
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
@@ -237,7 +237,7 @@ def _best_build(
         "LDFLAGS": shlex.join(variant.link_flags),
     }
     if row.lto:  # tools of an older LLVM do not read the objects, GNU's need a plugin
-        tools = gnu_binutils(variant.clang) if variant.gnu else binutils
+        tools = variant.binutils(binutils)
         words |= {tool.upper(): str(tools[tool]) for tool in ("ar", "nm", "ranlib")}
     build = " ".join(f"{key}={shlex.quote(value)}" for key, value in words.items() if value)
     return FlagsProject(project=name, row=chosen, compiler=compiler, build=build, assumes=list(row.assumes))

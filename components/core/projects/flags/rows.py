@@ -12,7 +12,7 @@ from pathlib import Path
 
 from components.core import problems
 from components.core.compiler.advisor import OUTLINER_OPTION as _OUTLINE
-from components.core.compiler.clang_programs import is_gcc
+from components.core.compiler.clang_programs import BINUTILS, is_gcc, llvm_binutils
 from components.core.compiler.inline_plan import plan_flags
 from components.core.compiler.probe import has_option
 from components.core.formats.toolchain import PLUGIN, Toolchain
@@ -287,12 +287,12 @@ def gcc_rows(row: FlagRow) -> list[FlagRow]:
 
 
 def newest_rows(row: FlagRow, release: Toolchain) -> list[FlagRow]:
-    """Return the row of the newest installed clang that has an lld, with the flags of `row`. There is none if it is not
-    newer than the release clang."""
+    """Return the row of the newest installed clang that has an lld and binutils, which read its bitcode, with the flags
+    of `row`. There is none if it is not newer than the release clang."""
     own = int(release.llvm_version.split(".")[0])
     for major in range(own + _MAX_NEWER, own, -1):
         path = shutil.which(f"clang-{major}")
-        if path is not None and shutil.which(f"ld.lld-{major}"):
+        if path and shutil.which(f"ld.lld-{major}") and len(llvm_binutils(Path(path))) == len(BINUTILS):
             name = Path(path).name
             gives = f"{name} with full LTO, the flags of {row.name}"
             newest = replace(row, name=name, gives=gives, own_options=(), program=Path(path))

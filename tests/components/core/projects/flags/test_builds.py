@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from components.core.projects.flags.builds import compiler_arguments, describe_failure
+from components.core.compiler.clang_programs import BINUTILS
+from components.core.formats.toolchain import Toolchain
+from components.core.projects.flags.build_variants import BuildVariant
+from components.core.projects.flags.builds import (
+    BuildSetup,
+    compiler_arguments,
+    describe_failure,
+    write_tools,
+)
+from components.core.projects.flags.rows import FlagRow, newest_rows
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail
 
@@ -118,3 +127,22 @@ def test_end_of_a_log_that_is_cut_off_within_another_is_shown(tmp_path: Path) ->
     log = tmp_path / "log"
     log.write_text("make\n==> config.log <==\nthe last line\n")
     assert log_tail(log).endswith("the last line")
+
+
+def test_objects_of_a_newer_clang_are_read_by_its_own_binutils(tmp_path: Path) -> None:
+    default = {name: Path("/usr/lib/llvm-19/bin") / f"llvm-{name}" for name in BINUTILS}
+    newer = BuildVariant("newest", Path("/usr/bin/clang-22"), ["-flto"])
+    assert newer.binutils(default) == {name: Path("/usr/lib/llvm-22/bin") / f"llvm-{name}" for name in BINUTILS}
+    assert BuildVariant("own", tmp_path / "clang", []).binutils(default) == default
+    (tmp_path / "tools").mkdir()
+    write_tools(tmp_path / "tools", newer, BuildSetup(tmp_path, tmp_path, 1, default))
+    assert "llvm-22" in (tmp_path / "tools/nm").read_text()
+
+
+def test_a_clang_without_binutils_is_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = Toolchain(tmp_path, "release", "19.1.7", "x86_64-pc-linux-gnu", {}, {})
+    assert [row.program for row in newest_rows(FlagRow("lto", ""), release)] == [Path("/usr/bin/clang-22")]
+    for name in ("clang-22", "ld.lld-22"):
+        (tmp_path / name).touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert newest_rows(FlagRow("lto", ""), release) == []
