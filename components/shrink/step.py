@@ -396,16 +396,21 @@ def _make_work() -> tuple[Path, int]:
     killed are removed.
 
     Raises:
-        UserError: TMPDIR is relative.
+        UserError: TMPDIR is relative, or has a colon.
     """
     if not os.path.isabs(os.environ.get("TMPDIR") or os.sep):
         raise UserError(
             f"TMPDIR={os.environ['TMPDIR']} is relative: it is another directory for each program of a build",
             "set it to an absolute path",
         )
+    if os.pathsep in tempfile.gettempdir():
+        raise UserError(
+            f"the directory of temporary files, {tempfile.gettempdir()}, has a colon, which PATH cannot hold",
+            "set TMPDIR to another one",
+        )
     while True:
         remove_stale(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"), _MIN_AGE_S)
-        work = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        work = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()  # as the programs of a build see it
         if (lock := lock_shared(work)) is not None:
             return work, lock
 

@@ -17,7 +17,7 @@ from components.platform.errors import UserError
 from components.platform.storage.shared_state.stale_directories import lock_shared
 from components.shrink.build import UserBuild
 from components.shrink.checks import Checks
-from components.shrink.step import ShrinkConfig, shrink
+from components.shrink.step import ShrinkConfig, _make_work, shrink
 
 Fail = Callable[..., UserError]
 
@@ -153,6 +153,22 @@ def test_relative_tmpdir_is_named(fail: Fail, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("TMPDIR", "here")
     error = fail("true")
     assert error.problem.startswith("TMPDIR=here is relative") and error.remedy == "set it to an absolute path"
+
+
+def test_tmpdir_that_path_cannot_hold_is_named(fail: Fail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a:b").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a:b"))
+    error = fail("true")
+    assert "has a colon, which PATH cannot hold" in error.problem and error.remedy == "set TMPDIR to another one"
+
+
+def test_work_directory_is_named_as_programs_of_a_build_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "link"))
+    work, lock = _make_work()
+    os.close(lock)
+    assert work.parent == tmp_path / "real"
 
 
 def test_full_disk_is_the_reason(fail: Fail) -> None:
