@@ -17,14 +17,14 @@ from components.platform.processes.supervision import ProcessTimeout, run, signa
 from components.platform.processes.tree_supervisor import FINISH_S
 
 _ARGUMENTS: tuple[tuple[str, ...], ...] = (("--version",), ("--help",), ())
-_TIMEOUT_S, _TIMED_OUT = 2.0, 124
-"""Time limit of a run, and the exit status of coreutils' timeout."""
+_TIMEOUT_S, _TIMED_OUT, _NOT_STARTED = 2.0, 124, 127
+"""Time limit of a run, and the exit statuses of coreutils' timeout, and of a program whose libraries are not found."""
 _TREE_TIMEOUT_S = _TIMEOUT_S + FINISH_S + 2.0
 """Time limit with what the program leaves behind, which has time to end by itself."""
 _MAX_RUNS = 150
 """Runs of each build. A tree may have hundreds of example programs."""
 _MAX_OUTPUT = 1 << 20
-_MAX_SHOWN = 60
+_MAX_SHOWN, _MAX_MESSAGE = 60, 200
 _OF_A_BUILD = re.compile(
     r"(?i)\b(?:gcc|g\+\+|clang|llvm|gnu c)\b.*"  # a compiler's name, and its version behind it
     r"|\b\d{1,2}:\d{2}:\d{2}\b|\b[A-Z][a-z]{2} [ \d]\d \d{4}\b|\b\d{4}-\d{2}-\d{2}\b"  # times and dates
@@ -68,7 +68,7 @@ class ProgramRuns:
         """Run the programs of the user's own build, twice, and keep what they do.
 
         Raises:
-            UserError: programs cannot be confined here.
+            UserError: programs cannot be confined here, or none starts.
         """
         if sandbox.kind() == "none":
             raise UserError(
@@ -77,6 +77,12 @@ class ProgramRuns:
             )
         runs = [(name, arguments) for name in self.programs for arguments in _ARGUMENTS][:_MAX_RUNS]
         first, second = self._run_all(root, runs), self._run_all(root, runs)
+        if all(outcome.status == _NOT_STARTED for outcome in first):
+            last = (first[0].output or "").strip().splitlines()[-1:]
+            raise UserError(
+                f"there are no tests, and no program starts{f': {last[0][:_MAX_MESSAGE]}' if last else ''}",
+                "name a check by --check that sets up what they need",
+            )
         for key, one, two in zip(runs, first, second, strict=True):
             if one.status == two.status:
                 self._expected[key] = one if one.output == two.output else _Outcome(one.status, None)

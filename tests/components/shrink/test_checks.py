@@ -221,6 +221,18 @@ def test_without_tests_programs_do_the_same(tmp_path: Path, own: str, other: str
             checks.compare(tree)
 
 
+def test_programs_that_do_not_start_are_no_check(tmp_path: Path) -> None:
+    files = {
+        "lib_c": "int lib(void) { return 1; }\n",
+        "app_c": "int lib(void);\nint main(void) { return lib(); }\n",
+        "Makefile": "app: app.c\n\tmkdir lib; gcc -shared -fPIC lib.c -o lib/libx.so; gcc app.c -Llib -lx -o app\n",
+    }
+    checks = Checks()
+    checks.learn(built(project(tmp_path / "own", **files)))
+    assert checks.describe().startswith("not checked: there are no tests, and no program starts: ")
+    assert "libx.so: cannot open shared object file" in checks.describe()
+
+
 def test_programs_write_nothing_and_leave_nothing_behind(tmp_path: Path) -> None:
     program = f"""\
 #include <stdio.h>
