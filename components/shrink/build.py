@@ -28,7 +28,7 @@ from components.platform.processes.build_tools import CommandTimeout, log_tail, 
 from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_bound_tools
 from components.shrink.differences.find import Difference, FinishedBuild, find_differences, refusal
-from components.shrink.differences.linked_files import exported_symbols
+from components.shrink.differences.linked_files import exported_symbols, made_by_clang
 from components.shrink.differences.records import Call, read_calls
 from components.shrink.failures import failed_build_remedy
 from components.shrink.targets import NATIVE, Target, emulator, is_registered
@@ -162,12 +162,14 @@ class BuiltFiles:
         compilers: the compilers of the build; None for the user's own.
         unmoved: files that search for libraries in the directory of the build, which is gone.
         differences: what differs from the user's own build.
+        by_clang: whether the compiler of the user's own build is a clang.
     """
 
     files: Mapping[str, LinkedFile]
     compilers: Compilers | None = None
     unmoved: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
+    by_clang: bool = False
 
     @property
     def sizes(self) -> FileSizes:
@@ -303,6 +305,7 @@ class Builder:
         clang: a clang that looks into the sources of builds by gcc.
         compress: whether linked files are also measured compressed.
         own: files of the user's own build, with which those of the others are compared; None until there are some.
+        own_by_clang: whether its compiler is a clang.
         target: what the build compiles for.
     """
 
@@ -312,6 +315,7 @@ class Builder:
     clang: Path
     compress: bool = False
     own: Path | None = None
+    own_by_clang: bool = False
     target: Target = NATIVE
 
     def run(
@@ -424,7 +428,8 @@ class Builder:
                         root, tools, runner, environment, log, kinds, build.shown, seconds, emulators, foreign, links
                     )
                 )
-            return BuiltFiles(files, compilers, unmoved, differences)
+            by_clang = compilers is None and made_by_clang(kept, root)
+            return BuiltFiles(files, compilers, unmoved, differences, by_clang)
         except UserError:
             remove_tree(kept)
             raise
@@ -447,6 +452,7 @@ class Builder:
                 nm=nm,
                 dropped=compilers.dropped,
                 lto=lto,
+                own_by_clang=self.own_by_clang,
                 interposable=bool(variant.default_flags),
                 gnu=variant.gnu,
                 cross_options={one.prefix: one.clang_options for one in compilers.target.cross},

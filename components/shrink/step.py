@@ -41,7 +41,6 @@ from components.shrink.build import (
 )
 from components.shrink.checks import MIN_TIMEOUT_S, Checks
 from components.shrink.differences import find as differences
-from components.shrink.differences.linked_files import made_by_clang
 from components.shrink.rows import OWN, STOCK
 from components.shrink.search import search_plan, with_plan
 from components.shrink.speed.benchmark import Benchmark
@@ -222,9 +221,9 @@ class _Trials:
             entry = _entry(OWN, "your build as it is", own)
             say(f"{OWN}: {entry.by(self.config.measure):,} bytes {TITLE_OF_MEASURE[self.config.measure]}")
             machines = {name: file.machine for name, file in own.files.items()}
-            target = target_of(target, machines, made_by_clang(self.work / OWN))
+            target = target_of(target, machines, own.by_clang)
             require_target(self.release, target)
-            self.builder = replace(self.builder, own=self.work / OWN, target=target)
+            self.builder = replace(self.builder, own=self.work / OWN, own_by_clang=own.by_clang, target=target)
             self.done.append(_Trial(entry, own))
             return
         raise failures[0]

@@ -22,8 +22,10 @@ C_NAMES, CXX_NAMES = ("clang", "cc", "gcc"), ("clang++", "c++", "g++")
 _NATIVE = rf"(?:{re.escape(platform.machine())}-(?:pc-|redhat-|suse-)?linux(?:-gnu)?-)?"
 _COMPILERS = r"(?:(?P<c>cc|gcc|clang|c89|c99)|c\+\+|g\+\+|clang\+\+)(?:-[0-9.]+)?"
 _BINUTILS = r"(?:gcc-|llvm-)?(?P<program>ar|nm|ranlib|strip)(?:-[0-9.]+)?"
-_READERS = r"(?:elfedit|objcopy|objdump|readelf|size)"
-"""GNU's programs that understand ELF only. LLVM's nm and ar, which builds get, understand bitcode."""
+_READERS = r"(?:llvm-|eu-|g)?(?:elfedit|objcopy|objdump|readelf|readobj|size|strings)(?:-[0-9.]+)?"
+"""Programs that understand ELF only. LLVM's nm and ar, which builds get, understand bitcode."""
+_EDITORS = r"(?:llvm-|eu-|g)?(?:elfedit|objcopy)(?:-[0-9.]+)?"
+"""Programs that change an object, but not what gcc's LTO keeps in it besides its code."""
 _LINKERS = r"ld(?:\.bfd|\.gold)?"
 _RELOCATABLE_LINK = re.compile(r"-fuse-ld=.*|--ld-path=.*|-f(?:no-)?lto.*|-Wl,-mllvm,.*|-Wl,--load-pass-plugin=.*")
 _SHEBANG = "#!/bin/sh\n"
@@ -45,6 +47,9 @@ done
 [ -n "$added" ] || set -- "$@" FLAGS
 exec PROGRAM "$@"
 """
+_ANSWER = """\
+case " $* " in *' OPTION '*) echo TEXT; exit ;; esac
+"""
 _RELOCATABLE = """\
 # A link to an object (-r) drops and folds nothing: lld refuses these flags there.
 case " $* " in *' -r '* | *' -Wl,-r '* | *' -Wl,--relocatable '*) exec PROGRAM "$@" FLAGS ;; esac
@@ -52,18 +57,29 @@ case " $* " in *' -r '* | *' -Wl,-r '* | *' -Wl,--relocatable '*) exec PROGRAM "
 _ASSEMBLY = """\
 case " $* " in *' -S '*) exec PROGRAM "$@" FLAGS ;; esac
 """
-_IF_BITCODE = """\
-# PROGRAM reads no bitcode, which is what objects and archives of LTO have.
-bitcode=$(printf 'BC\\300\\336')
+_IF_LTO = """\
+# PROGRAM does not understand what objects and archives of LTO have.
+lto=MAGIC
 index=0 files=
 for word; do
   index=$((index + 1))
-  case $word in *.o | *.lo | *.obj | *.a | *.os) files="$files \\"\\${$index}\\"" ;; esac
+  case $word in
+  *.o | *.lo | *.obj | *.a | *.os) ;;
+  -*) continue ;;
+  *) [ -f "$word" ] && FILE || continue ;;
+  esac
+  files="$files \\"\\${$index}\\""
 done
 # NUL ends a line (-z): grep holds a whole line in memory.
-if [ -n "$files" ] && eval "LC_ALL=C grep -qazF -e \\"\\$bitcode\\" -- $files" 2>/dev/null; then COMMAND; fi
+if [ -n "$files" ] && eval "LC_ALL=C grep -qazF -e \\"\\$lto\\" -- $files" 2>/dev/null; then COMMAND; fi
 exec PROGRAM "$@"
 """
+_BITCODE = {
+    "MAGIC": "$(printf 'BC\\300\\336')",
+    "FILE": """[ "$(head -c 4 -- "$word" | tr -d '\\000')" = "$lto" ]""",
+}
+_GNU_LTO = {"MAGIC": ".gnu.lto_", "FILE": ":"}
+"""Values of _IF_LTO for objects of clang and of gcc, and for files that may be linked and have no usual suffix."""
 _RECORDED = """\
 # Links go through RECORDER, but for those of configure's and other checks. Only it reads response files.
 case "$MLGO_LINK $PWD $* " in
@@ -77,19 +93,27 @@ _RECORDS = """\
 if [ -w DIRECTORY ]; then
   printf '%s\\0' $(($# + 2)) "$PWD" "${0##*/}" "$@" >>DIRECTORY/$$
   export CC_PRINT_HEADERS=1 CC_PRINT_HEADERS_FILE=DIRECTORY/$$SUFFIX
-  case " $*" in
-  *' @'*)  # ninja removes its response files
-    for word; do
-      case $word in @*) ! [ -f "${word#@}" ] || printf '%s\\0' 3 "$PWD" "$word" "$(cat "${word#@}")" ;; esac
-    done >>DIRECTORY/$$ARGUMENTS ;;
-  esac
+  before=
+  for word; do
+    case $word in
+    # ninja removes its response files, and make the sources that it makes by chains of rules.
+    @*) ! [ -f "${word#@}" ] || printf '%s\\0' 3 "$PWD" "$word" "$(cat "${word#@}")" >>DIRECTORY/$$ARGUMENTS ;;
+    *conftest.*) ;;
+    *.c | *.cc | *.cpp | *.cxx | *.c++ | *.C)
+      ! [ "$word" -nt "$0" ] || printf '%s\\0' 3 "$PWD" "$word" "$(cat "$word")" >>DIRECTORY/$$SOURCES ;;
+    -) case $before in -o | -M?) ;; *) cat >DIRECTORY/$$STDIN; exec <DIRECTORY/$$STDIN ;; esac ;;
+    esac
+    before=$word
+  done
 fi
 """
-_RECORDED_READER = """\
+_RECORD = """\
 [ ! -w DIRECTORY ] || printf '%s\\0' $(($# + 2)) "$PWD" "${0##*/}" "$@" >>DIRECTORY/$$SUFFIX"""
-HEADERS, RESPONSE_FILES, READERS = ".headers", ".response-files", ".readers"
-"""Suffixes of the records of headers, of response files, and of programs that got an object of LTO and understand ELF
-only."""
+HEADERS, RESPONSE_FILES, READERS, LINKERS = ".headers", ".response-files", ".readers", ".linkers"
+"""Suffixes of the records of headers, of response files, of programs that got an object of LTO and understand ELF only,
+and of linkers that got one."""
+SOURCES, STDIN = ".sources", ".stdin"
+"""Suffixes of the records of sources that are newer than the scripts, and of what a compiler gets as standard input."""
 _DROPPED = """\
 # A link may have thousands of words: `set` copies them all, and is called once.
 index=0 kept=
@@ -155,6 +179,7 @@ def write_compilers(
     default_flags: Sequence[str] = (),
     records: str = "",
     options: Sequence[str] = (),
+    answers: Mapping[str, str] | None = None,
 ) -> None:
     """Write scripts that run a clang and its clang++ with flags behind the other options, so that they win.
 
@@ -170,12 +195,22 @@ def write_compilers(
         default_flags: flags of every call of the C compiler that the command's own options replace.
         records: directory in which the scripts record what they run, as long as it exists; "" for none.
         options: flags of every call that the command's own options replace.
+        answers: options of which a compiler prints something -> what the scripts print in its place.
     """
     programs = (clang, (*options, *default_flags)), (cxx or clangxx(clang), options)
     for own, (program, defaults) in zip(names, programs, strict=True):
         for name in own:
             write_script(
-                directory / name, program, flags, link_flags, assembly_flags, dropped, recorder, defaults, records
+                directory / name,
+                program,
+                flags,
+                link_flags,
+                assembly_flags,
+                dropped,
+                recorder,
+                defaults,
+                records,
+                answers,
             )
 
 
@@ -234,22 +269,38 @@ def write_bitcode_tools(
     """
     llvm_strip = f"{SCRIPT_DIRECTORY}/llvm-strip"
     programs = {"ld": str(lld), "strip": llvm_strip}
-    binutils, linkers, readers = (_prefixed(names, prefixes) for names in (_BINUTILS, _LINKERS, _READERS))
+    binutils, linkers = (_prefixed(names, prefixes) for names in (_BINUTILS, _LINKERS))
     for name in _programs(path):
         if match := binutils.fullmatch(name):
             programs |= {name: llvm_strip} if match["program"] == "strip" and name != "llvm-strip" else {}
         elif linkers.fullmatch(name):
             programs[name] = shutil.which(name, path=path) or str(lld)
     run_lld = f'exec {shlex.quote(str(lld))} "$@" {shlex.join(options)}'
+    if records:
+        run_lld = f"{fill_template(_RECORD, DIRECTORY=shlex.quote(records), SUFFIX=LINKERS)}; {run_lld}"
     for name, program in programs.items():
         command = "exit 0" if program == llvm_strip else run_lld
-        write_executable(directory / name, fill_template(_IF_BITCODE, PROGRAM=shlex.quote(program), COMMAND=command))
+        text = fill_template(_IF_LTO, PROGRAM=shlex.quote(program), COMMAND=command, **_BITCODE)
+        write_executable(directory / name, text)
     if records:
-        record = fill_template(_RECORDED_READER, DIRECTORY=shlex.quote(records), SUFFIX=READERS)
-        for name in _programs(path):
-            if readers.fullmatch(name) and (reader := shutil.which(name, path=path)):
-                text = fill_template(_IF_BITCODE, PROGRAM=shlex.quote(reader), COMMAND=record)
-                write_executable(directory / name, text)
+        _write_readers(directory, _READERS, _BITCODE, path, records, prefixes)
+
+
+def write_editors(directory: Path, path: str, records: str, prefixes: Sequence[str] = ()) -> None:
+    """Write the programs of a PATH that change objects, which are recorded when they get one of gcc's LTO. For the
+    arguments see `write_bitcode_tools`."""
+    _write_readers(directory, _EDITORS, _GNU_LTO, path, records, prefixes)
+
+
+def _write_readers(
+    directory: Path, names: str, lto: Mapping[str, str], path: str, records: str, prefixes: Sequence[str]
+) -> None:
+    pattern = _prefixed(names, prefixes)
+    record = fill_template(_RECORD, DIRECTORY=shlex.quote(records), SUFFIX=READERS)
+    for name in _programs(path):
+        if pattern.fullmatch(name) and (program := shutil.which(name, path=path)):
+            text = fill_template(_IF_LTO, PROGRAM=shlex.quote(program), COMMAND=record, **lto)
+            write_executable(directory / name, text)
 
 
 def write_script(
@@ -262,17 +313,25 @@ def write_script(
     recorder: str = "",
     default_flags: Sequence[str] = (),
     records: str = "",
+    answers: Mapping[str, str] | None = None,
 ) -> None:
     """Write a script that runs `program` with the command's options but `dropped`, and behind them the flags.
 
     With a `recorder`, that runs the script again for a link. For the other arguments see `write_compilers`.
     """
     word = shlex.join([str(program), *default_flags])
-    text = (
-        fill_template(_RECORDS, DIRECTORY=shlex.quote(records), SUFFIX=HEADERS, ARGUMENTS=RESPONSE_FILES)
-        if records
-        else ""
-    )
+    text = ""
+    for option, answer in (answers or {}).items():
+        text += fill_template(_ANSWER, OPTION=option, TEXT=shlex.quote(answer))
+    if records:
+        text += fill_template(
+            _RECORDS,
+            DIRECTORY=shlex.quote(records),
+            SUFFIX=HEADERS,
+            ARGUMENTS=RESPONSE_FILES,
+            SOURCES=SOURCES,
+            STDIN=STDIN,
+        )
     if recorder:
         text += fill_template(_RECORDED, RECORDER=recorder)
     if dropped:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from components.shrink.differences.assembled import files_read_by_the_linker
 from components.shrink.differences.ignored import dropped_meaning, ignored_attributes, ignored_options
-from components.shrink.differences.linked_files import defined_symbols, lost_sections, made_by_clang, named_paths
-from components.shrink.differences.links import differing_choices, mixed_instructions, replaced_functions
-from components.shrink.differences.records import Call, read_calls, read_readers
+from components.shrink.differences.linked_files import defined_symbols, lost_sections, named_paths, uncalled_sections
+from components.shrink.differences.linker_scripts import scripts_with_differences
+from components.shrink.differences.links import (
+    differing_choices,
+    mixed_instructions,
+    replaced_functions,
+    wrapped_functions,
+)
+from components.shrink.differences.records import Call, LinkerCall, read_calls, read_linker_calls, read_readers
 from components.shrink.differences.used_data import lost_used_data
 
 _MAX_SHOWN = 3
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_NAMES_FILES = re.compile(r"EXCLUDE_FILE|[\w*?/.\[\]-]+\.(?:o|obj|lo|a)\b[\w*?:.]*\s*\(|[\w*?/.-]+\.a:[\w*?.-]+\s*\(")
-_SCRIPT_OPTION = re.compile(r"(?:-Wl,)?(?:-T|--script)[,=]?(?P<file>.*)")
+_READS = "reads an object of LTO, which has no code and no sections yet"
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class FinishedBuild:
         root: its tree.
         files: copies of what it linked.
         own: copies of what the user's own build linked.
+        own_by_clang: whether the compiler of that build is a clang.
         clang: its compiler.
         nm: LLVM's nm.
         dropped: options of the build that its compilers lack.
@@ -58,6 +63,7 @@ class FinishedBuild:
     nm: Path
     dropped: Sequence[str] = ()
     lto: bool = False
+    own_by_clang: bool = False
     interposable: bool = False
     gnu: bool = False
     cross_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -66,11 +72,12 @@ class FinishedBuild:
 def find_differences(build: FinishedBuild) -> tuple[Difference, ...]:
     """Return what differs between a build by the compilers of a row and the user's own build."""
     calls = read_calls(build.records, build.dropped, build.cross_options)
-    return tuple(_find(build, calls))
+    return tuple(_find(build, calls, read_linker_calls(build.records)))
 
 
-def _find(build: FinishedBuild, calls: Sequence[Call]) -> Iterator[Difference]:
-    if not build.gnu and not made_by_clang(build.own):
+def _find(build: FinishedBuild, calls: Sequence[Call], linkers: Sequence[LinkerCall]) -> Iterator[Difference]:
+    links: list[Call | LinkerCall] = [*(call for call in calls if call.links), *linkers]
+    if not build.gnu and not build.own_by_clang:
         for text in [*ignored_options(calls).values(), *dropped_meaning(build.dropped)]:
             yield Difference(text)
         texts = ignored_attributes(calls, build.clang, build.root)
@@ -78,17 +85,22 @@ def _find(build: FinishedBuild, calls: Sequence[Call]) -> Iterator[Difference]:
             yield Difference(text)
     if build.gnu and (text := mixed_instructions(calls)):
         yield Difference(text)
-    for choice in () if build.gnu else differing_choices(calls, build.clang, build.nm, build.root):
+    for choice in () if build.gnu else differing_choices(calls, build.clang, build.nm, build.root, linkers):
         own = build.own / choice.output
         # The own compiler's copy is from the same file then.
         if not (choice.foreign and choice.symbol in defined_symbols(own, build.nm)):
             yield Difference(choice.text)
-    if build.lto and not build.gnu:
+    if build.lto:
+        does = "changes an object of LTO, which the linker compiles again" if build.gnu else _READS
         for command in read_readers(build.records):
-            yield Difference(f"{command} reads an object of LTO, which has no code and no sections yet")
-        for name in _scripts_with_files(calls, build.root):
-            yield Difference(f"the linker script {name} names objects, of which LTO makes one")
-    for text in lost_sections(build.own, build.files):
+            yield Difference(f"{command} {does}")
+        for text in files_read_by_the_linker(calls, links, build.clang, build.root):
+            yield Difference(text)
+    for text in wrapped_functions(links, build.clang, build.nm, build.root, build.gnu):
+        yield Difference(text)
+    for text in scripts_with_differences(links, build.root, build.lto):
+        yield Difference(text)
+    for text in [*lost_sections(build.own, build.files), *uncalled_sections(build.own, build.files)]:
         yield Difference(text)
     for text in lost_used_data(calls, build.clang, build.nm, build.own, build.files):
         yield Difference(text, refused=False)
@@ -114,27 +126,3 @@ def refusal(differences: Sequence[Difference]) -> str:
 def notes(differences: Sequence[Difference]) -> list[str]:
     """Return what the user should know of a delivered build."""
     return [one.text for one in differences if not one.refused]
-
-
-def _scripts_with_files(calls: Sequence[Call], root: Path) -> Iterator[str]:
-    """Yield the linker scripts of the build whose commands for sections name objects."""
-    seen = set()
-    for call in calls:
-        if not call.links:
-            continue
-        words = [part for word in call.arguments.words for part in _split(word)]
-        for index, word in enumerate(words):
-            match = _SCRIPT_OPTION.fullmatch(word)
-            name = (match["file"] or next(iter(words[index + 1 :]), "")) if match else word
-            if not match and (word.startswith("-") or not word.endswith((".ld", ".lds", ".x", ".script"))):
-                continue
-            path = Path(call.path(name))
-            if path in seen or not path.is_file():
-                continue
-            seen.add(path)
-            if _NAMES_FILES.search(_COMMENT.sub("", path.read_text(encoding="utf-8", errors="replace"))):
-                yield str(path).removeprefix(f"{root}/")
-
-
-def _split(word: str) -> list[str]:
-    return word.removeprefix("-Wl,").split(",") if word.startswith("-Wl,") else [word]

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from components.shrink.differences.preprocessed import attribute_lists, balanced, places, preprocessed
-from components.shrink.differences.records import Call
+from components.shrink.differences.records import Call, linker_words
 
 _ATTRIBUTES = {
+    "copy": "alignment and layout",
     "fentry_name": "",
     "fentry_section": "",
     "function_return": "",
@@ -27,13 +28,20 @@ _ATTRIBUTES = {
     "simd": "vector variants of the function",
     "stack_protect": "",
     "symver": "the symbol's version",
+    "target": "",
     "transaction_safe": "",
 }
 """Attributes that clang does not have, and what they mean where the name does not say it.
 
 The others that it lacks are about warnings and speed: noclone, noipa, externally_visible, nonstring, access,
-designated_init, noplt, copy.
+designated_init, noplt. It ignores some arguments of `target`.
 """
+_ALIAS = re.compile(r"\b(?:__)?(?:alias|ifunc|weakref)(?:__)?\b")
+"""Attributes of functions for which `copy` is about warnings and speed."""
+_TARGET = re.compile(r"fpmath=.*387.*|general-regs-only|cld")
+"""Arguments of the attribute `target` that clang ignores."""
+_PRAGMA_TARGET = re.compile(rf"no-.*|arch=.*|{_TARGET.pattern}")
+"""Arguments of the pragma, which clang ignores, that do more than allow instructions."""
 _HARMLESS_OPTIMIZE = re.compile(
     r"-?-?(?:O?[123sgz]|O|O?fast)?|-?f?(?:no-)?(?:align-.*|caller-saves|crossjumping|cse-.*|expensive-optimizations|gcse.*"
     r"|if-conversion2?|inline.*|ipa-.*|ivopts|jump-tables|move-loop.*|omit-frame-pointer|optimize-sibling-calls|partial-.*"
@@ -43,15 +51,17 @@ _HARMLESS_OPTIMIZE = re.compile(
 )
 """Arguments of `optimize` that are about speed. Level 0 is not: it is how code keeps what optimizations drop."""
 _NAMES = "|".join(_ATTRIBUTES)
+_RARE_NAMES = "|".join(name for name in _ATTRIBUTES if name not in ("copy", "target"))
 _MENTIONED = re.compile(
     (
-        rf"\b(?:__)?(?:{_NAMES})(?:__)?\s*[(),\]]|pragma\s+(?:GCC\s+optimize|scalar_storage_order)"
-        r"|_Pragma\s*\(\s*\"\s*(?:GCC\s+optimize|scalar_storage_order)|FLOAT_CONST_DECIMAL64"
+        rf"\b(?:__)?(?:{_RARE_NAMES})(?:__)?\s*[(),\]]|\bscalar_storage_order\b|\bGCC\s+(?:optimize|target)\b"
+        rf"|(?:\b__attribute(?:__)?\b|\[\[)[^;{{}}]{{0,200}}?\b(?:__)?copy(?:__)?\s*\("
+        rf"|\btarget(?:__)?\s*\([^()]*(?:{_TARGET.pattern.replace('.*', '[^()]*')})|FLOAT_CONST_DECIMAL64"
     ).encode()
 )
 _ATTRIBUTE = re.compile(rf"\b(?P<name>(?:__)?(?:{_NAMES})(?:__)?)\b")
 _PRAGMA = re.compile(
-    r"^\s*#\s*pragma\s+(?P<text>GCC\s+optimize\b.*|scalar_storage_order\b.*|STDC\s+FLOAT_CONST_DECIMAL64\b.*)"
+    r"^\s*#\s*pragma\s+(?P<text>GCC\s+(?:optimize|target)\b.*|scalar_storage_order\b.*|STDC\s+FLOAT_CONST_DECIMAL64\b.*)"
 )
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"|\b(\d+)\b')
 
@@ -62,6 +72,14 @@ _CHANGED_RESULTS: tuple[tuple[str, str, str], ...] = (
     (r"-finput-charset=(?!(?i:utf-?8|(?:US-)?ASCII)$)\S*", "the encoding of sources", ""),
     (r"-funsigned-bitfields|-fno-signed-bitfields", "bit-fields without a sign", r"-f(?:no-un)?signed-bitfields"),
     (r"-fsingle-precision-constant", "constants of less precision", "-fno-single-precision-constant"),
+    (r"-fsignaling-nans", "exceptions of floating point", "-fno-signaling-nans"),
+    (r"-fno-merge-constants", "which constants have an address of their own", "-fmerge-(?:all-)?constants"),
+    (r"-fkeep-(?:inline|static)-functions", "which functions are kept", r"-fno-keep-(?:inline|static)-functions"),
+    (r"-fkeep-gc-roots-live", "which pointers a garbage collector finds", "-fno-keep-gc-roots-live"),
+    (r"-fno-allocation-dce", "which allocations are made", "-fallocation-dce"),
+    (r"-fno-enforce-eh-specs", "what happens to exceptions that a function may not throw", "-fenforce-eh-specs"),
+    (r"-fstack-protector-explicit", "which functions are protected", "-fno-stack-protector"),
+    (r"-fno-unit-at-a-time", "the order of functions and assembly in the object", "-funit-at-a-time"),
     (r"-fnon-call-exceptions", "exceptions of instructions that trap", "-fno-non-call-exceptions"),
     (r"-fpcc-struct-return", "how functions return structs", "-freg-struct-return"),
     (r"-f(?:call-saved|call-used|fixed)-\w+", "what registers are for", ""),
@@ -95,10 +113,13 @@ _CHANGED_RESULTS: tuple[tuple[str, str, str], ...] = (
         "",
     ),
     (
-        r"-Wl,--default(?:-imported)?-symver|-Wl,--(?:dep)?audit\S*|-Wl,--embedded-relocs",
+        r"-Wl,--?default(?:-imported)?-symver|-Wl,--?(?:dep)?audit\S*|-Wl,-P\S*|-Wl,--?embedded-relocs"
+        r"|-Wl,-z,(?:globalaudit|ibt|ibtplt|unique-symbol)",
         "what the file says to loaders",
         "",
     ),
+    (r"-Wl,--?(?:dynamic-list-(?:data|cpp-\w+)|gc-keep-exported)", "what the program exports", ""),
+    (r"-Wl,--?(?:require-defined|section-ordering-file|mri-script)\S*", "what is linked", ""),
 )
 _OPTIONS = tuple(
     (re.compile(option), meaning, re.compile(back or r"(?!)")) for option, meaning, back in _CHANGED_RESULTS
@@ -113,8 +134,8 @@ def ignored_options(calls: Iterable[Call]) -> dict[str, str]:
     its meaning and, if it is not for all, the first source that is compiled with it."""
     found: dict[str, str] = {}
     for call in calls:
-        words = [word for word in call.arguments.words if _INTERESTING.fullmatch(word)]
-        if not words or not (call.sources or call.links):
+        words = [word for word in linker_words(call.arguments.words) if _INTERESTING.fullmatch(word)]
+        if not words or not (call.compiles_text or call.links):
             continue
         for option, meaning, back in _OPTIONS:
             active = ""
@@ -135,7 +156,7 @@ def ignored_attributes(calls: Iterable[Call], clang: Path, root: Path) -> list[s
     """
 
     found: dict[tuple[str, str], str] = {}
-    for text in preprocessed(calls, clang, _MENTIONED):
+    for _, text in preprocessed(calls, clang, _MENTIONED):
         for what, place in _of_text(text):
             found.setdefault((what, place), f"clang ignores {what} at {place.removeprefix(f'{root}/')}")
     return list(found.values())
@@ -152,7 +173,7 @@ def _of_text(text: str) -> Iterator[tuple[str, str]]:
             rest = content[name.end() :].lstrip()
             arguments = balanced(rest, 1) if rest.startswith("(") else ""
             plain = name["name"].strip("_")
-            if plain == "optimize" and _is_harmless(arguments):
+            if _is_harmless_attribute(plain, arguments, content):
                 continue
             shown = f"the attribute {plain}{f'({arguments.strip()})' if arguments else ''}"
             meaning = _ATTRIBUTES[plain]
@@ -167,16 +188,32 @@ def _of_text(text: str) -> Iterator[tuple[str, str]]:
 
 def _is_default(pragma: str) -> bool:
     """Return whether a pragma asks for what clang does."""
+    if re.match(r"GCC\s+target\b", pragma):
+        return not any(map(_PRAGMA_TARGET.fullmatch, _arguments(pragma)))
     if pragma.startswith("GCC"):
         return _is_harmless(pragma)
     return bool(re.search(r"\b(?:little-endian|default|OFF|DEFAULT)\b", pragma))
 
 
+def _is_harmless_attribute(name: str, arguments: str, content: str) -> bool:
+    """Return whether an attribute with arguments, in a list of attributes, changes nothing that a program does."""
+    if name == "copy":
+        return not arguments or _ALIAS.search(content) is not None
+    if name == "target":
+        return not any(map(_TARGET.fullmatch, _arguments(arguments)))
+    return name == "optimize" and _is_harmless(arguments)
+
+
 def _is_harmless(arguments: str) -> bool:
     """Return whether the arguments of `optimize` are about speed."""
-    values = [text or number for text, number in _STRING.findall(arguments)]
-    parts = [part.strip() for value in values for part in value.split(",")]
-    return bool(parts) and all(_HARMLESS_OPTIMIZE.fullmatch(part) for part in parts)
+    parts = _arguments(arguments)
+    return bool(parts) and all(map(_HARMLESS_OPTIMIZE.fullmatch, parts))
+
+
+def _arguments(text: str) -> list[str]:
+    """Return the texts and numbers of an attribute or a pragma, which may be lists."""
+    values = [string or number for string, number in _STRING.findall(text)]
+    return [part.strip() for value in values for part in value.split(",")]
 
 
 def dropped_meaning(dropped: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from components.core.compiler.objects.archive import is_archive
@@ -22,19 +23,58 @@ _OF_TOOLS = re.compile(
     r"|__sancov\w*"
 )
 """Sections that compilers, linkers and the C library make."""
-_CLANG = b"clang version "
+_CLANG, _GCC = b"clang version ", b"GCC: "
+_OLD_SECTIONS = {".ctors": ".init_array", ".dtors": ".fini_array"}
 _SOURCES = tuple(b".c .cc .cpp .cxx .C .c++ .h .hh .hpp .hxx .H .inc .inl .ipp .tcc .y .yy .l .ll .def .S .s".split())
 """Ends of the names of sources, which __FILE__ puts into messages."""
 
 
-def made_by_clang(files: Path) -> bool:
-    """Return whether a linked file below a directory has code of clang: .comment names each compiler, and always the
-    gcc that made the C library's start files."""
-    for _, path in find_binaries(files):
-        elf = _read(path)
-        if elf is not None and (comment := elf.section(".comment")) is not None and _CLANG in bytes(comment):
-            return True
-    return False
+def made_by_clang(files: Path, root: Path) -> bool:
+    """Return whether the user's own compiler is a clang: .comment of a linked file names each compiler, and always the
+    gcc that made the C library's start files. If gcc made an object of the build, clang's code is of a library that
+    was there before.
+
+    Args:
+        files: what the build linked.
+        root: the tree that was built, which had no objects before.
+    """
+    return any(_CLANG in _comment(path) for _, path in find_binaries(files)) and not any(
+        _GCC in comment and _CLANG not in comment for comment in map(_comment, _objects(root))
+    )
+
+
+def _objects(root: Path) -> Iterator[Path]:
+    for directory, _, files in os.walk(root):
+        for name in files:
+            path = Path(directory, name)
+            if name.endswith((".o", ".lo", ".obj")) and path.is_file():
+                yield path
+
+
+def _comment(path: Path) -> bytes:
+    elf = _read(path)
+    comment = elf.section(".comment") if elf is not None else None
+    return bytes(comment) if comment is not None else b""
+
+
+def uncalled_sections(own: Path, files: Path) -> list[str]:
+    """Return sentences on the linked files with functions in .ctors or .dtors, of which GNU ld makes entries of
+    .init_array and .fini_array. lld does not, and nothing calls them."""
+    found = []
+    for name, path in sorted(find_binaries(own)):
+        before, after = (_section_names(one) for one in (path, files / name))
+        found += [
+            f"nothing calls the functions in section {section} of {name}, which GNU ld moves to {place}"
+            for section, place in _OLD_SECTIONS.items()
+            if section in after - before
+        ]
+    return found
+
+
+def _section_names(path: Path) -> set[str]:
+    elf = _read(path) if path.is_file() else None
+    sizes = elf.section_sizes(allocated_only=True) if elf is not None else {}
+    return {name for name, size in sizes.items() if size}
 
 
 def lost_sections(own: Path, files: Path) -> list[str]:

@@ -12,13 +12,17 @@ import itertools
 import re
 import shlex
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.core.projects.flags.linked_files import find_binaries
+from components.core.compiler.objects.archive import member_contents
+from components.core.compiler.objects.elf import Elf, ElfError
+from components.core.projects.flags.linked_files import find_binaries, is_archive
+from components.core.projects.runpath import needed_libraries
 from components.shrink.differences.linked_files import exported_functions, is_program
-from components.shrink.differences.records import Call
+from components.shrink.differences.records import Call, LinkerCall, linker_words
 
 _TIMEOUT_S = 300.0
 _PIC = re.compile(r"-f(?:no-)?(?:PIC|pic|PIE|pie)")
@@ -92,26 +96,41 @@ class Symbols:
             chosen = [path for path in files if _is_shared(path) == shared and (path, shared) not in self._units]
             if not chosen:
                 continue
-            options = ["-D"] if shared else ["--no-sort"]
-            done = subprocess.run(
-                [self._nm, "-A", "-P", *options, *chosen],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="surrogateescape",
-                timeout=_TIMEOUT_S,
-            )
-            units: dict[str, list[Unit]] = {path: [] for path in chosen}
-            for line in done.stdout.splitlines():
+            archives = [path for path in chosen if not shared and is_archive(Path(path))]
+            self._units |= {(path, False): tuple(self._members(path)) for path in archives}
+            units = {path: Unit(path, path, shared=shared) for path in chosen if path not in archives}
+            for line in self._run("-A", "-D" if shared else "--no-sort", *units) if units else ():
                 name, _, rest = line.rpartition(": ")
                 words = rest.split()
-                if len(words) >= 2:
-                    file = name.rpartition("[")[0] if name.endswith("]") and name not in units else name
-                    of_file = units.setdefault(file, [])
-                    if not of_file or of_file[-1].name != name:
-                        of_file.append(Unit(name, file, shared=shared))
-                    _add(of_file[-1], words[0].partition("@")[0] if shared else words[0], words[1])
-            self._units |= {(path, shared): tuple(of_file) for path, of_file in units.items()}
+                if len(words) >= 2 and name in units:
+                    _add(units[name], words[0].partition("@")[0] if shared else words[0], words[1])
+            self._units |= {(path, shared): (unit,) for path, unit in units.items()}
+
+    def _members(self, archive: str) -> Iterator[Unit]:
+        """Yield the members of an archive, which may have several of one name."""
+        unit, before = None, ""
+        for line in self._run("--no-sort", archive):
+            words = line.split()
+            if line.endswith(":") and not before:
+                if unit is not None:
+                    yield unit
+                unit = Unit(f"{archive}[{line[:-1]}]", archive)
+            elif unit is not None and len(words) >= 2:
+                _add(unit, words[0], words[1])
+            before = line
+        if unit is not None:
+            yield unit
+
+    def _run(self, *arguments: str) -> list[str]:
+        done = subprocess.run(
+            [self._nm, "-P", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=_TIMEOUT_S,
+        )
+        return done.stdout.splitlines()
 
     def of(self, path: str) -> tuple[Unit, ...]:
         """Return the units of a file that was read."""
@@ -231,7 +250,9 @@ class Choice:
     foreign: bool = False
 
 
-def differing_choices(calls: Iterable[Call], clang: Path, nm: Path, root: Path) -> list[Choice]:
+def differing_choices(
+    calls: Iterable[Call], clang: Path, nm: Path, root: Path, linkers: Iterable[LinkerCall] = ()
+) -> list[Choice]:
     """Return a symbol of each link in which lld does not take it from where GNU ld does, and one of each in which the
     copy of a shared function is compiled for other processors than a file that defines it, too.
 
@@ -240,23 +261,67 @@ def differing_choices(calls: Iterable[Call], clang: Path, nm: Path, root: Path) 
         clang: the compiler.
         nm: LLVM's nm.
         root: the tree that was built, in whose place messages name none.
+        linkers: the calls of linkers without a compiler.
     """
     calls = list(calls)
     instructions = _instructions(calls)
     mixed = len(set(instructions.values())) > 1
     symbols = Symbols(nm)
     found: list[Choice] = []
-    for call in calls:
-        if not call.links or not (mixed or _has_archives(call)):
+    links: list[Call | LinkerCall] = [*(call for call in calls if call.links), *linkers]
+    for call in links:
+        if not (mixed or _has_archives(call)):
             continue
-        files = list(_linker_inputs(call, clang))
-        symbols.read([path for path, *_ in files if Path(path).is_file()])
-        inputs = [Input(symbols.of(path), lazy, group) for path, lazy, group in files]
-        output = call.path(call.arguments.output or "a.out").removeprefix(f"{root}/")
+        inputs, output = _read_inputs(call, clang, symbols), _output(call, root)
         found += _archive_choices(inputs, output, root)
         if mixed:
             found += _foreign_copies(inputs, instructions, output, root)
     return list(dict.fromkeys(found))
+
+
+def wrapped_functions(
+    calls: Iterable[Call | LinkerCall], clang: Path, nm: Path, root: Path, gnu: bool = False
+) -> list[str]:
+    """Return sentences on the functions of --wrap that files of the build define and call.
+
+    GNU ld wraps the calls of other files, lld those of the same file, too. LTO does not tell them from each other, and
+    gcc's wraps none.
+
+    Args:
+        calls: the links.
+        gnu: whether they are by gcc's LTO. For the others see `differing_choices`.
+    """
+    found = []
+    symbols = Symbols(nm)
+    for call in calls:
+        words = [word.removeprefix("-Wl,") for word in linker_words(words_of(call))]
+        names = [match[1] for word in words if (match := re.fullmatch(r"--?wrap=(.+)", word))]
+        names += [after for word, after in itertools.pairwise(words) if re.fullmatch("--?wrap", word)]
+        inputs = _read_inputs(call, clang, symbols) if names else ()
+        own = [unit for one in inputs for unit in one.units if not unit.shared and Path(unit.file).is_relative_to(root)]
+        for name in names:
+            unit = next((unit for unit in own if name in unit.defined), None)
+            if unit is not None and (gnu or _refers_to_own(Path(unit.file), name)):
+                where = unit.name.removeprefix(f"{root}/")
+                linker = "gcc's LTO does not wrap it" if gnu else "lld wraps the calls of that file, too"
+                found.append(f"{_output(call, root)} is linked with --wrap={name}, which {where} defines: {linker}")
+    return list(dict.fromkeys(found))
+
+
+def _refers_to_own(path: Path, name: str) -> bool:
+    """Return whether an object, or a member of an archive, refers to a symbol that it defines. Bitcode may."""
+    data = memoryview(path.read_bytes())
+    for content in member_contents(data) if is_archive(path) else [data]:
+        try:
+            elf = Elf(content)
+            symbols = elf.symbols()
+            indices = [index for index, one in enumerate(elf.symbol_names(symbols.name)) if one == name]
+            used = elf.relocations(elf.allocated_sections(), len(symbols)).symbol
+        except ElfError:
+            return True
+        if any(symbols.section[index] > 0 and (used == index).any() for index in indices):
+            return True
+    return False
 
 
 def mixed_instructions(calls: Iterable[Call]) -> str:
@@ -289,9 +354,7 @@ def replaced_functions(calls: Iterable[Call], own: Path, nm: Path, root: Path) -
         return []
     exports = {name: exported_functions(path, nm) for name, path in sorted(find_binaries(own))}
     programs = {name for name in exports if is_program(own / name)}
-    # Libraries that export the same functions may be plugins, which are never in one process.
-    of_programs = {symbol for name in programs for symbol in exports[name]}
-    replaceable = {symbol for name in exports.keys() - programs for symbol in exports[name]} & of_programs
+    replaceable = _exported_twice(exports, programs, own)
     if not replaceable:
         return []
     symbols = Symbols(nm)
@@ -306,6 +369,29 @@ def replaced_functions(calls: Iterable[Call], own: Path, nm: Path, root: Path) -
     return found
 
 
+def _exported_twice(exports: Mapping[str, frozenset[str]], programs: Collection[str], own: Path) -> set[str]:
+    """Return the functions of libraries that a program exports, too, or another library that a program needs.
+
+    Other libraries that export the same functions may be plugins, which are never in one process.
+    """
+    of_programs = {symbol for name in programs for symbol in exports[name]}
+    twice = {symbol for name in exports.keys() - programs for symbol in exports[name]} & of_programs
+    places: dict[str, str] = {}  # libraries also by the links that are their names
+    for path in own.rglob("*"):
+        if path.is_file() and (name := path.resolve().relative_to(own.resolve()).as_posix()) in exports:
+            places[path.name] = name
+    for program in programs:
+        pending, loaded = [program], set()
+        while pending:
+            name = pending.pop()
+            loaded.add(name)
+            needed = {places[one] for one in needed_libraries(own / name) if one in places}
+            pending += needed - loaded
+        counted = Counter(symbol for name in loaded for symbol in exports[name])
+        twice |= {symbol for symbol, number in counted.items() if number > 1}
+    return twice
+
+
 def _is_interposable(call: Call) -> bool:
     words = call.arguments.words
     pic = next((word for word in reversed(words) if _PIC.fullmatch(word)), "")
@@ -313,9 +399,26 @@ def _is_interposable(call: Call) -> bool:
     return pic in ("-fPIC", "-fpic") and chosen == ""
 
 
-def _has_archives(call: Call) -> bool:
+def words_of(call: Call | LinkerCall) -> Sequence[str]:
+    """Return the arguments of a compiler or linker."""
+    return call.words if isinstance(call, LinkerCall) else call.arguments.words
+
+
+def _output(call: Call | LinkerCall, root: Path) -> str:
+    """Return the file that a link makes, relative to the tree."""
+    output = call.output if isinstance(call, LinkerCall) else call.path(call.arguments.output or "a.out")
+    return output.removeprefix(f"{root}/")
+
+
+def _read_inputs(call: Call | LinkerCall, clang: Path, symbols: Symbols) -> list[Input]:
+    files = list(_linker_inputs(call, clang))
+    symbols.read([path for path, *_ in files if Path(path).is_file()])
+    return [Input(symbols.of(path), lazy, group) for path, lazy, group in files]
+
+
+def _has_archives(call: Call | LinkerCall) -> bool:
     """Return whether a link may have archives that are not the system's; asking the driver takes longer."""
-    words = call.arguments.words
+    words = words_of(call)
     directories = [call.path(word[2:]) for word in words if word.startswith("-L") and len(word) > 2]
     directories += [call.path(after) for word, after in itertools.pairwise(words) if word == "-L"]
     for word in (part for option in words for part in option.removeprefix("-Wl,").split(",")):
@@ -376,13 +479,18 @@ def _instructions(calls: Iterable[Call]) -> dict[str, frozenset[str]]:
     }
 
 
-def _linker_inputs(call: Call, clang: Path) -> Iterator[tuple[str, bool, int]]:
-    """Yield the files of a link, whether each is an archive of which only what is needed is linked, and its group."""
+def _linker_command(call: Call | LinkerCall, clang: Path) -> Sequence[str]:
+    """Return the arguments of a linker; none if the driver runs none."""
+    if isinstance(call, LinkerCall):
+        return call.words
     done = call.run_clang(clang, [*call.arguments.words, "-fuse-ld=lld", "-###"], "surrogateescape")
     lines = [line for line in done.stderr.splitlines() if line.startswith(' "') and "ld" in line.partition('" ')[0]]
-    if not lines:
-        return
-    words = shlex.split(lines[-1])[1:]
+    return shlex.split(lines[-1])[1:] if lines else ()
+
+
+def _linker_inputs(call: Call | LinkerCall, clang: Path) -> Iterator[tuple[str, bool, int]]:
+    """Yield the files of a link, whether each is an archive of which only what is needed is linked, and its group."""
+    words = _linker_command(call, clang)
     directories = [call.path(word[2:]) for word in words if word.startswith("-L") and len(word) > 2]
     whole = static = False
     group, groups = -1, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from pathlib import Path
 from components.core.projects.driver_arguments import without_outputs
 from components.shrink.differences.records import Call
 
-_SYSTEM = re.compile(r"/usr/(?:lib|(?:[^/]+/)?include)/.*")  # Debian's cross compilers have /usr/TRIPLE/include
+_SYSTEM = re.compile(
+    r"/usr/(?:lib|(?:(?!local/)[^/]+/)?include)/.*"
+)  # Debian's cross compilers have /usr/TRIPLE/include
 _OTHER_ACTIONS = ("-c", "-S", "-E", "-M", "-MM", "-P", "-v", "-H")
 _LITERAL_OR_LIST = re.compile(
     r'"(?:[^"\\\n]|\\.)*"'
@@ -47,9 +50,9 @@ class AttributeList:
         return not before or before[-1] == ","
 
 
-def preprocessed(calls: Iterable[Call], clang: Path, mentioned: re.Pattern[bytes]) -> Iterator[str]:
-    """Yield the preprocessed sources of compiles, of those in which the sources, headers that are not the system's, or
-    the command lines have a text.
+def preprocessed(calls: Iterable[Call], clang: Path, mentioned: re.Pattern[bytes]) -> Iterator[tuple[Call, str]]:
+    """Yield compiles and their preprocessed sources, if the sources, headers that are not the system's, or the command
+    line have a text.
 
     Args:
         clang: the compiler of the calls.
@@ -63,16 +66,19 @@ def preprocessed(calls: Iterable[Call], clang: Path, mentioned: re.Pattern[bytes
             return False
 
     for call in calls:
-        if not call.sources or call.arguments.other not in ("", "it writes assembly"):
+        if not call.compiles_text or call.arguments.other not in ("", "it writes assembly"):
             continue
         words = " ".join(call.arguments.words).encode("utf-8", "replace")
         files = (*call.sources, *(path for path in call.headers if not _SYSTEM.fullmatch(path)))
-        if mentioned.search(words) or any(map(mentions, files)):
-            yield _preprocess(call, clang)
+        stdin = [str(call.stdin)] if call.stdin else []
+        saved = any(mentioned.search(os.fsencode(content)) for content in call.saved.values())
+        if saved or mentioned.search(words) or any(map(mentions, [*files, *stdin])):
+            with call.with_saved_sources():
+                yield call, _preprocess(call, clang)
 
 
 def _preprocess(call: Call, clang: Path) -> str:
-    linked = {name for name, _ in call.arguments.inputs if call.path(name) not in call.sources}
+    linked = {name for name, _ in call.arguments.inputs if name != "-" and call.path(name) not in call.sources}
     words = without_outputs(call.arguments.words)
     kept = [word for word in words if word not in linked and word not in _OTHER_ACTIONS]
     return call.run_clang(clang, [*kept, "-E"], "replace").stdout

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.core.projects.compiler_scripts import HEADERS, READERS, RESPONSE_FILES
+from components.core.projects.compiler_scripts import HEADERS, LINKERS, READERS, RESPONSE_FILES, SOURCES, STDIN
 from components.core.projects.driver_arguments import DriverArguments, read_arguments
 from components.core.projects.response_files import split_response_file
 from components.platform.errors import UserError
 
-_CHECKS = re.compile(
-    r"conftest|cmTC_|CMakeFiles/(?:CMakeTmp|CMakeScratch)|/CompilerId|meson-private|\bsanitycheck[a-z]*\.[a-z]+$"
+_CHECK_DIRECTORY = re.compile(r"/CMakeFiles/(?:CMakeTmp|CMakeScratch)(?:/|$)|/CompilerId\w*$|/meson-private(?:/|$)")
+_CHECK_FILE = re.compile(
+    r"(?:^|/)(?:(?:lib)?conftest\d?|cmTC_[0-9a-f]{5}|sanitycheck[a-z]*)(?:\.\w+)*$"
+    rf"|(?:^|/)(?:conftest|cmTC_[0-9a-f]{5})\.dir/|{_CHECK_DIRECTORY.pattern}"
 )
-"""Directories and files of the trial programs of build systems, as in compiler_scripts.py."""
+"""Directories and files of the trial programs of build systems. A project may have such a name as a part of others."""
 _TIMEOUT_S = 120.0
 _LINKED = (".o", ".obj", ".lo", ".a", ".la", ".so", ".lib", ".os")
 _ASSEMBLY = (".s", ".S", ".sx")
@@ -34,6 +37,9 @@ class Call:
         arguments: its arguments, those of response files in their places.
         headers: paths of the files that it included.
         options: options of clang that come before its arguments, by which it compiles for another processor.
+        stdin: file of what it got as standard input, if it compiled that.
+        saved: contents of its sources that the build made, by their absolute paths. It may have removed or changed them
+            since.
     """
 
     directory: str
@@ -41,6 +47,8 @@ class Call:
     arguments: DriverArguments
     headers: frozenset[str]
     options: tuple[str, ...] = ()
+    stdin: Path | None = None
+    saved: Mapping[str, str] = field(default_factory=dict)
 
     def path(self, name: str) -> str:
         """Return the absolute path of a file that an argument names."""
@@ -53,21 +61,46 @@ class Call:
             errors: how bytes of its output that are not UTF-8 are decoded.
         """
         driver = ["--driver-mode=g++"] if "+" in self.program else []
-        return subprocess.run(
-            [clang, *driver, *self.options, *arguments, "-w", "-Qunused-arguments"],
-            cwd=self.directory,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors=errors,
-            timeout=_TIMEOUT_S,
-        )
+        with (self.stdin or Path(os.devnull)).open("rb") as stdin:
+            return subprocess.run(
+                [clang, *driver, *self.options, *arguments, "-w", "-Qunused-arguments"],
+                cwd=self.directory,
+                stdin=stdin,
+                capture_output=True,
+                text=True,
+                errors=errors,
+                timeout=_TIMEOUT_S,
+            )
+
+    @contextmanager
+    def with_saved_sources(self) -> Iterator[None]:
+        """Let the sources have the contents that the compiler read, for a while."""
+        changed = {}
+        for name, content in self.saved.items():
+            now = _content(name)
+            # A shell that saves a file leaves out line breaks at its end.
+            if os.path.isdir(os.path.dirname(name)) and (now is None or now.rstrip(b"\n") != os.fsencode(content)):
+                changed[Path(name)] = now
+                Path(name).write_bytes(os.fsencode(content) + b"\n")
+        try:
+            yield
+        finally:
+            for path, old in changed.items():
+                if old is None:
+                    path.unlink()
+                else:
+                    path.write_bytes(old)
 
     @property
     def sources(self) -> list[str]:
         """Absolute paths of the sources of C and C++."""
         names = (name for name, language in self.arguments.inputs if language or not is_linked_input(name))
         return [self.path(name) for name in names if name != "-" and not name.endswith(_ASSEMBLY)]
+
+    @property
+    def compiles_text(self) -> bool:
+        """Whether it compiles a source of C or C++, which may be its standard input."""
+        return bool(self.sources or self.stdin)
 
     @property
     def links(self) -> bool:
@@ -104,9 +137,11 @@ def read_calls(
     for path in sorted(records.iterdir()):
         if path.suffix:
             continue
-        headers, contents = None, _response_files(path)
+        headers, contents, made = None, _contents(path, RESPONSE_FILES), _contents(path, SOURCES)
+        saved = {os.path.normpath(os.path.join(*place)): content for place, content in made.items()}
+        stdin = path.with_name(path.name + STDIN)
         for directory, program, *words in _records_of(path):
-            if _CHECKS.search(directory) or any(_CHECKS.search(word) for word in words):
+            if _is_check(directory, words):
                 continue
             with suppress(UserError):
                 expanded = _expand(words, directory, contents)
@@ -114,8 +149,63 @@ def read_calls(
                 if headers is None:
                     headers = _headers_of(path, directory)
                 options = (own for prefix, own in (cross_options or {}).items() if program.startswith(prefix))
-                calls.append(Call(directory, program, arguments, headers, next(options, ())))
+                read = stdin if any(name == "-" for name, _ in arguments.inputs) and stdin.is_file() else None
+                calls.append(Call(directory, program, arguments, headers, next(options, ()), read, saved))
     return calls
+
+
+def _is_check(directory: str, words: Iterable[str]) -> bool:
+    """Return whether a compiler compiles a trial program of a build system."""
+    files = (word.removeprefix("-o") for word in words if word.startswith("-o") or not word.startswith("-"))
+    return _CHECK_DIRECTORY.search(directory) is not None or any(map(_CHECK_FILE.search, files))
+
+
+@dataclass(frozen=True)
+class LinkerCall:
+    """A call of a linker by its own name, with an object of LTO.
+
+    Attributes:
+        directory: working directory.
+        words: its arguments.
+    """
+
+    directory: str
+    words: tuple[str, ...]
+
+    def path(self, name: str) -> str:
+        """Return the absolute path of a file that an argument names."""
+        return os.path.normpath(os.path.join(self.directory, name))
+
+    @property
+    def output(self) -> str:
+        """Absolute path of the file that it writes."""
+        return self.path(next((after for word, after in itertools.pairwise(self.words) if word == "-o"), "a.out"))
+
+
+def read_linker_calls(records: Path) -> list[LinkerCall]:
+    """Return the calls of linkers that builds make without a compiler."""
+    calls = []
+    for path in sorted(records.glob(f"*{LINKERS}")):
+        calls += [LinkerCall(directory, tuple(words)) for directory, _, *words in _records_of(path)]
+    return calls
+
+
+def linker_words(words: Iterable[str]) -> Iterator[str]:
+    """Yield the words of a driver's command line with each word for the linker by itself, as -Wl,WORD, and -z with the
+    word behind it, as -Wl,-z,WORD."""
+    single = _single_linker_words(iter(words))
+    for word in single:
+        yield f"-Wl,-z,{next(single, '').removeprefix('-Wl,')}" if word in ("-z", "-Wl,-z") else word
+
+
+def _single_linker_words(words: Iterator[str]) -> Iterator[str]:
+    for word in words:
+        if word == "-Xlinker":
+            yield f"-Wl,{next(words, '')}"
+        elif word.startswith("-Wl,"):
+            yield from (f"-Wl,{part}" for part in word.removeprefix("-Wl,").split(","))
+        else:
+            yield word
 
 
 def read_readers(records: Path) -> list[str]:
@@ -126,9 +216,9 @@ def read_readers(records: Path) -> list[str]:
     return list(dict.fromkeys(commands))
 
 
-def _response_files(path: Path) -> dict[tuple[str, str], str]:
-    """Return the contents of the response files of a process, by working directory and argument."""
-    place = path.with_name(path.name + RESPONSE_FILES)
+def _contents(path: Path, suffix: str) -> dict[tuple[str, str], str]:
+    """Return the contents of the recorded files of a process, by working directory and argument."""
+    place = path.with_name(path.name + suffix)
     records = _records_of(place) if place.is_file() else ()
     return {(directory, word): content for directory, word, content in records}
 
@@ -140,6 +230,12 @@ def _expand(words: Sequence[str], directory: str, contents: Mapping[tuple[str, s
             yield word
         else:
             yield from split_response_file(os.fsencode(content), Path(directory, word[1:]))
+
+
+def _content(path: str) -> bytes | None:
+    with suppress(OSError):
+        return Path(path).read_bytes()
+    return None
 
 
 def _headers_of(path: Path, directory: str) -> frozenset[str]:

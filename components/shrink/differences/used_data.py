@@ -32,7 +32,7 @@ def lost_used_data(calls: Iterable[Call], clang: Path, nm: Path, own: Path, file
         files: what the other linked.
     """
     names: set[str] = set()
-    for text in preprocessed(calls, clang, _MENTIONED):
+    for _, text in preprocessed(calls, clang, _MENTIONED):
         names |= _used_names(text)
     found = []
     for name, path in sorted(find_binaries(own)) if names else ():

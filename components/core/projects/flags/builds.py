@@ -22,6 +22,7 @@ from components.core.projects.compiler_scripts import (
     write_binutils,
     write_bitcode_tools,
     write_compilers,
+    write_editors,
 )
 from components.core.projects.cross_compilers import CrossCompiler, search_path, variables_for
 from components.core.projects.flags.build_variants import BuildVariant, whole_build
@@ -236,8 +237,11 @@ def write_tools(
         variant = _with_own_lld(variant)
         _write_clangs(directory, variant, dropped, programs, records, cross, native, path)
     write_binutils(directory, binutils, path, prefixes, path if variant.gnu else "")
+    lto = any(flag.startswith("-flto") for flag in variant.flags)
+    if variant.gnu and lto and records:
+        write_editors(directory, path, records, prefixes)
     lld = variant.clang.resolve().parent / LINKER
-    if not variant.gnu and any(flag.startswith("-flto") for flag in variant.flags) and lld.is_file():
+    if not variant.gnu and lto and lld.is_file():
         write_bitcode_tools(directory, lld, _lto_options(variant.link_flags), path, records, prefixes)
     variables = {"PATH": f"{directory}:{path}"}
     if native:
