@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -45,6 +47,8 @@ _CMAKE_ERROR = "CMake Error at "
 """Start of a line that the reason follows."""
 _OPENMP = re.compile(r"\bOpenMP|\bomp\.h\b|-lomp\b")
 _STRIP_TIMEOUT_S = 300.0
+_NAMES_OF_TARGET = ("-dumpmachine", "-print-multiarch", "--print-multiarch")
+_ANSWER_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -274,8 +278,11 @@ def _write_clangs(
     assembly = [*flags, "-fno-lto", "-fno-integrated-as"]
     dropped = (_FAT_OBJECTS, *dropped)  # which lld would link without LTO; its opposite does not cancel it
     clang, cxx = programs or (variant.clang, None)
-    named = [(installed_names(path), ())] if native else []
-    for names, options in [*named, *((cross_names(path, one.prefix), one.clang_options) for one in cross)]:
+    named: list[tuple[tuple[Sequence[str], Sequence[str]], Sequence[str], Path | None]] = []
+    if native:
+        named.append((installed_names(path), (), _own_compiler(path)))
+    named += [(cross_names(path, one.prefix), one.clang_options, one.gcc) for one in cross]
+    for names, options, own in named:
         write_compilers(
             directory,
             clang,
@@ -288,7 +295,36 @@ def _write_clangs(
             default_flags=variant.default_flags,
             records=records,
             options=options,
+            answers=names_of_target(own) if own else None,
         )
+
+
+def _own_compiler(path: str) -> Path | None:
+    """Return the user's own C compiler, the one of CC or the first of the usual names in a PATH."""
+    names = ["cc", "gcc", "clang"]
+    with suppress(ValueError, NotACompileError):
+        names.insert(0, compiler_of(shlex.split(os.environ.get("CC", "")))[0])
+    return next((Path(found) for name in names if (found := shutil.which(name, path=path))), None)
+
+
+@cache
+def names_of_target(compiler: Path) -> dict[str, str]:
+    """Return what a compiler prints for the options that ask for names of its target. Builds make directories of them,
+    and clang's are others than gcc's: x86_64-pc-linux-gnu, not x86_64-linux-gnu."""
+    answers = {}
+    for option in _NAMES_OF_TARGET:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(
+                [compiler, option],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_ANSWER_TIMEOUT_S,
+            )
+            if done.returncode == 0 and len(done.stdout.splitlines()) == 1:
+                answers[option] = done.stdout.strip()
+    return answers
 
 
 def _write_gnu_compilers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from components.core.projects.flags.builds import (
     BuildSetup,
     compiler_arguments,
     describe_failure,
+    names_of_target,
     write_tools,
 )
 from components.core.projects.flags.rows import FlagRow, newest_rows
@@ -146,3 +148,13 @@ def test_a_clang_without_binutils_is_no_row(tmp_path: Path, monkeypatch: pytest.
         (tmp_path / name).touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert newest_rows(FlagRow("lto", ""), release) == []
+
+
+def test_compilers_name_the_target_as_the_users_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    clang = Path("/usr/lib/llvm-19/bin/clang")
+    write_tools(tmp_path, BuildVariant("stock", clang, []), BuildSetup(tmp_path, tmp_path, 1, {}))
+    for option in ("-dumpmachine", "-print-multiarch"):
+        own = subprocess.check_output(["gcc", option])
+        assert subprocess.check_output([tmp_path / "clang", option]) == own
+    assert names_of_target(clang)["-dumpmachine"] == "x86_64-pc-linux-gnu"
