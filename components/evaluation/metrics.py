@@ -9,7 +9,6 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from components.core.compiler.source_language import LANGUAGES
-from components.core.objectives.size import reduction_percent
 from components.core.projects.flags.compare import why_not_delivered
 from components.evaluation.benchmarks.program_rows import headline_total, why_slower
 from components.evaluation.claim import judges_own_build, reaches, verdict_on, why_not_shown
@@ -196,15 +195,11 @@ def _sections(measured: Measurements, modules: np.ndarray) -> dict[str, SectionC
     """Compare the bytes in each kind of section, for the modules of a mask, bool [M]."""
     if not {BASELINE, POLICY} <= measured.sections.keys():
         return {}
-    sums = {
-        section: [int(measured.sections[variant][section][modules].sum()) for variant in (BASELINE, POLICY)]
-        for section in SECTIONS
-    }
     return {
-        section: SectionComparison(
-            baseline_bytes=before, policy_bytes=after, reduction_percent=reduction_percent(before, after)
+        section: SectionComparison.of(
+            *(int(measured.sections[variant][section][modules].sum()) for variant in (BASELINE, POLICY))
         )
-        for section, (before, after) in sums.items()
+        for section in SECTIONS
     }
 
 

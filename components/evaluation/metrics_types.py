@@ -17,6 +17,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from components.core.compiler.source_language import Language
 from components.core.objectives.estimate import Estimate
+from components.core.objectives.size import reduction_percent
 from components.core.projects.flags.types import FlagsComparison, Kind, SectionSizes
 from components.core.projects.speed.types import TimeChange
 
@@ -98,6 +99,12 @@ class SectionComparison(Struct, kw_only=True):
     baseline_bytes: int
     policy_bytes: int
     reduction_percent: float | None
+
+    @classmethod
+    def of(cls, baseline_bytes: int, policy_bytes: int) -> SectionComparison:
+        """Return the comparison of two sums."""
+        percent = reduction_percent(baseline_bytes, policy_bytes)
+        return cls(baseline_bytes=baseline_bytes, policy_bytes=policy_bytes, reduction_percent=percent)
 
 
 class OverlapFigures(Struct, kw_only=True):

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from components.core.compiler.objects.function_digests import FunctionDigests
 from components.core.compiler.objects.function_sizes import FunctionSizes
-from components.core.objectives.size import reduction_percent
 from components.evaluation.metrics_types import OverlapFigures, SectionComparison
 
 Bytes = NDArray[np.int64]
@@ -36,10 +35,7 @@ class Overlap:
     def figures(self, modules: NDArray[np.bool_]) -> OverlapFigures:
         """Return the entry of metrics.json for the modules of a mask, bool [M]."""
         sums = {column.name: int(getattr(self, column.name)[modules].sum()) for column in fields(self)}
-        before, after = sums["functions"] - sums["known"], sums["new_policy"]
-        rest = SectionComparison(
-            baseline_bytes=before, policy_bytes=after, reduction_percent=reduction_percent(before, after)
-        )
+        rest = SectionComparison.of(sums["functions"] - sums["known"], sums["new_policy"])
         return OverlapFigures(
             function_bytes=sums["functions"],
             known_bytes=sums["known"],

@@ -18,8 +18,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from components.core import problems
 from components.core.compiler.advisor import Advisor
@@ -151,7 +149,7 @@ def relink(
             replay = _Replay(plan, variant, level, root, failed, stock_clang)
             built.append(replay.link_all(progress))
     project = next(iter(corpus.project_titles().values()))
-    summary = OwnBuild(source=links.source, stock_s=float(seconds[0]), policy_s=float(seconds[1]))
+    summary = OwnBuild(source=links.source, stock_s=seconds[0], policy_s=seconds[1])
     splits = corpus.splits()
     return _compare(project, plan, built, failed, {*splits.train, *splits.validation}, summary, roots)
 
@@ -162,7 +160,7 @@ def _compile(
     config: EvaluationConfig,
     variants: Sequence[BuildVariant],
     roots: Sequence[Path],
-) -> tuple[set[str], NDArray[np.float64]]:
+) -> tuple[set[str], list[float]]:
     """Compile the modules for all builds, those of `lto` to bitcode as -flto does; return those that failed, and the
     seconds of each build."""
     require_replayable(modules, config.allowed_options)
@@ -173,13 +171,13 @@ def _compile(
     quarantine = Quarantine(_MAX_FAILED_FRACTION, len(modules))
     kinds = {name: kind for name, kind in lto.items() if kind != "mixed"}
     requests = [Request(module, Advisor("release"), lto=kinds.get(module.name)) for module in modules]
-    total_s = np.zeros(len(variants))
+    total_s = [0.0] * len(variants)
     with (
         closing(make_pool(f"local:{config.jobs}")) as pool,
         Progress("compiling your build", len(requests)) as progress,
     ):
         for _request, seconds in compile_all(pool, compile_each, requests, quarantine, progress):
-            total_s += seconds
+            total_s = [total + more for total, more in zip(total_s, seconds, strict=True)]
     return {module.name for module in modules if module.name in quarantine}, total_s
 
 
