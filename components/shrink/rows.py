@@ -46,6 +46,7 @@ _LINK = (
     "-Wl,-z,nostart-stop-gc",
     "-Wl,--icf=safe",
     "-Wl,-O2",
+    "-Wl,--fortran-common",  # members of archives define common symbols (-fcommon), as for GNU ld
     "-Wl,--undefined-version",  # version scripts may name symbols that are not there, as for GNU ld
 )
 C_DEFAULTS = ("-fsemantic-interposition",)

@@ -551,7 +551,8 @@ def _note_privileges(files: Path) -> list[str]:
     ]
     if not names:
         return []
-    return [f"{list_names(names)} have set-user-ID or set-group-ID bits, for the owner that they have here"]
+    verb = "has" if len(names) == 1 else "have"
+    return [f"{list_names(names)} {verb} set-user-ID or set-group-ID bits, for the owner that they have here"]
 
 
 def _why_nothing(tries: list[_Trial], measure: Measure) -> str:

@@ -54,6 +54,8 @@ class Unit:
         file: path of the file.
         defined: symbols that it defines -> whether the definition is weak.
         undefined: symbols that it needs.
+        common: the defined ones that are common symbols (-fcommon): variables without a value.
+        data: the other variables that it defines. A member of an archive is linked for one that is common elsewhere.
         shared: whether it is a shared library.
     """
 
@@ -61,6 +63,8 @@ class Unit:
     file: str
     defined: dict[str, bool] = field(default_factory=dict)
     undefined: set[str] = field(default_factory=set)
+    common: set[str] = field(default_factory=set)
+    data: set[str] = field(default_factory=set)
     shared: bool = False
 
 
@@ -142,6 +146,10 @@ def _add(unit: Unit, symbol: str, kind: str) -> None:
         unit.undefined.add(symbol)
     elif kind.isupper() or kind in "iu":
         unit.defined[symbol] = kind in "WV"
+        if kind == "C":
+            unit.common.add(symbol)
+        elif kind in "BDGRS":
+            unit.data.add(symbol)
 
 
 def _is_shared(path: str) -> bool:
@@ -178,13 +186,17 @@ def link_by_lld(inputs: Sequence[Input]) -> tuple[dict[str, Unit], list[Unit]]:
         for unit in one.units:
             if one.lazy:
                 for symbol in unit.defined:
-                    if symbol not in state.owner:
+                    if symbol not in state.owner or state.needs(unit, symbol):
                         lazy.setdefault(symbol, unit)
             else:
                 state.load(unit)
-                for symbol in unit.defined if unit.shared else ():
+                for symbol in unit.defined if unit.shared else unit.common:
                     lazy.pop(symbol, None)
-        while needed := [lazy[symbol] for symbol in state.undefined if symbol in lazy]:
+        while needed := [
+            unit
+            for symbol in (*state.undefined, *state.common)
+            if (unit := lazy.get(symbol)) and state.needs(unit, symbol)
+        ]:
             for unit in needed:
                 state.load(unit)
     return state.owner, state.loaded
@@ -196,12 +208,14 @@ class _Link:
     Attributes:
         owner: unit of each defined symbol; a definition that is not weak replaces one that is.
         undefined: symbols that are needed and not defined, in order.
+        common: symbols whose owner defines them as common ones, in order.
         loaded: the units, in order.
     """
 
     def __init__(self) -> None:
         self.owner: dict[str, Unit] = {}
         self.undefined: dict[str, None] = {}
+        self.common: dict[str, None] = {}
         self.loaded: list[Unit] = []
         self._names: set[int] = set()
 
@@ -213,11 +227,19 @@ class _Link:
         for symbol, weak in unit.defined.items():
             self.undefined.pop(symbol, None)
             old = self.owner.get(symbol)
-            if old is None or ((old.shared or old.defined[symbol]) and not weak and not unit.shared):
+            replaced = old is not None and (old.shared or old.defined[symbol] or symbol in self.common)
+            if old is None or (replaced and not weak and not unit.shared and symbol not in unit.common):
                 self.owner[symbol] = unit
+                self.common.pop(symbol, None)
+                if symbol in unit.common:
+                    self.common[symbol] = None
         for symbol in unit.undefined:
             if symbol not in self.owner:
                 self.undefined.setdefault(symbol)
+
+    def needs(self, unit: Unit, symbol: str) -> bool:
+        """Return whether a symbol that a member of an archive defines is why it is linked."""
+        return symbol in self.undefined or (symbol in unit.data and symbol in self.common)
 
     def load_all(self, units: Iterable[Unit]) -> None:
         for unit in units:
@@ -227,7 +249,7 @@ class _Link:
         """Load the members that define what is undefined, and return whether there was one."""
         found = False
         for unit in units:
-            if id(unit) not in self._names and any(symbol in self.undefined for symbol in unit.defined):
+            if id(unit) not in self._names and any(self.needs(unit, symbol) for symbol in unit.defined):
                 self.load(unit)
                 found = True
         return found

@@ -252,7 +252,7 @@ class FastSearch:
             OBJECTS,
             name="instrumented",
             compile_flags=(*OBJECTS.compile_flags, f"{_INSTRUMENT}=/dev/null", *_CONTINUOUS),
-            link_flags=("-fuse-ld=lld", "-Wl,--undefined-version", "-fno-lto", _INSTRUMENT),
+            link_flags=("-fuse-ld=lld", "-Wl,--undefined-version", "-Wl,--fortran-common", "-fno-lto", _INSTRUMENT),
             own_options=(),
             compilers=("heuristic",),
         )

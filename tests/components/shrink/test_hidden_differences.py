@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from components.shrink.differences.ignored import dropped_meaning, ignored_attri
 from components.shrink.differences.linked_files import made_by_clang
 from components.shrink.differences.links import differing_choices, replaced_functions
 from components.shrink.differences.records import read_calls, read_linker_calls, read_readers
+from components.shrink.rows import OBJECTS, PROGRAM
 from tests.components.shrink.test_differences import CLANG, NM, Project
 
 SWAPPED = 'struct __attribute__((scalar_storage_order("big-endian"))) swapped { int a; };\n'
@@ -138,6 +140,25 @@ def test_members_of_one_name_are_members_of_their_own(project: Project) -> None:
     (choice,) = differing_choices(read_calls(project.records), CLANG, NM, project.root)
     assert choice.text.startswith("prog has two of libb.a[late.o] by GNU ld")
     assert choice.text.endswith("and of liba.a[x y.o] by lld")
+
+
+def test_archives_define_common_symbols(project: Project) -> None:
+    """The rows have lld's option for it."""
+    option = "-Wl,--fortran-common"
+    assert all(option in row.link_flags for row in (PROGRAM, OBJECTS))
+    project.write(
+        main__c="int x;\nint main(void) { return x; }\n",
+        one__c="int x = 5;\nint one;\n",
+        two__c="int x = 6;\nint two;\n",
+    )
+    project.run("gcc -fcommon -c main.c one.c two.c; for n in one two; do ar rc lib$n.a $n.o; done")
+    for inputs, status in (("main.o libone.a libtwo.a", 5), ("libtwo.a main.o libone.a", 5), ("main.o", 0)):
+        project.run(
+            f"rm -f ../tools/records/*; gcc -fuse-ld=lld {option} {inputs} -o prog; /usr/bin/gcc {inputs} -o own"
+        )
+        found = differing_choices(read_calls(project.records), CLANG, NM, project.root)
+        assert subprocess.run([project.root / "own"]).returncode == status and not found
+        assert subprocess.run([project.root / "prog"]).returncode == status
 
 
 def test_links_by_the_linkers_own_name_are_followed(project: Project) -> None:
