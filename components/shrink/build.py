@@ -24,7 +24,7 @@ from components.core.projects.runpath import needed_libraries, relocate_runpath
 from components.core.projects.source_tree import SourceTree, is_cargo_directory, remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
-from components.platform.processes.build_tools import CommandTimeout, log_tail, run_logged
+from components.platform.processes.build_tools import CommandTimeout, log_tail, read_end, run_logged
 from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_bound_tools
 from components.shrink.differences.find import Difference, FinishedBuild, find_differences, refusal
@@ -347,7 +347,7 @@ class Builder:
             try:
                 return self._run_once(compilers, kept, log, then, timeout_s)
             except UserError:
-                text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+                text = read_end(log) if log.is_file() else ""
                 if compilers is None:
                     raise
                 lacking = [word for word in lacking_options(text) if word not in compilers.dropped]

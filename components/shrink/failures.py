@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 from components.core.projects.source_tree import SourceTree
+from components.platform.processes.build_tools import read_end
 
 _MISSING = re.compile(
     r"(?i)no such file|not found|no rule to make target|(?:cannot|could not|can't) (?:find|open|cd)|does not exist"
@@ -40,7 +41,7 @@ def failed_build_remedy(source: SourceTree, root: Path, log: Path) -> str:
 
 def _missing_above(tree: Path, root: Path, log: Path) -> Path | None:
     """Return the first path above the tree that a message of the build says is missing, and that exists there."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = read_end(log).splitlines()
     for index, line in enumerate(lines):
         if _MISSING.search(line):
             for path in _PATH.findall("\n".join(lines[index : index + _MESSAGE_LINES])):

@@ -18,6 +18,7 @@ from components.platform.processes.reaper import environment_without_secrets
 
 _POLL_S = 0.1
 _MAX_SHOWN = 60
+_MAX_END_BYTES = 1 << 20
 _CONSEQUENCE = r"^collect2: error: |linker command failed|^dh_\w+: error: "
 _CAUSES = tuple(
     re.compile(pattern)
@@ -138,9 +139,16 @@ def stop_running(futures: Iterable[Future[Any]]) -> None:
 def log_tail(log: Path, lines: int = 12) -> str:
     """Return the most relevant part of a log, see `output_tail`; "" if there is none."""
     try:
-        return output_tail(log.read_bytes().decode(errors="replace"), lines)
+        return output_tail(read_end(log), lines)
     except OSError:
         return ""
+
+
+def read_end(log: Path) -> str:
+    """Return the end of a log. Some builds print millions of lines, of which the last ones say why they fail."""
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - _MAX_END_BYTES))
+        return stream.read().decode(errors="replace")
 
 
 def output_tail(output: str, lines: int = 12) -> str:
@@ -148,7 +156,7 @@ def output_tail(output: str, lines: int = 12) -> str:
 
     That is CMake's last error, or else the lines that say the cause and the end of the output.
     """
-    text = _without_dumps(output.splitlines())
+    text = _without_dumps(output[-_MAX_END_BYTES:].splitlines())
     for index in range(len(text) - 1, -1, -1):
         if text[index].startswith("CMake Error"):  # the message is on the lines below
             return "\n".join(text[index : index + lines])

@@ -82,20 +82,22 @@ class ProcessTree:
         assert self._process.stdout is not None
         pipe = self._process.stdout.fileno()
         decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
-        rest = ""
+        rest: list[str] = []  # parts of a line without an end, which may be long
         supervisor = os.pidfd_open(self.pid)
         try:
             poll = select.poll()
             poll.register(pipe, select.POLLIN)
             poll.register(supervisor, select.POLLIN)
             while data := os.read(pipe, 1 << 16) if pipe in {ready for ready, _ in poll.poll()} else b"":
-                *lines, rest = (rest + decoder.decode(data)).split("\n")
+                *lines, last = decoder.decode(data).split("\n")
                 for line in lines:
-                    yield line + "\n"
+                    yield "".join((*rest, line, "\n"))
+                    rest.clear()
+                rest.append(last)
         finally:
             os.close(supervisor)
-        if rest := rest + decoder.decode(b"", final=True):
-            yield rest
+        if text := "".join((*rest, decoder.decode(b"", final=True))):
+            yield text
 
     def wait(self) -> int:
         """Wait for the end of the tree; return the command's exit status, if negative the number of a signal."""

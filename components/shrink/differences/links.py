@@ -193,9 +193,9 @@ def link_by_lld(inputs: Sequence[Input]) -> tuple[dict[str, Unit], list[Unit]]:
                 for symbol in unit.defined if unit.shared else unit.common:
                     lazy.pop(symbol, None)
         while needed := [
-            unit
+            lazy[symbol]
             for symbol in (*state.undefined, *state.common)
-            if (unit := lazy.get(symbol)) and state.needs(unit, symbol)
+            if symbol in lazy and state.needs(lazy[symbol], symbol)
         ]:
             for unit in needed:
                 state.load(unit)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -125,3 +126,16 @@ def test_only_the_users_own_command_gets_secrets(tmp_path: Path, monkeypatch: py
         assert run_logged(["env"], tmp_path, log, {"LIMIT": "4"}, of_user=of_user) == 0
         assert ("hidden" in log.read_text()) == of_user
         assert "BOOST_ROOT=shown" in log.read_text() and "LIMIT=4" in log.read_text()
+
+
+def test_long_output_takes_no_memory_and_a_long_line_no_time(tmp_path: Path) -> None:
+    started = time.process_time()
+    assert run_logged(["sh", "-c", "head -c 40000000 /dev/zero | tr '\\0' y"], tmp_path, tmp_path / "line") == 0
+    assert time.process_time() - started < 2
+    (tmp_path / "log").write_bytes(b"a line of a build\n" * 1_000_000 + b"x.c:1: error: last\n")
+    tracemalloc.start()
+    try:
+        assert "x.c:1: error: last" in log_tail(tmp_path / "log", 2)
+        assert tracemalloc.get_traced_memory()[1] < 30e6
+    finally:
+        tracemalloc.stop()
