@@ -334,10 +334,10 @@ class _Trials:
 
     def _add_searched(self, row: FlagRow, minutes: float) -> None:
         """Search decisions for what a row compiles, and build it with them."""
-        stock = Compilers(row.variant("stock", self.stock, self.release), self.bound, self.dropped)
-        if self.builder.target.cross:
+        if self.builder.target.cross or self.builder.target.processor:
             say("no plan: decisions are searched for builds for this machine only")
             return
+        stock = Compilers(row.variant("stock", self.stock, self.release), self.bound, self.dropped)
         try:
             plan = search_plan(self.builder, stock, row.lto, minutes, self.work / "plan")
         except UserError as error:

@@ -13,12 +13,14 @@ import pytest
 
 from components.core.formats.toolchain import Toolchain
 from components.core.projects.cross_compilers import find_cross_compilers, native_machine
+from components.core.projects.flags.builds import BuildSetup
 from components.core.projects.source_tree import SourceTree
 from components.platform.errors import UserError
-from components.shrink.build import UserBuild
+from components.shrink.build import Builder, UserBuild
 from components.shrink.checks import Checks
 from components.shrink.rows import PROGRAM
-from components.shrink.step import ShrinkConfig, shrink
+from components.shrink.step import ShrinkConfig, _Trials, shrink
+from components.shrink.targets import Target
 from components.shrink.types import ShrinkReport
 
 pytestmark = pytest.mark.unit
@@ -169,3 +171,15 @@ def test_cross_compilers_are_those_for_other_processors_with_linux(tmp_path: Pat
         "-mfpu=vfpv3-d16",
     )
     assert found["s390x-vendor-linux-gnu-"].machine == 22
+
+
+def test_decisions_are_searched_for_this_machine_only(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Also not where a clang of the user compiles for another processor under its own name."""
+    setup = BuildSetup(tmp_path, tmp_path, 1, {})
+    build = UserBuild(SourceTree(tmp_path), ("make",))
+    builder = Builder(build, setup, (), tmp_path, target=Target(processor="riscv64"))
+    release = Toolchain(tmp_path, "release", "19.1.7", "x86_64-pc-linux-gnu", {}, {})
+    trials = _Trials(builder, tmp_path, release, tmp_path, tmp_path, ShrinkConfig([], Checks()))
+    trials._add_searched(PROGRAM, 1)
+    assert "no plan: decisions are searched for builds for this machine only" in capfd.readouterr().out
+    assert trials.done == []
