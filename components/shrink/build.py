@@ -27,6 +27,7 @@ from components.platform.errors import UserError
 from components.platform.processes.build_tools import CommandTimeout, log_tail, read_end, run_logged
 from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_bound_tools
+from components.shrink.differences.configuration import defined_names
 from components.shrink.differences.find import Difference, FinishedBuild, find_differences, refusal
 from components.shrink.differences.linked_files import exported_symbols, made_by_clang
 from components.shrink.differences.records import Call, read_calls
@@ -163,6 +164,7 @@ class BuiltFiles:
         unmoved: files that search for libraries in the directory of the build, which is gone.
         differences: what differs from the user's own build.
         by_clang: whether the compiler of the user's own build is a clang.
+        definitions: macros that the build's configuration defines.
     """
 
     files: Mapping[str, LinkedFile]
@@ -170,6 +172,7 @@ class BuiltFiles:
     unmoved: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
     by_clang: bool = False
+    definitions: frozenset[str] = frozenset()
 
     @property
     def sizes(self) -> FileSizes:
@@ -418,6 +421,8 @@ class Builder:
                 if self.own is not None:
                     differences = self._differences(compilers, root, kept, tools / RECORDS)
                 shutil.rmtree(tools / RECORDS)  # so that checks record nothing
+            by_clang = compilers is None and made_by_clang(kept, root)
+            definitions = defined_names(root, build.source.directory)
             kinds = {name: file.kind for name, file in files.items()}
             if not refusal(differences):  # which says more than a check that fails by it
                 emulators, foreign = _emulators(kept, files, self.target.known)
@@ -428,8 +433,7 @@ class Builder:
                         root, tools, runner, environment, log, kinds, build.shown, seconds, emulators, foreign, links
                     )
                 )
-            by_clang = compilers is None and made_by_clang(kept, root)
-            return BuiltFiles(files, compilers, unmoved, differences, by_clang)
+            return BuiltFiles(files, compilers, unmoved, differences, by_clang, definitions)
         except UserError:
             remove_tree(kept)
             raise
@@ -521,6 +525,11 @@ def gained_exports(before: BuiltFiles, after: BuiltFiles) -> dict[str, int]:
         for name, file in before.files.items()
         if file.kind == "shared library" and (number := len(after.files[name].exports - file.exports - file.weak))
     }
+
+
+def lost_definitions(before: BuiltFiles, after: BuiltFiles) -> list[str]:
+    """Return the macros that the configuration of `before` defines and that of `after` does not."""
+    return sorted(before.definitions - after.definitions)
 
 
 def lost_libraries(before: BuiltFiles, after: BuiltFiles) -> list[str]:

@@ -35,6 +35,7 @@ from components.shrink.build import (
     copy_with_links,
     gained_exports,
     lost_abilities,
+    lost_definitions,
     lost_libraries,
     unchanged_files,
     weaker_exports,
@@ -528,6 +529,12 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
         notes.append(
             f"nothing uses {', '.join(gone)} any more: only unused code did, or the configure step does not find "
             "it by clang"
+        )
+    if undefined := lost_definitions(own, delivered):
+        more = f" and {len(undefined) - _MAX_NAMES} more" if len(undefined) > _MAX_NAMES else ""
+        notes.append(
+            f"its configuration does not define {', '.join(undefined[:_MAX_NAMES])}{more}, as by your own compilers: "
+            "a check of the build fails, or asks for the compiler's name"
         )
     if delivered is not own and (names := unchanged_files(own, delivered)):
         more = f" and {len(names) - _MAX_NAMES} more files" if len(names) > _MAX_NAMES else ""

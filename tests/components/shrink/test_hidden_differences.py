@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from components.core.projects.compiler_scripts import write_editors
+from components.shrink.build import BuiltFiles, lost_definitions
+from components.shrink.differences.configuration import defined_names
 from components.shrink.differences.find import Difference, FinishedBuild, find_differences, refusal
 from components.shrink.differences.ignored import dropped_meaning, ignored_attributes, ignored_options
 from components.shrink.differences.linked_files import made_by_clang
 from components.shrink.differences.links import differing_choices, replaced_functions
 from components.shrink.differences.records import read_calls, read_linker_calls, read_readers
 from components.shrink.rows import OBJECTS, PROGRAM
+from components.shrink.step import _notes
 from tests.components.shrink.test_differences import CLANG, NM, Project
 
 SWAPPED = 'struct __attribute__((scalar_storage_order("big-endian"))) swapped { int a; };\n'
@@ -284,6 +287,20 @@ def test_functions_of_two_libraries_of_one_program_are_found(project: Project) -
     project.run("for n in a b plugin; do g++ -fPIC -c $n.cc; done")
     found = replaced_functions(read_calls(project.records), project.root / "own", NM, project.root)
     assert [text.partition(", whose calls in ")[2].split()[0] for text in found] == ["a.o", "b.o"]
+
+
+def test_macros_that_the_configuration_defines_are_read(tmp_path: Path) -> None:
+    source, root = tmp_path / "source", tmp_path / "root"
+    for tree, have in ((source, "/* #undef HAVE_X */"), (root, "#define HAVE_X 1\n # define HAVE_Y")):
+        (tree / "b").mkdir(parents=True)
+        (tree / "config.h").write_text(f"{have}\n")
+        (tree / "own.h").write_text("#define OWN\n")
+    (root / "b/flags.make").write_text('C_DEFINES = -DWITH_Z -DNAME=\\"x-DNO\\"\n')
+    assert defined_names(root, source) == {"HAVE_X", "HAVE_Y", "WITH_Z", "NAME"}
+    own, delivered = BuiltFiles({}, definitions=defined_names(root, source)), BuiltFiles({})
+    assert lost_definitions(own, delivered) == ["HAVE_X", "HAVE_Y", "NAME", "WITH_Z"]
+    (note,) = _notes(own, delivered)
+    assert note.startswith("its configuration does not define HAVE_X, HAVE_Y, NAME, WITH_Z, as by your own compilers")
 
 
 def test_a_library_by_clang_does_not_make_the_build_one_by_clang(project: Project) -> None:
