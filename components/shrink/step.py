@@ -533,8 +533,8 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
     if undefined := lost_definitions(own, delivered):
         more = f" and {len(undefined) - _MAX_NAMES} more" if len(undefined) > _MAX_NAMES else ""
         notes.append(
-            f"its configuration does not define {', '.join(undefined[:_MAX_NAMES])}{more}, as by your own compilers: "
-            "a check of the build fails, or asks for the compiler's name"
+            f"its configuration does not define {', '.join(undefined[:_MAX_NAMES])}{more}, which that of your own "
+            "build does: a check fails, or asks for the compiler's name"
         )
     if delivered is not own and (names := unchanged_files(own, delivered)):
         more = f" and {len(names) - _MAX_NAMES} more files" if len(names) > _MAX_NAMES else ""

@@ -300,7 +300,9 @@ def test_macros_that_the_configuration_defines_are_read(tmp_path: Path) -> None:
     own, delivered = BuiltFiles({}, definitions=defined_names(root, source)), BuiltFiles({})
     assert lost_definitions(own, delivered) == ["HAVE_X", "HAVE_Y", "NAME", "WITH_Z"]
     (note,) = _notes(own, delivered)
-    assert note.startswith("its configuration does not define HAVE_X, HAVE_Y, NAME, WITH_Z, as by your own compilers")
+    assert note.startswith(
+        "its configuration does not define HAVE_X, HAVE_Y, NAME, WITH_Z, which that of your own build does"
+    )
 
 
 def test_a_library_by_clang_does_not_make_the_build_one_by_clang(project: Project) -> None:
