@@ -249,7 +249,9 @@ class _Replay:
         clang = clangxx(self.variant.clang) if link.cxx else self.variant.clang
         command = ["/usr/bin/env", f"TMPDIR={root / _TEMPORARY}", str(clang), *arguments]
         try:
-            done = supervision.run(command, _LINK_TIMEOUT_S, cwd=Path(link.directory), writable=root)
+            done = supervision.run(
+                command, _LINK_TIMEOUT_S, cwd=Path(link.directory), writable=root, makes_programs=True
+            )
         except supervision.ProcessTimeout:
             raise NotReplayed(f"its link takes more than {_LINK_TIMEOUT_S:g} s") from None
         done.require_disk_space(root)
@@ -299,7 +301,9 @@ class _Replay:
         command = [llvm_binutils(self.stock_clang)["ar"], "qcs", output, "@all"]
         name = self.plan.within(path)
         try:
-            done = supervision.run([str(word) for word in command], _LINK_TIMEOUT_S, cwd=members, writable=self.root)
+            done = supervision.run(
+                [str(word) for word in command], _LINK_TIMEOUT_S, cwd=members, writable=self.root, makes_programs=True
+            )
         except supervision.ProcessTimeout:
             raise NotReplayed(f"{name} takes more than {_LINK_TIMEOUT_S:g} s to make again") from None
         finally:

@@ -1,7 +1,7 @@
 """A command and all its descendants, which end together: also daemons, which left its session and lost their parent.
 
 For programs of users (build tools, benchmarks), which may start servers. Compiles are started by reaper.py, which takes
-a tenth of the time, and kills process groups.
+a tenth of the time, and kills what remains at once.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import errno
 import io
+import json
 import os
 import select
 import shutil
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from components.platform.processes import tree_supervisor
+from components.platform.processes.confinement import Confinement
 
 _MAX_STOP_S = tree_supervisor.GRACE_S + tree_supervisor.KILL_S + 10.0
 
@@ -33,6 +35,7 @@ class ProcessTree:
         stdin: file to read; None for /dev/null.
         stdout: a file descriptor, or subprocess.PIPE.
         stderr: a file descriptor, or subprocess.STDOUT.
+        confinement: what the command may do.
 
     Raises:
         FileNotFoundError: there is no such program.
@@ -46,6 +49,7 @@ class ProcessTree:
         stdin: Path | None = None,
         stdout: int = subprocess.PIPE,
         stderr: int = subprocess.STDOUT,
+        confinement: Confinement = Confinement(),  # noqa: B008
     ) -> None:
         variables = os.environ if environment is None else environment
         if os.sep not in command[0] and shutil.which(command[0], path=variables.get("PATH")) is None:
@@ -53,6 +57,7 @@ class ProcessTree:
         self.command = list(command)
         self._report = os.memfd_create("report")
         script = [sys.executable, "-I", "-S", tree_supervisor.__file__, str(os.getpid()), str(self._report)]
+        script.append(json.dumps(confinement) if confinement.writable else "")
         try:
             with open(stdin or os.devnull, "rb") as stdin_stream:
                 self._process = subprocess.Popen(
@@ -68,11 +73,11 @@ class ProcessTree:
         except BaseException:
             os.close(self._report)
             raise
+        self._supervisor = os.pidfd_open(self._process.pid)
 
-    @property
-    def pid(self) -> int:
-        """Process ID of the supervisor."""
-        return self._process.pid
+    def fileno(self) -> int:
+        """Return a descriptor that is readable as soon as the tree has ended."""
+        return self._supervisor
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of stdout, which must be subprocess.PIPE, as they come, until the tree has ended.
@@ -83,19 +88,15 @@ class ProcessTree:
         pipe = self._process.stdout.fileno()
         decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
         rest: list[str] = []  # parts of a line without an end, which may be long
-        supervisor = os.pidfd_open(self.pid)
-        try:
-            poll = select.poll()
-            poll.register(pipe, select.POLLIN)
-            poll.register(supervisor, select.POLLIN)
-            while data := os.read(pipe, 1 << 16) if pipe in {ready for ready, _ in poll.poll()} else b"":
-                *lines, last = decoder.decode(data).split("\n")
-                for line in lines:
-                    yield "".join((*rest, line, "\n"))
-                    rest.clear()
-                rest.append(last)
-        finally:
-            os.close(supervisor)
+        poll = select.poll()
+        poll.register(pipe, select.POLLIN)
+        poll.register(self, select.POLLIN)
+        while data := os.read(pipe, 1 << 16) if pipe in {ready for ready, _ in poll.poll()} else b"":
+            *lines, last = decoder.decode(data).split("\n")
+            for line in lines:
+                yield "".join((*rest, line, "\n"))
+                rest.clear()
+            rest.append(last)
         if text := "".join((*rest, decoder.decode(b"", final=True))):
             yield text
 
@@ -124,7 +125,8 @@ class ProcessTree:
             self._process.stdout.close()
         if self._report >= 0:
             os.close(self._report)
-            self._report = -1
+            os.close(self._supervisor)
+            self._report = self._supervisor = -1
 
 
 def describe_left(subject: str, left: Sequence[str]) -> str:

@@ -1,26 +1,30 @@
-"""Cleans up after this process if it dies, even by SIGKILL: kills its children's groups, removes its scratch files.
+"""Starts child processes by a server, which ends all their processes with them and removes this process' scratch files.
 
-The reaper is a shell that only reads a pipe, of which this process holds the write end. Each child registers its
-process group there before it executes the compiler; when the last write end closes because this process died, the
-reaper kills the groups that are still registered. PR_SET_PDEATHSIG does not suffice: it signals one process, not its
-group, and does so as soon as the thread that started it ends.
+The server (fork_server.py) reads a socket of this process; when that ends because this process died, even by SIGKILL,
+the server kills what still runs. PR_SET_PDEATHSIG does not suffice: it signals one process, not its descendants, and
+does so as soon as the thread that started it ends.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import fcntl
+import json
 import os
 import re
-import signal
+import socket
 import subprocess
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from components.platform.processes import sandbox
+from components.platform.processes import fork_server
+from components.platform.processes.confinement import Confinement
 from components.platform.storage.shared_state.stale_directories import remove_stale
 
 MEMORY_FILE_SYSTEM = Path("/dev/shm")
@@ -29,22 +33,9 @@ _MIN_AGE_S = 60.0
 MEMORY_BYTES = 1 << 30
 """Required free space there: containers often have 64 MB of it, which the samples of a few large modules fill."""
 
-# Registers itself with the reaper, whose pipe is its stdin, disables core files (a crashing compiler of 100 MB leaves
-# large ones), and executes the command. $0 is the command's stdin.
-_CHILD_SCRIPT = 'ulimit -c 0; echo "+ $$" >&0; exec "$@" <"$0"'
-# $0 is the scratch directory. Keeps the living groups as " 12 34 "; the input ends when the parent process dies.
-_REAPER_SCRIPT = """
-groups=' '
-while read -r change group; do
-  case "$change$groups" in
-    +*) groups="$groups$group " ;;
-    -*" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;;
-  esac
-done
-for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
-rm -rf -- "$0"
-"""
-
+_RETRY_S = 0.002
+_LAST_WORDS = 65536
+"""Size of the longest answer of the server."""
 
 _SECRETS = re.compile(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|(?:^|_|API)KEY|PRIVATE|_AUTH|_PAT$|_PWD$|WEBHOOK|_DSN$|(?:DB|DATABASE)_URL$"
@@ -71,102 +62,171 @@ def environment_of_compilers() -> dict[str, str]:
     return {name: value for name, value in environment_without_secrets().items() if _NEEDED.fullmatch(name)}
 
 
+class Child:
+    """A command that the server runs, with all its descendants."""
+
+    def __init__(self, control: socket.socket, words: Sequence[str]) -> None:
+        self._control = control
+        self._words = words
+        self._status: int | None = None
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable as soon as all processes have ended."""
+        return self._control.fileno()
+
+    def left_running(self) -> list[str]:
+        """Return nothing: a compile that leaves processes is not told."""
+        return []
+
+    def terminate(self) -> None:
+        """Kill all processes."""
+        with contextlib.suppress(OSError):  # they have ended
+            self._control.shutdown(socket.SHUT_WR)
+
+    def wait(self) -> int:
+        """Return the exit status after the end of all processes; if negative, it is the number of a signal.
+
+        Raises:
+            OSError: the command could not be started.
+            ChildProcessError: the server died, and with it the command's first process.
+        """
+        if self._status is None:
+            answer = self._control.recv(_LAST_WORDS)
+            if not answer:
+                raise ChildProcessError(f"the process that runs {self._words[0]} was killed")
+            told = json.loads(answer)
+            if "error" in told:
+                raise OSError(told["error"], os.strerror(told["error"]), told.get("name") or self._words[0])
+            self._status = int(told["status"])
+        return self._status
+
+    def close(self) -> None:
+        """Kill all processes and wait for their end."""
+        self.terminate()
+        try:
+            self.wait()
+        finally:
+            self._control.close()
+
+
 class Reaper:
-    """The reaper of this process, started with the first child; a forked copy of this process gets its own."""
+    """The server of this process, started with the first child; a forked copy of this process gets its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._shell: subprocess.Popen[bytes] | None = None
-        self._pipe = self._scratch_lock = -1
+        self._server: subprocess.Popen[bytes] | None = None
+        self._requests: socket.socket | None = None
+        self._scratch_lock = -1
         self._scratch = Path()
 
     def start(
         self,
-        argv: Sequence[str],
+        command: Sequence[str],
         stdout: int,
         stderr: int,
         cwd: Path | None,
         stdin: Path | None = None,
-        writable: Path | None = None,
-    ) -> subprocess.Popen[bytes]:
-        """Start `argv` in a new session and process group that is registered with the reaper.
+        confinement: Confinement = Confinement(),  # noqa: B008
+    ) -> Child:
+        """Start a command in a session and process group of its own.
 
         Args:
             stdin: the file that the child reads; None for an empty stdin.
-            writable: the only directory below which the child may write, see sandbox.py; None for no confinement.
+            confinement: what the child may do, see sandbox.py.
         """
-        pipe = self._write_end()
-
-        def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
-            # Without preexec_fn the child is started by vfork, which is fast and safe in a process with much memory and
-            # many threads.
-            return subprocess.Popen(
-                ["/bin/sh", "-c", _CHILD_SCRIPT, str(stdin or os.devnull), *command],
-                stdin=pipe,
-                stdout=stdout,
-                stderr=stderr,
-                cwd=cwd,
-                start_new_session=True,
-                env=environment_of_compilers(),
-            )
-
-        return sandbox.start_command(argv, writable, start, _kill)
-
-    def forget(self, leader: int) -> None:
-        """Unregister a group that was killed; must be called before its leader is waited for."""
-        os.write(self._write_end(), b"- %d\n" % leader)
+        requests = self._connection()
+        task = {
+            "command": [_bytes(word) for word in command],
+            "environment": {_bytes(name): _bytes(value) for name, value in environment_of_compilers().items()},
+            "confinement": [_bytes(value) if isinstance(value, str) else value for value in confinement],
+        }
+        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        request = os.memfd_create("command")
+        opened = [request]
+        try:
+            with theirs, open(request, "wb", closefd=False) as stream:
+                stream.write(json.dumps(task).encode())
+                stream.flush()
+                opened.append(os.open(cwd or os.curdir, os.O_PATH | os.O_DIRECTORY))
+                opened.append(os.open(stdin or os.devnull, os.O_RDONLY))
+                if stdout == subprocess.DEVNULL:
+                    opened.append(stdout := os.open(os.devnull, os.O_WRONLY))
+                descriptors = [*opened[:3], stdout, stderr, theirs.fileno()]
+                _send(requests, descriptors)
+        except BaseException:
+            control.close()
+            raise
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+        return Child(control, command)
 
     def scratch(self) -> Path:
         """Return a private scratch directory, in memory if there is room; it is removed when this process ends."""
-        self._write_end()
+        self._connection()
         return self._scratch
 
-    def _write_end(self) -> int:
+    def _connection(self) -> socket.socket:
         with self._lock:
-            if self._shell is None or self._shell.poll() is not None:
+            if self._requests is None or self._server is None or self._server.poll() is not None:
                 parent = _memory_directory() or Path(tempfile.gettempdir())
                 _remove_stale_scratch(parent)
                 self._scratch = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
                 self._scratch_lock = os.open(self._scratch, os.O_RDONLY | os.O_DIRECTORY)
                 # Held as long as this process lives: see _remove_stale_scratch.
                 fcntl.flock(self._scratch_lock, fcntl.LOCK_SH)
-                read_end, self._pipe = os.pipe()
-                # In a separate session, so that Ctrl-C does not end it before this process; holds none of our pipes
-                # open.
-                devnull = subprocess.DEVNULL
-                self._shell = subprocess.Popen(
-                    ["/bin/sh", "-c", _REAPER_SCRIPT, str(self._scratch)],
-                    stdin=read_end,
-                    stdout=devnull,
-                    stderr=devnull,
-                    start_new_session=True,
-                    cwd="/",
-                )
-                os.close(read_end)
-            return self._pipe
+                self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                with theirs:
+                    # In a separate session, so that Ctrl-C does not end it before this process.
+                    self._server = subprocess.Popen(
+                        [sys.executable, "-I", "-S", fork_server.__file__, str(theirs.fileno()), str(self._scratch)],
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                        start_new_session=True,
+                        pass_fds=[theirs.fileno()],
+                        cwd="/",
+                    )
+            return self._requests
 
     def close(self) -> None:
-        """End the reaper, which kills the remaining groups and removes the scratch directory."""
-        shell, self._shell = self._shell, None
-        if shell is not None:
-            os.close(self._pipe)
-            os.close(self._scratch_lock)
+        """End the server, which kills the remaining processes and removes the scratch directory."""
+        server, self._server = self._server, None
+        if server is not None:
+            self._disconnect()
             with contextlib.suppress(KeyboardInterrupt):  # it ends by itself
-                shell.wait()
+                server.wait()
 
     def after_fork(self) -> None:
-        """Drop the parent's reaper in a forked copy and close its pipe, so that it notices the parent's end."""
+        """Drop the parent's server in a forked copy and close its socket, so that it notices the parent's end."""
         self._lock = threading.Lock()
-        if self._shell is not None:
-            os.close(self._pipe)
-            os.close(self._scratch_lock)
-            self._shell.returncode = 0  # not a child of this process, so it cannot be waited for
-            self._shell = None
+        if self._server is not None:
+            self._disconnect()
+            self._server.returncode = 0  # not a child of this process, so it cannot be waited for
+            self._server = None
+
+    def _disconnect(self) -> None:
+        requests, self._requests = self._requests, None
+        if requests is not None:
+            requests.close()
+        os.close(self._scratch_lock)
 
 
-def _kill(child: subprocess.Popen[bytes]) -> None:
-    os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+def _send(requests: socket.socket, descriptors: Sequence[int]) -> None:
+    """Send descriptors to the server. The kernel limits those that are on their way to those that may be open."""
+    while True:
+        try:
+            socket.send_fds(requests, [fork_server.MESSAGE], descriptors)
+            return
+        except OSError as error:
+            if error.errno != errno.ETOOMANYREFS:
+                raise
+            time.sleep(_RETRY_S)
+
+
+def _bytes(text: str) -> str:
+    """Return the text whose characters are the bytes of an argument."""
+    return os.fsencode(text).decode("latin-1")
 
 
 def _remove_stale_scratch(parent: Path) -> None:

@@ -1,9 +1,8 @@
 """Runs child processes and leaves none behind, no matter how they or this process end.
 
-Each child leads a new session and process group. The whole group is killed on a timeout, on an exception, when the
-child itself has ended (it may have left children), and when this process dies, even by SIGKILL (see reaper.py).
-Programs of users may also start daemons, which leave the group: see process_tree.py.
-Starting and ending a child costs about 1.7 ms, of which the shell that registers the child takes 0.6 ms.
+Each child leads a new session and process group. All its processes are killed on a timeout, on an exception, when the
+child itself has ended (it may have left children), and when this process dies, even by SIGKILL (see fork_server.py).
+Programs of users may take some time to end, and are told what they leave running: see process_tree.py.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ from pathlib import Path
 
 from components.platform.errors import UserError
 from components.platform.processes import sandbox
+from components.platform.processes.confinement import Confinement
 from components.platform.processes.process_tree import ProcessTree
-from components.platform.processes.reaper import REAPER, environment_without_secrets
+from components.platform.processes.reaper import REAPER, Child, environment_without_secrets
 
 STDERR_TAIL_BYTES = 16_384
 """Size of the kept end of a child's stderr, which is where the error is."""
@@ -93,6 +93,7 @@ def run(
     writable: Path | None = None,
     thread: int | None = None,
     daemons: bool = False,
+    makes_programs: bool = False,
 ) -> Completed:
     """Run `argv` and wait for its end. Thread-safe.
 
@@ -105,7 +106,8 @@ def run(
         writable: confines the child if the machine supports it: the child can write only below this directory and has
             no network, see sandbox.py. None: not confined.
         thread: the thread that the child works for, by which `kill_running` finds it; None for the calling one.
-        daemons: also end descendants that leave the child's session, for programs of users. Costs 30 ms.
+        daemons: for programs of users: they may make sessions, and get some time to end. Costs 30 ms.
+        makes_programs: a confined child may also change modes of files, and write large files, as linkers do.
 
     Raises:
         ProcessTimeout: the child exceeded the time limit.
@@ -120,19 +122,18 @@ def run(
     try:
         with _RUNNING.register(thread or threading.get_ident()) as call:
             arguments = [str(argument) for argument in argv]
-            child: _Group | ProcessTree
+            confinement = Confinement()
+            if writable is not None:
+                confinement = sandbox.confinement(writable, timeout_s, makes_programs, daemons)
+            child: Child | ProcessTree
             if daemons:
-                child = sandbox.start_command(
-                    arguments,
-                    writable,
-                    lambda command: ProcessTree(command, cwd, environment_without_secrets(), stdin, stdout, stderr),
-                    ProcessTree.close,
-                )
+                environment = environment_without_secrets()
+                child = ProcessTree(arguments, cwd, environment, stdin, stdout, stderr, confinement)
             else:
-                child = _Group(REAPER.start(arguments, stdout, stderr, cwd, stdin, writable))
+                child = REAPER.start(arguments, stdout, stderr, cwd, stdin, confinement)
             try:
                 with _RUNNING.waiting_for(call, child):
-                    ended = _wait(child.pid, timeout_s)
+                    ended = _wait(child, timeout_s)
             finally:
                 left = tuple(child.left_running())
                 child.close()
@@ -170,47 +171,20 @@ def kill_running(threads: Collection[int] | None = None) -> None:
     _RUNNING.kill(threads)
 
 
-def _wait(pid: int, timeout_s: float) -> bool:
-    """Wait until the process has ended, without reaping it. Return False if it is still running after `timeout_s`.
+def _wait(child: Child | ProcessTree, timeout_s: float) -> bool:
+    """Wait until the child has ended. Return False if it is still running after `timeout_s`.
 
     Time in which this process was stopped, as a machine that sleeps or migrates is, does not count.
     """
-    descriptor, left_s = os.pidfd_open(pid), timeout_s
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        while left_s > 0:
-            slice_s, before_s = min(left_s, _SLICE_S), time.monotonic()
-            if poll.poll(slice_s * 1000):
-                return True
-            left_s -= min(time.monotonic() - before_s, 2 * slice_s)
-        return False
-    finally:
-        os.close(descriptor)
-
-
-class _Group:
-    """A child of the reaper with its process group, with the methods of a ProcessTree."""
-
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        self._child = child
-        self.pid = child.pid
-
-    def left_running(self) -> list[str]:
-        return []
-
-    def terminate(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-
-    def close(self) -> None:
-        # The leader has not been waited for, so the number of its group cannot have been reused.
-        self.terminate()
-        REAPER.forget(self.pid)
-        self._child.wait()
-
-    def wait(self) -> int:
-        return self._child.wait()
+    left_s = timeout_s
+    poll = select.poll()
+    poll.register(child, select.POLLIN)
+    while left_s > 0:
+        slice_s, before_s = min(left_s, _SLICE_S), time.monotonic()
+        if poll.poll(slice_s * 1000):
+            return True
+        left_s -= min(time.monotonic() - before_s, 2 * slice_s)
+    return False
 
 
 def _tail(descriptor: int) -> str:
@@ -230,7 +204,7 @@ class _Call:
     """
 
     thread: int
-    child: _Group | ProcessTree | None = None
+    child: Child | ProcessTree | None = None
     killed: bool = False
 
 
@@ -254,7 +228,7 @@ class _RunningCalls:
                 self._calls.remove(call)
 
     @contextlib.contextmanager
-    def waiting_for(self, call: _Call, child: _Group | ProcessTree) -> Iterator[None]:
+    def waiting_for(self, call: _Call, child: Child | ProcessTree) -> Iterator[None]:
         """Register the call's child while it runs; kill it at once if the call was killed before."""
         with self._lock:
             call.child = child

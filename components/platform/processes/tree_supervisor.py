@@ -35,7 +35,7 @@ _STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class _Tree:
     """The command and all its descendants."""
 
-    def __init__(self, parent: int, command: list[str]) -> None:
+    def __init__(self, parent: int, confinement: str, command: list[str]) -> None:
         # No core files: they are large, and this process ends by the signal that ended the command.
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -48,9 +48,12 @@ class _Tree:
         self._parent = os.pidfd_open(parent)
         if os.getppid() != parent:
             raise ProcessLookupError
-        # Python ignores these two, and the command would inherit it.
-        defaults = (signal.SIGPIPE, signal.SIGXFSZ)
-        self._command = os.posix_spawnp(command[0], command, os.environ, setsid=True, setsigdef=defaults)
+        if confinement:
+            self._command = _start_confined(confinement, command)
+        else:
+            # Python ignores these two, and the command would inherit it.
+            defaults = (signal.SIGPIPE, signal.SIGXFSZ)
+            self._command = os.posix_spawnp(command[0], command, os.environ, setsid=True, setsigdef=defaults)
         self.status: int | None = None
 
     def wait(self) -> None:
@@ -114,6 +117,28 @@ class _Tree:
         self._stopping = self._stopping or number in _STOP
 
 
+def _start_confined(confinement: str, command: list[str]) -> int:
+    """Start a command as confinement.py confines it; return its process ID."""
+    import json
+
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)).rpartition("/components/")[0])
+    from components.platform.processes.confinement import Confinement, execute, prepare
+
+    parent = os.getpid()
+    prepared = prepare(Confinement(*json.loads(confinement)))
+    if (child := os.fork()) == 0:
+        try:
+            os.setsid()
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
+                signal.signal(number, signal.SIG_DFL)
+            execute(command, os.environ, prepared, parent)
+        except OSError as error:
+            os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+        finally:
+            os._exit(127)
+    return child
+
+
 def _shown(process: int) -> str:
     """Return the process' ID and command line, without characters that a terminal would interpret."""
     try:
@@ -125,11 +150,11 @@ def _shown(process: int) -> str:
     return f"{process} {text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + '…'}"
 
 
-def main(parent: int, report: int, command: list[str]) -> int:
+def main(parent: int, report: int, confinement: str, command: list[str]) -> int:
     """Run the command. Return its exit status, a negative signal number, or 127 if it cannot be executed."""
     os.set_inheritable(report, False)
     try:
-        tree = _Tree(parent, command)
+        tree = _Tree(parent, confinement, command)
     except OSError as error:
         print(f"{command[0]}: {error.strerror}", file=sys.stderr)
         return 127
@@ -143,7 +168,7 @@ def main(parent: int, report: int, command: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    result = main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    result = main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:])
     if result < 0:  # end as the command did
         signal.signal(-result, signal.SIG_DFL) if -result not in (signal.SIGKILL, signal.SIGSTOP) else None
         os.kill(os.getpid(), -result)

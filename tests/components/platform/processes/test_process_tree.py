@@ -106,7 +106,7 @@ def test_ordinary_users_leave_nothing_behind_either(marker: str, living_with: Li
     script = Path(shutil.copy(tree_supervisor.__file__, "/tmp")).rename(f"/tmp/{marker}.py")
     try:
         report = os.memfd_create("report")
-        command = [sys.executable, "-I", "-S", str(script), str(os.getpid()), str(report)]
+        command = [sys.executable, "-I", "-S", str(script), str(os.getpid()), str(report), ""]
         user = 65534 if os.geteuid() == 0 else None
         daemon = leave("in its own session", marker, 5, tmp_path)
         command[0] = "/usr/bin/python3"

@@ -30,16 +30,16 @@ def test_scratch_directories_of_dead_processes_are_removed(tmp_path: Path) -> No
 def test_scratch_of_process_killed_with_its_reaper_is_removed_later(tmp_path: Path) -> None:
     program = (
         "import sys, time\nfrom pathlib import Path\nfrom components.platform.processes import reaper\n"
-        "reaper._memory_directory = lambda: Path(sys.argv[1])\nprint(reaper.REAPER.scratch(), reaper.REAPER._shell.pid,"
-        " flush=True)\ntime.sleep(600)\n"
+        "reaper._memory_directory = lambda: Path(sys.argv[1])\nprint(reaper.REAPER.scratch(),"
+        " reaper.REAPER._server.pid, flush=True)\ntime.sleep(600)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    scratch, shell = process.stdout.readline().split()
+    scratch, server = process.stdout.readline().split()
     os.utime(scratch, (0, time.time() - 2 * reaper._MIN_AGE_S))
     reaper._remove_stale_scratch(tmp_path)
     assert Path(scratch).is_dir()  # its owner is alive
-    os.kill(int(shell), 9)
+    os.kill(int(server), 9)
     process.kill()
     process.communicate()
     assert Path(scratch).is_dir()
@@ -50,12 +50,12 @@ def test_scratch_of_process_killed_with_its_reaper_is_removed_later(tmp_path: Pa
 def test_interrupt_while_the_reaper_is_closed_is_quiet() -> None:
     program = (
         "from components.platform.processes.reaper import REAPER\n"
-        "print(REAPER.scratch(), REAPER._shell.pid, flush=True)\ninput()\n"  # ends with REAPER.close
+        "print(REAPER.scratch(), REAPER._server.pid, flush=True)\ninput()\n"  # ends with REAPER.close
     )
     process = subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, stderr=-1, text=True)
     assert process.stdout is not None and process.stdin is not None
-    scratch, shell = process.stdout.readline().split()
-    os.kill(int(shell), signal.SIGSTOP)
+    scratch, server = process.stdout.readline().split()
+    os.kill(int(server), signal.SIGSTOP)
     try:
         process.stdin.write("\n")
         process.stdin.flush()
@@ -65,7 +65,7 @@ def test_interrupt_while_the_reaper_is_closed_is_quiet() -> None:
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=60) == ("", "") and Path(scratch).is_dir()
     finally:
-        os.kill(int(shell), signal.SIGCONT)
+        os.kill(int(server), signal.SIGCONT)
     while Path(scratch).exists() and time.monotonic() < deadline_s:
         time.sleep(0.01)
     assert not Path(scratch).exists()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,9 +22,17 @@ from components.core.compiler.compile import Compiler, Request
 from components.core.formats.corpus import Corpus, Module
 from components.platform.errors import UserError
 from components.platform.processes import sandbox, supervision
+from components.platform.processes.cgroup import available_processors
+from components.platform.processes.confinement import Confinement, Kind, has_seccomp, landlock_abi
+from components.platform.processes.reaper import REAPER
 
 DEFAULT = Advisor("default")
 SOURCE = "int root(int x) { return x + 1; }\n"
+
+
+ABIS = (1, 2, 3, 5, 6)
+"""Versions of Landlock that add something; older ones are tried by not using what the kernel has more."""
+KINDS = [*(f"landlock-{abi}" for abi in ABIS), "bubblewrap", "none"]
 
 
 def bubblewrap_works() -> bool:
@@ -28,11 +41,23 @@ def bubblewrap_works() -> bool:
 
 @pytest.fixture(params=["landlock", "bubblewrap"])
 def confined(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    works = sandbox._landlock_problem() is None if request.param == "landlock" else bubblewrap_works()
-    if not works:
-        pytest.skip(f"{request.param} does not work here")
-    monkeypatch.setenv(sandbox.SANDBOX_VARIABLE, request.param)
+    use_kind(request.param, monkeypatch)
     return str(request.param)
+
+
+def use_kind(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Kind, int]:
+    """Select a kind of sandbox, "landlock-2" with the second version; return the kind and the version."""
+    kind, _, wanted = name.partition("-")
+    abi = 0
+    if kind == "landlock":
+        if sandbox._landlock_problem() is not None:
+            pytest.skip("Landlock does not work here")
+        abi = min(int(wanted or 99), landlock_abi())
+        monkeypatch.setattr(sandbox, "landlock_abi", lambda: abi)
+    elif kind == "bubblewrap" and not bubblewrap_works():
+        pytest.skip("bubblewrap does not work here")
+    monkeypatch.setenv(sandbox.SANDBOX_VARIABLE, kind)
+    return cast(Kind, kind), abi
 
 
 @pytest.fixture
@@ -80,47 +105,188 @@ def can_connect(server: socket.socket) -> bool:
     return True
 
 
-CHANGES = {
-    "create": "echo x > {outside}/new",
-    "overwrite": "echo x > {outside}/file",
-    "truncate": "truncate -s 0 {outside}/file",
-    "remove": "rm -f {outside}/file",
-    "rename": "mv inside {outside}/new",
-    "link": "ln {outside}/file linked && echo x > linked",
-    "symlink": "ln -s {outside}/file linked && echo x > linked",
-    "make a directory": "mkdir {outside}/new",
-    "make a FIFO": "mkfifo {outside}/new",
-    "from a descendant": "setsid sh -c 'echo x > {outside}/new'",
+ATTEMPTS = {
+    "files": [
+        "open(f'{outside}/new', 'w')",
+        "open(f'{outside}/file', 'r+')",
+        "os.truncate(f'{outside}/file', 1)",
+        "os.rename('mine', f'{outside}/mine')",
+        "os.rename(f'{outside}/file', 'theirs')",
+        "os.link(f'{outside}/kept', 'linked')",
+        "[os.symlink(f'{outside}/kept', 'symlink'), open('symlink', 'r+')]",
+        "os.mkdir(f'{outside}/directory')",
+        "os.mkfifo(f'{outside}/fifo')",
+        "os.symlink('x', f'{outside}/symlink')",
+        "subprocess.run(['sh', '-c', f'(echo x > {outside}/new) 2> /dev/null'], check=True)",
+        "os.remove(f'{outside}/kept')",
+    ],
+    "attributes": [
+        "os.chmod(f'{outside}/kept', 0o777)",
+        "os.fchmod(os.open(f'{outside}/kept', os.O_RDONLY), 0o777)",
+        "os.utime(f'{outside}/kept')",
+        "os.utime(os.open(f'{outside}/kept', os.O_RDONLY))",
+        "os.chown(f'{outside}/kept', os.getuid(), os.getgid())",
+        "os.setxattr(f'{outside}/kept', 'user.x', b'y')",
+    ],
+    "network": [
+        "socket.create_connection(('127.0.0.1', port))",
+        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+        "socket.socket(socket.AF_UNIX)",
+    ],
+    "signals": [
+        "os.kill(target, 0)",
+        "signal.pidfd_send_signal(os.pidfd_open(target), 0)",
+        "call(libc.syscall, TGKILL, target, target, 0)",
+        "call(libc.syscall, TKILL, target, 0)",
+        "[fcntl.fcntl(r, fcntl.F_SETOWN, target), fcntl.fcntl(r, fcntl.F_SETFL, os.O_ASYNC), os.write(w, b'x'),"
+        " time.sleep(0.1), os.stat(f'/proc/{target}/exe')]",  # SIGIO ends it
+        "resource.prlimit(target, resource.RLIMIT_CPU, (1, 1))",
+    ],
+    "other processes": [
+        "open(f'/proc/{target}/environ').read()",
+        "open(f'/proc/{target}/mem', 'rb')",
+        "call(libc.ptrace, 16, target, 0, 0)",
+    ],
+    "capabilities": ["require(int(status('CapEff'), 16) & ~2)"],
+    "environment": ["os.environ['OF_THE_USER']"],
+    "memory": ["require(open('/proc/self/oom_score_adj').read() != '1000\\n')"],
+    "disk": ["os.truncate(os.open('mine', os.O_RDWR), (4 << 30) + 1)"],
 }
+"""Subject of a rule -> what a confined process tries; it fails by an exception."""
+ATTACKER = """
+import ctypes, fcntl, json, os, resource, signal, socket, subprocess, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+attempts, outside, port, target, TGKILL, TKILL = json.loads(sys.argv[1])
+r, w = os.pipe()
+def call(function, *arguments):
+    if function(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), '')
+def require(condition):
+    if not condition:
+        raise OSError
+def status(name):
+    return open('/proc/self/status').read().split(name + ':')[1].split()[0]
+for attempt in attempts:
+    open('mine', 'w').close()
+    try:
+        eval(attempt)
+        print(attempt, flush=True)
+    except (OSError, KeyError, subprocess.CalledProcessError):
+        pass
+"""
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_files_outside_of_the_directory_cannot_be_changed(
-    change: str, confined: str, scratch: Path, tmp_path: Path
+@pytest.mark.parametrize("subject", ATTEMPTS)
+@pytest.mark.parametrize("name", KINDS)
+def test_each_rule_is_kept_by_each_kind_as_described(
+    name: str, subject: str, scratch: Path, tmp_path: Path, server: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where a rule is not kept, all attempts must succeed, so that they test something."""
+    kind, abi = use_kind(name, monkeypatch)
+    monkeypatch.setenv("OF_THE_USER", "x")
     outside = tmp_path / "outside"
     outside.mkdir()
-    (outside / "file").write_text("content")
-    (scratch / "inside").touch()
-    command = ["/bin/sh", "-c", CHANGES[change].format(outside=outside)]
-    assert supervision.run(command, 30, cwd=scratch, writable=scratch).returncode != 0
-    assert [path.name for path in outside.iterdir()] == ["file"]
-    assert (outside / "file").read_text() == "content"
+    for file in ("file", "kept"):
+        (outside / file).write_text("content")
+    before = [os.stat(outside / "kept")[:2], sorted(os.listdir(outside))]
+    numbers = {"x86_64": (234, 200), "aarch64": (131, 130)}[os.uname().machine]
+    with open(tmp_path / "out", "w+b") as out, subprocess.Popen(["sleep", "600"], env={"SECRET": "x"}) as target:
+        try:
+            task = [ATTEMPTS[subject], str(outside), server.getsockname()[1], target.pid, *numbers]
+            command = [sys.executable, "-I", "-S", "-c", ATTACKER, json.dumps(task)]
+            done = supervision.run(command, 60, out.fileno(), cwd=scratch, writable=scratch)
+            died = target.poll()
+        finally:
+            target.kill()
+    succeeded = (tmp_path / "out").read_text().splitlines()
+    assert done.returncode == 0, done.stderr
+    rule = next(rule for rule in sandbox.RULES if rule.subject == subject)
+    if rule.kept_by(kind, abi, has_seccomp()):
+        tolerated = [attempt for attempt in succeeded if kind == "landlock" and abi >= 6 and "F_SETOWN" in attempt]
+        assert succeeded == tolerated and died is None
+        assert [os.stat(outside / "kept")[:2], sorted(os.listdir(outside))] == before
+        assert (outside / "file").read_text() == "content"
+    else:
+        refused = {attempt for attempt in ATTEMPTS[subject] if attempt not in succeeded}
+        assert all("chown" in attempt or "CapEff" in attempt or "F_SETOWN" in attempt for attempt in refused)
 
 
-def test_file_is_not_truncated_where_landlock_does_not_deny_it(
-    landlock: None, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+DAEMON = """
+import os, sys, time
+for _ in range(2):
+    if os.fork():
+        {leader}
+    for leave in (os.setsid, lambda: os.setpgid(0, 0)):
+        try:
+            leave()
+        except OSError:
+            pass
+os.execvp("sh", ["sh", "-c", "trap '' TERM HUP; while :; do sleep 1; done", sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize("leader", ["os._exit(7)", "time.sleep(3600)"])
+@pytest.mark.parametrize("name", KINDS)
+def test_no_process_outlives_its_command(
+    name: str,
+    leader: str,
+    scratch: Path,
+    marker: str,
+    living_with: Callable[[str], list[int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Debian 12's kernel has Landlock's second version."""
-    rights = tuple(entry for entry in sandbox._WRITE_RIGHTS_BY_ABI if entry[0] < 3)
-    monkeypatch.setattr(sandbox, "_WRITE_RIGHTS_BY_ABI", rights)
-    (tmp_path / "file").write_text("content")
-    code = f"import os; os.truncate({str(tmp_path / 'file')!r}, 0)"
-    completed = supervision.run([sys.executable, "-c", code], 30, cwd=scratch, writable=scratch)
-    assert "PermissionError" in completed.stderr and (tmp_path / "file").read_text() == "content"
-    code = "import os; f = open('mine', 'w'); f.write('long'); f.flush(); os.ftruncate(f.fileno(), 2)"
-    assert supervision.run([sys.executable, "-c", code], 30, cwd=scratch, writable=scratch).returncode == 0
-    assert (scratch / "mine").read_text() == "lo"
+    use_kind(name, monkeypatch)
+    command = [sys.executable, "-I", "-S", "-c", DAEMON.format(leader=leader), marker]
+    if "sleep" in leader:
+        with pytest.raises(supervision.ProcessTimeout):
+            supervision.run(command, 1, writable=scratch)
+    else:
+        assert supervision.run(command, 60, writable=scratch).returncode == 7
+    assert living_with(marker) == []
+
+
+def test_daemon_of_a_killed_parent_ends(marker: str, living_with: Callable[[str], list[int]], tmp_path: Path) -> None:
+    command = [sys.executable, "-I", "-S", "-c", DAEMON.format(leader="time.sleep(3600)"), marker]
+    code = f"from components.platform.processes import supervision\nsupervision.run({command!r}, 3600)"
+    with subprocess.Popen([sys.executable, "-c", code]) as parent:
+        deadline_s = time.monotonic() + 60
+        while len([pid for pid in living_with(marker) if pid != parent.pid]) < 3:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+        parent.kill()
+    while living_with(marker):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def test_processor_time_is_limited(scratch: Path) -> None:
+    """Of a command that is not ended in time because its parent is stopped, or of one that has several threads."""
+    command = [sys.executable, "-I", "-S", "-c", "import resource; print(resource.getrlimit(resource.RLIMIT_CPU))"]
+    with open(scratch / "out", "w+b") as out:
+        supervision.run(command, 30, out.fileno(), writable=scratch)
+    limit_s = 30 * available_processors() + 1
+    assert (scratch / "out").read_text() == f"({limit_s}, {limit_s})\n"
+    with open(os.devnull, "wb") as sink:
+        child = REAPER.start(["sh", "-c", "while :; do :; done"], -3, sink.fileno(), None, None, Confinement(cpu_s=1))
+        assert child.wait() == -signal.SIGKILL
+        child.close()
+
+
+def test_rules_say_what_an_older_kernel_or_another_processor_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "landlock_abi", lambda: 2)
+    assert sandbox._missing("landlock") == "" and sandbox._missing("bubblewrap") == ""
+    monkeypatch.setattr(sandbox, "has_seccomp", lambda: False)
+    expected = "truncate files, change modes and times of files, use the network, end your processes"
+    assert sandbox._missing("landlock") == expected and sandbox._missing("bubblewrap") == "use the network"
+    subjects = {rule.subject for rule in sandbox.RULES}
+    assert subjects == {*ATTEMPTS, "processes", "time"}
+
+
+def test_linker_may_change_modes(confined: str, scratch: Path, tmp_path: Path) -> None:
+    (tmp_path / "theirs").touch()
+    script = f"touch program && chmod 755 program && ! echo x > {tmp_path}/theirs"
+    done = supervision.run(["/bin/sh", "-c", script], 30, cwd=scratch, writable=scratch, makes_programs=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_file_operations_inside_of_the_directory_work(confined: str, scratch: Path, tmp_path: Path) -> None:
@@ -131,24 +297,6 @@ def test_file_operations_inside_of_the_directory_work(confined: str, scratch: Pa
     completed = supervision.run(["/bin/sh", "-c", script], 30, cwd=scratch, writable=scratch)
     assert completed.returncode == 7, completed.stderr
     assert (scratch / "b").read_text() == "read" and (scratch / "from-fifo").read_text() == "through\n"
-
-
-@pytest.mark.parametrize(
-    ("confined", "kind"),
-    [  # bubblewrap gives an empty network instead, and sockets in the file system are files
-        ("landlock", "AF_INET, socket.SOCK_STREAM"),
-        ("landlock", "AF_INET, socket.SOCK_DGRAM"),
-        ("landlock", "AF_UNIX"),
-        ("bubblewrap", "AF_INET, socket.SOCK_STREAM"),
-    ],
-    indirect=["confined"],
-)
-def test_network_is_denied(confined: str, kind: str, scratch: Path, server: socket.socket) -> None:
-    port = server.getsockname()[1]
-    program = f"import socket\ns = socket.socket(socket.{kind})\ns.connect(('127.0.0.1', {port}))"
-    completed = supervision.run([sys.executable, "-c", program], 30, cwd=scratch, writable=scratch)
-    assert completed.returncode == 1 and "Error" in completed.stderr
-    assert not can_connect(server)
 
 
 def test_parent_process_is_not_confined(landlock: None, scratch: Path, tmp_path: Path, server: socket.socket) -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,45 @@ def test_child_does_not_inherit_secrets(tmp_path: Path, monkeypatch: pytest.Monk
         supervision.run(["/usr/bin/env"], 30, stdout=out.fileno())
     seen = (tmp_path / "out").read_text()
     assert "hidden" not in seen and "MLGO_SEEN=shown" in seen and f"PATH={os.environ['PATH']}" in seen
+
+
+def test_child_has_three_descriptors_and_inherits_no_ignored_signal(tmp_path: Path) -> None:
+    """With the socket of the server, a compile could start commands that are not confined."""
+    with open(tmp_path / "out", "wb") as out:
+        command = ["/bin/sh", "-c", "ls /proc/self/fd; grep SigIgn /proc/self/status"]
+        assert supervision.run(command, 30, stdout=out.fileno(), cwd=tmp_path).returncode == 0
+    *descriptors, ignored = (tmp_path / "out").read_text().splitlines()
+    assert descriptors == ["0", "1", "2", "3"]  # 3 is the directory that ls reads
+    assert ignored.split()[1] == "0" * 16
+
+
+def test_many_children_start_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(100) as pool:
+        done = pool.map(lambda number: supervision.run(["/bin/sh", "-c", f"exit {number}"], 60), range(100))
+        assert [one.returncode for one in done] == list(range(100))
+
+
+def test_missing_directory_and_missing_interpreter_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="gone"):
+        supervision.run(["/bin/true"], 30, cwd=tmp_path / "gone")
+    (tmp_path / "script").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "script").chmod(0o755)
+    with pytest.raises(FileNotFoundError, match="script"):
+        supervision.run([tmp_path / "script"], 30)
+
+
+def test_dead_server_is_an_error_and_the_next_child_gets_another(marker: str, living_with: Living) -> None:
+    def kill() -> None:
+        wait_until(lambda: bool(living_with(marker)))
+        assert reaper.REAPER._server is not None
+        reaper.REAPER._server.kill()
+
+    helper = threading.Thread(target=kill)
+    helper.start()
+    with pytest.raises(ChildProcessError, match="was killed"):
+        supervision.run(["/bin/sh", "-c", f"sleep 3600; : {marker}"], 60)
+    helper.join()
+    assert supervision.run(["/bin/sh", "-c", "exit 3"], 30).returncode == 3
 
 
 def test_stdin_is_empty() -> None:

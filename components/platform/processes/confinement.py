@@ -1,0 +1,319 @@
+"""Confines the calling process, and starts commands in confined processes. Imports little: scripts use it.
+
+Landlock (Linux 5.13, needs no privileges, allowed in containers) denies writing outside of one directory, seccomp what
+Landlock does not know, or not on older kernels. If the kernel has no Landlock, bubblewrap does the same if it is
+installed. sandbox.py describes what each of them keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import resource
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, NoReturn
+
+Kind = Literal["landlock", "bubblewrap", "none"]
+
+MAX_FILE_BYTES = 4 << 30
+_DISCARDING_DEVICES = ("/dev/null", "/dev/full")
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+# linux/landlock.h: rights LANDLOCK_ACCESS_FS_* by the ABI that introduced them.
+_WRITE_FILE, _TRUNCATE = 1 << 1, 1 << 14
+# Bits 4 to 12: remove and make directories, files, FIFOs, devices ...
+_WRITE_RIGHTS = _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
+# 13: link or rename to another directory. 15: ioctl on devices.
+_RIGHTS_BY_ABI = ((1, _WRITE_RIGHTS), (2, 1 << 13), (3, _TRUNCATE), (5, 1 << 15))
+_TCP_RIGHTS, _TCP_ABI = 0b11, 4  # bind, connect
+_SCOPE_RIGHTS, _SCOPES_ABI = 0b11, 6  # deny abstract UNIX sockets and signals to outside processes
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same number on every architecture
+_VERSION, _PATH_BENEATH = 1, 1
+
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_SIGKILL = 9
+_SECCOMP_SET_MODE_FILTER, _SECCOMP_SPEC_ALLOW = 1, 4
+_ALLOW, _DENY = 0x7FFF0000, 0x00050000 | 13  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO with EACCES
+_X32 = 0x40000000
+_CAPABILITIES_V3, _KEPT_CAPABILITIES = 0x20080522, 1 << 1
+"""CAP_DAC_OVERRIDE, by which root reads the files of others, such as a user's corpus in a container."""
+_F_SETOWN, _F_SETOWN_EX = 8, 15
+
+# machine: AUDIT_ARCH_*, and the numbers of system calls.
+_NEW_NUMBERS = {"pidfd_send_signal": 424, "io_uring_setup": 425, "fchmodat2": 452, "setxattrat": 463}
+_NEW_NUMBERS["removexattrat"] = 466
+_ARCHITECTURES: dict[str, tuple[int, dict[str, int]]] = {
+    "x86_64": (
+        0xC000003E,
+        {
+            **{"seccomp": 317, "socket": 41, "truncate": 76, "setsid": 112, "setpgid": 109, "prlimit64": 302},
+            **{"kill": 62, "tkill": 200, "tgkill": 234, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "fcntl": 72},
+            **{"chmod": 90, "fchmod": 91, "fchmodat": 268, "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260},
+            **{"utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280},
+            **{"setxattr": 188, "lsetxattr": 189, "fsetxattr": 190},
+            **{"removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, **_NEW_NUMBERS},
+        },
+    ),
+    "aarch64": (
+        0xC00000B7,
+        {
+            **{"seccomp": 277, "socket": 198, "truncate": 45, "setsid": 157, "setpgid": 154, "prlimit64": 261},
+            **{"kill": 129, "tkill": 130, "tgkill": 131, "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240, "fcntl": 25},
+            **{"fchmod": 52, "fchmodat": 53, "fchownat": 54, "fchown": 55, "utimensat": 88},
+            **{"setxattr": 5, "lsetxattr": 6, "fsetxattr": 7},
+            **{"removexattr": 14, "lremovexattr": 15, "fremovexattr": 16, **_NEW_NUMBERS},
+        },
+    ),
+}
+_ATTRIBUTES = (
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
+    *("utime", "utimes", "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
+    *("removexattr", "lremovexattr", "fremovexattr", "removexattrat"),
+)
+
+
+class Confinement(NamedTuple):
+    """How a command is confined.
+
+    Attributes:
+        kind: by what; "none" for limits of time, memory and disk only.
+        writable: the only directory below which it may write; "" for a command that is not confined at all.
+        makes_programs: whether it may change modes of files, and write files of more than MAX_FILE_BYTES.
+        daemons: whether it may make sessions and process groups, and signal its own processes.
+        cpu_s: limit of the processor time of each of its processes; 0 for none.
+        abi: the version of the kernel's Landlock.
+    """
+
+    kind: Kind = "none"
+    writable: str = ""
+    makes_programs: bool = False
+    daemons: bool = False
+    cpu_s: int = 0
+    abi: int = 0
+
+
+def landlock_abi() -> int:
+    """Return the version of the kernel's Landlock. OSError if it has none."""
+    return _call(_CREATE_RULESET, None, 0, _VERSION)
+
+
+def has_seccomp() -> bool:
+    """Return whether the system calls of this machine are known; on others only Landlock applies."""
+    return os.uname().machine in _ARCHITECTURES
+
+
+class Preparation(NamedTuple):
+    """What the parent of a confined process prepares: in a forked copy, each page that Python touches costs a copy.
+
+    Attributes:
+        confinement: how the process is confined.
+        ruleset: a descriptor of a set of rules of Landlock, -1 for other kinds.
+    """
+
+    confinement: Confinement
+    ruleset: int
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if self.ruleset >= 0:
+            os.close(self.ruleset)
+
+
+def prepare(confinement: Confinement) -> Preparation:
+    """Prepare to confine a process, which is forked after it. OSError if the kernel refuses it."""
+    if confinement.kind != "landlock":
+        return Preparation(confinement, -1)
+    rights = sum(rights for since, rights in _RIGHTS_BY_ABI if confinement.abi >= since)
+    tcp = _TCP_RIGHTS if confinement.abi >= _TCP_ABI else 0
+    # Older kernels accept a longer struct that ends in zeros.
+    attributes = struct.pack("=QQQ", rights, tcp, _SCOPE_RIGHTS if _has_scopes(confinement) else 0)
+    ruleset = _call(_CREATE_RULESET, attributes, len(attributes), 0)
+    try:
+        _allow_below(ruleset, confinement.writable, rights)
+        for device in _DISCARDING_DEVICES:
+            if os.path.exists(device):
+                _allow_below(ruleset, device, rights & (_WRITE_FILE | _TRUNCATE))
+        if _has_scopes(confinement):
+            _filter(confinement.makes_programs, confinement.daemons, 0)  # keeps it
+    except BaseException:
+        os.close(ruleset)
+        raise
+    return Preparation(confinement, ruleset)
+
+
+def execute(command: Sequence[str], environment: Mapping[str, str], prepared: Preparation, parent: int) -> NoReturn:
+    """Confine this process, a fork of the process `parent` with which it ends, and execute a command in it.
+
+    Raises:
+        OSError: the kernel refuses what worked when sandbox.py tried it, or there is no such program.
+    """
+    confinement = prepared.confinement
+    _prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+    if os.getppid() != parent:
+        os._exit(127)
+    # A crashing compiler of 100 MB leaves large core files.
+    _limit(resource.RLIMIT_CORE, 0)
+    if confinement.cpu_s:
+        _limit(resource.RLIMIT_CPU, confinement.cpu_s)
+    if confinement.writable:
+        if not confinement.makes_programs:
+            _limit(resource.RLIMIT_FSIZE, MAX_FILE_BYTES)
+        _end_first()
+    if confinement.kind == "landlock":
+        restrict(prepared)
+    elif confinement.kind == "bubblewrap":
+        command = [*bubblewrap_arguments(confinement, []), *command]
+    os.execvpe(command[0], list(command), environment)
+
+
+def restrict(prepared: Preparation) -> None:
+    """Confine the calling thread, and all that it starts, by Landlock and seccomp."""
+    confinement = prepared.confinement
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _call(_RESTRICT_SELF, prepared.ruleset, 0)
+    _drop_capabilities()
+    own = 0 if _has_scopes(confinement) else os.getpid()
+    if (program := _filter(confinement.makes_programs, confinement.daemons, own)) is not None:
+        instructions = ctypes.create_string_buffer(program, len(program))
+        number = _ARCHITECTURES[os.uname().machine][1]["seccomp"]
+        filter_program = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
+        _call(number, _SECCOMP_SET_MODE_FILTER, _SECCOMP_SPEC_ALLOW, filter_program)
+
+
+def _has_scopes(confinement: Confinement) -> bool:
+    return confinement.abi >= _SCOPES_ABI
+
+
+def _end_first() -> None:
+    """Let the kernel end this process, not the training that waits for it, if memory runs out."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        try:
+            os.write(descriptor, b"1000")
+        finally:
+            os.close(descriptor)
+
+
+def bubblewrap_arguments(confinement: Confinement, descriptors: list[int]) -> list[str]:
+    """Return the command prefix that confines the command appended to it.
+
+    Args:
+        descriptors: those that the command inherits are appended to it.
+    """
+    writable = confinement.writable
+    # /dev first, because scratch directories are often in /dev/shm. The processes have a number space of their own,
+    # which ends with its first process.
+    words = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--bind", writable, writable, "--proc", "/proc"]
+    words += ["--unshare-net", "--unshare-ipc", "--unshare-pid", "--die-with-parent"]
+    if os.geteuid() == 0:
+        words += ["--cap-drop", "ALL", "--cap-add", "CAP_DAC_OVERRIDE"]
+    if (program := _filter(confinement.makes_programs, confinement.daemons, 0)) is not None:
+        descriptors.append(descriptor := os.memfd_create("filter", 0))
+        os.write(descriptor, program)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        words += ["--seccomp", str(descriptor)]
+    return [*words, "--"]
+
+
+@functools.lru_cache
+def _filter(makes_programs: bool, daemons: bool, own: int) -> bytes | None:
+    """Return the filter of system calls; None on an unknown architecture.
+
+    It denies sockets, of which Landlock restricts only TCP; truncating by path, which compilers do not do and Landlock
+    knows since Linux 6.2; changing attributes of files, which Landlock does not know; leaving the process group, so
+    that one signal ends all processes of a command; and limits of other processes.
+
+    Args:
+        makes_programs, daemons: see Confinement.
+        own: the process ID of a command's first process, which may signal itself and its group, the others nothing; 0
+            if signals to outside processes are denied by other means.
+    """
+    architecture = _ARCHITECTURES.get(os.uname().machine)
+    if architecture is None:
+        return None
+    audit, numbers = architecture
+    load, equal, not_below, ret = 0x20, 0x15, 0x35, 0x06  # load from struct seccomp_data; jumps; return
+    deny = (ret, 0, 0, _DENY)
+    code = [
+        (load, 0, 0, 4),  # the architecture: 32-bit programs have other system call numbers
+        (equal, 1, 0, audit),
+        deny,
+        (load, 0, 0, 0),  # the system call
+        (not_below, 0, 1, _X32),
+        deny,
+    ]
+
+    def add(name: str, argument: int | None = None, allowed: Sequence[int] = (), denied: Sequence[int] = ()) -> None:
+        """Deny a system call, or only some values of an argument."""
+        if name not in numbers:
+            return
+        if argument is None:
+            code.extend([(equal, 0, 1, numbers[name]), deny])
+            return
+        values = allowed or denied
+        tests = [(equal, len(values) - i - (0 if allowed else 1), 0, value) for i, value in enumerate(values)]
+        if allowed:  # to behind the denial
+            block = [(load, 0, 0, 16 + 8 * argument), *tests, deny, (load, 0, 0, 0)]
+        else:  # the last one that does not match jumps over the denial
+            tests[-1] = (equal, 0, 1, values[-1])
+            block = [(load, 0, 0, 16 + 8 * argument), *tests, deny, (load, 0, 0, 0)]
+        code.extend([(equal, 0, len(block), numbers[name]), *block])
+
+    for name in ("socket", "truncate", "io_uring_setup"):  # io_uring could also open sockets
+        add(name)
+    add("prlimit64", 0, allowed=(0,))
+    if not makes_programs:
+        for name in _ATTRIBUTES:
+            add(name)
+    if not daemons:
+        add("setsid")
+        add("setpgid")
+        if own:
+            add("kill", 0, allowed=(0, own))
+            add("tgkill", 0, allowed=(own,))
+            for name in ("tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"):
+                add(name)
+            add("fcntl", 1, denied=(_F_SETOWN, _F_SETOWN_EX))
+    code.append((ret, 0, 0, _ALLOW))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _allow_below(ruleset: int, path: str, rights: int) -> None:
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        _call(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, descriptor), 0)
+    finally:
+        os.close(descriptor)
+
+
+def _drop_capabilities() -> None:
+    header = struct.pack("=Ii", _CAPABILITIES_V3, 0)
+    data = ctypes.create_string_buffer(24)  # effective, permitted and inheritable, of two words each
+    if _LIBC.capget(header, data):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    kept = struct.unpack("=6I", data.raw)[1] & _KEPT_CAPABILITIES
+    if _LIBC.capset(header, struct.pack("=6I", kept, kept, 0, 0, 0, 0)):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _limit(kind: int, value: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def _prctl(option: int, value: int) -> None:
+    if _LIBC.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _call(number: int, *arguments: int | bytes | None) -> int:
+    """Make a system call that the C library has no function for. OSError if it fails."""
+    converted = [ctypes.c_long(item) if isinstance(item, int) else ctypes.c_char_p(item) for item in arguments]
+    result = int(_LIBC.syscall(ctypes.c_long(number), *converted))
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
