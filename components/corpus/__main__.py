@@ -18,7 +18,13 @@ from components.core.formats.splits import read_splits
 from components.core.formats.strategy import DEFAULT_LLVM_MAJOR
 from components.core.projects.debian_build.package import DISK_GIB, DebianBuild
 from components.core.projects.debian_build.package import TIMEOUT_S as TIMEOUT_OF_PACKAGE_S
-from components.core.projects.option import ANY_CORPUS, COMPILE_COMMANDS, RECIPE
+from components.core.projects.option import (
+    ANY_CORPUS,
+    COMPILE_COMMANDS,
+    EXISTING_CORPUS,
+    RECIPE,
+    TRUST_CORPUS,
+)
 from components.core.projects.recipe import load_recipes
 from components.corpus.command_edits import edit_options, parse_edits
 from components.corpus.compilers import compilers
@@ -277,7 +283,8 @@ def _list_skipped(damaged: dict[str, str], project: str = "") -> tuple[Skipped, 
     type=RECIPE,
     help="Projects to fetch and build: a YAML file or the name of a built-in recipe, such as demo.",
 )
-@click.option("--existing", type=ANY_CORPUS, help="Directory of an existing corpus.")
+@click.option("--existing", type=EXISTING_CORPUS, help="Directory of an existing corpus.")
+@TRUST_CORPUS
 @click.option(
     "--compile-commands", type=COMPILE_COMMANDS, help="compile_commands.json of a finished build, or its directory."
 )

@@ -14,7 +14,11 @@ from components.core.formats.corpus import Part
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
 from components.core.projects.flags.options import RowNames
-from components.core.projects.option import CORPUS, RECIPE
+from components.core.projects.option import (
+    CORPUS,
+    RECIPE,
+    TRUST_CORPUS,
+)
 from components.evaluation.config import MATCHING, RELEASE_IF, RELINK, THRESHOLDS, EvaluationConfig
 from components.evaluation.projects.commands import (
     EXIT_NOT_BETTER,
@@ -156,6 +160,7 @@ def main() -> None:
 )
 @click.option("--jobs", type=JOBS, default=PROCESSORS, help="Parallel compiles in whole builds.  [default: processors]")
 @ALLOW_CC1_OPTION
+@TRUST_CORPUS
 @LINK_VARIANT
 @click.option(
     "--flag-rows",
@@ -263,6 +268,7 @@ main.add_command(flags)
     "--max-failed-fraction", type=FRACTION, default=0.05, show_default=True, help="Maximum fraction of failed modules."
 )
 @ALLOW_CC1_OPTION
+@TRUST_CORPUS
 def modules(policy: Path | str, part: Part, problem: str, **options: Any) -> None:
     """Compile modules of a corpus under LLVM's heuristic and under a policy, and write both values of each.
 

@@ -70,6 +70,7 @@ def evaluation(  # type: ignore[no-untyped-def]
         "evaluation",
         {
             "--corpus": corpus.uri,
+            "--trust-corpus": True,
             "--toolchain": training.uri,
             "--warmstart": warmstart.uri,
             "--compare-with": "matching",
@@ -168,6 +169,7 @@ def release_report(  # type: ignore[no-untyped-def]
         "release-report",
         {
             "--corpus": corpus.uri,
+            "--trust-corpus": True,
             "--toolchain": training.uri,
             "--policy": policy.uri,
             "--evaluation": evaluation.uri,

@@ -7,7 +7,11 @@ from pathlib import Path
 import click
 
 from components.core.projects.flags.options import PROCESSORS
-from components.core.projects.option import COMPILE_COMMANDS, CORPUS
+from components.core.projects.option import (
+    COMPILE_COMMANDS,
+    CORPUS,
+    TRUST_CORPUS,
+)
 from components.platform.command import run_step
 from components.platform.console.number_types import JOBS, SEED, TIMEOUT_S
 from components.platform.errors import UserError
@@ -22,6 +26,7 @@ from components.platform.storage.output_files import replace_text, require_writa
     help="compile_commands.json of a configured build by any compiler whose options clang takes, or its directory.",
 )
 @click.option("--corpus", type=CORPUS, help="Instead: a corpus, of which the modules at -Os and -Oz are compiled.")
+@TRUST_CORPUS
 @click.option(
     "--release-toolchain",
     type=ARTIFACT,

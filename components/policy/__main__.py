@@ -24,7 +24,10 @@ from components.core.formats.policy import (
 )
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.dense import read_dense
-from components.core.projects.option import CORPUS
+from components.core.projects.option import (
+    CORPUS,
+    TRUST_CORPUS,
+)
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.console.number_types import COUNT, SEED
@@ -269,6 +272,7 @@ def import_command(source: Path, toolchain: Path, output: Path) -> None:
     help="Output of the warmstart or ppo step, for inlining.",
 )
 @click.option("--corpus", type=CORPUS, required=True, help="Corpus with the module.")
+@TRUST_CORPUS
 @click.option("--toolchain", type=ARTIFACT, help="Training toolchain.")
 @click.option("--clang", help="Instead of --toolchain: any clang of LLVM 17 or later, for a policy of LLVM's features.")
 @click.option(

@@ -57,6 +57,7 @@ def ppo(  # type: ignore[no-untyped-def]
         "ppo",
         {
             "--corpus": corpus.uri,
+            "--trust-corpus": True,
             "--toolchain": training.uri,
             "--trace": trace.uri,
             "--warmstart": warmstart.uri,

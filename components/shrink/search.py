@@ -65,7 +65,16 @@ def search_plan(builder: Builder, compilers: Compilers, whole_program: bool, min
         at_place = replace(builder, setup=replace(builder.setup, work=work))
         at_place.run("bitcode", _with_bitcode(compilers, whole_program), linked, extract)
         remove_tree(linked)
-        options = ("--corpus", corpus, "--toolchain", training, "--minutes", str(minutes), "--no-usage")
+        options = (
+            "--corpus",
+            corpus,
+            "--trust-corpus",
+            "--toolchain",
+            training,
+            "--minutes",
+            str(minutes),
+            "--no-usage",
+        )
         if not run_own_step("components.tune", *options, "--root-dir", place / "search", "--output", plan):
             raise UserError("the search found no plan", "see the message above")
     return plan / PLAN_FILE

@@ -9,7 +9,10 @@ from typing import get_args
 import click
 
 from components.core.compiler.options import ALLOW_CC1_OPTION
-from components.core.projects.option import CORPUS
+from components.core.projects.option import (
+    CORPUS,
+    TRUST_CORPUS,
+)
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.console.number_types import FRACTION, SAMPLING_RATE, SEED, TIMEOUT_S
@@ -54,6 +57,7 @@ from components.trace.config import TFRECORD_FILE, Part, TraceConfig
     help="Fail if more than this fraction of the modules does not compile.",
 )
 @ALLOW_CC1_OPTION
+@TRUST_CORPUS
 @click.pass_context
 def main(context: click.Context, **options: object) -> None:
     """Compile a corpus with its own flags and LLVM's default heuristic, and record each decision with its features.

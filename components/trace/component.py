@@ -26,6 +26,7 @@ def trace(  # type: ignore[no-untyped-def]
         "trace",
         {
             "--corpus": corpus.uri,
+            "--trust-corpus": True,
             "--toolchain": training.uri,
             "--problem": problem,
             "--workers": workers,

@@ -13,7 +13,10 @@ import click
 from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.formats.policy import PRETRAINED, PRETRAINED_NAMES
 from components.core.projects.flags.options import program_options
-from components.core.projects.option import CORPUS
+from components.core.projects.option import (
+    CORPUS,
+    TRUST_CORPUS,
+)
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.console.number_types import COUNT, FRACTION, LLVM_MAJOR, MINUTES, SEED, TIMEOUT_S
@@ -95,6 +98,7 @@ Examples:
 )
 @click.option("--usage/--no-usage", default=True, hidden=True, help="Say how a plan is used, at the end.")
 @ALLOW_CC1_OPTION
+@TRUST_CORPUS
 @program_options(recipe_alone=False)
 @click.pass_context
 def main(

@@ -43,6 +43,7 @@ def tune(  # type: ignore[no-untyped-def]
         "tune",
         {
             "--corpus": corpus.uri,
+            "--trust-corpus": True,
             "--toolchain": training.uri,
             "--policy": policy.uri,
             "--release-toolchain": release.uri,

@@ -145,6 +145,7 @@ Environment (-e NAME=VALUE; -e NAME passes on your own):
   AWS_REGION                      Region of the bucket, on Amazon S3.
   AWS_ENDPOINT_URL_S3             http://HOST:PORT of another server for s3://, such as MinIO or SeaweedFS.
   MLGO_COMPILE_SANDBOX            landlock, bubblewrap or none.  [default: the first that works in the container]
+  MLGO_TRUST_CORPUS               1: compile corpora that are named although nothing confines compiles.
   MLGO_LOG_FORMAT                 timestamps: begin lines with their time and level.  [default: plain]"""
 
 

@@ -16,6 +16,7 @@ from components.core.formats.corpus import DESCRIPTION
 from components.core.projects.compile_commands import DATABASE
 from components.core.projects.recipe import locate_recipe, recipe_words
 from components.platform.errors import UserError
+from components.platform.processes import sandbox
 from components.platform.storage.object_storage.fetch import fetch_file
 from components.platform.storage.options import ARTIFACT, FILE, WHOLE_TREE, LocationType
 from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage
@@ -33,6 +34,8 @@ _MAKES_CORPUS: dict[CodeKind, str] = {
     "compile_commands": "mlgo corpus extract --compile-commands {} --output DIR",
     "corpus": "mlgo corpus import --input {} --output DIR",
 }
+TRUST_VARIABLE = "MLGO_TRUST_CORPUS"
+_TRUSTED = "components.core.projects.option.trusted"
 _OTHER_NAMES = {"existing": "corpus"}
 """Parameters of commands that are named otherwise."""
 
@@ -110,6 +113,27 @@ class _CodePath(click.ParamType[Path, object]):
         return find_database(path) if self._kind == "compile_commands" else path
 
 
+class _CompiledCorpus(_CodePath):
+    """Converts to the path of a corpus, unless its compiles cannot be confined and nobody says that they need not be.
+
+    The user's own corpus and another's look the same, so each that a user names needs a word. Steps of a run pass on
+    the corpus of its first step, with that word.
+    """
+
+    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
+        if not (context and context.meta.get(_TRUSTED)) and sandbox.kind() == "none":
+            raise UserError(
+                f"{value}: compiles cannot be confined here, so a corpus from elsewhere could do whatever you may",
+                f"if you made it, or trust who did, pass --trust-corpus (for mlgo run: {TRUST_VARIABLE}=1); otherwise "
+                "use a machine with Landlock, or install bubblewrap",
+            )
+        return super().convert(value, parameter, context)
+
+
+def _note_trust(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    context.meta[_TRUSTED] = value
+
+
 def unwrap_type(kind: click.ParamType[Any, Any]) -> click.ParamType[Any, Any]:
     """Return the type that an option of code converts its value with; of other options their type."""
     return kind.path_type if isinstance(kind, _CodePath) else kind
@@ -152,8 +176,19 @@ RECIPE = _Recipe()
 """A file, a URI, or the name of a recipe that comes with this project."""
 COMPILE_COMMANDS = _CodePath("compile_commands", FILE, "file|dir|uri")
 """A compile_commands.json, or the build directory that holds it."""
-CORPUS = _CodePath("corpus", ARTIFACT)
-"""A corpus of the corpus step or of extract_ir, to read."""
+CORPUS = _CompiledCorpus("corpus", ARTIFACT)
+"""A corpus of the corpus step or of extract_ir, to compile; the command has the option TRUST_CORPUS, too."""
+EXISTING_CORPUS = _CompiledCorpus("corpus", WHOLE_TREE)
+"""A corpus from whatever tool, which later steps compile."""
 ANY_CORPUS = _CodePath("corpus", WHOLE_TREE)
-"""The same, from whatever tool."""
+"""The same, to read only."""
 LOCAL_CORPUS = _LocalCorpus()
+TRUST_CORPUS = click.option(
+    "--trust-corpus",
+    is_flag=True,
+    is_eager=True,  # before the corpus, of which it decides whether it is taken
+    expose_value=False,
+    envvar=TRUST_VARIABLE,
+    callback=_note_trust,
+    help="Compile the corpus although nothing confines compiles here: only if you made it, or trust who did.",
+)
