@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from components.platform.processes.sandbox import RULES
 from tests.bench.goals import GOALS
 
 ROOT = Path(__file__).parents[2]
@@ -152,3 +153,18 @@ def test_commands_that_replace_those_of_ml_compiler_opt_exist() -> None:
             unknown.append(command)
         unknown += [word for word in words if word.startswith("--") and word not in options.get(name, {word})]
     assert unknown == []
+
+
+def test_security_page_lists_the_rules_of_the_sandbox() -> None:
+    rows = [f"| {rule.subject} | {rule.promise} | {'yes' if rule.always else 'no'} |" for rule in RULES]
+    assert "\n".join(rows) in (DOCS / "security.md").read_text()
+
+
+def test_each_promise_about_security_has_a_test_that_exists() -> None:
+    text = (DOCS / "security.md").read_text()
+    files = {path.name: path.read_text() for path in (ROOT / "tests").glob("**/test_*.py")}
+    functions = set(re.findall(r"^def (test_\w+)", "\n".join(files.values()), re.MULTILINE))
+    named = set(re.findall(r"`(test_\w+(?:\.py)?)`", text))
+    assert named <= {*files, *functions}
+    promises = re.findall(r"^\| (?!promise|---).* \| (.*) \|$", text.split("Compiles, links")[0], re.MULTILINE)
+    assert len(promises) >= 6 and all("`test_" in tests for tests in promises)
