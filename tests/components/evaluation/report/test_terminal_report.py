@@ -71,7 +71,7 @@ def test_table_has_rows_of_languages_and_sections(measured: Measurements) -> Non
 
 def test_functions_that_training_compiled_have_a_row_and_a_note(measured: Measurements, tmp_path: Path) -> None:
     known, bodies, baseline = np.array([100, 900, 0, 0]), np.array([200, 900, 100, 0]), np.array([900, 1100, 400, 600])
-    overlap = Overlap(known + baseline, known, bodies, baseline, baseline - 50)
+    overlap = Overlap(known + baseline, known, bodies, baseline - 50)
     metrics = summarize(replace(measured, overlap=overlap), 0.5)
     row = dict(terminal_report.table_rows(metrics))["policy, functions that training did not compile"]
     assert row == ["2,800  6.67% smaller", "2,250  6.25% smaller", "550  8.33% smaller"]
