@@ -152,7 +152,10 @@ class Reaper:
                 if stdout == subprocess.DEVNULL:
                     opened.append(stdout := os.open(os.devnull, os.O_WRONLY))
                 descriptors = [*opened[:3], stdout, stderr, theirs.fileno()]
-                _send(requests, descriptors)
+                try:
+                    _send(requests, descriptors)
+                except BrokenPipeError:  # the server was killed, and may not have been waited for
+                    _send(self._connection(dead=requests), descriptors)
         except BaseException:
             control.close()
             raise
@@ -166,8 +169,10 @@ class Reaper:
         self._connection()
         return self._scratch
 
-    def _connection(self) -> socket.socket:
+    def _connection(self, dead: socket.socket | None = None) -> socket.socket:
         with self._lock:
+            if self._server is not None and self._requests is dead is not None:
+                self._server.wait()
             if self._requests is None or self._server is None or self._server.poll() is not None:
                 parent = _memory_directory() or Path(tempfile.gettempdir())
                 _remove_stale_scratch(parent)
