@@ -531,10 +531,9 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
             "it by clang"
         )
     if undefined := lost_definitions(own, delivered):
-        more = f" and {len(undefined) - _MAX_NAMES} more" if len(undefined) > _MAX_NAMES else ""
         notes.append(
-            f"its configuration does not define {', '.join(undefined[:_MAX_NAMES])}{more}, which that of your own "
-            "build does: a check fails, or asks for the compiler's name"
+            f"its configuration does not define {list_names(undefined, _MAX_NAMES)}, which that of your own build "
+            "does: a check fails, or asks for the compiler's name"
         )
     if delivered is not own and (names := unchanged_files(own, delivered)):
         more = f" and {len(names) - _MAX_NAMES} more files" if len(names) > _MAX_NAMES else ""

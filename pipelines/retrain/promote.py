@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -173,9 +173,13 @@ def promotion(
         reduction_ci95=claimed_interval(judged),
     )
 
+    @cache
+    def new() -> tuple[Measurements, dict[str, str]]:
+        return read_measurements(evaluation), module_checksums(run["corpus"])
+
     def read() -> tuple[Measurements, Measurements | None]:
-        measured, names = read_measurements(evaluation), module_checksums(run["corpus"])
-        if missing := sorted(set(measured.modules) - set(names)):
+        measured, modules = new()
+        if missing := sorted(set(measured.modules) - set(modules)):
             raise UserError(
                 f"the evaluation at {run['evaluation']} is of another corpus than {run['corpus']}, which has no module "
                 f"{missing[0]}",
@@ -189,14 +193,14 @@ def promotion(
     if decision.kind == "not promoted":
         after = state if decision.week == "" and state.repeats(decision) else state.decided(decision)
         return after, f"not promoted: {decision.reason}"
-    metrics, measured = read_metrics(evaluation), read_measurements(evaluation)
+    metrics, (measured, modules) = read_metrics(evaluation), new()
     deployed = Deployed(
         policy=run["policy"],
         policy_digest=content,
         problem=info.problem,
         llvm_version=info.llvm_version,
         features=tuple(sorted(feature.name for feature in info.features)),
-        modules=module_checksums(run["corpus"]),
+        modules=modules,
         reduction_percent=metrics.reduction_percent or 0.0,
         ci95=claimed_interval(metrics),
         promoted_at=now,

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -201,6 +204,20 @@ def output_of_words(words: Sequence[str], directory: str, source: str, named: st
     if output in ("/dev/null", "-", ""):
         raise NoObjectError(f"its output is {output or 'empty'}")
     return _resolve_libtool(directory, output) if output.endswith(".lo") else output
+
+
+def installed_compilers(names: Sequence[str], path: str | None = None) -> Iterator[Path]:
+    """Yield the user's own compilers that are installed: the one of CC, then those of `names`.
+
+    Args:
+        path: directories as in PATH, in place of it.
+    """
+    own: Sequence[str] = ()
+    with suppress(ValueError, NotACompileError):
+        own = [compiler_of(shlex.split(os.environ.get("CC", "")))[0]]
+    for name in (*own, *names):
+        if found := shutil.which(name, path=path):
+            yield Path(found)
 
 
 def compiler_of(words: Sequence[str]) -> tuple[str, Sequence[str]]:

@@ -254,12 +254,11 @@ def _filter(makes_programs: bool, daemons: bool, own: int) -> bytes | None:
             code.extend([(equal, 0, 1, numbers[name]), deny])
             return
         values = allowed or denied
+        # An allowed value jumps over the denial, a denied one to it.
         tests = [(equal, len(values) - i - (0 if allowed else 1), 0, value) for i, value in enumerate(values)]
-        if allowed:  # to behind the denial
-            block = [(load, 0, 0, 16 + 8 * argument), *tests, deny, (load, 0, 0, 0)]
-        else:  # the last one that does not match jumps over the denial
+        if not allowed:
             tests[-1] = (equal, 0, 1, values[-1])
-            block = [(load, 0, 0, 16 + 8 * argument), *tests, deny, (load, 0, 0, 0)]
+        block = [(load, 0, 0, 16 + 8 * argument), *tests, deny, (load, 0, 0, 0)]
         code.extend([(equal, 0, len(block), numbers[name]), *block])
 
     for name in ("socket", "truncate", "io_uring_setup"):  # io_uring could also open sockets

@@ -12,9 +12,8 @@ from pathlib import Path
 from components.core.projects.driver_arguments import without_outputs
 from components.shrink.differences.records import Call
 
-_SYSTEM = re.compile(
-    r"/usr/(?:lib|(?:(?!local/)[^/]+/)?include)/.*"
-)  # Debian's cross compilers have /usr/TRIPLE/include
+# Debian's cross compilers have /usr/TRIPLE/include.
+_SYSTEM = re.compile(r"/usr/(?:lib|(?:(?!local/)[^/]+/)?include)/.*")
 _OTHER_ACTIONS = ("-c", "-S", "-E", "-M", "-MM", "-P", "-v", "-H")
 _LITERAL_OR_LIST = re.compile(
     r'"(?:[^"\\\n]|\\.)*"'

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from components.core.compiler.clang_programs import gnu_binutils, gnu_program, require_binutils
 from components.core.compiler.source_language import Language
-from components.core.projects.compiler_command import NotACompileError, compiler_of
+from components.core.projects.compiler_command import NotACompileError, compiler_of, installed_compilers
 from components.core.projects.compiler_scripts import (
     cross_names,
     installed_names,
@@ -280,7 +280,7 @@ def _write_clangs(
     clang, cxx = programs or (variant.clang, None)
     named: list[tuple[tuple[Sequence[str], Sequence[str]], Sequence[str], Path | None]] = []
     if native:
-        named.append((installed_names(path), (), _own_compiler(path)))
+        named.append((installed_names(path), (), next(installed_compilers(["cc", "gcc", "clang"], path), None)))
     named += [(cross_names(path, one.prefix), one.clang_options, one.gcc) for one in cross]
     for names, options, own in named:
         write_compilers(
@@ -297,14 +297,6 @@ def _write_clangs(
             options=options,
             answers=names_of_target(own) if own else None,
         )
-
-
-def _own_compiler(path: str) -> Path | None:
-    """Return the user's own C compiler, the one of CC or the first of the usual names in a PATH."""
-    names = ["cc", "gcc", "clang"]
-    with suppress(ValueError, NotACompileError):
-        names.insert(0, compiler_of(shlex.split(os.environ.get("CC", "")))[0])
-    return next((Path(found) for name in names if (found := shutil.which(name, path=path))), None)
 
 
 @cache

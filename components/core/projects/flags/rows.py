@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +13,7 @@ from components.core.compiler.clang_programs import BINUTILS, is_gcc, llvm_binut
 from components.core.compiler.inline_plan import plan_flags
 from components.core.compiler.probe import has_option
 from components.core.formats.toolchain import PLUGIN, Toolchain
-from components.core.projects.compiler_command import NotACompileError, compiler_of
+from components.core.projects.compiler_command import installed_compilers
 from components.core.projects.flags.build_variants import HEURISTIC_OPTION, BuildVariant, require_same_version
 from components.core.projects.flags.link_variants import LINK_VARIANTS
 from components.core.projects.flags.types import CompilerOfRow
@@ -302,11 +299,7 @@ def newest_rows(row: FlagRow, release: Toolchain) -> list[FlagRow]:
 
 def find_gcc() -> Path | None:
     """Return the gcc of CC, or else of PATH; None if there is none."""
-    names = ["gcc"]
-    with suppress(ValueError, NotACompileError):
-        names = [compiler_of(shlex.split(os.environ.get("CC", "")))[0], *names]
-    paths = (shutil.which(name) for name in names)
-    return next((Path(path) for path in paths if path and is_gcc(Path(path))), None)
+    return next((one for one in installed_compilers(["gcc"]) if is_gcc(one)), None)
 
 
 def require_compilers(rows: Sequence[FlagRow], compilers: Sequence[CompilerOfRow]) -> None:
