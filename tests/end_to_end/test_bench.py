@@ -40,6 +40,7 @@ FIGURES = {
         "coverage_real_packages_percent",
         "power_5_spread_2_percent",
         "choice_of_equal_policies_percent",
+        "wrong_choice_for_few_projects_percent",
         "false_promotion_percent",
         "useless_first_deployment_percent",
     },
