@@ -9,7 +9,7 @@ import copy
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -131,7 +131,7 @@ FORBIDDEN: dict[str, Callable[[Job], Any]] = {
     "network of the node": pod(worker, hostNetwork=True),
     "processes of the node": pod(head, hostPID=True),
     "memory of the node": pod(submitter, hostIPC=True),
-    "chosen node": pod(worker, nodeName="n"),
+    "chosen node": pod(worker, nodeName="node"),
     "priority of the system": pod(worker, priorityClassName="system-node-critical"),
     "privileged": container(worker, securityContext={"privileged": True}),
     "privileged autoscaler": lambda job: cluster(job)["autoscalerOptions"].update(securityContext={"privileged": True}),
@@ -179,9 +179,40 @@ def test_autoscaler_cannot_change_its_cluster(change: str) -> None:
     assert done.returncode == 1 and "'mlgo-ray-clusters'" in done.stderr, done.stderr
 
 
+@pytest.fixture
+def waiting_pod() -> Iterator[str]:
+    name = f"admission-{os.getpid()}"
+    spec = copy.deepcopy(submitter(training()))
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "mlgo"},
+        "spec": {**spec, "schedulingGates": [{"name": "example.com/never"}]},
+    }
+    done = kubectl("create", "--filename", "-", document=document)
+    assert done.returncode == 0, done.stderr
+    yield name
+    kubectl("delete", "pod", "--namespace", "mlgo", name)
+
+
 @pytest.mark.parametrize(
-    "resource", ["pods", "rayclusters", "secrets", "services", "serviceaccounts/token", "jobs.batch"]
+    ("patch", "admitted"),
+    [
+        ({"metadata": {"annotations": {"ray.io/size": "1"}}}, True),
+        ({"metadata": {"labels": {"app.kubernetes.io/name": "retrain-check"}}}, False),
+        ({"spec": {"containers": [{"name": "ray-job-submitter", "image": SIDECAR["image"]}]}}, False),
+        ({"spec": {"activeDeadlineSeconds": 1}}, False),
+    ],
 )
+def test_autoscaler_changes_only_annotations_of_pods(waiting_pod: str, patch: Job, admitted: bool) -> None:
+    """Has the rights of everybody, under the autoscaler's name."""
+    names = ["--as", "system:serviceaccount:mlgo:mlgo-ray", "--as-group", "system:masters"]
+    command = ["patch", "pod", waiting_pod, "--namespace", "mlgo", "--dry-run=server", "--patch", json.dumps(patch)]
+    done = kubectl(*command, *names)
+    assert (done.returncode == 0) is admitted and ("'mlgo-ray-patches'" in done.stderr) is not admitted, done.stderr
+
+
+@pytest.mark.parametrize("resource", ["pods", "rayclusters", "secrets", "services", "jobs.batch"])
 @pytest.mark.parametrize("account", ["mlgo-steps", "mlgo-ray", "mlgo-retrain"])
 def test_accounts_create_only_rayjobs(account: str, resource: str) -> None:
     user = f"system:serviceaccount:mlgo:{account}"

@@ -67,7 +67,7 @@ def admission_binding() -> dict[str, Any]:
     (binding,) = [
         document
         for document in yaml.safe_load_all((ROOT / "k8s" / "base" / "admission.yaml").read_text())
-        if document["kind"] == "ValidatingAdmissionPolicyBinding"
+        if document["kind"] == "ValidatingAdmissionPolicyBinding" and "paramRef" in document["spec"]
     ]
     return binding
 
