@@ -302,14 +302,15 @@ class Cluster:
         binding = self._ask(what, self._admission.read_validating_admission_policy_binding, _ADMISSION)
         values = self._ask("ConfigMap values", self._core.read_namespaced_config_map, "values", self.namespace)
         selector = binding and binding.spec.match_resources.namespace_selector.match_labels
-        if not values or selector != {"kubernetes.io/metadata.name": self.namespace}:
+        limits = (values and values.data) or {}
+        if {"ray_secrets", "max_workers"} - limits.keys() or selector != {
+            "kubernetes.io/metadata.name": self.namespace
+        }:
             text = f"RayJobs in {self.namespace} may use every Secret and account there: there is no {what}"
             return [missing(text, f"{_APPLY}, on Kubernetes 1.30 or newer")]
-        allowed = values.data["ray_secrets"].split()
-        refused = [
-            name for name in (spec.credentials_secret, spec.s3_credentials_secret) if name and name not in allowed
-        ]
-        if spec.max_workers > int(values.data["max_workers"]):
+        secrets = {spec.credentials_secret, spec.s3_credentials_secret} - {""}
+        refused = sorted(secrets - set(limits["ray_secrets"].split()))
+        if spec.max_workers > int(limits["max_workers"]):
             refused.append(f"{spec.max_workers} workers")
         if refused:
             return [missing(f"{what} refuses {', '.join(refused)}", "change k8s/base/values.env, and apply it again")]

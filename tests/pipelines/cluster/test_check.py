@@ -262,6 +262,9 @@ def test_secret_of_ray_nodes_has_its_keys(
 def test_training_that_the_admission_policy_refuses_is_found(api: Api, check: Check) -> None:
     done = check("--workers", "9", "--ray-cluster-options", "s3_credentials_secret=mine")
     assert any("mlgo-ray-clusters refuses mine, 9 workers" in line for line in lines(done, "missing")), done.stdout
+    del api.responses[f"{NAMESPACE}/configmaps/values"]["data"]["ray_secrets"]  # of an older k8s/base
+    assert any("RayJobs in mlgo may use every Secret" in line for line in lines(check(), "missing"))
+    api.responses[f"{NAMESPACE}/configmaps/values"]["data"]["ray_secrets"] = ""
     api.responses[ADMISSION]["spec"]["matchResources"]["namespaceSelector"]["matchLabels"] = {"team": "other"}
     assert any("RayJobs in mlgo may use every Secret" in line for line in lines(check(), "missing"))
 
