@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,9 @@ from components.toolchain.sdk import SYSTEM_LIBRARIES, Sdk, apt_line
 PROJECT = Path(__file__).parent / "cmake"
 PLUGIN_PROJECT = PROJECT / "plugin"
 _TAIL_LINES = 30
+_LINKS = ("project", "llvm")
+"""Links in a build tree to our sources and to LLVM's. With paths below the tree alone, ccache finds objects that another
+tree, machine or container has compiled (CCACHE_BASEDIR)."""
 
 
 @contextmanager
@@ -33,7 +37,7 @@ def build_tree(cache: Path, sdk: Sdk, source: Path | None, targets: Targets) -> 
     """
     project = PROJECT if source else PLUGIN_PROJECT
     content = [digest(sdk.prefix)] if (sdk.prefix / MANIFEST).is_file() else []
-    identity = "\0".join([sdk.version, *map(str, (sdk.prefix, source, project)), targets, *content])
+    identity = "\0".join([sdk.version, *map(str, (sdk.prefix, source, project)), targets, *content, *_LINKS])
     tree = cache.absolute() / "build" / f"llvm-{sdk.version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     tree.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(tree.with_name(f"{tree.name}.lock"), f"waiting for another build in {tree}"):
@@ -67,7 +71,7 @@ def build(
     Raises:
         UserError: CMake or a compiler failed; the message has the end of its output and the path of the log.
     """
-    definitions: dict[str, object] = {"LLVM_SOURCE": source, "MLGO_TARGETS": targets, "MLGO_EMBED": embed}
+    definitions: dict[str, object] = {"LLVM_SOURCE": _link(tree, "llvm", source), "MLGO_TARGETS": targets, "MLGO_EMBED": embed}
     definitions |= {f"MLGO_POLICY_{name.upper()}": policies.get(name, "") for name in problems.names()}
     _configure_and_build(PROJECT, tree, target, sdk, jobs, definitions)
     return tree / target
@@ -93,22 +97,33 @@ def _configure_and_build(
 ) -> None:
     log = tree / "build.log"
     log.write_bytes(b"")
+    linked = _link(tree, "project", PROJECT.parent) / project.relative_to(PROJECT.parent)
     definitions = {
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_PREFIX_PATH": sdk.prefix,
         "CMAKE_C_COMPILER": sdk.clang,
         "CMAKE_CXX_COMPILER": sdk.prefix / "bin" / "clang++",
+        "MLGO_CCACHE_DIR": os.environ.get("CCACHE_DIR") or tree.parents[1] / "ccache",
         **definitions,
     }
     say(f"configuring against LLVM {sdk.version} in {sdk.prefix}")
     configure = ["cmake", "-G", "Ninja", *(f"-D{name}={value}" for name, value in definitions.items())]
-    run_build_tool([*configure, "-S", str(project), "-B", str(tree)], log, "configure clang", None)
+    run_build_tool([*configure, "-S", str(linked), "-B", str(tree)], log, "configure clang", None)
     run_build_tool(
         ["cmake", "--build", str(tree), "--target", target, "--parallel", str(jobs)],
         log,
         "build clang",
         f"building {target}",
     )
+
+
+def _link(tree: Path, name: str, target: Path) -> Path:
+    """Return a link in the build tree to a directory; what has that name there is such a link, too."""
+    link = tree / name
+    if not link.is_symlink() or link.readlink() != target:
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+    return link
 
 
 def read_allocator(tree: Path) -> str:

@@ -14,8 +14,6 @@ from pipelines.cli.flags import IMAGES
 from pipelines.parameters.on_server import MINIO
 from pipelines.spec import COMPILED, load_spec, used_images
 
-_NO_IMAGE = f"mlgo-cluster@sha256:{'0' * 64}"  # the size of a Ray cluster does not depend on it
-
 
 @click.group("cluster")
 def cluster_group() -> None:
@@ -90,7 +88,7 @@ def check(
       mlgo cluster check --namespace kubeflow --service-account pipeline-runner --secret mlgo-notify
     """
     from pipelines.cluster.findings import Finding, missing
-    from pipelines.cluster.kubernetes_checks import DEFAULT_ROOT_SECRET, Cluster
+    from pipelines.cluster.kubernetes_checks import DEFAULT_ROOT_SECRET, UNKNOWN_IMAGE, Cluster
     from pipelines.cluster.storage_and_images import KfpChecks, check_bucket, check_images
     from pipelines.images import given_images
     from pipelines.submit.artifact_root import check_artifact_root
@@ -100,7 +98,12 @@ def check(
     spec = None
     if workers:
         settings = {"namespace": ray_namespace, "max_workers": workers, **settings}
-        spec = RayJobSpec(name="check", image=_NO_IMAGE, entrypoint=("mlgo",), **settings)
+        try:
+            image = given_images(images)[CLUSTER].reference
+        except (UserError, KeyError):  # check_images says so
+            image = ""
+        image = image if "@" in image else UNKNOWN_IMAGE
+        spec = RayJobSpec(name="check", image=image, entrypoint=("mlgo",), **settings)
     cluster = Cluster(namespace, context)
     cluster.require_answer()
     say(f"Kubernetes at {cluster.host}, namespace {namespace}")

@@ -1,14 +1,17 @@
 """Checks of what a run needs of a Kubernetes cluster: operators, accounts and their rights, quota, nodes.
 
-Only requests that change nothing are sent: API discovery, gets and lists, SubjectAccessReviews (authorization.k8s.io).
+Only requests that change nothing are sent: API discovery, gets and lists, SubjectAccessReviews (authorization.k8s.io),
+dry runs.
 """
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import json
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -33,7 +36,9 @@ TIMEOUT_S = (5.0, 30.0)  # to connect; between two bytes of an answer
 _APPLY = "kubectl apply -k k8s/overlays/gke (or plain)"
 _WORKLOAD_IDENTITY = "iam.gke.io/gcp-service-account"
 _ADMISSION = "mlgo-ray-clusters"
-"""Policy and binding of k8s/base/admission.yaml."""
+"""Of k8s/base/admission.yaml."""
+UNKNOWN_IMAGE = f"mlgo-cluster@sha256:{'0' * 64}"
+"""In place of an image that is not built yet: the size of a Ray cluster does not depend on it."""
 _OPERATORS = (
     ("argoproj.io", "v1alpha1", "workflows", "Kubeflow Pipelines", "install Kubeflow Pipelines 2.14 or newer"),
     ("ray.io", "v1", "rayjobs", "KubeRay's operator", "install KubeRay's operator 1.6.0 or newer"),
@@ -135,7 +140,6 @@ class Cluster:
         self.namespace, self.host = namespace, settings.host
         self._core, self.custom = client.CoreV1Api(api), client.CustomObjectsApi(api)
         self._reviews = client.AuthorizationV1Api(api)
-        self._admission = client.AdmissionregistrationV1Api(api)
 
     def at(self, namespace: str) -> Cluster:
         """Return the same cluster with another namespace."""
@@ -297,24 +301,30 @@ class Cluster:
 
     @_or_unknown
     def _check_admission(self, spec: RayJobSpec) -> list[Finding]:
-        """Check that RayJobs are restricted here, and that what restricts them admits this one."""
-        what = f"admission policy {_ADMISSION}"
-        binding = self._ask(what, self._admission.read_validating_admission_policy_binding, _ADMISSION)
-        values = self._ask("ConfigMap values", self._core.read_namespaced_config_map, "values", self.namespace)
-        selector = binding and binding.spec.match_resources.namespace_selector.match_labels
-        limits = (values and values.data) or {}
-        if {"ray_secrets", "max_workers"} - limits.keys() or selector != {
-            "kubernetes.io/metadata.name": self.namespace
-        }:
-            text = f"RayJobs in {self.namespace} may use every Secret and account there: there is no {what}"
+        """Check by dry runs that the namespace admits the training, and no RayJob of another kind."""
+        policy = f"admission policy {_ADMISSION}"
+        spec = dataclasses.replace(spec, name=f"check-{secrets.token_hex(4)}")
+        if _ADMISSION not in self._refusal(dataclasses.replace(spec, service_account="default")):
+            text = f"RayJobs in {self.namespace} may use every Secret and account there: no {policy} refuses them"
             return [missing(text, f"{_APPLY}, on Kubernetes 1.30 or newer")]
-        secrets = {spec.credentials_secret, spec.s3_credentials_secret} - {""}
-        refused = sorted(secrets - set(limits["ray_secrets"].split()))
-        if spec.max_workers > int(limits["max_workers"]):
-            refused.append(f"{spec.max_workers} workers")
-        if refused:
-            return [missing(f"{what} refuses {', '.join(refused)}", "change k8s/base/values.env, and apply it again")]
-        return [ok(f"{what} restricts RayJobs in {self.namespace}")]
+        refusal = self._refusal(spec)
+        if refusal and not (spec.image == UNKNOWN_IMAGE and "cluster_image" in refusal):
+            reason = refusal.rpartition("denied request: ")[2]
+            return [missing(f"the training is refused: {reason}", "change k8s/base/values.env, and apply it again")]
+        return [ok(f"{policy} restricts RayJobs in {self.namespace}")]
+
+    def _refusal(self, spec: RayJobSpec) -> str:
+        """Return what admission says against a RayJob, "" if nothing. _CannotLook if this user may not create any."""
+        group, version = API_VERSION.split("/")
+        try:
+            create = self.custom.create_namespaced_custom_object
+            address = (group, version, self.namespace, "rayjobs")
+            self._ask("RayJobs", functools.partial(create, *address, rayjob(spec), dry_run="All"))
+        except _CannotLook as error:
+            if "denied request" not in error.finding.what:
+                raise
+            return error.finding.what
+        return ""
 
     @_or_unknown
     def _check_account(self, name: str) -> list[Finding]:
@@ -438,7 +448,7 @@ class Cluster:
             cause = f"{error.status} {status_message(error)}" if error.status else str(error.reason)
         except (HTTPError, OSError, ValueError) as error:  # ValueError: the answer is not of the API's shape
             cause = "the token has a character that HTTP does not allow" if is_header_error(error) else str(error)
-        raise _CannotLook(unknown(f"{what}: {' '.join(cause.split())[:200]}", "ask somebody who may look"))
+        raise _CannotLook(unknown(f"{what}: {' '.join(cause.split())[:400]}", "ask somebody who may look"))
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from components.platform.storage.cache import default_cache_dir
 from tests.end_to_end.chain import mlgo_run
 from tests.end_to_end.containers import USER, build_images
 from tests.support.shared import MakeOnce
@@ -42,15 +44,15 @@ def images(daemon: None, make_once: MakeOnce) -> Path:
 
 
 @pytest.fixture(scope="session")
-def container_cache(make_once: MakeOnce) -> Path:
+def container_cache(training_toolchain: Path, pretrained_release: Path, make_once: MakeOnce) -> Path:
     """Return a cache directory whose folder containers/ is the cache of containers.
 
-    The first step that builds a clang in a container compiles its objects, the others only link.
+    Its ccache has the objects that this machine compiled for the toolchains of other tests.
     """
 
     def make(directory: Path) -> None:
-        containers = directory / "containers"
-        containers.mkdir()
-        os.chown(containers, *map(int, USER.split(":")))
+        compiled = Path(os.environ.get("CCACHE_DIR") or default_cache_dir() / "ccache")
+        shutil.copytree(compiled, directory / "containers" / "ccache")
+        subprocess.run(["chown", "--recursive", USER, directory / "containers"], check=True)
 
     return make_once("container-cache", make)

@@ -83,11 +83,20 @@ def pod(of: Callable[[Job], Job], **fields: Any) -> Callable[[Job], Any]:
     return lambda job: of(job).update(copy.deepcopy(fields))
 
 
+def template(of: Callable[[Job], Job], **metadata: Any) -> Callable[[Job], Any]:
+    def change(job: Job) -> None:
+        group = {head: cluster(job)["headGroupSpec"], worker: cluster(job)["workerGroupSpecs"][0]}.get(of)
+        (group["template"] if group else job["spec"]["submitterPodTemplate"])["metadata"].update(metadata)
+
+    return change
+
+
 def volume(of: Callable[[Job], Job], **source: Any) -> Callable[[Job], Any]:
     return lambda job: of(job)["volumes"].append({"name": "other", **copy.deepcopy(source)})
 
 
 SECRET = {"secretKeyRef": {"name": "mlgo-notify", "key": "url"}}
+OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "8d3fc0d5-3e6f-4a3c-9c3e-000000000000"}
 SIDECAR = {"name": "other", "image": "registry.example/other@sha256:" + "0" * 64}
 FORBIDDEN: dict[str, Callable[[Job], Any]] = {
     **{f"account of the {of.__name__}": pod(of, serviceAccountName="mlgo-retrain") for of in (head, worker, submitter)},
@@ -150,6 +159,42 @@ FORBIDDEN: dict[str, Callable[[Job], Any]] = {
     "another cluster": lambda job: job["spec"].update(clusterSelector={"ray.io/cluster": "ray"}),
     "too many workers": lambda job: cluster(job)["workerGroupSpecs"][0].update(maxReplicas=10**6),
     "many hosts a worker": lambda job: cluster(job)["workerGroupSpecs"][0].update(numOfHosts=10**6),
+    "workers that cancel out": lambda job: cluster(job)["workerGroupSpecs"][0].update(numOfHosts=-(2**31) + 1),
+    "pods of others go": lambda job: cluster(job)["workerGroupSpecs"][0].update(
+        scaleStrategy={"workersToDelete": ["another-head"]}
+    ),
+    "no submitter of its own": lambda job: job["spec"].pop("submitterPodTemplate"),
+    "submitter without containers": pod(submitter, containers=[]),
+    "submission by the operator": lambda job: job["spec"].update(submissionMode="HTTPMode"),
+    "another operator": lambda job: job["spec"].update(managedBy="kueue.x-k8s.io/multikueue"),
+    **{
+        f"{what} of the {of.__name__}": template(of, **{what: {key: "x"}})
+        for of in (head, worker, submitter)
+        for what, key in (
+            ("labels", "ray.io/cluster"),
+            ("labels", "workflows.argoproj.io/workflow"),
+            ("annotations", "k8s.v1.cni.cncf.io/networks"),
+        )
+    },
+    "finalizer of pods": template(worker, finalizers=["example.com/stay"]),
+    "labels of a group": lambda job: cluster(job)["workerGroupSpecs"][0].update(labels={"ray.io/node-type": "head"}),
+    "labels of the head's group": lambda job: cluster(job)["headGroupSpec"].update(labels={"a": "b"}),
+    "annotation for KubeRay": lambda job: job["metadata"].update(annotations={"ray.io/ft-enabled": "true"}),
+    "finalizer": lambda job: job["metadata"].update(finalizers=["example.com/stay"]),
+    "probe of another host": lambda job: worker(job)["containers"][0]["livenessProbe"]["httpGet"].update(
+        host="169.254.169.254"
+    ),
+    "hook that asks another host": container(
+        head, lifecycle={"postStart": {"httpGet": {"host": "127.0.0.1", "port": 10250}}}
+    ),
+    "annotations of the head's service": lambda job: cluster(job).update(headServiceAnnotations={"a": "b"}),
+    "priority": pod(worker, priorityClassName="high"),
+    "runtime": pod(worker, runtimeClassName="kata"),
+    "scheduler": pod(worker, schedulerName="other"),
+    "credentials of a registry": pod(worker, imagePullSecrets=[{"name": "mlgo-notify"}]),
+    "every node": pod(worker, tolerations=[{"operator": "Exists"}]),
+    "control plane": pod(worker, tolerations=[{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]),
+    "no authentication by a variable": container(head, env=[{"name": "RAY_AUTH_MODE", "value": "disabled"}]),
     "two groups": lambda job: cluster(job)["workerGroupSpecs"].append(
         {**copy.deepcopy(cluster(job)["workerGroupSpecs"][0]), "groupName": "more"}
     ),
@@ -179,6 +224,37 @@ def test_autoscaler_cannot_change_its_cluster(change: str) -> None:
     assert done.returncode == 1 and "'mlgo-ray-clusters'" in done.stderr, done.stderr
 
 
+TEMPLATE = "/spec/workerGroupSpecs/0/template"
+
+
+@pytest.mark.parametrize(
+    ("patch", "admitted"),
+    [
+        ([{"op": "replace", "path": "/spec/workerGroupSpecs/0/replicas", "value": 2}], True),
+        (
+            [{"op": "add", "path": "/spec/workerGroupSpecs/0/scaleStrategy", "value": {"workersToDelete": ["ray-a"]}}],
+            True,
+        ),
+        ([{"op": "add", "path": "/spec/workerGroupSpecs/0/scaleStrategy", "value": {"workersToDelete": ["b"]}}], False),
+        ([{"op": "replace", "path": "/spec/workerGroupSpecs/0/maxReplicas", "value": 3}], False),
+        ([{"op": "add", "path": f"{TEMPLATE}/spec/containers/0/args", "value": ["sh"]}], False),
+        ([{"op": "add", "path": f"{TEMPLATE}/metadata/annotations", "value": {"a": "b"}}], False),
+        ([{"op": "add", "path": "/metadata/annotations", "value": {"ray.io/ft-enabled": "true"}}], False),
+        ([{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/stay"]}], False),
+        ([{"op": "add", "path": "/metadata/ownerReferences", "value": [OWNER]}], False),
+        ([{"op": "replace", "path": "/spec/suspend", "value": False}], False),
+        ([{"op": "add", "path": "/spec/headGroupSpec/template/spec/containers/0/command", "value": ["sh"]}], False),
+    ],
+    ids=str,
+)
+def test_autoscaler_changes_only_the_number_of_workers(patch: list[Job], admitted: bool) -> None:
+    """Patches the suspended RayCluster of k8s/base, with the rights of everybody."""
+    names = ["--as", "system:serviceaccount:mlgo:mlgo-ray", "--as-group", "system:masters"]
+    command = ["patch", "raycluster", "ray", "--namespace", "mlgo", "--dry-run=server", "--type=json"]
+    done = kubectl(*command, "--patch", json.dumps(patch), *names)
+    assert (done.returncode == 0) is admitted and ("'mlgo-ray-" in done.stderr) is not admitted, done.stderr
+
+
 @pytest.fixture
 def waiting_pod() -> Iterator[str]:
     name = f"admission-{os.getpid()}"
@@ -202,6 +278,8 @@ def waiting_pod() -> Iterator[str]:
         ({"metadata": {"labels": {"app.kubernetes.io/name": "retrain-check"}}}, False),
         ({"spec": {"containers": [{"name": "ray-job-submitter", "image": SIDECAR["image"]}]}}, False),
         ({"spec": {"activeDeadlineSeconds": 1}}, False),
+        ({"metadata": {"ownerReferences": [OWNER]}}, False),
+        ({"metadata": {"finalizers": ["example.com/stay"]}}, False),
     ],
 )
 def test_autoscaler_changes_only_annotations_of_pods(waiting_pod: str, patch: Job, admitted: bool) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.test_build_systems import MAKEFILE, SOURCES, blocks, section
-from tests.end_to_end.containers import CAUTIOUS, ROOT, build_images, docker, reference
+from tests.end_to_end.containers import CAUTIOUS, ROOT, docker, reference
 from tests.support.shared import MakeOnce
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
@@ -21,13 +21,19 @@ OWNER = 4321
 
 
 @pytest.fixture(scope="module")
-def image(images: Path, make_once: MakeOnce) -> str:
-    """Build the image on the toolchain image of `images`, which docker has in its cache."""
+def image(images: Path, container_cache: Path, make_once: MakeOnce) -> str:
+    """Build the image on the toolchain image of `images`, with the objects of the container cache."""
+    toolchain, tag = reference(images, "toolchain"), "mlgo-clang-test"
 
     def build(directory: Path) -> None:
-        build_images(directory / "images.json", "--image", "clang")
+        (directory / "Dockerfile").write_text(f"FROM {toolchain}\nCOPY . /tmp/mlgo-cache/ccache/\n")
+        ccache = container_cache / "containers" / "ccache"
+        docker("build", "--tag", f"{tag}-builder", "--file", str(directory / "Dockerfile"), str(ccache))
+        arguments = ["--build-arg", f"TOOLCHAIN={toolchain}", "--build-arg", f"BUILDER={tag}-builder", "--tag", tag]
+        docker("build", *arguments, "--file", "docker/clang/Dockerfile", str(ROOT), timeout_s=1500)
+        (directory / "tag").write_text(tag)
 
-    return reference(make_once("clang-image", build) / "images.json", "clang")
+    return (make_once("clang-image", build) / "tag").read_text()
 
 
 @pytest.fixture

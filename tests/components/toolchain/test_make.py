@@ -18,7 +18,7 @@ from components.core.formats.toolchain import load_toolchain
 from components.platform.errors import UserError
 from components.platform.storage import digest, verify, write_manifest
 from components.platform.storage.cache import default_cache_dir
-from components.toolchain.build import build, build_tree
+from components.toolchain.build import PROJECT, build, build_tree
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import find_linker, make_toolchain
 from components.toolchain.sdk import find_sdk
@@ -159,6 +159,9 @@ def test_image_keeps_the_archives_that_clangs_and_linker_are_linked_from(policy:
             build(tree, target, sdk, source, "native", 2, policies, "cpp")
         for target in ("training", "release", "ld.lld"):
             commands = subprocess.run(["ninja", "-t", "commands", target], cwd=tree, check=True, capture_output=True)
+            # Compiles name no file of this machine, so that ccache finds objects of other trees and of containers.
+            assert str(PROJECT.parent) not in commands.stdout.decode()
+            assert str(source) not in commands.stdout.decode()
             link = commands.stdout.decode().splitlines()[-1].removeprefix(": && ").removesuffix(" && :")
             flag = f"-Wl,--why-extract={tmp_path / 'extracted'}"
             subprocess.run([*shlex.split(link), flag, "-o", tmp_path / "program"], cwd=tree, check=True)

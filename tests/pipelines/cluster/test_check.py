@@ -40,7 +40,7 @@ from tests.support.crd import SCHEMAS, needs_schemas
 
 ROOT = Path(__file__).parents[3]
 NAMESPACE = "/api/v1/namespaces/mlgo"
-ADMISSION = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/mlgo-ray-clusters"
+RAYJOBS = "/apis/ray.io/v1/namespaces/mlgo/rayjobs"
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rayjobs.ray.io"
 
 
@@ -63,15 +63,6 @@ def definition(schema: dict[str, Any]) -> dict[str, Any]:
     return {"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}}
 
 
-def admission_binding() -> dict[str, Any]:
-    (binding,) = [
-        document
-        for document in yaml.safe_load_all((ROOT / "k8s" / "base" / "admission.yaml").read_text())
-        if document["kind"] == "ValidatingAdmissionPolicyBinding" and "paramRef" in document["spec"]
-    ]
-    return binding
-
-
 def node(cpu: str, memory: str) -> dict[str, Any]:
     return {"metadata": {"name": "n"}, "spec": {}, "status": {"allocatable": {"cpu": cpu, "memory": memory}}}
 
@@ -86,6 +77,7 @@ class Api:
         denied: (account, verb, resource) that reviews do not allow.
         reviews: reviews that were asked for.
         deleted: paths of objects that were deleted.
+        refused: a word of RayJobs that the admission policy refuses -> its message; empty without the policy.
     """
 
     responses: dict[str, Any] = field(
@@ -99,8 +91,6 @@ class Api:
             f"{NAMESPACE}/serviceaccounts/mlgo-ray": {"metadata": {"name": "mlgo-ray"}},
             f"{NAMESPACE}/resourcequotas": {"items": [quota(requests_cpu="100", limits_memory="1000Gi", pods="50")]},
             CRD: definition({"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
-            ADMISSION: admission_binding(),
-            f"{NAMESPACE}/configmaps/values": {"data": {"max_workers": "8", "ray_secrets": "mlgo-credentials mlgo-s3"}},
             "/api/v1/nodes": {"items": [node("2", "4Gi"), node("8", "32Gi")]},
         }
     )
@@ -108,6 +98,9 @@ class Api:
     denied: set[tuple[str, str, str]] = field(default_factory=set)
     reviews: list[dict[str, Any]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(
+        default_factory=lambda: {"'serviceAccountName': 'default'": "run as mlgo-ray", "mlgo-cluster@": "cluster_image"}
+    )
 
     def respond(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if path in self.forbidden:
@@ -119,6 +112,10 @@ class Api:
             account = body["spec"]["user"].rpartition(":")[2]
             allowed = (account, asked["verb"], asked["resource"]) not in self.denied
             return 201, {**body, "status": {"allowed": allowed}}
+        if path == RAYJOBS and method == "POST":
+            why = next((message for word, message in self.refused.items() if word in str(body)), "")
+            text = f"ValidatingAdmissionPolicy 'mlgo-ray-clusters' with binding 'b' denied request: {why}"
+            return status(422, "Invalid", text) if why else (201, body)
         if method == "DELETE" and path in self.responses:
             self.deleted.append(path)
             return 200, self.responses[path]
@@ -219,8 +216,6 @@ def test_rights_that_are_asked_for_are_those_of_the_manifests(api: Api, check: C
         ("/apis/argoproj.io/v1alpha1", "Kubeflow Pipelines: workflows.argoproj.io", "install Kubeflow Pipelines"),
         (f"{NAMESPACE}/serviceaccounts/mlgo-ray", "there is no service account mlgo-ray in mlgo", "kubectl apply -k"),
         (NAMESPACE, "there is no namespace mlgo", "kubectl apply -k"),
-        (ADMISSION, "there is no admission policy mlgo-ray-clusters", "1.30"),
-        (f"{NAMESPACE}/configmaps/values", "there is no admission policy mlgo-ray-clusters", "kubectl apply -k"),
     ],
 )
 def test_missing_thing_is_named_with_its_remedy(api: Api, check: Check, lacks: str, named: str, remedy: str) -> None:
@@ -253,20 +248,30 @@ def test_secret_of_ray_nodes_has_its_keys(
 ) -> None:
     if keys is not None:
         api.responses[f"{NAMESPACE}/secrets/mine"] = {"metadata": {"name": "mine"}, "data": dict.fromkeys(keys, "eA==")}
-    api.responses[f"{NAMESPACE}/configmaps/values"]["data"]["ray_secrets"] = "other mine"
     done = check("--ray-cluster-options", f"{option}=mine")
     assert ("Secret mine" in lines(done, "ok")) is (wrong == ""), done.stdout
     assert [wrong in line for line in lines(done, "missing") if "Secret" in line] == ([True] if wrong else [])
 
 
 def test_training_that_the_admission_policy_refuses_is_found(api: Api, check: Check) -> None:
-    done = check("--workers", "9", "--ray-cluster-options", "s3_credentials_secret=mine")
-    assert any("mlgo-ray-clusters refuses mine, 9 workers" in line for line in lines(done, "missing")), done.stdout
-    del api.responses[f"{NAMESPACE}/configmaps/values"]["data"]["ray_secrets"]  # of an older k8s/base
-    assert any("RayJobs in mlgo may use every Secret" in line for line in lines(check(), "missing"))
-    api.responses[f"{NAMESPACE}/configmaps/values"]["data"]["ray_secrets"] = ""
-    api.responses[ADMISSION]["spec"]["matchResources"]["namespaceSelector"]["matchLabels"] = {"team": "other"}
-    assert any("RayJobs in mlgo may use every Secret" in line for line in lines(check(), "missing"))
+    assert "admission policy mlgo-ray-clusters restricts RayJobs in mlgo" in lines(check(), "ok")
+    api.refused["'maxReplicas': 9"] = "at most 8 workers"
+    image = "cluster=registry.example/cluster@sha256:" + "1" * 64
+    done = check("--workers", "9", "--images", image)
+    assert "the training is refused: at most 8 workers" in lines(done, "missing"), done.stdout
+    assert not any("refused" in line for line in lines(check("--workers", "8", "--images", image), "missing"))
+
+
+def test_missing_admission_policy_is_found(api: Api, check: Check) -> None:
+    api.refused.clear()
+    done = check()
+    (line,) = (line for line in lines(done, "missing") if "RayJobs in mlgo may use every Secret" in line)
+    assert "1.30" in done.stdout[done.stdout.index(line) :].splitlines()[1]
+
+
+def test_who_may_create_no_rayjobs_cannot_look_at_admission(api: Api, check: Check) -> None:
+    api.forbidden.add(RAYJOBS)
+    assert any("RayJobs: 403" in line for line in lines(check(), "unknown"))
 
 
 def test_placeholder_in_workload_identity_is_found(api: Api, check: Check) -> None:
