@@ -40,17 +40,7 @@ _LINKER_DEFINED = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", 
 """Symbols that GNU ld exports and lld does not, or that are the start of a program."""
 _START_FILE_EXPORTS = {243: frozenset({"main"})}
 """Instruction set (e_machine of ELF) -> symbols that GNU ld exports because the C library's start files use them."""
-_COMPILERS_LIBRARIES = (
-    "libc.",
-    "libm.",
-    "libmvec.",
-    "libgcc_s.",
-    "libgomp.",
-    "libstdc++.",
-    "libatomic.",
-    "libssp.",
-    "ld-linux",
-)
+_COMPILERS_LIBRARIES = tuple("libc. libm. libmvec. libgcc_s. libgomp. libstdc++. libatomic. libssp. ld-linux".split())
 """Shared libraries of which compilers decide whether a program needs them."""
 _MAX_ATTEMPTS = 4
 _TRACE = "PS4='$ '; set -x; "

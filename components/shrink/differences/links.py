@@ -27,15 +27,7 @@ from components.shrink.differences.records import Call, LinkerCall, linker_words
 _TIMEOUT_S = 300.0
 _PIC = re.compile(r"-f(?:no-)?(?:PIC|pic|PIE|pie)")
 _LINKER_VALUES = frozenset({"-m", "-o", "-z", "-soname", "-h", "-rpath", "-e", "-u", "-T", "-y", "-mllvm", "-plugin"})
-_DYNAMIC_LINKER = (
-    "-dynamic-linker",
-    "--dynamic-linker",
-    "--version-script",
-    "--dynamic-list",
-    "--defsym",
-    "--wrap",
-    "-Map",
-)
+_DYNAMIC_LINKER = tuple("-dynamic-linker --dynamic-linker --version-script --dynamic-list --defsym --wrap -Map".split())
 _SCRIPT_PATH = re.compile(r"/[^\s()]+\.(?:so[.\d]*|a)\b")
 _MAX_SCRIPT_BYTES = 10_000
 _INSTRUCTIONS = re.compile(
