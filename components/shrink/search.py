@@ -65,17 +65,9 @@ def search_plan(builder: Builder, compilers: Compilers, whole_program: bool, min
         at_place = replace(builder, setup=replace(builder.setup, work=work))
         at_place.run("bitcode", _with_bitcode(compilers, whole_program), linked, extract)
         remove_tree(linked)
-        options = (
-            "--corpus",
-            corpus,
-            "--trust-corpus",
-            "--toolchain",
-            training,
-            "--minutes",
-            str(minutes),
-            "--no-usage",
-        )
-        if not run_own_step("components.tune", *options, "--root-dir", place / "search", "--output", plan):
+        inputs = ("--corpus", corpus, "--trust-corpus", "--toolchain", training)
+        options = ("--minutes", str(minutes), "--no-usage", "--root-dir", place / "search", "--output", plan)
+        if not run_own_step("components.tune", *inputs, *options):
             raise UserError("the search found no plan", "see the message above")
     return plan / PLAN_FILE
 
@@ -88,11 +80,13 @@ def _with_bitcode(compilers: Compilers, whole_program: bool) -> Compilers:
         return replace(compilers, records=False, variant=replace(stock, flags=[*stock.flags, *_EMBED]))
     lld = find_lld(stock.clang)
 
-    def add_linkers(tools: Path) -> None:
-        write_recording_linkers(tools, lld, stock.flags[0])
-
     flags = [*stock.flags, *COMPILE_FLAGS, *link_flags(SCRIPT_DIRECTORY)]
-    return replace(compilers, records=False, variant=replace(stock, flags=flags), add_tools=add_linkers)
+    return replace(
+        compilers,
+        records=False,
+        variant=replace(stock, flags=flags),
+        add_tools=lambda tools: write_recording_linkers(tools, lld, stock.flags[0]),
+    )
 
 
 def with_plan(row: FlagRow, plan: Path) -> FlagRow:

@@ -158,8 +158,8 @@ def link_by_gnu(inputs: Sequence[Input]) -> dict[str, Unit]:
         while group >= 0 and end < len(inputs) and inputs[end].group == group:
             end += 1
         for one in inputs[index:end]:
-            if not one.lazy:
-                state.load_all(one.units)
+            for unit in one.units if not one.lazy else ():
+                state.load(unit)
         changed = True
         while changed:
             changed = False
@@ -232,10 +232,6 @@ class _Link:
     def needs(self, unit: Unit, symbol: str) -> bool:
         """Return whether a symbol that a member of an archive defines is why it is linked."""
         return symbol in self.undefined or (symbol in unit.data and symbol in self.common)
-
-    def load_all(self, units: Iterable[Unit]) -> None:
-        for unit in units:
-            self.load(unit)
 
     def load_needed(self, units: Iterable[Unit]) -> bool:
         """Load the members that define what is undefined, and return whether there was one."""

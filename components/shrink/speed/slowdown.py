@@ -271,15 +271,8 @@ class FastSearch:
             )
         names = self.work / "profiles.txt"
         names.write_text("".join(f"{path}\n" for path in written), encoding="utf-8")
-        command = [
-            str(profdata),
-            "merge",
-            "-sparse",
-            "--failure-mode=all",
-            f"--input-files={names}",
-            "-o",
-            str(self.profile),
-        ]
+        options = ["-sparse", "--failure-mode=all", f"--input-files={names}", "-o", str(self.profile)]
+        command = [str(profdata), "merge", *options]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S)
         if done.returncode != 0 or not self.profile.is_file():
             raise UserError(f"{profdata} cannot merge the profiles:\n{done.stderr[-1000:]}", "see its message")
