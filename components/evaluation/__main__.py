@@ -14,11 +14,7 @@ from components.core.formats.corpus import Part
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
 from components.core.projects.flags.options import RowNames
-from components.core.projects.option import (
-    CORPUS,
-    RECIPE,
-    TRUST_CORPUS,
-)
+from components.core.projects.option import CORPUS, RECIPE, TRUST_CORPUS
 from components.evaluation.config import MATCHING, RELEASE_IF, RELINK, THRESHOLDS, EvaluationConfig
 from components.evaluation.projects.commands import (
     EXIT_NOT_BETTER,
@@ -38,6 +34,16 @@ from components.platform.console.number_types import FINITE_FLOAT, FRACTION, JOB
 from components.platform.errors import UserError
 from components.platform.storage.options import ARTIFACT, OUTPUT, PROGRAM, UNMANAGED_FILES, ArtifactOr
 from components.platform.workers.factory import HELP as WORKERS_HELP
+
+_POLICY = click.option(
+    "--policy",
+    type=ArtifactOr(*PRETRAINED_NAMES),
+    required=True,
+    help=f"Policy to evaluate, one of yours or a pretrained one ({PRETRAINED_HELP}).",
+)
+_MAX_FAILED_FRACTION = click.option(
+    "--max-failed-fraction", type=FRACTION, default=0.05, show_default=True, help="Maximum fraction of failed modules."
+)
 
 
 class _DefaultCommand(click.Group):
@@ -65,12 +71,7 @@ def main() -> None:
     required=True,
     help="Training clang: compiles baseline, warmstart and sweep.",
 )
-@click.option(
-    "--policy",
-    type=ArtifactOr(*PRETRAINED_NAMES),
-    required=True,
-    help=f"Policy to evaluate, one of yours or a pretrained one ({PRETRAINED_HELP}).",
-)
+@_POLICY
 @click.option("--output", type=OUTPUT, required=True, help="Directory for report.csv, metrics.json and report.html.")
 @click.option(
     "--release-toolchain",
@@ -149,9 +150,7 @@ def main() -> None:
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
 @click.option("--timeout-s", type=TIMEOUT_S, default=60.0, show_default=True, help="Time limit of one compile.")
-@click.option(
-    "--max-failed-fraction", type=FRACTION, default=0.05, show_default=True, help="Maximum fraction of failed modules."
-)
+@_MAX_FAILED_FRACTION
 @click.option(
     "--thresholds",
     default=",".join(map(str, THRESHOLDS)),
@@ -248,12 +247,7 @@ main.add_command(flags)
 @main.command("modules", short_help="Values of modules of any corpus, as CSV, without a verdict.")
 @click.option("--corpus", type=CORPUS, required=True, help="Corpus to compile, with or without a split.")
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Training clang.")
-@click.option(
-    "--policy",
-    type=ArtifactOr(*PRETRAINED_NAMES),
-    required=True,
-    help=f"Policy to evaluate, one of yours or a pretrained one ({PRETRAINED_HELP}).",
-)
+@_POLICY
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="CSV file to write.")
 @click.option(
     "--part", type=click.Choice(get_args(Part)), default="all", show_default=True, help="Part of the split to compile."
@@ -264,9 +258,7 @@ main.add_command(flags)
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
 @click.option("--timeout-s", type=TIMEOUT_S, default=60.0, show_default=True, help="Time limit of one compile.")
-@click.option(
-    "--max-failed-fraction", type=FRACTION, default=0.05, show_default=True, help="Maximum fraction of failed modules."
-)
+@_MAX_FAILED_FRACTION
 @ALLOW_CC1_OPTION
 @TRUST_CORPUS
 def modules(policy: Path | str, part: Part, problem: str, **options: Any) -> None:

@@ -162,12 +162,8 @@ def _read_measurement(path: Path, globs: Sequence[str]) -> Build:
     if isinstance(document, dict) and document.get("version", _VERSION) != _VERSION:
         raise UserError(f"{file} is of version {document['version']}; this program reads {_VERSION}", _AGAIN)
     measurement = typed(document, _Measurement, file, "the measurement of a build", _AGAIN)
-    files = {name: partial(_same, file) for name, file in measurement.files.items() if matches(name, globs)}
+    files = {name: (lambda file=file: file) for name, file in measurement.files.items() if matches(name, globs)}
     return Build(path, measurement.build, files)
-
-
-def _same(file: MeasuredFile) -> MeasuredFile:
-    return file
 
 
 def _measure(path: Path) -> MeasuredFile:
@@ -176,14 +172,7 @@ def _measure(path: Path) -> MeasuredFile:
         functions = function_sizes(path)
     except UserError:
         functions = {}  # the sections are whole, the symbol table is not
-    return MeasuredFile(
-        kind=binary.kind,
-        sizes=binary.sizes,
-        language=binary.language,
-        machine=binary.machine,
-        functions=functions,
-        bitcode=binary.bitcode,
-    )
+    return MeasuredFile(functions=functions, **vars(binary))
 
 
 def _artifact_kind(path: Path) -> str:

@@ -18,7 +18,7 @@ from components.evaluation.benchmarks import program_rows
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics_types import FunctionChange, Metrics, SizeMetrics
 from components.evaluation.report import flags_tables, linked_tables, terminal_report
-from components.evaluation.report.changed_functions import decision_lines, explain_commands
+from components.evaluation.report.changed_functions import by_direction, decision_lines, explain_commands
 from components.evaluation.report.formatting import change, interval, required_in_words
 from components.evaluation.report.plots import MAX_POINTS, case_changes, project_changes, sweep, training_reward
 from components.evaluation.report.policy_choice import (
@@ -102,17 +102,14 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
 
 def _function_tables(metrics: SizeMetrics) -> list[tuple[str, list[tuple[FunctionChange, str, list[str]]]]]:
     """Return the tables of functions: title, and for each function itself, its name cut, and its decisions."""
-    tables = []
-    for changes, title in (
-        (metrics.module_functions, "Functions of held-out modules"),
-        (metrics.binary_functions, "Functions of linked binaries"),
-    ):
-        for direction, grew in (("that grew most", True), ("that shrank most, or are gone", False)):
-            rows = [
-                (change, shorten(change.function, _MAX_NAME), decision_lines(change, _MAX_LINE))
-                for change in changes
-                if (change.new > change.old) == grew
-            ]
-            if rows:
-                tables.append((f"{title} {direction}", rows))
-    return tables
+    return [
+        (
+            f"{title} {direction}",
+            [(change, shorten(change.function, _MAX_NAME), decision_lines(change, _MAX_LINE)) for change in chosen],
+        )
+        for changes, title in (
+            (metrics.module_functions, "Functions of held-out modules"),
+            (metrics.binary_functions, "Functions of linked binaries"),
+        )
+        for direction, chosen in by_direction(changes)
+    ]

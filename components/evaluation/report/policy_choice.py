@@ -45,7 +45,8 @@ def start_title(metrics: Metrics) -> str:
 
 def reference_row(metrics: Metrics) -> str:
     """Return the title of the reference in tables."""
-    return f"unchanged {reference_title(metrics)}" if _is_pretrained_reference(metrics) else reference_title(metrics)
+    unchanged = metrics.inputs.policy_role == "trained" and _pretrained_name(metrics)
+    return f"unchanged {reference_title(metrics)}" if unchanged else reference_title(metrics)
 
 
 def start_row(metrics: Metrics) -> str:
@@ -64,10 +65,6 @@ def policy_row(metrics: Metrics) -> str:
     else:
         title = "policy that training started from" if metrics.inputs.policy_role == "start" else "policy"
     return f"{title}, compiled by the {metrics.policy_compiled_by} clang"
-
-
-def _is_pretrained_reference(metrics: Metrics) -> bool:
-    return metrics.inputs.policy_role == "trained" and bool(_pretrained_name(metrics))
 
 
 def verdict_subject(metrics: Metrics) -> str:
