@@ -2,8 +2,6 @@
 
 from components.platform.storage.manifest import (
     MANIFEST,
-    Manifest,
-    ManifestEntry,
     digest,
     read_manifest,
     require_artifact,
@@ -14,8 +12,6 @@ from components.platform.storage.publish import discard, publish
 
 __all__ = [
     "MANIFEST",
-    "Manifest",
-    "ManifestEntry",
     "digest",
     "discard",
     "publish",

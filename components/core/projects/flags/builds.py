@@ -112,7 +112,6 @@ class RecipeProject:
         return self.recipe.name
 
     def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
-        """See `Project.build`."""
         recipe = self.recipe
         if recipe.cmake_options is not None:
             # Stock clang has none under these names, and CMake then takes those of any version.
@@ -171,7 +170,6 @@ class OwnBuild:
                 raise UserError(f"--program {program} is a directory", "pass the program in it")
 
     def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
-        """See `Project.build`."""
         root = setup.work / self.name
         compilers = Path(tempfile.mkdtemp(prefix="mlgo-compilers-"))  # without the spaces that a tree's path may have
         log = setup.cache / "logs" / "flags" / f"{self.name}-{variant.title.replace(', ', '-').replace(' ', '-')}.log"

@@ -158,11 +158,9 @@ class S3Store:
         return [updated for updated in _parallel(upload_one, files) if updated]
 
     def download(self, objects: Sequence[tuple[ObjectUri, Callable[[], BinaryIO]]]) -> None:
-        def download_one(pair: tuple[ObjectUri, BinaryIO]) -> None:
-            self._download(*pair)
-
         with ExitStack() as stack:
-            _parallel(download_one, [(uri, stack.enter_context(create())) for uri, create in objects])
+            files = [(uri, stack.enter_context(create())) for uri, create in objects]
+            _parallel(lambda pair: self._download(*pair), files)
 
     def download_to(self, uri: ObjectUri, path: Path, version: str = NO_VERSION) -> None:
         with open(path, "wb") as stream:
