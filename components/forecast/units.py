@@ -105,13 +105,7 @@ class CorpusUnit:
         return [
             str(clang),
             *replay_arguments(
-                recorded,
-                module.bitcode,
-                output,
-                options,
-                module.thinlto_index,
-                corpus=module.directory,
-                clang=clang,
+                recorded, module.bitcode, output, options, module.thinlto_index, corpus=module.directory, clang=clang
             ),
         ]
 

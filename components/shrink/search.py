@@ -9,12 +9,7 @@ from components.core.compiler.inline_plan import PLAN_FILE
 from components.core.compiler.own_clangs import run_own_step, training_clang
 from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY
 from components.core.projects.flags.rows import FlagRow
-from components.core.projects.link_recorder.recorder import (
-    COMPILE_FLAGS,
-    find_lld,
-    link_flags,
-    write_recording_linkers,
-)
+from components.core.projects.link_recorder.recorder import COMPILE_FLAGS, find_lld, link_flags, write_recording_linkers
 from components.core.projects.source_tree import remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError

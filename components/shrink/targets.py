@@ -12,12 +12,7 @@ from pathlib import Path
 
 from components.core.compiler.objects.elf import Elf
 from components.core.formats.toolchain import Toolchain
-from components.core.projects.cross_compilers import (
-    CrossCompiler,
-    machine_name,
-    name_cross_compilers,
-    native_machine,
-)
+from components.core.projects.cross_compilers import CrossCompiler, machine_name, name_cross_compilers, native_machine
 from components.platform.errors import UserError
 
 _X86_64, _I386 = 62, 3

@@ -74,10 +74,7 @@ done
 if [ -n "$files" ] && eval "LC_ALL=C grep -qazF -e \\"\\$lto\\" -- $files" 2>/dev/null; then COMMAND; fi
 exec PROGRAM "$@"
 """
-_BITCODE = {
-    "MAGIC": "$(printf 'BC\\300\\336')",
-    "FILE": """[ "$(head -c 4 -- "$word" | tr -d '\\000')" = "$lto" ]""",
-}
+_BITCODE = {"MAGIC": "$(printf 'BC\\300\\336')", "FILE": """[ "$(head -c 4 -- "$word" | tr -d '\\000')" = "$lto" ]"""}
 _GNU_LTO = {"MAGIC": ".gnu.lto_", "FILE": ":"}
 """Values of _IF_LTO for objects of clang and of gcc, and for files that may be linked and have no usual suffix."""
 _RECORDED = """\
@@ -215,11 +212,7 @@ def write_compilers(
 
 
 def write_binutils(
-    directory: Path,
-    binutils: Mapping[str, Path],
-    path: str = "",
-    prefixes: Sequence[str] = (),
-    search_path: str = "",
+    directory: Path, binutils: Mapping[str, Path], path: str = "", prefixes: Sequence[str] = (), search_path: str = ""
 ) -> None:
     """Write scripts that run LLVM's binutils, by their names, each also as llvm-NAME, which CMake prefers, and
     under the names of native ones in the directories of a PATH, such as gcc-ar, and of those with the prefixes.
@@ -248,12 +241,7 @@ def _prefixed(names: str, prefixes: Sequence[str]) -> re.Pattern[str]:
 
 
 def write_bitcode_tools(
-    directory: Path,
-    lld: Path,
-    options: Sequence[str],
-    path: str,
-    records: str = "",
-    prefixes: Sequence[str] = (),
+    directory: Path, lld: Path, options: Sequence[str], path: str, records: str = "", prefixes: Sequence[str] = ()
 ) -> None:
     """Write `ld` and `strip`, also under the names of native ones in a PATH, and of those with prefixes, for objects
     and archives of LTO.

@@ -20,18 +20,8 @@ from components.core.projects.recipe import Recipe
 from components.core.projects.speed.counters import Counter, find_counter
 from components.core.projects.speed.stopwatch import Times, compare_times, mean_time_change
 from components.core.projects.speed.types import TimeChange
-from components.evaluation.benchmarks.benchmark_runner import (
-    BenchmarkRun,
-    make_inputs,
-    run_benchmarks,
-    time_benchmarks,
-)
-from components.evaluation.metrics_types import (
-    BenchmarkEntry,
-    BenchmarkSummary,
-    InstructionTotals,
-    RunMetrics,
-)
+from components.evaluation.benchmarks.benchmark_runner import BenchmarkRun, make_inputs, run_benchmarks, time_benchmarks
+from components.evaluation.metrics_types import BenchmarkEntry, BenchmarkSummary, InstructionTotals, RunMetrics
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
 

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.evaluation.projects.linked_binaries import Binary
-from components.evaluation.projects.measured_builds import (
-    BUILD_FILE,
-    Build,
-    MeasuredFile,
-    align,
-    open_build,
-    open_file,
-)
+from components.evaluation.projects.measured_builds import BUILD_FILE, Build, MeasuredFile, align, open_build, open_file
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
 

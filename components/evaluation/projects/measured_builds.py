@@ -102,8 +102,7 @@ def open_build(path: Path, globs: Sequence[str] = ()) -> Build:
         raise UserError(f"{path} is a file of an output of compare-builds", f"pass the directory, {path.parent}")
     if path.is_file():
         raise UserError(
-            f"{path} is a file, not a build",
-            "pass two files, or two directories; --binary selects files of these",
+            f"{path} is a file, not a build", "pass two files, or two directories; --binary selects files of these"
         )
     kind = _artifact_kind(path)
     if kind == "comparison of binaries":

@@ -10,12 +10,7 @@ from components.core.objectives import OBJECTIVES, Labels
 from components.core.objectives.estimate import MODULES, Estimate
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.claim import Compared, claimed, judges_own_build, verdict_on
-from components.evaluation.metrics_types import (
-    NO_GAIN_OVER_START,
-    Metrics,
-    OverlapFigures,
-    SizeMetrics,
-)
+from components.evaluation.metrics_types import NO_GAIN_OVER_START, Metrics, OverlapFigures, SizeMetrics
 from components.evaluation.report.formatting import change, interval_in_words
 
 CHOICE_LEVEL = 0.975

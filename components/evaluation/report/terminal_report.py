@@ -34,13 +34,7 @@ from components.evaluation.metrics_types import (
 )
 from components.evaluation.report import flags_tables, linked_tables
 from components.evaluation.report.changed_functions import by_direction, decision_lines, shorten_path
-from components.evaluation.report.formatting import (
-    LANGUAGE_TITLES,
-    change,
-    interval,
-    markdown_table,
-    required_in_words,
-)
+from components.evaluation.report.formatting import LANGUAGE_TITLES, change, interval, markdown_table, required_in_words
 from components.evaluation.report.policy_choice import (
     caveats,
     comparison_notes,

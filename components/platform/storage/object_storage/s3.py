@@ -269,8 +269,7 @@ def translate_s3_errors(uri: ObjectUri) -> Iterator[None]:
         raise _as_user_error(uri, error) from None
     except (boto.NoCredentialsError, boto.PartialCredentialsError):
         raise StorageError(
-            f"{uri}: no credentials for S3 found",
-            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+            f"{uri}: no credentials for S3 found", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
         ) from None
     except (boto.CredentialRetrievalError, boto.TokenRetrievalError, boto.UnauthorizedSSOTokenError) as error:
         raise StorageError(f"{uri}: the credentials for S3 cannot be had: {error}", "log in again") from None
