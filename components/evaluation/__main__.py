@@ -16,16 +16,7 @@ from components.core.objectives import OBJECTIVES
 from components.core.projects.flags.options import RowNames
 from components.core.projects.option import CORPUS, RECIPE, TRUST_CORPUS
 from components.evaluation.config import MATCHING, RELEASE_IF, RELINK, THRESHOLDS, EvaluationConfig
-from components.evaluation.projects.commands import (
-    EXIT_NOT_BETTER,
-    LINK_VARIANT,
-    PROCESSORS,
-    TIME_REPEATS,
-    compare_binaries,
-    compare_builds,
-    compare_programs,
-    flags,
-)
+from components.evaluation.projects import commands
 from components.evaluation.report import terminal_report
 from components.evaluation.report.policy_choice import release_notes
 from components.platform.command import run_step
@@ -130,7 +121,7 @@ def main() -> None:
     "instructions.  "
     "[default: no limit]",
 )
-@TIME_REPEATS
+@commands.TIME_REPEATS
 @click.option(
     "--relink",
     type=click.Choice(RELINK),
@@ -157,10 +148,12 @@ def main() -> None:
     show_default=True,
     help="-inline-threshold sweep; '' for none. Problems with scores have no sweep.",
 )
-@click.option("--jobs", type=JOBS, default=PROCESSORS, help="Parallel compiles in whole builds.  [default: processors]")
+@click.option(
+    "--jobs", type=JOBS, default=commands.PROCESSORS, help="Parallel compiles in whole builds.  [default: processors]"
+)
 @ALLOW_CC1_OPTION
 @TRUST_CORPUS
-@LINK_VARIANT
+@commands.LINK_VARIANT
 @click.option(
     "--flag-rows",
     type=RowNames(),
@@ -171,7 +164,7 @@ def main() -> None:
     "row.  [default: none]",
 )
 @click.option(
-    "--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} unless the verdict is 'better'."
+    "--fail-if-not-better", is_flag=True, help=f"Exit status {commands.EXIT_NOT_BETTER} unless the verdict is 'better'."
 )
 @click.option("--quiet", is_flag=True, help="Do not print the table; `show` prints it later.")
 @click.pass_context
@@ -235,13 +228,13 @@ def run(
         say(terminal_report.footer_lines(metrics, config.output.absolute())[0])  # a server's log has no other verdict
     else:
         terminal_report.print_table(metrics, config.output.absolute())
-    return EXIT_NOT_BETTER if fail_if_not_better and metrics.verdict != "better" else 0
+    return commands.EXIT_NOT_BETTER if fail_if_not_better and metrics.verdict != "better" else 0
 
 
-main.add_command(compare_binaries)
-main.add_command(compare_builds)
-main.add_command(compare_programs)
-main.add_command(flags)
+main.add_command(commands.compare_binaries)
+main.add_command(commands.compare_builds)
+main.add_command(commands.compare_programs)
+main.add_command(commands.flags)
 
 
 @main.command("modules", short_help="Values of modules of any corpus, as CSV, without a verdict.")
