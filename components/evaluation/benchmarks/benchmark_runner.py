@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 from components.core.projects.benchmark import Benchmark, make_input
 from components.core.projects.build import BuiltProject
@@ -97,7 +97,7 @@ def run_benchmarks(
         UserError: a program is missing, fails, writes nothing to {output}, or takes longer than TIMEOUT_S.
     """
     programs = [_program(recipe, benchmark, built) for benchmark in recipe.benchmarks]
-    stopped = threading.Event()
+    stopped = Event()
     futures: dict[str, Future[BenchmarkRun]] = {}
     workers = jobs if counter.parallel else 1
     with (
@@ -109,7 +109,8 @@ def run_benchmarks(
             benchmark_input = benchmark.input
             if benchmark_input is not None and benchmark_input.output_of:
                 futures[benchmark_input.output_of].result()  # started before this one: the executor is FIFO
-            run = _run(recipe, benchmark, program, built, source, folder, title, counter, stopped)
+            command = _command(recipe, benchmark, program, source, folder, title)
+            run = _run(command, benchmark, program, built, counter, stopped)
             progress.advance()
             return run
 
@@ -174,17 +175,8 @@ def time_benchmarks(recipe: Recipe, built: BuiltProject, source: Path, folder: P
 
 
 def _run(
-    recipe: Recipe,
-    benchmark: Benchmark,
-    program: Path,
-    built: BuiltProject,
-    source: Path,
-    folder: Path,
-    title: str,
-    counter: Counter,
-    stopped: threading.Event,
+    command: _Command, benchmark: Benchmark, program: Path, built: BuiltProject, counter: Counter, stopped: Event
 ) -> BenchmarkRun:
-    command = _command(recipe, benchmark, program, source, folder, title)
     text_bytes = measure(program).sizes.text  # first, because it says what is wrong with a file that is no program
     counts = []
     for _ in range(counter.repeats):
