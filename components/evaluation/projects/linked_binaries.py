@@ -45,18 +45,9 @@ class _BuiltBinary:
 
 @dataclass(frozen=True)
 class Binary:
-    """Sizes of one library or program in all builds.
+    """Sizes of one library or program in all builds; attributes as in `BinaryEntry`, with None for UNSET.
 
-    Attributes:
-        project: the recipe's name.
-        name: path relative to the build directory.
-        kind: kind of file. Static libraries are not linked; their members are summed.
-        language: c++ if it needs a C++ library at run time; None if it is not linked.
-        link_variant: a name in LINK_VARIANTS, or `build_trees.VARIANT`.
-        stock, policy: sizes with stock clang and with the release clang.
-        plan: sizes with the release clang and a plan; None without a plan.
-        heuristic: sizes with the release clang that decides by LLVM's heuristic; None if it was not built so.
-        functions: functions with the largest changes from `stock` to `policy`; () if the file is stripped.
+    functions: functions with the largest changes from `stock` to `policy`; () if the file is stripped.
     """
 
     project: str
