@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from components.core.compiler.objects.archive import member_contents
 from components.core.compiler.objects.elf import Elf, ElfError
 from components.core.projects.flags.linked_files import find_binaries, is_archive
 from components.core.projects.runpath import needed_libraries
+from components.platform.processes.output import capture
 from components.shrink.differences.linked_files import exported_functions, is_program
 from components.shrink.differences.records import Call, LinkerCall, linker_words
 
@@ -118,15 +118,7 @@ class Symbols:
             yield unit
 
     def _run(self, *arguments: str) -> list[str]:
-        done = subprocess.run(
-            [self._nm, "-P", *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=_TIMEOUT_S,
-        )
-        return done.stdout.splitlines()
+        return capture([self._nm, "-P", *arguments], _TIMEOUT_S, "surrogateescape").stdout.splitlines()
 
     def of(self, path: str) -> tuple[Unit, ...]:
         """Return the units of a file that was read."""
