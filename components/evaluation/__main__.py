@@ -14,22 +14,9 @@ from components.core.formats.corpus import Part
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.objectives import OBJECTIVES
 from components.core.projects.flags.options import RowNames
-from components.core.projects.option import (
-    CORPUS,
-    RECIPE,
-    TRUST_CORPUS,
-)
+from components.core.projects.option import CORPUS, RECIPE, TRUST_CORPUS
 from components.evaluation.config import MATCHING, RELEASE_IF, RELINK, THRESHOLDS, EvaluationConfig
-from components.evaluation.projects.commands import (
-    EXIT_NOT_BETTER,
-    LINK_VARIANT,
-    PROCESSORS,
-    TIME_REPEATS,
-    compare_binaries,
-    compare_builds,
-    compare_programs,
-    flags,
-)
+from components.evaluation.projects import commands
 from components.evaluation.report import terminal_report
 from components.evaluation.report.policy_choice import release_notes
 from components.platform.command import run_step
@@ -38,6 +25,16 @@ from components.platform.console.number_types import FINITE_FLOAT, FRACTION, JOB
 from components.platform.errors import UserError
 from components.platform.storage.options import ARTIFACT, OUTPUT, PROGRAM, UNMANAGED_FILES, ArtifactOr
 from components.platform.workers.factory import HELP as WORKERS_HELP
+
+_POLICY = click.option(
+    "--policy",
+    type=ArtifactOr(*PRETRAINED_NAMES),
+    required=True,
+    help=f"Policy to evaluate, one of yours or a pretrained one ({PRETRAINED_HELP}).",
+)
+_MAX_FAILED_FRACTION = click.option(
+    "--max-failed-fraction", type=FRACTION, default=0.05, show_default=True, help="Maximum fraction of failed modules."
+)
 
 
 class _DefaultCommand(click.Group):
@@ -65,12 +62,7 @@ def main() -> None:
     required=True,
     help="Training clang: compiles baseline, warmstart and sweep.",
 )
-@click.option(
-    "--policy",
-    type=ArtifactOr(*PRETRAINED_NAMES),
-    required=True,
-    help=f"Policy to evaluate, one of yours or a pretrained one ({PRETRAINED_HELP}).",
-)
+@_POLICY
 @click.option("--output", type=OUTPUT, required=True, help="Directory for report.csv, metrics.json and report.html.")
 @click.option(
     "--release-toolchain",
@@ -129,7 +121,7 @@ def main() -> None:
     "instructions.  "
     "[default: no limit]",
 )
-@TIME_REPEATS
+@commands.TIME_REPEATS
 @click.option(
     "--relink",
     type=click.Choice(RELINK),
@@ -149,19 +141,19 @@ def main() -> None:
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
 @click.option("--timeout-s", type=TIMEOUT_S, default=60.0, show_default=True, help="Time limit of one compile.")
-@click.option(
-    "--max-failed-fraction", type=FRACTION, default=0.05, show_default=True, help="Maximum fraction of failed modules."
-)
+@_MAX_FAILED_FRACTION
 @click.option(
     "--thresholds",
     default=",".join(map(str, THRESHOLDS)),
     show_default=True,
     help="-inline-threshold sweep; '' for none. Problems with scores have no sweep.",
 )
-@click.option("--jobs", type=JOBS, default=PROCESSORS, help="Parallel compiles in whole builds.  [default: processors]")
+@click.option(
+    "--jobs", type=JOBS, default=commands.PROCESSORS, help="Parallel compiles in whole builds.  [default: processors]"
+)
 @ALLOW_CC1_OPTION
 @TRUST_CORPUS
-@LINK_VARIANT
+@commands.LINK_VARIANT
 @click.option(
     "--flag-rows",
     type=RowNames(),
@@ -172,7 +164,7 @@ def main() -> None:
     "row.  [default: none]",
 )
 @click.option(
-    "--fail-if-not-better", is_flag=True, help=f"Exit status {EXIT_NOT_BETTER} unless the verdict is 'better'."
+    "--fail-if-not-better", is_flag=True, help=f"Exit status {commands.EXIT_NOT_BETTER} unless the verdict is 'better'."
 )
 @click.option("--quiet", is_flag=True, help="Do not print the table; `show` prints it later.")
 @click.pass_context
@@ -236,24 +228,19 @@ def run(
         say(terminal_report.footer_lines(metrics, config.output.absolute())[0])  # a server's log has no other verdict
     else:
         terminal_report.print_table(metrics, config.output.absolute())
-    return EXIT_NOT_BETTER if fail_if_not_better and metrics.verdict != "better" else 0
+    return commands.EXIT_NOT_BETTER if fail_if_not_better and metrics.verdict != "better" else 0
 
 
-main.add_command(compare_binaries)
-main.add_command(compare_builds)
-main.add_command(compare_programs)
-main.add_command(flags)
+main.add_command(commands.compare_binaries)
+main.add_command(commands.compare_builds)
+main.add_command(commands.compare_programs)
+main.add_command(commands.flags)
 
 
 @main.command("modules", short_help="Values of modules of any corpus, as CSV, without a verdict.")
 @click.option("--corpus", type=CORPUS, required=True, help="Corpus to compile, with or without a split.")
 @click.option("--toolchain", type=ARTIFACT, required=True, help="Training clang.")
-@click.option(
-    "--policy",
-    type=ArtifactOr(*PRETRAINED_NAMES),
-    required=True,
-    help=f"Policy to evaluate, one of yours or a pretrained one ({PRETRAINED_HELP}).",
-)
+@_POLICY
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="CSV file to write.")
 @click.option(
     "--part", type=click.Choice(get_args(Part)), default="all", show_default=True, help="Part of the split to compile."
@@ -264,9 +251,7 @@ main.add_command(flags)
 @click.option("--problem", default="inlining", show_default=True, help="Optimization problem.")
 @click.option("--workers", default="local", show_default=True, help=WORKERS_HELP)
 @click.option("--timeout-s", type=TIMEOUT_S, default=60.0, show_default=True, help="Time limit of one compile.")
-@click.option(
-    "--max-failed-fraction", type=FRACTION, default=0.05, show_default=True, help="Maximum fraction of failed modules."
-)
+@_MAX_FAILED_FRACTION
 @ALLOW_CC1_OPTION
 @TRUST_CORPUS
 def modules(policy: Path | str, part: Part, problem: str, **options: Any) -> None:

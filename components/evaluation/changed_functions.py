@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from components.evaluation.projects.function_changes import compare_functions, l
 from components.evaluation.variants import Variant
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
+from components.platform.processes.output import capture
 from components.platform.workers.factory import make_pool
 from components.platform.workers.pool import WorkerPool, WorkersDied
 
@@ -150,12 +150,8 @@ def _defining_modules(corpus: Corpus, symbols: Collection[str], training: Toolch
         raise UserError(f"llvm-nm-{major} is not installed", f"install the package llvm-{major}, or leave --run out")
     found: dict[str, str] = {}
     for module in corpus:
-        done = subprocess.run(
-            [program, "--defined-only", "--format=just-symbols", module.bitcode],
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-        )
+        command = [program, "--defined-only", "--format=just-symbols", module.bitcode]
+        done = capture(command, errors="surrogateescape")
         for symbol in set(symbols) & set(done.stdout.splitlines()):
             found.setdefault(symbol, module.name)
     return found

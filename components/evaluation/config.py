@@ -76,8 +76,7 @@ class EvaluationConfig:
     def __post_init__(self) -> None:
         if self.required_percent > 100:
             raise UserError(
-                f"--min-reduction-percent {self.required_percent:g} is more than 100%",
-                "pass a percentage such as 0.5",
+                f"--min-reduction-percent {self.required_percent:g} is more than 100%", "pass a percentage such as 0.5"
             )
         if self.evaluation is not None and self.release_toolchain is None:
             raise UserError(

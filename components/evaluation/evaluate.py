@@ -55,7 +55,7 @@ from components.evaluation.report import terminal_report
 from components.evaluation.report.html_report import write_page
 from components.evaluation.report.model_card import model_card, write_card
 from components.evaluation.report.regressions import worst_cases
-from components.evaluation.variants import Variant, choose_clang, plan_variants
+from components.evaluation.variants import choose_clang, plan_variants
 from components.platform.storage import digest, publish
 from components.platform.workers.factory import make_pool
 
@@ -121,7 +121,9 @@ def evaluate(config: EvaluationConfig) -> Metrics:
             metrics.as_under_the_training_clang = int(same.sum())
         metrics.policy_compiled_by = choose_clang(objective, release)
         metrics.problem = config.problem
-        metrics.variants = [_describe(variant, config.problem) for variant in variants]
+        metrics.variants = [
+            VariantDescription(variant.name, str(variant.clang), variant.flags(config.problem)) for variant in variants
+        ]
         if earlier_metrics:
             _restore_earlier_variants(earlier_metrics, metrics, role)
         write_report_csv(directory / "report.csv", measured)
@@ -177,10 +179,6 @@ def _restore_earlier_variants(earlier: Metrics, metrics: Metrics, role: PolicyRo
         variants[variant.name] if variant.name in updated else variant
         for variant in swap_descriptions(earlier.variants, role)
     ]
-
-
-def _describe(variant: Variant, problem: str) -> VariantDescription:
-    return VariantDescription(variant.name, str(variant.clang), variant.flags(problem))
 
 
 def _inputs(

@@ -25,7 +25,6 @@ from components.evaluation.metrics_types import (
     METRICS,
     NO_GAIN_OVER_START,
     BinariesComparison,
-    Group,
     Groups,
     Metrics,
     ScoreGroup,
@@ -66,7 +65,7 @@ def summarize(
         per_project={
             project: project_kind(
                 **asdict(measured.compare(POLICY, projects == project).figures()),
-                group=_group_of(measured, project),
+                group="unseen_projects" if unseen[measured.projects.index(project)] else "unseen_modules",
             )
             for project in sorted(set(measured.projects))
         },
@@ -151,10 +150,6 @@ def _refuse(metrics: Metrics, reason: str) -> None:
     if metrics.refused_because is None or metrics.verdict == "not shown":
         metrics.refused_because = reason
     metrics.verdict = "not better"
-
-
-def _group_of(measured: Measurements, project: str) -> Group:
-    return "unseen_projects" if measured.unseen_project[measured.projects.index(project)] else "unseen_modules"
 
 
 def _group_figures(measured: Measurements, modules: np.ndarray) -> Any:

@@ -72,9 +72,7 @@ class ScoreComparison(Struct, kw_only=True):
         functions: number of functions.
         reduction_percent: reduction of the geometric mean, positive is lower; None without functions.
         functions_lower, functions_equal, functions_higher: number of functions by the direction of their change.
-        other_modules: what they say of other modules of the same projects; None if there is nothing to compare.
-        other_projects: what those of unseen projects say of other projects; None without one.
-        of_unseen_projects: whether all of them are of projects that are held out as a whole.
+        other_modules, other_projects, of_unseen_projects: as in `SizeComparison`.
     """
 
     modules: int
@@ -214,7 +212,7 @@ class BinaryEntry(Struct, kw_only=True):
     Attributes:
         project: the recipe's name.
         name: path relative to the build directory.
-        kind: kind of file.
+        kind: kind of file. Static libraries are not linked; their members are summed.
         language: c++ if it needs a C++ library at run time; None if it is not linked.
         link_variant: a name in LINK_VARIANTS, or `build_trees.VARIANT`.
         stock, policy: sizes in bytes with stock clang and with the release clang.

@@ -22,6 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
+import msgspec
+
 from components.core.formats.policy import PRETRAINED_NAMES
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy.pretrained import pretrained_policy
@@ -96,10 +98,7 @@ def swap_descriptions(variants: list[VariantDescription], role: PolicyRole) -> l
     names = [name for name in described if name != REFERENCE]
     names.insert(names.index(POLICY), REFERENCE)
     _swap(described, VARIANTS[role])
-    return [
-        VariantDescription(name, described[name].clang, described[name].flags)
-        for name in sorted(described, key=names.index)
-    ]
+    return [msgspec.structs.replace(described[name], name=name) for name in sorted(described, key=names.index)]
 
 
 def _swap(columns: dict[str, T], variant: str) -> None:

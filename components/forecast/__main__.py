@@ -7,11 +7,7 @@ from pathlib import Path
 import click
 
 from components.core.projects.flags.options import PROCESSORS
-from components.core.projects.option import (
-    COMPILE_COMMANDS,
-    CORPUS,
-    TRUST_CORPUS,
-)
+from components.core.projects.option import COMPILE_COMMANDS, CORPUS, TRUST_CORPUS
 from components.platform.command import run_step
 from components.platform.console.number_types import JOBS, SEED, TIMEOUT_S
 from components.platform.errors import UserError

@@ -23,14 +23,8 @@ from components.forecast.units import Linkage
 from components.platform.processes import supervision
 
 _TIMEOUT_S = 300.0
-_FLAGS = (
-    "--unresolved-symbols=ignore-all",
-    "--noinhibit-exec",
-    "-z",
-    "muldefs",
-    "--eh-frame-hdr",
-    "--strip-all",
-    "--build-id=none",
+_FLAGS = tuple(
+    "--unresolved-symbols=ignore-all --noinhibit-exec -z muldefs --eh-frame-hdr --strip-all --build-id=none".split()
 )
 _KINDS: dict[Linkage, tuple[str, ...]] = {
     "shared library": ("-shared",),

@@ -14,12 +14,7 @@ from pathlib import Path
 from components.core.compiler.objects.archive import ArchiveError, is_archive, read_members
 from components.core.compiler.objects.elf import ET_REL, TYPE_BYTES, elf_type
 from components.core.formats.links import Link, LinksSource
-from components.core.projects.build_links.build_files import (
-    archives_in,
-    commands_of_cmake,
-    commands_of_ninja,
-    links_in,
-)
+from components.core.projects.build_links.build_files import archives_in, commands_of_cmake, commands_of_ninja, links_in
 from components.core.projects.build_links.find import recorded_links
 from components.core.projects.build_links.inputs import flatten, is_relocatable, linker_inputs
 from components.forecast.units import SourceUnit

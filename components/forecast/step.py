@@ -7,7 +7,7 @@ import math
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from components.core.projects.link_recorder.recorder import find_lld
 from components.forecast.advice import advise
 from components.forecast.linked import Compiler, Linker, LinkFailure
 from components.forecast.linked_files import BuildFiles, LinkedFile
-from components.forecast.measure import Clangs, MeasuredUnit, ObjectSizes, measure_units
+from components.forecast.measure import Clangs, MeasuredUnit, measure_units
 from components.forecast.types import SMALLEST_SAMPLE, Change, FileForecast, Forecast, LinkedForecast, ObjectsForecast
 from components.forecast.units import Unit
 from components.platform.console import Progress
@@ -67,7 +67,8 @@ def forecast(
         linked, files, not_linked = None, list[FileForecast](), ""
         try:
             linker = Linker(find_lld(release.clang), scratch)
-            linked, files, not_linked = _forecast_linked(measured, len(units), links, linker, seconds, jobs, seed)
+            sizes, not_linked = _link_files(links.files, measured, linker, seconds, jobs, seed)
+            linked, files = _forecast_linked(measured, len(units), sizes, linker, seed)
         except LinkFailure as error:
             not_linked = str(error)
         except UserError as error:
@@ -109,14 +110,8 @@ def _percent(part: int, whole: int) -> float:
 
 def _sum_objects(measured: Sequence[MeasuredUnit]) -> ObjectsForecast:
     def change(column: str) -> Change:
-        def total(sizes: Iterable[ObjectSizes]) -> int:
-            return sum(getattr(one, column) for one in sizes)
-
-        return Change(
-            stock=total(one.stock for one in measured),
-            policy=total(one.policy for one in measured),
-            release=total(one.release for one in measured),
-        )
+        stock, policy, release = (sum(getattr(getattr(one, by), column) for one in measured) for by in _COMPILERS)
+        return Change(stock=stock, policy=policy, release=release)
 
     return ObjectsForecast(
         modules=len(measured), text=change("text"), machine_code=change("machine_code"), unwind=change("unwind")
@@ -126,21 +121,19 @@ def _sum_objects(measured: Sequence[MeasuredUnit]) -> ObjectsForecast:
 def _forecast_linked(
     measured: Mapping[int, MeasuredUnit],
     units: int,
-    links: BuildFiles,
+    sizes: Mapping[LinkedFile, Sequence[SectionSizes]],
     linker: Linker,
-    seconds: float,
-    jobs: int,
     seed: int,
-) -> tuple[LinkedForecast, list[FileForecast], str]:
-    """Link what was compiled, of `units` units: the files of the build, or all together if these have few of them.
+) -> tuple[LinkedForecast, list[FileForecast]]:
+    """Forecast the linked files from what was compiled, of `units` units: from the files of the build, which have
+    `sizes`, or from a link of all together if these have few of them.
 
     The spread between the halves of random splits gives the interval. Extrapolating from the halves to the whole
     program, because a larger program drops more copies of inline functions, was further off than the sample itself.
 
     Returns:
-        The sum, the files of the build that are in it, and what is wrong with the others.
+        The sum, and the files of the build that are in it.
     """
-    sizes, failed = _link_files(links.files, measured, linker, seconds, jobs, seed)
     files = [_file_forecast(file, measured, by) for file, by in sizes.items()]
     linked = set[int]().union(*(file.units for file in sizes)).intersection(measured)
     if len(linked) >= _SMALLEST_SHARE * len(measured):
@@ -168,7 +161,7 @@ def _forecast_linked(
         names=change(lambda sizes: sizes.dynstr),
         margin=margin,
     )
-    return result, sorted(files, key=lambda file: (-file.bytes.stock, file.name)), failed
+    return result, sorted(files, key=lambda file: (-file.bytes.stock, file.name))
 
 
 def _link_files(

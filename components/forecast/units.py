@@ -24,10 +24,11 @@ from components.platform.storage.input_files import MissingFile, read_json
 Linkage = Literal["shared library", "program", "program at fixed addresses"]
 """Kind of file that an object was compiled for."""
 _INLINING = problems.get("inlining")
-_FORM_TEXT = """
--c -fno-lto -fno-whole-program-vtables -fno-virtual-function-elimination -fno-sanitize=cfi -g0 -w -Qunused-arguments
-"""
-_FORM = tuple(_FORM_TEXT.split())
+_FORM = tuple(
+    """
+    -c -fno-lto -fno-whole-program-vtables -fno-virtual-function-elimination -fno-sanitize=cfi -g0 -w -Qunused-arguments
+    """.split()
+)
 """Flags of a compile to an object that is only measured, without what needs LTO. Debug data would fill the disk."""
 _ASSEMBLY = (".s", ".S", ".sx", ".asm")
 _PRECOMPILED = (".pch", ".gch", ".pcm")
@@ -80,17 +81,14 @@ class CorpusUnit:
 
     @property
     def name(self) -> str:
-        """See `Unit`."""
         return self.module.name
 
     @property
     def language(self) -> Language:
-        """See `Unit`."""
         return source_language(self.module.arguments(), self.module.name)
 
     @property
     def linkage(self) -> Linkage:
-        """See `Unit`."""
         arguments = self.module.arguments()
         if "-pic-level" not in arguments:
             return "program at fixed addresses"
@@ -98,29 +96,20 @@ class CorpusUnit:
 
     @property
     def directory(self) -> Path | None:
-        """See `Unit`."""
         return None
 
     def command(self, clang: Path, flags: Sequence[str], output: Path) -> list[str]:
-        """See `Unit`."""
         module = self.module
         recorded = module.arguments()
         options = flags if recorded[0] == "-cc1" else _to_driver(flags)
         return [
             str(clang),
             *replay_arguments(
-                recorded,
-                module.bitcode,
-                output,
-                options,
-                module.thinlto_index,
-                corpus=module.directory,
-                clang=clang,
+                recorded, module.bitcode, output, options, module.thinlto_index, corpus=module.directory, clang=clang
             ),
         ]
 
     def without(self, options: Sequence[str]) -> Unit:
-        """See `Unit`."""
         return self
 
 
@@ -139,7 +128,6 @@ class SourceUnit:
 
     @property
     def name(self) -> str:
-        """See `Unit`."""
         return os.path.relpath(self.object, self.root)
 
     @property
@@ -155,12 +143,10 @@ class SourceUnit:
 
     @property
     def language(self) -> Language:
-        """See `Unit`."""
         return source_language(self.compile.arguments, self.source)
 
     @property
     def linkage(self) -> Linkage:
-        """See `Unit`."""
         found = [match for argument in self.compile.arguments if (match := _PIC.fullmatch(argument))]
         if not found:
             return "program"  # clang's default on Linux
@@ -170,11 +156,9 @@ class SourceUnit:
 
     @property
     def directory(self) -> Path | None:
-        """See `Unit`."""
         return Path(self.compile.directory)
 
     def command(self, clang: Path, flags: Sequence[str], output: Path) -> list[str]:
-        """See `Unit`."""
         driver = clangxx(clang) if "++" in Path(self.compile.program).name else clang
         size = [_INLINING.optimization, *_FORM, *_to_driver(flags), "-o", str(output)]
         own = [*_target(self.compile), *_without_precompiled(self.compile)]
@@ -182,7 +166,6 @@ class SourceUnit:
         return [str(driver), *own[:at], *size, *own[at:]]
 
     def without(self, options: Sequence[str]) -> Unit:
-        """See `Unit`."""
         kept = tuple(word for word in self.compile.arguments if word not in options)
         command = CompileCommand(self.compile.directory, self.compile.program, kept, self.compile.output)
         return SourceUnit(self.source, command, self.root)

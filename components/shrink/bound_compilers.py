@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from components.core.compiler.clang_programs import clangxx
-from components.core.projects.compiler_scripts import cross_names, installed_names, write_executable, write_script
+from components.core.projects.compiler_scripts import cross_names, installed_names, write_executable
 from components.core.projects.cross_compilers import search_path
 from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import BuildSetup, write_tools
@@ -70,7 +70,8 @@ def _keep_clang(clang: Path, directory: Path, place: Path) -> tuple[Path, Path]:
     (directory / kept).mkdir(parents=True)
     programs = (clang, clangxx(clang))
     for program in programs:
-        write_script(directory / kept / program.name, program)  # where nothing is mounted
+        # where nothing is mounted
+        write_executable(directory / kept / program.name, f'exec {shlex.quote(str(program))} "$@"\n')
     return place / kept / programs[0].name, place / kept / programs[1].name
 
 

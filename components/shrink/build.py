@@ -9,7 +9,8 @@ import shlex
 import shutil
 import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from components.core.projects.compiler_command import lacking_options
 from components.core.projects.cross_compilers import CrossCompiler, native_machine
 from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import BuildSetup, stripped_content, write_tools
-from components.core.projects.flags.linked_files import find_binaries, is_archive
+from components.core.projects.flags.linked_files import copy_links, find_binaries, is_archive
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.flags.types import Kind
 from components.core.projects.runpath import needed_libraries, relocate_runpath
@@ -40,17 +41,7 @@ _LINKER_DEFINED = frozenset({"_init", "_fini", "__bss_start", "_edata", "_end", 
 """Symbols that GNU ld exports and lld does not, or that are the start of a program."""
 _START_FILE_EXPORTS = {243: frozenset({"main"})}
 """Instruction set (e_machine of ELF) -> symbols that GNU ld exports because the C library's start files use them."""
-_COMPILERS_LIBRARIES = (
-    "libc.",
-    "libm.",
-    "libmvec.",
-    "libgcc_s.",
-    "libgomp.",
-    "libstdc++.",
-    "libatomic.",
-    "libssp.",
-    "ld-linux",
-)
+_COMPILERS_LIBRARIES = tuple("libc. libm. libmvec. libgcc_s. libgomp. libstdc++. libatomic. libssp. ld-linux".split())
 """Shared libraries of which compilers decide whether a program needs them."""
 _MAX_ATTEMPTS = 4
 _TRACE = "PS4='$ '; set -x; "
@@ -69,11 +60,7 @@ class LinkedFile:
 
     Attributes:
         kind: what it is.
-        stripped: bytes of the file without symbols and debug data; for a static library, of its sections.
-        loaded: bytes of the sections that are loaded. The stripped file has headers and padding besides: GNU ld fills
-            pages between code and constants with zeros, lld does not.
-        text: bytes of machine code.
-        compressed: bytes of the stripped file, compressed by xz; 0 if that was not asked for.
+        sizes: its sizes.
         exports: symbols that other modules can find in it, functions alone for a program.
         weak: the weak ones of a shared library, copies of inline functions mostly, which do not count as exports.
         unique: its symbols of which a process has one copy, whoever opens the library (STB_GNU_UNIQUE).
@@ -82,20 +69,12 @@ class LinkedFile:
     """
 
     kind: Kind
-    stripped: int
-    loaded: int
-    text: int
+    sizes: FileSizes
     exports: frozenset[str]
     weak: frozenset[str] = frozenset()
     unique: frozenset[str] = frozenset()
     libraries: frozenset[str] = frozenset()
-    compressed: int = 0
     machine: int | None = None
-
-    @property
-    def sizes(self) -> FileSizes:
-        """Its sizes."""
-        return FileSizes(stripped=self.stripped, loaded=self.loaded, text=self.text, compressed=self.compressed)
 
 
 @dataclass(frozen=True)
@@ -184,6 +163,60 @@ class BuiltFiles:
         """Options of the build that its compilers do not have."""
         return self.compilers.dropped if self.compilers is not None else ()
 
+    def lost_abilities(self, other: BuiltFiles) -> str:
+        """Return what the first file that another build lacks, or that exports less or has no threads of OpenMP there,
+        has lost; "" if there is none."""
+        for name, file in self.files.items():
+            made = other.files.get(name)
+            if made is None or made.kind != file.kind:
+                return f"{name} is not made"
+            if _GNU_OPENMP in file.libraries and not made.libraries & {_GNU_OPENMP, _OPENMP}:
+                return f"{name} no longer uses OpenMP: the compilers need libomp-19-dev"
+            if lost := sorted(file.exports - made.exports):
+                more = f" and {len(lost) - 1} more symbols" if len(lost) > 1 else ""
+                return f"{name} no longer exports {lost[0]}{more}"
+        return ""
+
+    def unchanged(self, other: BuiltFiles) -> list[str]:
+        """Return the files that have the same sizes in both builds, as one compiler makes them; contents may have
+        times."""
+
+        def bytes_of(file: LinkedFile) -> tuple[int, int]:
+            return file.sizes.stripped, file.sizes.text
+
+        files = {name: other.files[name] for name in self.files if name in other.files}
+        return sorted(name for name, file in files.items() if bytes_of(file) == bytes_of(self.files[name]))
+
+    def is_like(self, other: BuiltFiles) -> bool:
+        """Return whether both builds made files of the same sizes."""
+        return self.files.keys() == other.files.keys() and len(self.unchanged(other)) == len(self.files)
+
+    def weaker_exports(self, other: BuiltFiles) -> tuple[int, int]:
+        """Return how many symbols of shared libraries another build does not export because they are weak, and how many
+        have more than one copy in a process by it."""
+        pairs = [(file, other.files[name]) for name, file in self.files.items()]
+        lost = sum(len(file.weak - made.weak - made.exports) for file, made in pairs)
+        return lost, sum(len(file.unique - made.unique) for file, made in pairs)
+
+    def gained_exports(self, other: BuiltFiles) -> dict[str, int]:
+        """Return how many symbols each shared library exports by another build and not by this one, where they are
+        some: a build may give its list of exports to gcc only."""
+        return {
+            name: number
+            for name, file in self.files.items()
+            if file.kind == "shared library" and (number := len(other.files[name].exports - file.exports - file.weak))
+        }
+
+    def lost_definitions(self, other: BuiltFiles) -> list[str]:
+        """Return the macros that this build's configuration defines and that of another does not."""
+        return sorted(self.definitions - other.definitions)
+
+    def lost_libraries(self, other: BuiltFiles) -> list[str]:
+        """Return the shared libraries that a file of this build needs and no file of another, but for those of
+        compilers."""
+        needed, by_other = ({name for file in one.files.values() for name in file.libraries} for one in (self, other))
+        return sorted(name for name in needed - by_other if not name.startswith(_COMPILERS_LIBRARIES))
+
 
 @dataclass(frozen=True)
 class UserBuild:
@@ -258,15 +291,10 @@ class BuiltTree:
             if os.path.realpath(output) not in made:
                 continue
             command = [self.runner, str(self.tools / call.program), *call.arguments.words, *options]
-            try:
+            with _naming_the_limit(f"the link of {output}", timeout_s):
                 status = run_logged(
                     command, Path(call.directory), self.log, self.environment, timeout_s=timeout_s, of_user=True
                 )
-            except CommandTimeout:
-                raise UserError(
-                    f"the link of {output} did not end in {timeout_s:.0f} s",
-                    "pass --check-timeout SECONDS if it takes longer",
-                ) from None
             if status != 0:
                 raise UserError(f"the link of {output} ends with status {status}", f"see {self.log}")
 
@@ -284,17 +312,24 @@ class BuiltTree:
                 last = match[1]
 
         command = [self.runner, "sh", "-e", "-c", f"{_TRACE if trace else ''}{script}"]
-        try:
+        with _naming_the_limit(script, timeout_s):
             status = run_logged(
                 command, self.root, self.log, self.environment, note if trace else None, timeout_s, of_user=True
             )
-        except CommandTimeout:
-            raise UserError(
-                f"{script} did not end in {timeout_s:.0f} s", "pass --check-timeout SECONDS if it takes longer"
-            ) from None
         with self.log.open("rb") as text:
             text.seek(start)
             return status, text.read().decode("utf-8", "replace"), last
+
+
+@contextmanager
+def _naming_the_limit(subject: str, timeout_s: float | None) -> Iterator[None]:
+    """Turn the time-out of a command into a UserError about `subject`."""
+    try:
+        yield
+    except CommandTimeout:
+        raise UserError(
+            f"{subject} did not end in {timeout_s:.0f} s", "pass --check-timeout SECONDS if it takes longer"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -387,13 +422,8 @@ class Builder:
                 runner = str(tools / WRAPPER) if compilers.bound else runner
             before = {path: _identity(path) for _, path in find_binaries(root)}
             started = time.monotonic()
-            try:
+            with _naming_the_limit(f"the build, {build.shown},", timeout_s):
                 status = run_logged([runner, *build.command], root, log, environment, timeout_s=timeout_s, of_user=True)
-            except CommandTimeout:
-                raise UserError(
-                    f"the build, {build.shown}, did not end in {timeout_s:.0f} s",
-                    "pass --check-timeout SECONDS if it takes longer",
-                ) from None
             seconds = time.monotonic() - started
             if status != 0:
                 raise UserError(
@@ -480,66 +510,6 @@ def _emulators(
     return commands, ""
 
 
-def lost_abilities(before: BuiltFiles, after: BuiltFiles) -> str:
-    """Return what the first file that `after` lacks, or that exports less or has no threads of OpenMP there, has lost;
-    "" if there is none."""
-    for name, file in before.files.items():
-        other = after.files.get(name)
-        if other is None or other.kind != file.kind:
-            return f"{name} is not made"
-        if _GNU_OPENMP in file.libraries and not other.libraries & {_GNU_OPENMP, _OPENMP}:
-            return f"{name} no longer uses OpenMP: the compilers need libomp-19-dev"
-        if lost := sorted(file.exports - other.exports):
-            more = f" and {len(lost) - 1} more symbols" if len(lost) > 1 else ""
-            return f"{name} no longer exports {lost[0]}{more}"
-    return ""
-
-
-def unchanged_files(before: BuiltFiles, after: BuiltFiles) -> list[str]:
-    """Return the files that have the same sizes in both builds, as one compiler makes them; contents may have times."""
-    return sorted(
-        name
-        for name, file in before.files.items()
-        if (other := after.files.get(name)) and (file.stripped, file.text) == (other.stripped, other.text)
-    )
-
-
-def are_alike(before: BuiltFiles, after: BuiltFiles) -> bool:
-    """Return whether both builds made files of the same sizes."""
-    return before.files.keys() == after.files.keys() and len(unchanged_files(before, after)) == len(before.files)
-
-
-def weaker_exports(before: BuiltFiles, after: BuiltFiles) -> tuple[int, int]:
-    """Return how many symbols of shared libraries `after` no longer exports because they are weak, and how many no
-    longer have one copy in a process."""
-    pairs = [(file, after.files[name]) for name, file in before.files.items()]
-    lost = sum(len(file.weak - other.weak - other.exports) for file, other in pairs)
-    return lost, sum(len(file.unique - other.unique) for file, other in pairs)
-
-
-def gained_exports(before: BuiltFiles, after: BuiltFiles) -> dict[str, int]:
-    """Return how many symbols each shared library of `after` exports that it does not export in `before`, where they
-    are some: a build may give its list of exports to gcc only."""
-    return {
-        name: number
-        for name, file in before.files.items()
-        if file.kind == "shared library" and (number := len(after.files[name].exports - file.exports - file.weak))
-    }
-
-
-def lost_definitions(before: BuiltFiles, after: BuiltFiles) -> list[str]:
-    """Return the macros that the configuration of `before` defines and that of `after` does not."""
-    return sorted(before.definitions - after.definitions)
-
-
-def lost_libraries(before: BuiltFiles, after: BuiltFiles) -> list[str]:
-    """Return the shared libraries that a file of `before` needs and no file of `after`, but for those of compilers."""
-    needed_before, needed_after = (
-        {name for file in files.files.values() for name in file.libraries} for files in (before, after)
-    )
-    return sorted(name for name in needed_before - needed_after if not name.startswith(_COMPILERS_LIBRARIES))
-
-
 def _identity(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_size, status.st_mtime_ns
@@ -567,20 +537,25 @@ def _keep(
     linked_files = {name: path for name, path in binaries.items() if not is_archive(path)}
     if products := {name: path for name, path in linked_files.items() if not _is_tool_of_cargo(root, path)}:
         linked_files = products
-    measured: dict[str, tuple[Path, MeasuredBinary, int, int]] = {}
+    measured: dict[str, tuple[Path, MeasuredBinary, FileSizes]] = {}
     for name, path in (linked_files or binaries).items():
         try:
             binary = measure(path)
             linked = binary.kind != "static library"
             content = stripped_content(path, binutils["strip"]) if linked else b""
-            stripped = len(content) if linked else binary.sizes.total
-            measured[name] = (path, binary, stripped, len(lzma.compress(content)) if linked and compress else 0)
+            sizes = FileSizes(
+                stripped=len(content) if linked else binary.sizes.total,
+                loaded=binary.sizes.total,
+                text=binary.sizes.text,
+                compressed=len(lzma.compress(content)) if linked and compress else 0,
+            )
+            measured[name] = path, binary, sizes
         except UserError as error:
             say(f"left out: {error.problem}")
-    if any(binary.machine in machines for _, binary, *_ in measured.values()):
+    if any(binary.machine in machines for _, binary, _ in measured.values()):
         measured = {name: one for name, one in measured.items() if one[1].machine in machines}
     files, unmoved = {}, []
-    for name, (path, binary, stripped, compressed) in measured.items():
+    for name, (path, binary, sizes) in measured.items():
         copy = kept / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, copy)
@@ -591,10 +566,7 @@ def _keep(
         symbols = exported_symbols(copy, binutils["nm"]) if linked else {}
         files[name] = LinkedFile(
             kind=binary.kind,
-            stripped=stripped,
-            loaded=binary.sizes.total,
-            text=binary.sizes.text,
-            compressed=compressed,
+            sizes=sizes,
             machine=binary.machine,
             # Variables that a program exports are mostly copies of a library's (R_X86_64_COPY).
             exports=_of_kinds(symbols, "Ti" if binary.kind == "program" else "TiDBRGSA")
@@ -603,7 +575,7 @@ def _keep(
             unique=_of_kinds(symbols, "u") if binary.kind == "shared library" else frozenset(),
             libraries=needed_libraries(copy) if linked else frozenset(),
         )
-        _keep_links(path, copy)
+        copy_links(path, copy)
         for link in links.get(name, ()):
             (kept / link).parent.mkdir(parents=True, exist_ok=True)
             os.link(copy, kept / link)
@@ -649,15 +621,6 @@ def copy_with_links(files: Path, into: Path) -> None:
         return destination
 
     shutil.copytree(files, into, symlinks=True, copy_function=copy)
-
-
-def _keep_links(path: Path, copy: Path) -> None:
-    """Make the symbolic links to `path` that are next to it next to its copy, too: names of versions of a library."""
-    place = os.path.realpath(path)
-    with os.scandir(path.parent) as entries:
-        names = [entry.name for entry in entries if entry.is_symlink() and os.path.realpath(entry.path) == place]
-    for name in names:
-        (copy.parent / name).symlink_to(copy.name)
 
 
 def _of_kinds(symbols: Mapping[str, str], kinds: str) -> frozenset[str]:

@@ -96,8 +96,7 @@ class Checks:
         if status != 0:
             where = f" (last command: {last})" if trace and last not in ("", check) else ""
             raise UserError(
-                f"the check, {check}, ends with status {status}{where}:\n{output_tail(output)}",
-                f"see {tree.log}",
+                f"the check, {check}, ends with status {status}{where}:\n{output_tail(output)}", f"see {tree.log}"
             )
 
     def _learn_tests(self, own: BuiltTree) -> bool:

@@ -15,27 +15,12 @@ from components.core.formats.toolchain import Toolchain
 from components.core.projects.flags.rows import FLAG_GROUPS, PROBLEM, FlagGroup, FlagRow, gcc_rows, newest_rows
 from components.platform.errors import UserError
 
-_LENIENT = (
-    "-Wno-error",
-    *(
-        f"-Wno-error={warning}"
-        for warning in (
-            "address-of-temporary",
-            "c++11-narrowing",
-            "dynamic-exception-spec",
-            "enum-constexpr-conversion",
-            "implicit-function-declaration",
-            "implicit-int",
-            "incompatible-function-pointer-types",
-            "int-conversion",
-            "missing-template-arg-list-after-template-kw",
-            "non-pod-varargs",
-            "register",
-            "reserved-user-defined-literal",
-            "return-mismatch",
-        )
-    ),
-)
+_LENIENT_WARNINGS = """
+    address-of-temporary c++11-narrowing dynamic-exception-spec enum-constexpr-conversion implicit-function-declaration
+    implicit-int incompatible-function-pointer-types int-conversion missing-template-arg-list-after-template-kw
+    non-pod-varargs register reserved-user-defined-literal return-mismatch
+"""
+_LENIENT = ("-Wno-error", *(f"-Wno-error={warning}" for warning in _LENIENT_WARNINGS.split()))
 """Code that gcc 12 accepts, with a warning or without one: the user's own compiler decides what is an error."""
 _UP_TO_CLANG_19 = "-Wno-error=enum-constexpr-conversion"
 """Later ones warn of the option, which tests of what a compiler prints notice."""

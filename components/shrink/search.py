@@ -9,12 +9,7 @@ from components.core.compiler.inline_plan import PLAN_FILE
 from components.core.compiler.own_clangs import run_own_step, training_clang
 from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY
 from components.core.projects.flags.rows import FlagRow
-from components.core.projects.link_recorder.recorder import (
-    COMPILE_FLAGS,
-    find_lld,
-    link_flags,
-    write_recording_linkers,
-)
+from components.core.projects.link_recorder.recorder import COMPILE_FLAGS, find_lld, link_flags, write_recording_linkers
 from components.core.projects.source_tree import remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
@@ -65,17 +60,9 @@ def search_plan(builder: Builder, compilers: Compilers, whole_program: bool, min
         at_place = replace(builder, setup=replace(builder.setup, work=work))
         at_place.run("bitcode", _with_bitcode(compilers, whole_program), linked, extract)
         remove_tree(linked)
-        options = (
-            "--corpus",
-            corpus,
-            "--trust-corpus",
-            "--toolchain",
-            training,
-            "--minutes",
-            str(minutes),
-            "--no-usage",
-        )
-        if not run_own_step("components.tune", *options, "--root-dir", place / "search", "--output", plan):
+        inputs = ("--corpus", corpus, "--trust-corpus", "--toolchain", training)
+        options = ("--minutes", str(minutes), "--no-usage", "--root-dir", place / "search", "--output", plan)
+        if not run_own_step("components.tune", *inputs, *options):
             raise UserError("the search found no plan", "see the message above")
     return plan / PLAN_FILE
 
@@ -88,11 +75,13 @@ def _with_bitcode(compilers: Compilers, whole_program: bool) -> Compilers:
         return replace(compilers, records=False, variant=replace(stock, flags=[*stock.flags, *_EMBED]))
     lld = find_lld(stock.clang)
 
-    def add_linkers(tools: Path) -> None:
-        write_recording_linkers(tools, lld, stock.flags[0])
-
     flags = [*stock.flags, *COMPILE_FLAGS, *link_flags(SCRIPT_DIRECTORY)]
-    return replace(compilers, records=False, variant=replace(stock, flags=flags), add_tools=add_linkers)
+    return replace(
+        compilers,
+        records=False,
+        variant=replace(stock, flags=flags),
+        add_tools=lambda tools: write_recording_linkers(tools, lld, stock.flags[0]),
+    )
 
 
 def with_plan(row: FlagRow, plan: Path) -> FlagRow:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec.structs import asdict
+
 from components.core.compiler.inline_plan import PLAN_FILE
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
@@ -26,20 +28,7 @@ from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.manifest import list_names
 from components.platform.storage.shared_state.stale_directories import lock_shared, remove_stale
 from components.shrink.bound_compilers import WRAPPER
-from components.shrink.build import (
-    Builder,
-    BuiltFiles,
-    Compilers,
-    UserBuild,
-    are_alike,
-    copy_with_links,
-    gained_exports,
-    lost_abilities,
-    lost_definitions,
-    lost_libraries,
-    unchanged_files,
-    weaker_exports,
-)
+from components.shrink.build import Builder, BuiltFiles, Compilers, UserBuild, copy_with_links
 from components.shrink.checks import MIN_TIMEOUT_S, Checks
 from components.shrink.differences import find as differences
 from components.shrink.rows import OWN, STOCK
@@ -246,13 +235,13 @@ class _Trials:
             dropped = () if variant.gnu else self.dropped
             compilers = Compilers(variant, self.bound, dropped, target=self.builder.target)
             built = self._build(name, compilers)
-            if not self.bound and not variant.gnu and are_alike(self.own, built):
+            if not self.bound and not variant.gnu and self.own.is_like(built):
                 say(f"{name}: the files are those of your own compilers, which are called by their paths: again")
                 self.bound = True
                 remove_tree(self.work / name)
                 compilers = Compilers(variant, self.bound, built.dropped, target=self.builder.target)
                 built = self._build(name, compilers)
-            failure = _NOT_REPLACED if are_alike(self.own, built) else lost_abilities(self.own, built)
+            failure = _NOT_REPLACED if self.own.is_like(built) else self.own.lost_abilities(built)
             failure = failure or differences.refusal(built.differences)
         except UserError as error:
             failure = describe_failure(error).rstrip(":")
@@ -469,19 +458,15 @@ def _entry(
 ) -> TriedBuild:
     if built is None:
         return TriedBuild(name=name, gives=gives, compiler=compiler, failure=failure)
-    sizes = built.sizes
     return TriedBuild(
         name=name,
         gives=gives,
         compiler=compiler,
         build=line,
         files={path: file.sizes for path, file in built.files.items()},
-        stripped=sizes.stripped,
-        loaded=sizes.loaded,
-        text=sizes.text,
-        compressed=sizes.compressed,
         failure=failure,
         dropped=list(built.dropped),
+        **asdict(built.sizes),
     )
 
 
@@ -508,7 +493,7 @@ def _rebuild_line(build: UserBuild, output: Path) -> str:
 def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
     """Return what differs although the build is delivered."""
     notes = []
-    lost, unique = weaker_exports(own, delivered)
+    lost, unique = own.weaker_exports(delivered)
     if lost:
         notes.append(
             f"shared libraries export {lost} weak symbols less, copies of inline functions and templates: build what "
@@ -519,23 +504,23 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
             f"{unique} variables of inline functions are unique in a process by gcc only: plugins that are opened with "
             "RTLD_LOCAL get their own"
         )
-    if gained := gained_exports(own, delivered):
+    if gained := own.gained_exports(delivered):
         name = max(gained, key=lambda one: gained[one])
         notes.append(
             f"{name} exports {gained[name]} symbols more than by your own compilers, as if the build had its list of "
             "exports for gcc only: -fvisibility=hidden or a version script for clang, too, makes it smaller"
         )
-    if gone := lost_libraries(own, delivered):
+    if gone := own.lost_libraries(delivered):
         notes.append(
             f"nothing uses {', '.join(gone)} any more: only unused code did, or the configure step does not find "
             "it by clang"
         )
-    if undefined := lost_definitions(own, delivered):
+    if undefined := own.lost_definitions(delivered):
         notes.append(
             f"its configuration does not define {list_names(undefined, _MAX_NAMES)}, which that of your own build "
             "does: a check fails, or asks for the compiler's name"
         )
-    if delivered is not own and (names := unchanged_files(own, delivered)):
+    if delivered is not own and (names := own.unchanged(delivered)):
         more = f" and {len(names) - _MAX_NAMES} more files" if len(names) > _MAX_NAMES else ""
         notes.append(
             f"{', '.join(names[:_MAX_NAMES])}{more} have the sizes that your own compilers give, which the build may "

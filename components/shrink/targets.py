@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +11,9 @@ from pathlib import Path
 
 from components.core.compiler.objects.elf import Elf
 from components.core.formats.toolchain import Toolchain
-from components.core.projects.cross_compilers import (
-    CrossCompiler,
-    machine_name,
-    name_cross_compilers,
-    native_machine,
-)
+from components.core.projects.cross_compilers import CrossCompiler, machine_name, name_cross_compilers, native_machine
 from components.platform.errors import UserError
+from components.platform.processes.output import capture
 
 _X86_64, _I386 = 62, 3
 _BINFMT = Path("/proc/sys/fs/binfmt_misc")
@@ -92,7 +87,7 @@ def target_of(named: Target, files: dict[str, int | None], by_clang: bool) -> Ta
 def require_target(release: Toolchain, target: Target) -> None:
     """Raise UserError if the release clang cannot compile and link a program as one of the cross compilers does."""
     if target.processor:
-        done = subprocess.run([release.clang, "-print-targets"], capture_output=True, text=True, timeout=_TIMEOUT_S)
+        done = capture([release.clang, "-print-targets"], _TIMEOUT_S)
         if target.processor not in done.stdout.split():
             raise _no_target(release, target.processor)
     failures = [_failure(release, one) for one in target.cross]
@@ -112,14 +107,7 @@ def _failure(release: Toolchain, compiler: CrossCompiler) -> UserError | None:
     with tempfile.TemporaryDirectory(prefix="mlgo-target-") as directory:
         (Path(directory) / "program.c").write_text(_PROGRAM)
         options = [*compiler.clang_options, "-Oz", "-flto", "-fuse-ld=lld", "program.c", "-o", "program"]
-        done = subprocess.run(
-            [release.clang, *options],
-            cwd=directory,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-        )
+        done = capture([release.clang, *options], _TIMEOUT_S, cwd=directory)
     if done.returncode == 0:
         return None
     if any(text in done.stderr for text in _NO_TARGET):

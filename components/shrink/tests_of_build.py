@@ -6,11 +6,11 @@ import json
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.platform.processes.output import read_output
 from components.shrink.bazel import is_workspace
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
@@ -151,20 +151,7 @@ def _is_automake(directory: Path) -> bool:
 
 def _output(command: list[str], cwd: Path, environment: Mapping[str, str]) -> str:
     """Return the output of a command that lists tests, "" if it fails."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            env={**os.environ, "LC_ALL": "C", **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIST_TIMEOUT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+    return read_output(command, _LIST_TIMEOUT_S, cwd=cwd, env={**os.environ, "LC_ALL": "C", **environment})
 
 
 def did_nothing(output: str) -> bool:

@@ -17,7 +17,15 @@ TITLE_OF_MEASURE: dict[Measure, str] = {"loaded": "loaded", "file": "after strip
 
 
 class FileSizes(Struct, kw_only=True):
-    """One file of a build, or several in sum, in bytes. Attributes as of `build.LinkedFile`."""
+    """One file of a build, or several in sum, in bytes.
+
+    Attributes:
+        stripped: the file without symbols and debug data; for a static library, its sections.
+        loaded: the sections that are loaded. The stripped file has headers and padding besides: GNU ld fills pages
+            between code and constants with zeros, lld does not.
+        text: machine code.
+        compressed: the stripped file, compressed by xz; 0 if that was not asked for.
+    """
 
     stripped: int = 0
     loaded: int = 0
@@ -25,12 +33,7 @@ class FileSizes(Struct, kw_only=True):
     compressed: int = 0
 
     def __add__(self, other: FileSizes) -> FileSizes:
-        return FileSizes(
-            stripped=self.stripped + other.stripped,
-            loaded=self.loaded + other.loaded,
-            text=self.text + other.text,
-            compressed=self.compressed + other.compressed,
-        )
+        return FileSizes(**{name: getattr(self, name) + getattr(other, name) for name in FileSizes.__struct_fields__})
 
     def by(self, measure: Measure) -> int:
         """Return the bytes that are minimized."""

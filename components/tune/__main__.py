@@ -13,10 +13,7 @@ import click
 from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.formats.policy import PRETRAINED, PRETRAINED_NAMES
 from components.core.projects.flags.options import program_options
-from components.core.projects.option import (
-    CORPUS,
-    TRUST_CORPUS,
-)
+from components.core.projects.option import CORPUS, TRUST_CORPUS
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.console.number_types import COUNT, FRACTION, LLVM_MAJOR, MINUTES, SEED, TIMEOUT_S

@@ -231,11 +231,7 @@ def _confirm_plans(
     """Return the plan's decisions of each module for which a compile confirms the size that was found."""
     policy = Advisor("policy", policy=bench.policy, log=True)
     requests = [
-        Request(
-            module,
-            starting_advisor(module, policy),
-            forced=(ForcedDecisions.of(states[module.name].changed),),
-        )
+        Request(module, starting_advisor(module, policy), forced=(ForcedDecisions.of(states[module.name].changed),))
         for module in modules
     ]
     planned: dict[str, ForcedDecisions] = {}

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from components.platform.errors import UserError
+from components.platform.processes.output import capture
 
 BINUTILS = ("ar", "nm", "ranlib", "strip")
 
@@ -79,15 +80,7 @@ def clang_version(clang: str | Path, remedy: str) -> tuple[int, ...]:
         UserError: `clang` does not run or is not clang; with the given remedy.
     """
     try:
-        output = subprocess.run(
-            [clang, "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=True,
-            stdin=subprocess.DEVNULL,
-        ).stdout
+        output = capture([clang, "--version"], 60, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise UserError(f"{clang} does not run: {error}", remedy) from None
     if (version := re.search(r"clang version (\d+)\.(\d+)\.(\d+)", output)) is None:

@@ -147,12 +147,7 @@ def write_plan(path: Path, modules: Sequence[PlannedModule], llvm_major: int) ->
     contents = [module.decisions.sorted().content(_PROBLEM) for module in modules]
     names = np.array([[_md5(m.source), _md5(posixpath.basename(m.source))] for m in modules], np.uint64).reshape(-1, 2)
     sizes = np.array([len(content) for content in contents], np.uint64)
-    header = {
-        "version": _VERSION,
-        "problem": _PROBLEM,
-        "llvm_major": llvm_major,
-        "modules": len(modules),
-    }
+    header = {"version": _VERSION, "problem": _PROBLEM, "llvm_major": llvm_major, "modules": len(modules)}
     first = _HEADER_BYTES + len(modules) * _INDEX_WORDS * 8
     offsets = first + np.cumsum(sizes) - sizes
     checksums = np.array([zlib.crc32(content) for content in contents], np.uint64)

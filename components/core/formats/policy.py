@@ -216,9 +216,7 @@ def write_regressed(directory: Path, modules: Sequence[str]) -> None:
 
 
 def check_features(
-    policy_features: Sequence[FeatureSpec],
-    compiler_features: Sequence[FeatureSpec],
-    optional: Collection[str] = (),
+    policy_features: Sequence[FeatureSpec], compiler_features: Sequence[FeatureSpec], optional: Collection[str] = ()
 ) -> None:
     """Raise UserError with the differences unless the compiler logs every feature of a policy with its type and shape.
 

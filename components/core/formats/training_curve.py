@@ -78,6 +78,5 @@ def read_curve(directory: Path) -> Curve | None:
 
 def _series(rows: Sequence[Mapping[str, str]], column: str, divisor: float = 1.0) -> Series:
     return Series(
-        np.array([float(row["minutes"]) for row in rows]),
-        np.array([float(row[column]) / divisor for row in rows]),
+        np.array([float(row["minutes"]) for row in rows]), np.array([float(row[column]) / divisor for row in rows])
     )

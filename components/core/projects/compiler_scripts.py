@@ -74,10 +74,7 @@ done
 if [ -n "$files" ] && eval "LC_ALL=C grep -qazF -e \\"\\$lto\\" -- $files" 2>/dev/null; then COMMAND; fi
 exec PROGRAM "$@"
 """
-_BITCODE = {
-    "MAGIC": "$(printf 'BC\\300\\336')",
-    "FILE": """[ "$(head -c 4 -- "$word" | tr -d '\\000')" = "$lto" ]""",
-}
+_BITCODE = {"MAGIC": "$(printf 'BC\\300\\336')", "FILE": """[ "$(head -c 4 -- "$word" | tr -d '\\000')" = "$lto" ]"""}
 _GNU_LTO = {"MAGIC": ".gnu.lto_", "FILE": ":"}
 """Values of _IF_LTO for objects of clang and of gcc, and for files that may be linked and have no usual suffix."""
 _RECORDED = """\
@@ -197,29 +194,38 @@ def write_compilers(
         options: flags of every call that the command's own options replace.
         answers: options of which a compiler prints something -> what the scripts print in its place.
     """
+    prologue = ""
+    for option, answer in (answers or {}).items():
+        prologue += fill_template(_ANSWER, OPTION=option, TEXT=shlex.quote(answer))
+    if records:
+        suffixes = {"SUFFIX": HEADERS, "ARGUMENTS": RESPONSE_FILES, "SOURCES": SOURCES, "STDIN": STDIN}
+        prologue += fill_template(_RECORDS, DIRECTORY=shlex.quote(records), **suffixes)
+    if recorder:
+        prologue += fill_template(_RECORDED, RECORDER=recorder)
+    if dropped:
+        parts = shlex.join(part for part in dropped if part.startswith(_JOINED))
+        prologue += fill_template(_DROPPED, DROPPED="|".join(map(shlex.quote, dropped)), PARTS=parts)
     programs = (clang, (*options, *default_flags)), (cxx or clangxx(clang), options)
     for own, (program, defaults) in zip(names, programs, strict=True):
+        text = prologue + _run(shlex.join([str(program), *defaults]), flags, link_flags, assembly_flags)
         for name in own:
-            write_script(
-                directory / name,
-                program,
-                flags,
-                link_flags,
-                assembly_flags,
-                dropped,
-                recorder,
-                defaults,
-                records,
-                answers,
-            )
+            write_executable(directory / name, text)
+
+
+def _run(program: str, flags: Sequence[str], link_flags: Sequence[str], assembly_flags: Sequence[str]) -> str:
+    """Return the end of a script, which runs a program; for the flags see `write_compilers`."""
+    text = ""
+    if assembly_flags:
+        text += fill_template(_ASSEMBLY, PROGRAM=program, FLAGS=shlex.join(assembly_flags))
+    if link_flags:
+        kept = [flag for flag in link_flags if _RELOCATABLE_LINK.fullmatch(flag)]
+        text += fill_template(_RELOCATABLE, PROGRAM=program, FLAGS=shlex.join([*flags, *kept]))
+    everything = shlex.join([*flags, *link_flags])
+    return text + fill_template(_SCRIPT if everything else _SCRIPT_WITHOUT_FLAGS, PROGRAM=program, FLAGS=everything)
 
 
 def write_binutils(
-    directory: Path,
-    binutils: Mapping[str, Path],
-    path: str = "",
-    prefixes: Sequence[str] = (),
-    search_path: str = "",
+    directory: Path, binutils: Mapping[str, Path], path: str = "", prefixes: Sequence[str] = (), search_path: str = ""
 ) -> None:
     """Write scripts that run LLVM's binutils, by their names, each also as llvm-NAME, which CMake prefers, and
     under the names of native ones in the directories of a PATH, such as gcc-ar, and of those with the prefixes.
@@ -248,12 +254,7 @@ def _prefixed(names: str, prefixes: Sequence[str]) -> re.Pattern[str]:
 
 
 def write_bitcode_tools(
-    directory: Path,
-    lld: Path,
-    options: Sequence[str],
-    path: str,
-    records: str = "",
-    prefixes: Sequence[str] = (),
+    directory: Path, lld: Path, options: Sequence[str], path: str, records: str = "", prefixes: Sequence[str] = ()
 ) -> None:
     """Write `ld` and `strip`, also under the names of native ones in a PATH, and of those with prefixes, for objects
     and archives of LTO.
@@ -301,50 +302,6 @@ def _write_readers(
         if pattern.fullmatch(name) and (program := shutil.which(name, path=path)):
             text = fill_template(_IF_LTO, PROGRAM=shlex.quote(program), COMMAND=record, **lto)
             write_executable(directory / name, text)
-
-
-def write_script(
-    path: Path,
-    program: str | Path,
-    flags: Sequence[str] = (),
-    link_flags: Sequence[str] = (),
-    assembly_flags: Sequence[str] = (),
-    dropped: Sequence[str] = (),
-    recorder: str = "",
-    default_flags: Sequence[str] = (),
-    records: str = "",
-    answers: Mapping[str, str] | None = None,
-) -> None:
-    """Write a script that runs `program` with the command's options but `dropped`, and behind them the flags.
-
-    With a `recorder`, that runs the script again for a link. For the other arguments see `write_compilers`.
-    """
-    word = shlex.join([str(program), *default_flags])
-    text = ""
-    for option, answer in (answers or {}).items():
-        text += fill_template(_ANSWER, OPTION=option, TEXT=shlex.quote(answer))
-    if records:
-        text += fill_template(
-            _RECORDS,
-            DIRECTORY=shlex.quote(records),
-            SUFFIX=HEADERS,
-            ARGUMENTS=RESPONSE_FILES,
-            SOURCES=SOURCES,
-            STDIN=STDIN,
-        )
-    if recorder:
-        text += fill_template(_RECORDED, RECORDER=recorder)
-    if dropped:
-        parts = shlex.join(part for part in dropped if part.startswith(_JOINED))
-        text += fill_template(_DROPPED, DROPPED="|".join(map(shlex.quote, dropped)), PARTS=parts)
-    if assembly_flags:
-        text += fill_template(_ASSEMBLY, PROGRAM=word, FLAGS=shlex.join(assembly_flags))
-    if link_flags:
-        kept = [flag for flag in link_flags if _RELOCATABLE_LINK.fullmatch(flag)]
-        text += fill_template(_RELOCATABLE, PROGRAM=word, FLAGS=shlex.join([*flags, *kept]))
-    everything = [*flags, *link_flags]
-    text += fill_template(_SCRIPT if everything else _SCRIPT_WITHOUT_FLAGS, PROGRAM=word, FLAGS=shlex.join(everything))
-    write_executable(path, text)
 
 
 def fill_template(template: str, **values: str) -> str:

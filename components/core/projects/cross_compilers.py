@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from components.core.projects.compiler_command import NotACompileError, compiler_of
+from components.platform.processes.output import read_output
 
 _GCC = re.compile(r"(?P<prefix>.+-)gcc(?:-[\d.]+)?")
 _COMPILER_VARIABLES = ("CC", "CXX", "CPP")
@@ -213,16 +213,4 @@ def _of_triple(triple: str) -> tuple[int, str]:
 
 
 def _output(command: list[str]) -> str:
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return read_output(command, _TIMEOUT_S, env={**os.environ, "LC_ALL": "C"}).strip()

@@ -12,26 +12,27 @@ from components.core.projects.response_files import split_response_file
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, read_bytes
 
-_VALUES_TEXT = """
---assert --config --define-macro --dyld-prefix --entry --for-assembler --for-linker --force-link --imacros
---include --include-directory --include-directory-after --include-prefix --include-with-prefix
---include-with-prefix-after --include-with-prefix-before --language --library-directory --output --param
---prefix --rtlib --serialize-diagnostics --std --sysroot --undefine-macro -A -B -D -F -G -I -L -MF -MJ -MQ -MT
--T -Tbss -Tdata -Ttext -U -Xanalyzer -Xarch_device -Xarch_host -Xassembler -Xclang -Xcuda-fatbinary
--Xcuda-ptxas -Xflang -Xlinker -Xoffload-linker -Xopenmp-target -Xpreprocessor -allowable_client -arch
--arch_only -aux-info -b -bundle_loader -ccc-gcc-name -ccc-install-dir -client_name -compatibility_version
--current_version -cxx-isystem -dependency-dot -dependency-file -dumpbase -dumpbase-ext -dumpdir -dylib_file
--dylinker_install_name -e -exported_symbols_list -filelist -filetype -fmodules-user-build-path -force_load
--fplugin-arg -framework -ftrapv-handler -gcc-toolchain -iapinotes-modules -idirafter -iframework
--iframeworkwithsysroot -imacros -image_base -imultiarch -imultilib -include -include-pch -index-store-path -init
--install_name -iprefix -iquote -isysroot -isystem -isystem-after -ivfsoverlay -iwithprefix -iwithprefixbefore
--iwithsysroot -l -mllvm -module-dependency-dir -mthread-model -multiply_defined -o -object_name
--print-file-name -read_only_relocs -resource-dir -rpath -seg1addr -seg_addr_table -segs_read_only_addr
--segs_read_write_addr -serialize-diagnostics -specs -stdlib++-isystem -sub_library -sub_umbrella -target -u
--umbrella -undefined -unexported_symbols_list -vfsoverlay -weak_framework -weak_library -working-directory
--wrapper -x -z
-"""
-OPTIONS_WITH_VALUE = frozenset(_VALUES_TEXT.split())
+OPTIONS_WITH_VALUE = frozenset(
+    """
+    --assert --config --define-macro --dyld-prefix --entry --for-assembler --for-linker --force-link --imacros
+    --include --include-directory --include-directory-after --include-prefix --include-with-prefix
+    --include-with-prefix-after --include-with-prefix-before --language --library-directory --output --param
+    --prefix --rtlib --serialize-diagnostics --std --sysroot --undefine-macro -A -B -D -F -G -I -L -MF -MJ -MQ -MT
+    -T -Tbss -Tdata -Ttext -U -Xanalyzer -Xarch_device -Xarch_host -Xassembler -Xclang -Xcuda-fatbinary
+    -Xcuda-ptxas -Xflang -Xlinker -Xoffload-linker -Xopenmp-target -Xpreprocessor -allowable_client -arch
+    -arch_only -aux-info -b -bundle_loader -ccc-gcc-name -ccc-install-dir -client_name -compatibility_version
+    -current_version -cxx-isystem -dependency-dot -dependency-file -dumpbase -dumpbase-ext -dumpdir -dylib_file
+    -dylinker_install_name -e -exported_symbols_list -filelist -filetype -fmodules-user-build-path -force_load
+    -fplugin-arg -framework -ftrapv-handler -gcc-toolchain -iapinotes-modules -idirafter -iframework
+    -iframeworkwithsysroot -imacros -image_base -imultiarch -imultilib -include -include-pch -index-store-path -init
+    -install_name -iprefix -iquote -isysroot -isystem -isystem-after -ivfsoverlay -iwithprefix -iwithprefixbefore
+    -iwithsysroot -l -mllvm -module-dependency-dir -mthread-model -multiply_defined -o -object_name
+    -print-file-name -read_only_relocs -resource-dir -rpath -seg1addr -seg_addr_table -segs_read_only_addr
+    -segs_read_write_addr -serialize-diagnostics -specs -stdlib++-isystem -sub_library -sub_umbrella -target -u
+    -umbrella -undefined -unexported_symbols_list -vfsoverlay -weak_framework -weak_library -working-directory
+    -wrapper -x -z
+    """.split()
+)
 """Options of clang and GCC that take the next word."""
 _OTHER_RESULTS = {
     "-E": "it only preprocesses",
@@ -56,11 +57,12 @@ _OTHER_RESULTS = {
 """Options with which a driver writes something else than an object."""
 _DEPENDENCIES = ("-MD", "-MMD", "-MP", "-MG", "-MV", "--write-dependencies", "--write-user-dependencies")
 _NAMED_OUTPUTS = ("-o", "--output", "-MF", "-MJ", "-MQ", "-MT", "--serialize-diagnostics", "-serialize-diagnostics")
-_JOINED_OUTPUTS_TEXT = """
--MF -MJ -MQ -MT -Wp,-M -save-temps --save-temps -ftime-trace -fmodule-output -fsave-optimization-record
--foptimization-record-file= -fproc-stat-report
-"""
-_JOINED_OUTPUTS = tuple(_JOINED_OUTPUTS_TEXT.split())
+_JOINED_OUTPUTS = tuple(
+    """
+    -MF -MJ -MQ -MT -Wp,-M -save-temps --save-temps -ftime-trace -fmodule-output -fsave-optimization-record
+    -foptimization-record-file= -fproc-stat-report
+    """.split()
+)
 """Options that name a file or have one written next to the object."""
 _NOT_OUTPUTS = ("-objcmt-", "-object")
 """Other options that begin with -o."""

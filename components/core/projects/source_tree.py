@@ -143,7 +143,8 @@ class SourceTree:
             return True  # of a configuration in place, which `check` lets the command do again
         if stat.S_ISDIR(kind):
             is_environment = os.path.isfile(path / _PYTHON_ENVIRONMENT)  # which names its own place
-            is_built = is_cargo_directory(path) or _is_configured(path) or _is_output(path)
+            is_output = (path / SHRINK_FILE).is_file() and (path / MANIFEST).is_file()
+            is_built = is_cargo_directory(path) or _is_configured(path) or is_output
             return path.resolve() in omitted_places or is_built or is_environment
         return not stat.S_ISREG(kind) or within.name in _NINJA_LOGS or _is_object(path)
 
@@ -216,15 +217,11 @@ def _is_built_in(place: Path) -> bool:
         names = os.listdir(place)
     except OSError:
         return False
-    return not names or _is_configured(place) or any(_is_built(place / name) for name in names)
-
-
-def _is_built(path: Path) -> bool:
-    return _is_object(path) or elf_type(_start(path)) != 0
-
-
-def _is_output(directory: Path) -> bool:
-    return (directory / SHRINK_FILE).is_file() and (directory / MANIFEST).is_file()
+    return (
+        not names
+        or _is_configured(place)
+        or any(_is_object(place / name) or elf_type(_start(place / name)) for name in names)
+    )
 
 
 def _is_object(path: Path) -> bool:

@@ -5,33 +5,23 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from msgspec import UNSET, UnsetType
 
 from components.core.formats.toolchain import Toolchain
-from components.core.projects.build import BuiltProject
-from components.core.projects.flags.build_variants import BuildVariant, build_variants, whole_build
+from components.core.projects.flags.build_variants import build_variants, whole_build
 from components.core.projects.recipe import Recipe
 from components.core.projects.speed.counters import Counter, find_counter
 from components.core.projects.speed.stopwatch import Times, compare_times, mean_time_change
 from components.core.projects.speed.types import TimeChange
-from components.evaluation.benchmarks.benchmark_runner import (
-    BenchmarkRun,
-    make_inputs,
-    run_benchmarks,
-    time_benchmarks,
-)
-from components.evaluation.metrics_types import (
-    BenchmarkEntry,
-    BenchmarkSummary,
-    InstructionTotals,
-    RunMetrics,
-)
+from components.evaluation.benchmarks.benchmark_runner import BenchmarkRun, make_inputs, run_benchmarks, time_benchmarks
+from components.evaluation.metrics_types import BenchmarkEntry, BenchmarkSummary, InstructionTotals, RunMetrics
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
 
@@ -98,14 +88,25 @@ def compare_programs(
     with_benchmarks = [recipe for recipe in recipes if recipe.benchmarks]
     if not with_benchmarks:
         return []
-    variants = build_variants(stock_clang, release, problem)
+    stock, policy = build_variants(stock_clang, release, problem)
     counter = find_counter()
     programs: list[BenchmarkComparison] = []
     for recipe in with_benchmarks:
         folder = work / f"{recipe.name}.benchmarks"
         kept = work / f"{recipe.name}.stock"
+        root = work / recipe.name  # of both builds, see whole_build
+        prepare = partial(make_inputs, recipe, folder=folder)
         try:
-            programs += _compare(recipe, variants, folder, kept, counter, work, cache, jobs, time_repeats)
+            with whole_build(recipe, stock, work, cache, jobs, prepare) as (source, built):
+                before = run_benchmarks(recipe, built, source, folder, stock.title, counter, jobs)
+                if time_repeats:
+                    root.rename(kept)
+            with whole_build(recipe, policy, work, cache, jobs, prepare) as (source, built):
+                after = run_benchmarks(recipe, built, source, folder, policy.title, counter, jobs)
+                _require_same_output(recipe, before, after)
+                time = partial(time_benchmarks, recipe, built, source, folder)
+                times = _time(recipe, time, root, kept, (stock.title, policy.title), time_repeats)
+            programs += _pair(recipe, before, after, times, counter)
         finally:
             for directory in (folder, kept, work / f"{recipe.name}.aside"):
                 shutil.rmtree(directory, ignore_errors=True)
@@ -129,48 +130,14 @@ def summarize_programs(programs: Sequence[BenchmarkComparison]) -> BenchmarkSumm
     )
 
 
-def _compare(
-    recipe: Recipe,
-    variants: tuple[BuildVariant, BuildVariant],
-    folder: Path,
-    kept: Path,
-    counter: Counter,
-    work: Path,
-    cache: Path,
-    jobs: int,
-    time_repeats: int,
-) -> list[BenchmarkComparison]:
-    def prepare(source: Path) -> None:
-        make_inputs(recipe, source, folder)
-
-    stock, policy = variants
-    root = work / recipe.name  # of both builds, see whole_build
-    with whole_build(recipe, stock, work, cache, jobs, prepare) as (source, built):
-        before = run_benchmarks(recipe, built, source, folder, stock.title, counter, jobs)
-        if time_repeats:
-            root.rename(kept)
-    with whole_build(recipe, policy, work, cache, jobs, prepare) as (source, built):
-        after = run_benchmarks(recipe, built, source, folder, policy.title, counter, jobs)
-        _require_same_output(recipe, before, after)
-        times = _time(recipe, built, source, folder, root, kept, (stock.title, policy.title), time_repeats)
-    return _pair(recipe, before, after, times, counter)
-
-
 def _time(
-    recipe: Recipe,
-    built: BuiltProject,
-    source: Path,
-    folder: Path,
-    root: Path,
-    kept: Path,
-    titles: tuple[str, str],
-    repeats: int,
+    recipe: Recipe, time: Callable[[str], list[float]], root: Path, kept: Path, titles: tuple[str, str], repeats: int
 ) -> Times:
     """Return the processor times of both builds, float64 [2, repeats, benchmarks], stock clang's first.
 
-    `root` is the whole directory of the release clang's build, `kept` that of stock clang's, which then was in the same
-    place. Both run there, because the length of a path moves
-    a program's stack, and so changes its speed (Mytkowicz et al. 2009, doi:10.1145/1508244.1508275).
+    `time` is `time_benchmarks` without its last argument, a title. `root` is the whole directory of the release clang's
+    build, `kept` that of stock clang's, which then was in the same place. Both run there, because the length of a path
+    moves a program's stack, and so changes its speed (Mytkowicz et al. 2009, doi:10.1145/1508244.1508275).
     """
     times = np.zeros((2, repeats, len(recipe.benchmarks)))
     if not repeats:
@@ -180,9 +147,9 @@ def _time(
             for build in (0, 1) if repeat % 2 else (1, 0):
                 if build == 0:
                     with _exchanged(kept, root):
-                        times[0, repeat] = time_benchmarks(recipe, built, source, folder, titles[0])
+                        times[0, repeat] = time(titles[0])
                 else:
-                    times[1, repeat] = time_benchmarks(recipe, built, source, folder, titles[1])
+                    times[1, repeat] = time(titles[1])
                 progress.advance()
     return times
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 from components.core.projects.benchmark import Benchmark, make_input
 from components.core.projects.build import BuiltProject
@@ -64,7 +64,23 @@ class _Command:
             path.unlink(missing_ok=True)
         # The environment also influences what a program executes.
         command = ["/usr/bin/env", "-i", "LC_ALL=C", "PATH=/usr/bin:/bin", *prefix, *self.arguments]
-        _execute(self.subject, command, self.run_dir, self.stdin, log)
+        try:
+            with open(self.run_dir / STDOUT, "wb") as stdout:
+                done = supervision.run(command, TIMEOUT_S, stdout.fileno(), self.run_dir, self.stdin, daemons=True)
+        except supervision.ProcessTimeout:
+            problem = f"{self.subject} did not end within {TIMEOUT_S:.0f} s"
+            raise UserError(problem, "make it smaller in the recipe") from None
+        if done.left_running:
+            say(describe_left(self.subject, done.left_running))
+        if done.returncode != 0:
+            outcome = f"has status {done.returncode}" if done.returncode > 0 else f"ended by signal {-done.returncode}"
+            stderr = f"; stderr:\n{done.stderr[-1000:]}" if done.stderr else ""
+            # What stopped valgrind itself, such as debug information that it cannot read, is only in its log.
+            if log and log.is_file() and (written := log.read_text(encoding="utf-8", errors="replace").strip()):
+                stderr += f"; {log.name}:\n{written[-1000:]}"
+            raise UserError(
+                f"{self.subject} {outcome}{stderr}", "run it by hand and correct the recipe; else this is a miscompile"
+            )
 
 
 def run_benchmarks(
@@ -81,7 +97,7 @@ def run_benchmarks(
         UserError: a program is missing, fails, writes nothing to {output}, or takes longer than TIMEOUT_S.
     """
     programs = [_program(recipe, benchmark, built) for benchmark in recipe.benchmarks]
-    stopped = threading.Event()
+    stopped = Event()
     futures: dict[str, Future[BenchmarkRun]] = {}
     workers = jobs if counter.parallel else 1
     with (
@@ -93,7 +109,8 @@ def run_benchmarks(
             benchmark_input = benchmark.input
             if benchmark_input is not None and benchmark_input.output_of:
                 futures[benchmark_input.output_of].result()  # started before this one: the executor is FIFO
-            run = _run(recipe, benchmark, program, built, source, folder, title, counter, stopped)
+            command = _command(recipe, benchmark, program, source, folder, title)
+            run = _run(command, benchmark, program, built, counter, stopped)
             progress.advance()
             return run
 
@@ -158,17 +175,8 @@ def time_benchmarks(recipe: Recipe, built: BuiltProject, source: Path, folder: P
 
 
 def _run(
-    recipe: Recipe,
-    benchmark: Benchmark,
-    program: Path,
-    built: BuiltProject,
-    source: Path,
-    folder: Path,
-    title: str,
-    counter: Counter,
-    stopped: threading.Event,
+    command: _Command, benchmark: Benchmark, program: Path, built: BuiltProject, counter: Counter, stopped: Event
 ) -> BenchmarkRun:
-    command = _command(recipe, benchmark, program, source, folder, title)
     text_bytes = measure(program).sizes.text  # first, because it says what is wrong with a file that is no program
     counts = []
     for _ in range(counter.repeats):
@@ -179,10 +187,11 @@ def _run(
     output = command.run_dir / OUTPUT
     if benchmark.writes_output and not output.is_file():
         raise UserError(f"{command.subject} wrote nothing to its output", "correct its arguments in the recipe")
+    cycles = [count.cycles for count in counts if count.cycles is not None]
     return BenchmarkRun(
         str(program.relative_to(built.directory.resolve())),
         text_bytes,
-        _minimum(counts),
+        Count(min(count.instructions for count in counts), min(cycles, default=None)),
         file_digest(command.run_dir / STDOUT),
         file_digest(output) if benchmark.writes_output else "",
     )
@@ -201,27 +210,3 @@ def _command(recipe: Recipe, benchmark: Benchmark, program: Path, source: Path, 
         arguments.append(argument)
     subject = f"{recipe.name}: benchmark {benchmark.name}, built by {title},"
     return _Command(subject, tuple(arguments), run_dir, run_dir / INPUT if benchmark.stdin else None)
-
-
-def _execute(subject: str, command: list[str], run_dir: Path, stdin: Path | None, log: Path | None) -> None:
-    try:
-        with open(run_dir / STDOUT, "wb") as stdout:
-            done = supervision.run(command, TIMEOUT_S, stdout.fileno(), run_dir, stdin, daemons=True)
-    except supervision.ProcessTimeout:
-        raise UserError(f"{subject} did not end within {TIMEOUT_S:.0f} s", "make it smaller in the recipe") from None
-    if done.left_running:
-        say(describe_left(subject, done.left_running))
-    if done.returncode != 0:
-        outcome = f"has status {done.returncode}" if done.returncode > 0 else f"ended by signal {-done.returncode}"
-        stderr = f"; stderr:\n{done.stderr[-1000:]}" if done.stderr else ""
-        # What stopped valgrind itself, such as debug information that it cannot read, is only in its log.
-        if log and log.is_file() and (written := log.read_text(encoding="utf-8", errors="replace").strip()):
-            stderr += f"; {log.name}:\n{written[-1000:]}"
-        raise UserError(
-            f"{subject} {outcome}{stderr}", "run it by hand and correct the recipe; else this is a miscompile"
-        )
-
-
-def _minimum(counts: list[Count]) -> Count:
-    cycles = [count.cycles for count in counts if count.cycles is not None]
-    return Count(min(count.instructions for count in counts), min(cycles, default=None))

@@ -7,13 +7,7 @@ from typing import Any, Protocol
 from msgspec import UNSET, UnsetType
 
 from components.core.projects.speed.types import TimeChange
-from components.evaluation.metrics_types import (
-    FULL_LTO,
-    BenchmarkSummary,
-    LinkedTotal,
-    LinkedTotals,
-    Verdict,
-)
+from components.evaluation.metrics_types import FULL_LTO, BenchmarkSummary, LinkedTotal, LinkedTotals, Verdict
 from components.evaluation.report.formatting import change, interval
 
 COMPARATIVE = ("fewer instructions", "more instructions")

@@ -6,16 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.projects.flags.types import SectionSizes
 from components.evaluation.projects.linked_binaries import Binary
-from components.evaluation.projects.measured_builds import (
-    BUILD_FILE,
-    Build,
-    MeasuredFile,
-    align,
-    open_build,
-    open_file,
-)
+from components.evaluation.projects.measured_builds import BUILD_FILE, Build, MeasuredFile, align, open_build, open_file
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
 
@@ -85,7 +77,10 @@ def compare_trees(old: Path, new: Path, globs: Sequence[str] = ()) -> ComparedBu
         )
     only_old, only_new = (tuple(sorted(a.files.keys() - b.files.keys())) for a, b in (builds, builds[::-1]))
     project = builds[1].name
-    binaries = tuple(_binary(project, name, before[name].sizes, after[name]) for name in before)
+    binaries = tuple(
+        Binary(project, name, file.kind, file.language, VARIANT, before[name].sizes, file.sizes)
+        for name, file in after.items()
+    )
     return ComparedBuilds(binaries, *builds, before, after, only_old, only_new, tuple(different))
 
 
@@ -100,7 +95,3 @@ def _measure_both(name: str, old: Build, new: Build) -> tuple[MeasuredFile, Meas
         say(f"left out: {name} of {old.path} and of {new.path} is not the same kind of file for the same machine")
         return None
     return before, after
-
-
-def _binary(project: str, name: str, before: SectionSizes, after: MeasuredFile) -> Binary:
-    return Binary(project, name, after.kind, after.language, VARIANT, before, after.sizes)

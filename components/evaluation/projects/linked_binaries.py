@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from msgspec import UNSET, UnsetType
 
@@ -44,18 +45,9 @@ class _BuiltBinary:
 
 @dataclass(frozen=True)
 class Binary:
-    """Sizes of one library or program in all builds.
+    """Sizes of one library or program in all builds; attributes as in `BinaryEntry`, with None for UNSET.
 
-    Attributes:
-        project: the recipe's name.
-        name: path relative to the build directory.
-        kind: kind of file. Static libraries are not linked; their members are summed.
-        language: c++ if it needs a C++ library at run time; None if it is not linked.
-        link_variant: a name in LINK_VARIANTS, or `build_trees.VARIANT`.
-        stock, policy: sizes with stock clang and with the release clang.
-        plan: sizes with the release clang and a plan; None without a plan.
-        heuristic: sizes with the release clang that decides by LLVM's heuristic; None if it was not built so.
-        functions: functions with the largest changes from `stock` to `policy`; () if the file is stripped.
+    functions: functions with the largest changes from `stock` to `policy`; () if the file is stripped.
     """
 
     project: str
@@ -77,12 +69,7 @@ class Binary:
             kind=self.kind,
             language=self.language,
             link_variant=self.link_variant,
-            stock=self.stock,
-            policy=self.policy,
-            reduction_percent=_reduction_percent(self.stock, self.policy),
-            text_reduction_percent=reduction_percent(self.stock.text, self.policy.text),
-            plan=_plan_sizes(self.stock, self.policy, self.plan),
-            heuristic=UNSET if self.heuristic is None else self.heuristic,
+            **_figures(self.stock, self.policy, self.plan, self.heuristic),
         )
 
 
@@ -137,36 +124,42 @@ def compare_projects(
 
 def linked_totals(binaries: Sequence[Binary]) -> LinkedTotals:
     """Sum programs and shared libraries: link variant -> "all", "c" or "c++" -> their number and sizes."""
-    languages: dict[str, dict[str, None]] = {}
+    groups: dict[str, dict[str, list[Binary]]] = {}
     for binary in binaries:
-        if binary.language is not None:
-            languages.setdefault(binary.link_variant, {}).update({"all": None, binary.language: None})
-    totals: LinkedTotals = {}
-    for variant, names in languages.items():
-        totals[variant] = {}
-        for language in names:
-            chosen = [
-                binary
-                for binary in binaries
-                if binary.link_variant == variant and binary.language and language in ("all", binary.language)
-            ]
-            stock = sum((binary.stock for binary in chosen), SectionSizes())
-            policy = sum((binary.policy for binary in chosen), SectionSizes())
-            planned = [binary.plan for binary in chosen if binary.plan is not None]
-            plan = sum(planned, SectionSizes()) if planned else None
-            known = [binary.heuristic for binary in chosen if binary.heuristic is not None]
-            heuristic = sum(known, SectionSizes()) if len(known) == len(chosen) else None
-            totals[variant][language] = LinkedTotal(
-                files=len(chosen),
-                stock=stock,
-                policy=policy,
-                reduction_percent=_reduction_percent(stock, policy),
-                text_reduction_percent=reduction_percent(stock.text, policy.text),
-                plan=_plan_sizes(stock, policy, plan),
-                heuristic=UNSET if heuristic is None else heuristic,
-                policy_part_percent=UNSET if heuristic is None else _reduction_percent(heuristic, policy),
-            )
-    return totals
+        for language in ("all", binary.language) if binary.language is not None else ():
+            groups.setdefault(binary.link_variant, {}).setdefault(language, []).append(binary)
+    return {
+        variant: {language: _total(chosen) for language, chosen in languages.items()}
+        for variant, languages in groups.items()
+    }
+
+
+def _total(binaries: Sequence[Binary]) -> LinkedTotal:
+    stock = sum((binary.stock for binary in binaries), SectionSizes())
+    policy = sum((binary.policy for binary in binaries), SectionSizes())
+    planned = [binary.plan for binary in binaries if binary.plan is not None]
+    plan = sum(planned, SectionSizes()) if planned else None
+    known = [binary.heuristic for binary in binaries if binary.heuristic is not None]
+    heuristic = sum(known, SectionSizes()) if len(known) == len(binaries) else None
+    return LinkedTotal(
+        files=len(binaries),
+        policy_part_percent=UNSET if heuristic is None else _reduction_percent(heuristic, policy),
+        **_figures(stock, policy, plan, heuristic),
+    )
+
+
+def _figures(
+    stock: SectionSizes, policy: SectionSizes, plan: SectionSizes | None, heuristic: SectionSizes | None
+) -> dict[str, Any]:
+    """Return the sizes and reductions of a file, or of several in sum: fields of BinaryEntry and of LinkedTotal."""
+    return {
+        "stock": stock,
+        "policy": policy,
+        "reduction_percent": _reduction_percent(stock, policy),
+        "text_reduction_percent": reduction_percent(stock.text, policy.text),
+        "plan": _plan_sizes(stock, policy, plan),
+        "heuristic": UNSET if heuristic is None else heuristic,
+    }
 
 
 def summarize_binaries(binaries: Sequence[Binary]) -> BinariesComparison:

@@ -102,8 +102,7 @@ def open_build(path: Path, globs: Sequence[str] = ()) -> Build:
         raise UserError(f"{path} is a file of an output of compare-builds", f"pass the directory, {path.parent}")
     if path.is_file():
         raise UserError(
-            f"{path} is a file, not a build",
-            "pass two files, or two directories; --binary selects files of these",
+            f"{path} is a file, not a build", "pass two files, or two directories; --binary selects files of these"
         )
     kind = _artifact_kind(path)
     if kind == "comparison of binaries":
@@ -162,12 +161,8 @@ def _read_measurement(path: Path, globs: Sequence[str]) -> Build:
     if isinstance(document, dict) and document.get("version", _VERSION) != _VERSION:
         raise UserError(f"{file} is of version {document['version']}; this program reads {_VERSION}", _AGAIN)
     measurement = typed(document, _Measurement, file, "the measurement of a build", _AGAIN)
-    files = {name: partial(_same, file) for name, file in measurement.files.items() if matches(name, globs)}
+    files = {name: (lambda file=file: file) for name, file in measurement.files.items() if matches(name, globs)}
     return Build(path, measurement.build, files)
-
-
-def _same(file: MeasuredFile) -> MeasuredFile:
-    return file
 
 
 def _measure(path: Path) -> MeasuredFile:
@@ -176,14 +171,7 @@ def _measure(path: Path) -> MeasuredFile:
         functions = function_sizes(path)
     except UserError:
         functions = {}  # the sections are whole, the symbol table is not
-    return MeasuredFile(
-        kind=binary.kind,
-        sizes=binary.sizes,
-        language=binary.language,
-        machine=binary.machine,
-        functions=functions,
-        bitcode=binary.bitcode,
-    )
+    return MeasuredFile(functions=functions, **vars(binary))
 
 
 def _artifact_kind(path: Path) -> str:

@@ -35,6 +35,7 @@ from components.core.projects.flags.build_variants import (
     by_heuristic,
     find_stock_clang,
 )
+from components.core.projects.flags.linked_files import copy_links
 from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.response_files import write_response_file
 from components.evaluation.config import EvaluationConfig
@@ -248,17 +249,20 @@ class _Replay:
         arguments += self._flags(link)
         clang = clangxx(self.variant.clang) if link.cxx else self.variant.clang
         command = ["/usr/bin/env", f"TMPDIR={root / _TEMPORARY}", str(clang), *arguments]
-        try:
-            done = supervision.run(
-                command, _LINK_TIMEOUT_S, cwd=Path(link.directory), writable=root, makes_programs=True
-            )
-        except supervision.ProcessTimeout:
-            raise NotReplayed(f"its link takes more than {_LINK_TIMEOUT_S:g} s") from None
+        done = self._run(command, Path(link.directory), f"its link takes more than {_LINK_TIMEOUT_S:g} s")
         done.require_disk_space(root)
         if done.returncode != 0 or not output.is_file():
             raise NotReplayed(_reason(done.stderr) or f"its link ends with status {done.returncode}")
-        _link_names(Path(link.output), output)
+        if Path(link.output).parent.is_dir():
+            copy_links(Path(link.output), output)
         return output
+
+    def _run(self, command: list[str], cwd: Path, slow: str) -> supervision.Completed:
+        """Run a program that may write below the root. NotReplayed, with the reason `slow`, if it takes too long."""
+        try:
+            return supervision.run(command, _LINK_TIMEOUT_S, cwd=cwd, writable=self.root, makes_programs=True)
+        except supervision.ProcessTimeout:
+            raise NotReplayed(slow) from None
 
     def _flags(self, link: Link) -> list[str]:
         if self.plan.optimizes(link):
@@ -298,30 +302,15 @@ class _Replay:
             names.append(file.name)
         # In a response file: large libraries have more members than a command line holds.
         write_response_file(members / "all", names)
-        command = [llvm_binutils(self.stock_clang)["ar"], "qcs", output, "@all"]
+        command = [str(llvm_binutils(self.stock_clang)["ar"]), "qcs", str(output), "@all"]
         name = self.plan.within(path)
         try:
-            done = supervision.run(
-                [str(word) for word in command], _LINK_TIMEOUT_S, cwd=members, writable=self.root, makes_programs=True
-            )
-        except supervision.ProcessTimeout:
-            raise NotReplayed(f"{name} takes more than {_LINK_TIMEOUT_S:g} s to make again") from None
+            done = self._run(command, members, f"{name} takes more than {_LINK_TIMEOUT_S:g} s to make again")
         finally:
             shutil.rmtree(members)
         if done.returncode != 0:
             raise NotReplayed(f"{name} cannot be made again: {_reason(done.stderr)}")
         return output
-
-
-def _link_names(theirs: Path, ours: Path) -> None:
-    """Give our linked file the names that the user's has in its directory: those of versions of a shared library."""
-    real = os.path.realpath(theirs)
-    if not theirs.parent.is_dir():
-        return
-    with os.scandir(theirs.parent) as entries:
-        for entry in entries:
-            if entry.is_symlink() and os.path.realpath(entry.path) == real and not (ours.parent / entry.name).exists():
-                (ours.parent / entry.name).symlink_to(ours.name)
 
 
 def _compare(

@@ -22,6 +22,15 @@ def decision_lines(change: FunctionChange, width: int) -> list[str]:
     return lines
 
 
+def by_direction(changes: Sequence[FunctionChange]) -> list[tuple[str, list[FunctionChange]]]:
+    """Return the changes that made functions larger and those that made them smaller, each with the end of its title,
+    without a direction that has none."""
+    grown = [change for change in changes if change.new > change.old]
+    shrunk = [change for change in changes if change.new <= change.old]
+    titled = (("that grew most", grown), ("that shrank most, or are gone", shrunk))
+    return [(title, chosen) for title, chosen in titled if chosen]
+
+
 def shorten_path(path: str) -> str:
     """Return a path of a module or binary, of its end if it is long."""
     return path if len(path) <= _MAX_PATH else f"…{path[1 - _MAX_PATH :]}"

@@ -17,19 +17,10 @@ from components.core.objectives.geometric_mean import FLOOR
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics_types import FunctionChange, Metrics, SizeMetrics
-from components.evaluation.report import flags_tables, linked_tables, terminal_report
-from components.evaluation.report.changed_functions import decision_lines, explain_commands
+from components.evaluation.report import flags_tables, linked_tables, policy_choice, terminal_report
+from components.evaluation.report.changed_functions import by_direction, decision_lines, explain_commands
 from components.evaluation.report.formatting import change, interval, required_in_words
 from components.evaluation.report.plots import MAX_POINTS, case_changes, project_changes, sweep, training_reward
-from components.evaluation.report.policy_choice import (
-    caveats,
-    comparison_notes,
-    estimate_lines,
-    headline,
-    policy_row,
-    release_notes,
-    verdict_subject,
-)
 from components.evaluation.report.regressions import worst_cases
 from components.platform.console.escape import escape_line
 
@@ -65,19 +56,19 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
     # Only plots are not escaped; matplotlib escapes the names in them.
     text = environment.get_template(f"{objective.name}.html.jinja").render(
         metrics=metrics,
-        headline=headline(metrics),
+        headline=policy_choice.headline(metrics),
         required=required_in_words(metrics.min_reduction_percent, objective.labels.comparative),
         less=objective.labels.less,
-        estimate_lines=estimate_lines(metrics),
-        caveats=caveats(metrics),
+        estimate_lines=policy_choice.estimate_lines(metrics),
+        caveats=policy_choice.caveats(metrics),
         columns=terminal_report.shown_columns(metrics),
         rows=terminal_report.value_rows(metrics),
-        comparison_notes=comparison_notes(metrics),
-        release_notes=release_notes(metrics),
-        verdict_subject=verdict_subject(metrics),
+        comparison_notes=policy_choice.comparison_notes(metrics),
+        release_notes=policy_choice.release_notes(metrics),
+        verdict_subject=policy_choice.verdict_subject(metrics),
         interval_rows=terminal_report.interval_rows([group for _, group in terminal_report.shown_columns(metrics)]),
         part_rows=terminal_report.part_rows(sizes) if sizes else [],
-        policy_title=policy_row(metrics),
+        policy_title=policy_choice.policy_row(metrics),
         worst=worst,
         worst_names=[(name, shorten(name, _MAX_NAME)) for name in demangle([case.name for case in worst])],
         function_tables=_function_tables(sizes) if sizes else [],
@@ -102,17 +93,14 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
 
 def _function_tables(metrics: SizeMetrics) -> list[tuple[str, list[tuple[FunctionChange, str, list[str]]]]]:
     """Return the tables of functions: title, and for each function itself, its name cut, and its decisions."""
-    tables = []
-    for changes, title in (
-        (metrics.module_functions, "Functions of held-out modules"),
-        (metrics.binary_functions, "Functions of linked binaries"),
-    ):
-        for direction, grew in (("that grew most", True), ("that shrank most, or are gone", False)):
-            rows = [
-                (change, shorten(change.function, _MAX_NAME), decision_lines(change, _MAX_LINE))
-                for change in changes
-                if (change.new > change.old) == grew
-            ]
-            if rows:
-                tables.append((f"{title} {direction}", rows))
-    return tables
+    return [
+        (
+            f"{title} {direction}",
+            [(change, shorten(change.function, _MAX_NAME), decision_lines(change, _MAX_LINE)) for change in chosen],
+        )
+        for changes, title in (
+            (metrics.module_functions, "Functions of held-out modules"),
+            (metrics.binary_functions, "Functions of linked binaries"),
+        )
+        for direction, chosen in by_direction(changes)
+    ]

@@ -30,14 +30,7 @@ PROJECT_COLUMNS = ["project", "link variant", *SECTIONS.values()]
 BINARY_COLUMNS = ["binary", "link variant", *SECTIONS.values()]
 """Titles of `binary_rows`."""
 OWN_SECTIONS = ("llvm_size_text", "text", "eh_frame", "total")
-OWN_COLUMNS = [
-    "file",
-    f"{TEXT}, stock",
-    f"{TEXT}, policy",
-    ".text, policy",
-    ".eh_frame, policy",
-    "stripped, policy",
-]
+OWN_COLUMNS = ["file", f"{TEXT}, stock", f"{TEXT}, policy", ".text, policy", ".eh_frame, policy", "stripped, policy"]
 """Titles of `own_rows`."""
 MAX_BINARIES = 20
 """More binaries of a user's build have too many rows for a terminal; metrics.json has all."""

@@ -31,21 +31,13 @@ from components.evaluation.metrics_types import (
     SizeMetrics,
     Verdict,
 )
-from components.evaluation.report import linked_tables
+from components.evaluation.report import linked_tables, policy_choice
 from components.evaluation.report.formatting import (
     GROUP_TITLES,
     LANGUAGE_TITLES,
     change,
     markdown_table,
     required_in_words,
-)
-from components.evaluation.report.policy_choice import (
-    caveats,
-    comparison_notes,
-    earlier_training,
-    estimate_lines,
-    release_notes,
-    verdict_subject,
 )
 from components.evaluation.report.regressions import WorstCase
 from components.platform.console.escape import markdown_code, markdown_text
@@ -195,7 +187,7 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[W
             best_iteration=info.metrics.get("best_iteration"),
             processors=training_report.get("processors"),
             hyperparameters=training_report.get("hyperparameters", {}),
-            earlier=earlier_training(metrics),
+            earlier=policy_choice.earlier_training(metrics),
         ),
         measure=metrics.measure,
         gate=Gate(
@@ -218,8 +210,13 @@ def model_card(metrics: Metrics, policy: Path, corpus: Corpus, worst: Sequence[W
         worst_functions=entries if isinstance(metrics, ScoreMetrics) else UNSET,
         programs=metrics.programs or UNSET,
         release_policy=metrics.release_policy,
-        subject=verdict_subject(metrics),
-        notes=[*estimate_lines(metrics), *caveats(metrics), *comparison_notes(metrics), *release_notes(metrics)],
+        subject=policy_choice.verdict_subject(metrics),
+        notes=[
+            *policy_choice.estimate_lines(metrics),
+            *policy_choice.caveats(metrics),
+            *policy_choice.comparison_notes(metrics),
+            *policy_choice.release_notes(metrics),
+        ],
     )
 
 
@@ -277,12 +274,12 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
         + ", ".join(f"{name} {markdown_code(reference or 'none')}" for name, reference in card.images.items()),
         *linked_section(card),
         "",
-        f"| project | modules | held-out and measured | their {labels.values} |",
-        "|---|---|---|---|",
-        *(
-            f"| {markdown_text(name)} | {count} | {measured.get(name, 0)} | "
-            f"{change(gate.per_project.get(name), labels.comparative)} |"
-            for name, count in sorted(corpus.projects.items())
+        *markdown_table(
+            ("project", "modules", "held-out and measured", f"their {labels.values}"),
+            [
+                (name, str(count), str(measured.get(name, 0)), change(gate.per_project.get(name), labels.comparative))
+                for name, count in sorted(corpus.projects.items())
+            ],
         ),
         *parts_table(gate.languages, gate.sections),
         "",
@@ -333,16 +330,8 @@ def parts_table(languages: Reductions, sections: Reductions) -> list[str]:
     rows += sections.items()
     if not rows:
         return []
-    titles = [GROUP_TITLES.get(group, "all") for group in rows[0][1]]
-    return [
-        "",
-        f"| held-out text | {' | '.join(titles)} |",
-        "|---" * (len(titles) + 1) + "|",
-        *(
-            f"| {markdown_text(title)} | {' | '.join(change(percent) for percent in percents.values())} |"
-            for title, percents in rows
-        ),
-    ]
+    titles = ["held-out text", *(GROUP_TITLES.get(group, "all") for group in rows[0][1])]
+    return ["", *markdown_table(titles, [(title, *map(change, percents.values())) for title, percents in rows])]
 
 
 def _training_report(policy: Path) -> dict[str, Any]:

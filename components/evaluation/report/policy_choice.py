@@ -10,12 +10,7 @@ from components.core.objectives import OBJECTIVES, Labels
 from components.core.objectives.estimate import MODULES, Estimate
 from components.evaluation.benchmarks import program_rows
 from components.evaluation.claim import Compared, claimed, judges_own_build, verdict_on
-from components.evaluation.metrics_types import (
-    NO_GAIN_OVER_START,
-    Metrics,
-    OverlapFigures,
-    SizeMetrics,
-)
+from components.evaluation.metrics_types import NO_GAIN_OVER_START, Metrics, OverlapFigures, SizeMetrics
 from components.evaluation.report.formatting import change, interval_in_words
 
 CHOICE_LEVEL = 0.975
@@ -45,7 +40,8 @@ def start_title(metrics: Metrics) -> str:
 
 def reference_row(metrics: Metrics) -> str:
     """Return the title of the reference in tables."""
-    return f"unchanged {reference_title(metrics)}" if _is_pretrained_reference(metrics) else reference_title(metrics)
+    unchanged = metrics.inputs.policy_role == "trained" and _pretrained_name(metrics)
+    return f"unchanged {reference_title(metrics)}" if unchanged else reference_title(metrics)
 
 
 def start_row(metrics: Metrics) -> str:
@@ -64,10 +60,6 @@ def policy_row(metrics: Metrics) -> str:
     else:
         title = "policy that training started from" if metrics.inputs.policy_role == "start" else "policy"
     return f"{title}, compiled by the {metrics.policy_compiled_by} clang"
-
-
-def _is_pretrained_reference(metrics: Metrics) -> bool:
-    return metrics.inputs.policy_role == "trained" and bool(_pretrained_name(metrics))
 
 
 def verdict_subject(metrics: Metrics) -> str:

@@ -5,7 +5,7 @@ Imports nothing heavy at import time, so that a launcher can print the table of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,14 +33,8 @@ from components.evaluation.metrics_types import (
     decode_metrics,
 )
 from components.evaluation.report import flags_tables, linked_tables
-from components.evaluation.report.changed_functions import decision_lines, shorten_path
-from components.evaluation.report.formatting import (
-    LANGUAGE_TITLES,
-    change,
-    interval,
-    markdown_table,
-    required_in_words,
-)
+from components.evaluation.report.changed_functions import by_direction, decision_lines, shorten_path
+from components.evaluation.report.formatting import LANGUAGE_TITLES, change, interval, markdown_table, required_in_words
 from components.evaluation.report.policy_choice import (
     caveats,
     comparison_notes,
@@ -58,6 +52,7 @@ from components.platform.storage.input_files import MissingFile, read_bytes
 from components.platform.storage.uri import display_path
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 METRICS = "metrics.json"
@@ -295,8 +290,7 @@ def print_table(metrics: Metrics, directory: Path) -> None:
     if isinstance(metrics, SizeMetrics):
         print_functions(metrics.module_functions, "Functions of held-out modules", _MAX_FUNCTIONS)
         print_functions(metrics.binary_functions, "Functions of linked binaries", _MAX_FUNCTIONS)
-    for line in footer_lines(metrics, directory):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    _print_lines(console, footer_lines(metrics, directory))
 
 
 def print_binaries(compared: BinariesComparison, subject: str) -> None:
@@ -321,8 +315,7 @@ def print_binaries(compared: BinariesComparison, subject: str) -> None:
                     cells = [f"{new:,}\n{new - stock:+,}" for stock, new in pairs]
                     view.add_row(f"{binary.project}/{binary.name}\n{detail}", *cells)
         console.print(view)
-    for line in linked_tables.linked_lines(compared.linked):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    _print_lines(console, linked_tables.linked_lines(compared.linked))
 
 
 def print_flags(compared: FlagsComparison) -> None:
@@ -331,8 +324,7 @@ def print_flags(compared: FlagsComparison) -> None:
     from rich.table import Table
 
     console = table_console(_WIDTH)
-    for line in flags_tables.compiler_lines(compared):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    _print_lines(console, flags_tables.compiler_lines(compared))
     if len(compared.programs) <= _MAX_PROGRAMS:
         for program in compared.programs:
             title = f"{program.project}/{program.name}: bytes, change against the best row of stock clang"
@@ -345,7 +337,11 @@ def print_flags(compared: FlagsComparison) -> None:
         view.add_row(*row)
     console.print(view)
     lines = [*flags_tables.assumption_lines(compared), *flags_tables.total_lines(compared)]
-    for line in [*lines, "put into the build:", *flags_tables.build_lines(compared)]:
+    _print_lines(console, [*lines, "put into the build:", *flags_tables.build_lines(compared)])
+
+
+def _print_lines(console: Console, lines: Iterable[str]) -> None:
+    for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -356,25 +352,13 @@ def print_functions(changes: Sequence[FunctionChange], title: str = "Functions",
         limit: number of functions of each direction; None for all.
     """
     console = table_console(_WIDTH)
-    for direction, grew in (("that grew most", True), ("that shrank most, or are gone", False)):
-        chosen = [change for change in changes if (change.new > change.old) == grew][:limit]
-        rows = [
-            (
-                "\n".join(
-                    [
-                        shorten(change.function, _MAX_NAME),
-                        *(f"  {line}" for line in decision_lines(change, _MAX_NAME - 2)),
-                    ]
-                ),
-                shorten_path(change.binary),
-                f"{change.old:,}",
-                f"{change.new:,}",
-                f"{change.new - change.old:+,}",
-            )
-            for change in chosen
-        ]
-        if rows:
-            console.print(make_table(f"{title} {direction}", ("function", "in", "old", "new", "bytes"), rows, left=2))
+    for direction, chosen in by_direction(changes):
+        rows = []
+        for one in chosen[:limit]:
+            decisions = (f"  {line}" for line in decision_lines(one, _MAX_NAME - 2))
+            function = "\n".join([shorten(one.function, _MAX_NAME), *decisions])
+            rows.append((function, shorten_path(one.binary), f"{one.old:,}", f"{one.new:,}", f"{one.new - one.old:+,}"))
+        console.print(make_table(f"{title} {direction}", ("function", "in", "old", "new", "bytes"), rows, left=2))
 
 
 def print_programs(programs: BenchmarkSummary) -> None:

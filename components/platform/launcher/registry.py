@@ -60,10 +60,7 @@ STEPS = {
     ),
     "vocab": Step("components.vocab", _TRAINING, "Compute the quantiles of each feature of a trace."),
     "warmstart": Step(
-        "components.warmstart",
-        _TRAINING,
-        "Train a policy that imitates the default heuristic.",
-        needs_tensorflow=True,
+        "components.warmstart", _TRAINING, "Train a policy that imitates the default heuristic.", needs_tensorflow=True
     ),
     "ppo": Step(
         "components.ppo",
@@ -72,10 +69,7 @@ STEPS = {
         needs_tensorflow=True,
     ),
     "policy": Step(
-        "components.policy",
-        _TRAINING,
-        "Explain the decisions of a policy, export or import it.",
-        needs_tensorflow=True,
+        "components.policy", _TRAINING, "Explain the decisions of a policy, export or import it.", needs_tensorflow=True
     ),
     "log": Step("components.log", _TRAINING, "Show the decisions in a compiler's training log."),
     "interactive": Step(

@@ -2,8 +2,6 @@
 
 from components.platform.storage.manifest import (
     MANIFEST,
-    Manifest,
-    ManifestEntry,
     digest,
     read_manifest,
     require_artifact,
@@ -12,15 +10,4 @@ from components.platform.storage.manifest import (
 )
 from components.platform.storage.publish import discard, publish
 
-__all__ = [
-    "MANIFEST",
-    "Manifest",
-    "ManifestEntry",
-    "digest",
-    "discard",
-    "publish",
-    "read_manifest",
-    "require_artifact",
-    "verify",
-    "write_manifest",
-]
+__all__ = ["MANIFEST", "digest", "discard", "publish", "read_manifest", "require_artifact", "verify", "write_manifest"]

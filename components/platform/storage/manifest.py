@@ -289,8 +289,7 @@ def require_artifact(directory: Path, kind: str, verify_content: bool = False) -
     restore_replaced(directory)
     if not directory.is_dir():
         raise UserError(
-            f"no {kind} at {display_path(directory)}: no such directory",
-            f"make it, see `mlgo {step} --help`",
+            f"no {kind} at {display_path(directory)}: no such directory", f"make it, see `mlgo {step} --help`"
         )
     if not (directory / MANIFEST).is_file():
         raise UserError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from components.core.compiler.objects.archive import is_archive
 from components.core.compiler.objects.elf import Elf
 from components.core.projects.flags.linked_files import find_binaries
 from components.platform.errors import UserError
+from components.platform.processes.output import capture
 
 _NM_TIMEOUT_S = 300.0
 _OF_TOOLS = re.compile(
@@ -140,14 +140,8 @@ def exported_symbols(path: Path, nm: Path) -> dict[str, str]:
 
 
 def _symbols(path: Path, nm: Path, *options: str) -> dict[str, str]:
-    done = subprocess.run(
-        [nm, *options, "-P", "--defined-only", path],
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        timeout=_NM_TIMEOUT_S,
-        env={**os.environ, "LC_ALL": "C"},
-    )
+    command: list[str | Path] = [nm, *options, "-P", "--defined-only", path]
+    done = capture(command, _NM_TIMEOUT_S, "surrogateescape", env={**os.environ, "LC_ALL": "C"})
     lines = [line.split() for line in done.stdout.splitlines()]
     return {fields[0]: fields[1] for fields in lines if len(fields) >= 2}
 

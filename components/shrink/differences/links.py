@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,21 +20,14 @@ from components.core.compiler.objects.archive import member_contents
 from components.core.compiler.objects.elf import Elf, ElfError
 from components.core.projects.flags.linked_files import find_binaries, is_archive
 from components.core.projects.runpath import needed_libraries
+from components.platform.processes.output import capture
 from components.shrink.differences.linked_files import exported_functions, is_program
 from components.shrink.differences.records import Call, LinkerCall, linker_words
 
 _TIMEOUT_S = 300.0
 _PIC = re.compile(r"-f(?:no-)?(?:PIC|pic|PIE|pie)")
 _LINKER_VALUES = frozenset({"-m", "-o", "-z", "-soname", "-h", "-rpath", "-e", "-u", "-T", "-y", "-mllvm", "-plugin"})
-_DYNAMIC_LINKER = (
-    "-dynamic-linker",
-    "--dynamic-linker",
-    "--version-script",
-    "--dynamic-list",
-    "--defsym",
-    "--wrap",
-    "-Map",
-)
+_DYNAMIC_LINKER = tuple("-dynamic-linker --dynamic-linker --version-script --dynamic-list --defsym --wrap -Map".split())
 _SCRIPT_PATH = re.compile(r"/[^\s()]+\.(?:so[.\d]*|a)\b")
 _MAX_SCRIPT_BYTES = 10_000
 _INSTRUCTIONS = re.compile(
@@ -126,15 +118,7 @@ class Symbols:
             yield unit
 
     def _run(self, *arguments: str) -> list[str]:
-        done = subprocess.run(
-            [self._nm, "-P", *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=_TIMEOUT_S,
-        )
-        return done.stdout.splitlines()
+        return capture([self._nm, "-P", *arguments], _TIMEOUT_S, "surrogateescape").stdout.splitlines()
 
     def of(self, path: str) -> tuple[Unit, ...]:
         """Return the units of a file that was read."""
@@ -166,8 +150,8 @@ def link_by_gnu(inputs: Sequence[Input]) -> dict[str, Unit]:
         while group >= 0 and end < len(inputs) and inputs[end].group == group:
             end += 1
         for one in inputs[index:end]:
-            if not one.lazy:
-                state.load_all(one.units)
+            for unit in one.units if not one.lazy else ():
+                state.load(unit)
         changed = True
         while changed:
             changed = False
@@ -240,10 +224,6 @@ class _Link:
     def needs(self, unit: Unit, symbol: str) -> bool:
         """Return whether a symbol that a member of an archive defines is why it is linked."""
         return symbol in self.undefined or (symbol in unit.data and symbol in self.common)
-
-    def load_all(self, units: Iterable[Unit]) -> None:
-        for unit in units:
-            self.load(unit)
 
     def load_needed(self, units: Iterable[Unit]) -> bool:
         """Load the members that define what is undefined, and return whether there was one."""

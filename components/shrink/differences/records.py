@@ -15,6 +15,7 @@ from components.core.projects.compiler_scripts import HEADERS, LINKERS, READERS,
 from components.core.projects.driver_arguments import DriverArguments, read_arguments
 from components.core.projects.response_files import split_response_file
 from components.platform.errors import UserError
+from components.platform.processes.output import capture
 
 _CHECK_DIRECTORY = re.compile(r"/CMakeFiles/(?:CMakeTmp|CMakeScratch)(?:/|$)|/CompilerId\w*$|/meson-private(?:/|$)")
 _CHECK_FILE = re.compile(
@@ -62,15 +63,8 @@ class Call:
         """
         driver = ["--driver-mode=g++"] if "+" in self.program else []
         with (self.stdin or Path(os.devnull)).open("rb") as stdin:
-            return subprocess.run(
-                [clang, *driver, *self.options, *arguments, "-w", "-Qunused-arguments"],
-                cwd=self.directory,
-                stdin=stdin,
-                capture_output=True,
-                text=True,
-                errors=errors,
-                timeout=_TIMEOUT_S,
-            )
+            command: list[str | Path] = [clang, *driver, *self.options, *arguments, "-w", "-Qunused-arguments"]
+            return capture(command, _TIMEOUT_S, errors, cwd=self.directory, stdin=stdin)
 
     @contextmanager
     def with_saved_sources(self) -> Iterator[None]:

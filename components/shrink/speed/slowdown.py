@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from components.core.projects.source_tree import remove_tree
 from components.core.projects.speed.counters import Counter, find_counter
 from components.platform.console import say
 from components.platform.errors import UserError
+from components.platform.processes.output import capture
 from components.shrink.build import Builder, BuiltTree, Compilers
 from components.shrink.rows import OBJECTS
 from components.shrink.speed.benchmark import Benchmark
@@ -141,13 +141,7 @@ def find_profdata(stock: Path, clang: Path) -> Path:
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory) / "main.c"
         source.write_text("int main(void) { return 0; }\n", encoding="utf-8")
-        done = subprocess.run(
-            [clang, "-fuse-ld=lld", _INSTRUMENT, source, "-o", source.with_suffix("")],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-        )
+        done = capture([clang, "-fuse-ld=lld", _INSTRUMENT, source, "-o", source.with_suffix("")], _TIMEOUT_S)
     if done.returncode != 0:
         raise UserError(
             f"--max-slowdown needs clang's profile runtime, and cannot link an instrumented program:\n{done.stderr}",
@@ -271,20 +265,11 @@ class FastSearch:
             )
         names = self.work / "profiles.txt"
         names.write_text("".join(f"{path}\n" for path in written), encoding="utf-8")
-        command = [
-            str(profdata),
-            "merge",
-            "-sparse",
-            "--failure-mode=all",
-            f"--input-files={names}",
-            "-o",
-            str(self.profile),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S)
+        options = ["-sparse", "--failure-mode=all", f"--input-files={names}", "-o", str(self.profile)]
+        done = capture([profdata, "merge", *options], _TIMEOUT_S)
         if done.returncode != 0 or not self.profile.is_file():
             raise UserError(f"{profdata} cannot merge the profiles:\n{done.stderr[-1000:]}", "see its message")
-        show = [str(profdata), "show", "--detailed-summary", str(self.profile)]
-        text = subprocess.run(show, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S).stdout
+        text = capture([profdata, "show", "--detailed-summary", self.profile], _TIMEOUT_S).stdout
         counts = {round(float(percent) * 10_000): int(count) for count, percent in _SUMMARY.findall(text)}
         self.levels = tuple(replace(level, count=counts.get(level.cutoff, 1)) for level in LEVELS)
         for directory in (files, profiles):

@@ -11,7 +11,7 @@ import pytest
 
 from components.core.formats.corpus import Corpus
 from components.core.formats.splits import Splits, write_splits
-from components.evaluation.__main__ import EXIT_NOT_BETTER
+from components.evaluation.projects.commands import EXIT_NOT_BETTER
 from tests.support.commands import run_command
 
 

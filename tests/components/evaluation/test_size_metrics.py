@@ -87,11 +87,7 @@ def make_projects(percents: Sequence[float], known_percent: float = 0.0, known: 
         # Where known projects have held-out modules, these are claimed, too, but not hidden that others lose.
         (make_projects([-2, -2.1, -1.9, -2, -2], 9, 20), "not better", "it is worse on other projects like these"),
         (make_projects([0.2, 0.21, 0.19, 0.2, 0.2], 9, 20), "better", None),
-        (
-            make_projects([0.2, 0.21, 0.19, 0.2, 2.2]),
-            "not shown",
-            "other projects like these may gain nothing",
-        ),
+        (make_projects([0.2, 0.21, 0.19, 0.2, 2.2]), "not shown", "other projects like these may gain nothing"),
     ],
 )
 def test_verdict_claims_other_projects_if_all_are_unseen(

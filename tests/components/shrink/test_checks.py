@@ -202,11 +202,7 @@ def test_programs_decide_where_tests_fail_without_a_name(tmp_path: Path) -> None
         # Differs from run to run, or by compiler and time.
         (APP.replace("VALUE", "(int)getpid()"), APP.replace("VALUE", "(int)getpid() + 1"), ""),
         (APP.replace("%d of", "made by gcc 12, %d of"), APP.replace("%d of", "made by clang 19, %d of"), ""),
-        (
-            APP.replace("%d of", "12:00:01 %d of"),
-            APP.replace("%d of", "01:02:03 %d of"),
-            "",
-        ),
+        (APP.replace("%d of", "12:00:01 %d of"), APP.replace("%d of", "01:02:03 %d of"), ""),
     ],
 )
 def test_without_tests_programs_do_the_same(tmp_path: Path, own: str, other: str, problem: str) -> None:

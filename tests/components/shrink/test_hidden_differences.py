@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.core.projects.compiler_scripts import write_editors
-from components.shrink.build import BuiltFiles, lost_definitions
+from components.shrink.build import BuiltFiles
 from components.shrink.differences.configuration import defined_names
 from components.shrink.differences.find import Difference, FinishedBuild, find_differences, refusal
 from components.shrink.differences.ignored import dropped_meaning, ignored_attributes, ignored_options
@@ -298,7 +298,7 @@ def test_macros_that_the_configuration_defines_are_read(tmp_path: Path) -> None:
     (root / "b/flags.make").write_text('C_DEFINES = -DWITH_Z -DNAME=\\"x-DNO\\"\n')
     assert defined_names(root, source) == {"HAVE_X", "HAVE_Y", "WITH_Z", "NAME"}
     own, delivered = BuiltFiles({}, definitions=defined_names(root, source)), BuiltFiles({})
-    assert lost_definitions(own, delivered) == ["HAVE_X", "HAVE_Y", "NAME", "WITH_Z"]
+    assert own.lost_definitions(delivered) == ["HAVE_X", "HAVE_Y", "NAME", "WITH_Z"]
     (note,) = _notes(own, delivered)
     assert note.startswith(
         "its configuration does not define HAVE_X, HAVE_Y, NAME, WITH_Z, which that of your own build does"

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from components.core.formats.toolchain import Toolchain
-from components.shrink.build import BuiltFiles, LinkedFile, gained_exports
+from components.shrink.build import BuiltFiles, LinkedFile
 from components.shrink.rows import rivals
+from components.shrink.types import FileSizes
 from tests.support.commands import run_command
 
 SOURCES = {
@@ -427,12 +428,12 @@ def test_newer_clang_knows_the_warnings_of_its_row(tmp_path: Path) -> None:
 @pytest.mark.unit
 def test_libraries_that_export_more_have_a_note() -> None:
     def built(*exports: str) -> BuiltFiles:
-        program = LinkedFile(kind="program", stripped=2, loaded=2, text=2, exports=frozenset(exports))
+        program = LinkedFile("program", FileSizes(stripped=2, loaded=2, text=2), frozenset(exports))
         library = replace(program, kind="shared library", weak=frozenset({"inlined"}))
         return BuiltFiles({"app": program, "liba.so": library})
 
-    assert gained_exports(built("api"), built("api", "inlined")) == {}
-    assert gained_exports(built("api"), built("api", "one", "two")) == {"liba.so": 2}
+    assert built("api").gained_exports(built("api", "inlined")) == {}
+    assert built("api").gained_exports(built("api", "one", "two")) == {"liba.so": 2}
 
 
 @pytest.mark.toolchain

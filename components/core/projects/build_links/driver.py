@@ -16,11 +16,12 @@ LINKER = re.compile(r"(?:.*-)?ld(?:\.(?P<kind>bfd|gold|lld))?")
 """Names of linkers that links run without a driver."""
 RELOCATABLE = ("-r", "-i", "--relocatable", "-relocatable")
 """Options of linkers, the first also of drivers, that make an object."""
-_LINKER_VALUES_TEXT = """
--A -F -Map -R -T -a -b -c -e -f -h -m -mllvm -soname -u -y -z --defsym --entry --format --just-symbols --script
---soname --undefined --version-script
-"""
-_LINKER_VALUES = frozenset(_LINKER_VALUES_TEXT.split())
+_LINKER_VALUES = frozenset(
+    """
+    -A -F -Map -R -T -a -b -c -e -f -h -m -mllvm -soname -u -y -z --defsym --entry --format --just-symbols --script
+    --soname --undefined --version-script
+    """.split()
+)
 """Options of linkers that take the next word and mean something else to a driver."""
 
 

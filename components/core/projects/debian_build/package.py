@@ -39,22 +39,13 @@ _SYSTEM = Path("/usr")
 
 # The optimization level overrides the package's, and nothing else differs from the shipped build. Errors of clang that
 # GCC 12 does not have are warnings, because the package was never built with such a compiler.
-FLAGS = (
-    "-g0",
-    "-fno-lto",
-    "-Wno-error",
-    "-Wno-unknown-warning-option",
-    "-Wno-ignored-optimization-argument",
-    "-Wno-unused-command-line-argument",
-    "-Wno-error=implicit-function-declaration",
-    "-Wno-error=implicit-int",
-    "-Wno-error=int-conversion",
-    "-Wno-error=incompatible-function-pointer-types",
-    "-Wno-error=format-security",
-    "-Wno-error=register",
-    "-Wno-c++11-narrowing",
-    "-Wno-error=enum-constexpr-conversion",
-    "-Wno-reserved-user-defined-literal",
+FLAGS = tuple(
+    """
+    -g0 -fno-lto -Wno-error -Wno-unknown-warning-option -Wno-ignored-optimization-argument
+    -Wno-unused-command-line-argument -Wno-error=implicit-function-declaration -Wno-error=implicit-int
+    -Wno-error=int-conversion -Wno-error=incompatible-function-pointer-types -Wno-error=format-security
+    -Wno-error=register -Wno-c++11-narrowing -Wno-error=enum-constexpr-conversion -Wno-reserved-user-defined-literal
+    """.split()
 )
 
 _HINTS = {

@@ -20,11 +20,7 @@ _KILLED_AFTER_S = 10
 
 
 def run_privileged(
-    command: Sequence[object],
-    directory: Path,
-    log: Path,
-    timeout_s: float,
-    outside: Sequence[Path] = (),
+    command: Sequence[object], directory: Path, log: Path, timeout_s: float, outside: Sequence[Path] = ()
 ) -> int:
     """Run a command as root in its own mount and PID namespaces, which end with it like all its processes.
 

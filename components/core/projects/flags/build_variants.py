@@ -57,10 +57,7 @@ class BuildVariant:
 
 
 def build_variants(
-    stock_clang: Path,
-    release: Toolchain,
-    problem: str,
-    link_variant: LinkVariant = LINK_VARIANTS["default"],
+    stock_clang: Path, release: Toolchain, problem: str, link_variant: LinkVariant = LINK_VARIANTS["default"]
 ) -> tuple[BuildVariant, BuildVariant]:
     """Return the build with stock clang, and the build with the release clang and its policy for `problem` enabled;
     both have the problem's optimization level and the flags of `link_variant`.

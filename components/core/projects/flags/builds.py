@@ -6,10 +6,8 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -36,6 +34,7 @@ from components.core.projects.recipe import Recipe
 from components.core.projects.source_tree import SourceTree
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import find_causes, log_tail, run_logged
+from components.platform.processes.output import capture, read_output
 
 MISSING = "the build does not make it"
 _LINKED_KINDS = ("EXE", "SHARED", "MODULE")
@@ -112,7 +111,6 @@ class RecipeProject:
         return self.recipe.name
 
     def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
-        """See `Project.build`."""
         recipe = self.recipe
         if recipe.cmake_options is not None:
             # Stock clang has none under these names, and CMake then takes those of any version.
@@ -171,7 +169,6 @@ class OwnBuild:
                 raise UserError(f"--program {program} is a directory", "pass the program in it")
 
     def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
-        """See `Project.build`."""
         root = setup.work / self.name
         compilers = Path(tempfile.mkdtemp(prefix="mlgo-compilers-"))  # without the spaces that a tree's path may have
         log = setup.cache / "logs" / "flags" / f"{self.name}-{variant.title.replace(', ', '-').replace(' ', '-')}.log"
@@ -305,17 +302,9 @@ def names_of_target(compiler: Path) -> dict[str, str]:
     and clang's are others than gcc's: x86_64-pc-linux-gnu, not x86_64-linux-gnu."""
     answers = {}
     for option in _NAMES_OF_TARGET:
-        with suppress(OSError, subprocess.TimeoutExpired):
-            done = subprocess.run(
-                [compiler, option],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_ANSWER_TIMEOUT_S,
-            )
-            if done.returncode == 0 and len(done.stdout.splitlines()) == 1:
-                answers[option] = done.stdout.strip()
+        answer = read_output([compiler, option], _ANSWER_TIMEOUT_S)
+        if len(answer.splitlines()) == 1:
+            answers[option] = answer.strip()
     return answers
 
 
@@ -430,8 +419,7 @@ def stripped_content(path: Path, strip: Path) -> bytes:
         for program in (strip, shutil.which("strip")):
             if program is None:
                 continue
-            command: list[str | Path] = [program, "-o", copy, path]
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_STRIP_TIMEOUT_S)
+            done = capture([program, "-o", copy, path], _STRIP_TIMEOUT_S)
             if done.returncode == 0:
                 return copy.read_bytes()
             problem = problem or done.stderr.strip()

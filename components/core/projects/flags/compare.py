@@ -30,18 +30,10 @@ from components.core.projects.flags.types import (
 from components.platform.console import say
 from components.platform.errors import UserError
 
-_COLUMNS = (
-    "project",
-    "program",
-    "language",
-    "row",
-    "compiler",
-    "stripped_bytes",
-    "llvm_size_text",
-    "text",
-    "unwind_bytes",
-    "loaded_bytes",
-    "status",
+_COLUMNS = tuple(
+    """
+    project program language row compiler stripped_bytes llvm_size_text text unwind_bytes loaded_bytes status
+    """.split()
 )
 _SIZES = 5
 """Columns of bytes."""

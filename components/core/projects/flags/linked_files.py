@@ -78,6 +78,16 @@ def matches(name: str, globs: Sequence[str]) -> bool:
     return not globs or any(fnmatch(name, glob) for glob in globs)
 
 
+def copy_links(path: Path, copy: Path) -> None:
+    """Make the symbolic links to a file that are next to it next to its copy, too: names of versions of a library."""
+    real = os.path.realpath(path)
+    with os.scandir(path.parent) as entries:
+        names = [entry.name for entry in entries if entry.is_symlink() and os.path.realpath(entry.path) == real]
+    for name in names:
+        if not (copy.parent / name).exists():
+            (copy.parent / name).symlink_to(copy.name)
+
+
 def is_archive(path: Path) -> bool:
     """Return whether a file is a static library."""
     with os.fdopen(open_regular(path), "rb") as stream:

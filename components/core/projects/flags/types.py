@@ -86,13 +86,7 @@ class RowSizes(Struct, kw_only=True):
     loaded: int = 0
 
     def __add__(self, other: RowSizes) -> RowSizes:
-        return RowSizes(
-            stripped=self.stripped + other.stripped,
-            llvm_size_text=self.llvm_size_text + other.llvm_size_text,
-            text=self.text + other.text,
-            unwind=self.unwind + other.unwind,
-            loaded=self.loaded + other.loaded,
-        )
+        return RowSizes(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
 
 
 class RowResult(Struct, kw_only=True):

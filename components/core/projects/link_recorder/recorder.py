@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.compiler.objects.elf import ET_DYN, LINKED_TYPES, elf_type
-from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_script
+from components.core.projects.compiler_scripts import SCRIPT_DIRECTORY, write_executable
 from components.core.projects.response_files import split_response_file
 from components.platform.errors import UserError
 from components.platform.storage.input_files import read_bytes, read_text
@@ -130,7 +130,7 @@ def write_recording_linkers(directory: Path, lld: Path, level: str, memory_gib: 
     """
     write_recorder(directory, lld, f"$here/{LINKS}", level, memory_gib)
     (directory / LINKS).mkdir()
-    write_script(directory / "ld", f"{SCRIPT_DIRECTORY}/{LINKER}")
+    write_executable(directory / "ld", f'exec {SCRIPT_DIRECTORY}/{LINKER} "$@"\n')
 
 
 def read_links(directory: Path) -> list[RecordedLink]:

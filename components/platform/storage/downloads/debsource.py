@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.digests import file_digest
+from components.platform.storage.downloads.retry import Say
 from components.platform.storage.shared_state.file_lock import exclusive_lock
 
 _SOURCE_LISTS = Path("/etc/apt")
@@ -28,8 +29,6 @@ _LISTS_MAX_AGE_S = 24 * 3600.0
 _TIMEOUT_S = 1800.0
 PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?")
 """Name of a source package (Debian Policy 5.6.1), optionally with a version."""
-
-Say = Callable[[str], None]
 
 
 def download_deb_source(package: str, cache: Path, progress: Say = say) -> list[Path]:
@@ -273,13 +272,10 @@ def _complete_download(folder: Path) -> list[Path] | None:
         with open(description, "rb") as stream:
             listed = Dsc(stream).get("Checksums-Sha256", [])
         files = [folder / Path(file["name"]).name for file in listed]
-        if files and all(_has_sha256(path, file["sha256"]) for path, file in zip(files, listed, strict=True)):
+        pairs = zip(files, listed, strict=True)
+        if files and all(path.is_file() and file_digest(path) == file["sha256"] for path, file in pairs):
             return [description, *files]
     return None
-
-
-def _has_sha256(path: Path, sha256: str) -> bool:
-    return path.is_file() and file_digest(path) == sha256
 
 
 def _last_line(text: str) -> str:

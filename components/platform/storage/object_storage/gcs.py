@@ -314,8 +314,7 @@ def translate_gcs_errors(uri: ObjectUri, missing: bool = True) -> Iterator[None]
         ) from None
     except (api.RetryError, api.ServerError, requests.ConnectionError, requests.Timeout) as error:
         raise StorageError(
-            f"{uri}: object storage at {_server()} does not answer: {_short_message(error)}",
-            _RETRY_REMEDY,
+            f"{uri}: object storage at {_server()} does not answer: {_short_message(error)}", _RETRY_REMEDY
         ) from None
     except DataCorruption as error:
         raise UserError(f"{uri}: the data was corrupted in transit: {error}", "run the same command again") from None

@@ -158,11 +158,9 @@ class S3Store:
         return [updated for updated in _parallel(upload_one, files) if updated]
 
     def download(self, objects: Sequence[tuple[ObjectUri, Callable[[], BinaryIO]]]) -> None:
-        def download_one(pair: tuple[ObjectUri, BinaryIO]) -> None:
-            self._download(*pair)
-
         with ExitStack() as stack:
-            _parallel(download_one, [(uri, stack.enter_context(create())) for uri, create in objects])
+            files = [(uri, stack.enter_context(create())) for uri, create in objects]
+            _parallel(lambda pair: self._download(*pair), files)
 
     def download_to(self, uri: ObjectUri, path: Path, version: str = NO_VERSION) -> None:
         with open(path, "wb") as stream:
@@ -271,8 +269,7 @@ def translate_s3_errors(uri: ObjectUri) -> Iterator[None]:
         raise _as_user_error(uri, error) from None
     except (boto.NoCredentialsError, boto.PartialCredentialsError):
         raise StorageError(
-            f"{uri}: no credentials for S3 found",
-            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+            f"{uri}: no credentials for S3 found", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
         ) from None
     except (boto.CredentialRetrievalError, boto.TokenRetrievalError, boto.UnauthorizedSSOTokenError) as error:
         raise StorageError(f"{uri}: the credentials for S3 cannot be had: {error}", "log in again") from None

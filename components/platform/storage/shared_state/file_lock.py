@@ -40,8 +40,7 @@ def exclusive_lock(
             lock.acquire(timeout=limit_s)
         except Timeout:
             raise UserError(
-                f"another process has held {path} for {limit_s:.0f} s",
-                f"continue or end it: fuser {path} names it",
+                f"another process has held {path} for {limit_s:.0f} s", f"continue or end it: fuser {path} names it"
             ) from None
     try:
         yield

@@ -108,10 +108,7 @@ def test_copies_are_together(tmp_path: Path) -> None:
         "q/main2.o": (write(tmp_path / "q/main2.c", PROGRAM.format(i=1)), []),
     }
     modules = [compile_module(tmp_path / "corpus", name, source, *flags) for name, (source, flags) in copies.items()]
-    assert groups(modules) == {
-        frozenset({"p/a.o", "q/vendored.o", "r/newer.o"}),
-        frozenset({"p/main.o", "q/main2.o"}),
-    }
+    assert groups(modules) == {frozenset({"p/a.o", "q/vendored.o", "r/newer.o"}), frozenset({"p/main.o", "q/main2.o"})}
 
 
 def test_different_sources_are_apart(tmp_path: Path) -> None:

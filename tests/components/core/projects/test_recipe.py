@@ -45,17 +45,7 @@ def test_missing_recipe_error_lists_the_packaged_ones(text: str) -> None:
 def test_the_demo_has_its_nine_projects_and_holds_out_known_ones() -> None:
     demo = load_recipes(RECIPES / "demo.yaml")
     names = {recipe.name for recipe in demo.projects}
-    assert names == {
-        "zstd",
-        "lz4",
-        "snappy",
-        "leveldb",
-        "fmtlib",
-        "tinyxml2",
-        "pugixml",
-        "double-conversion",
-        "abseil",
-    }
+    assert names == {"zstd", "lz4", "snappy", "leveldb", "fmtlib", "tinyxml2", "pugixml", "double-conversion", "abseil"}
     heldout = set(demo.split["heldout_projects"])
     assert heldout and heldout < names
     assert all(demo.project(name).binaries for name in heldout), "held-out projects are compared as users get them"

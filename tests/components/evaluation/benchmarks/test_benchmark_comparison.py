@@ -157,10 +157,7 @@ def test_daemon_of_a_benchmark_is_stopped_and_named(
     [
         (text("abc"), "benchmark text, built by clang, has status 7"),
         (text("abcd"), "benchmark text, built by clang, ended by signal 6"),
-        (
-            text("abcdef"),
-            r"ended by signal 11; figures.log:\n(?s:.*)Access not within",
-        ),
+        (text("abcdef"), r"ended by signal 11; figures.log:\n(?s:.*)Access not within"),
         ({**TURN, "program": "other"}, "benchmark turn needs one program, but other matches nothing"),
         ({**TURN, "program": "reverse*"}, "matches reverse, reverse-too, reverse.c, reverse.o"),
         ({**TURN, "program": "*.c"}, "reverse.c: this is not an ELF file"),

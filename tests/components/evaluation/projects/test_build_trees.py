@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from components.core.projects.flags.section_sizes import measure
-from components.evaluation.__main__ import EXIT_NOT_BETTER, main
+from components.evaluation.__main__ import main
 from components.evaluation.projects.build_trees import compare_trees
+from components.evaluation.projects.commands import EXIT_NOT_BETTER
 from components.platform.errors import UserError
 
 SOURCE = f"""

@@ -513,10 +513,7 @@ def test_evaluation_reports_the_rows_that_it_is_asked_for(
     assert isinstance(metrics, SizeMetrics) and isinstance(metrics.flags, FlagsComparison)
     assert [
         (r.row, r.compiler) for r in metrics.flags.programs[0].results if r.sizes and r.compiler != "heuristic"
-    ] == [
-        ("layout", "stock"),
-        ("layout", "policy"),
-    ]
+    ] == [("layout", "stock"), ("layout", "policy")]
     assert "unknown/app: bytes, change against the best row of stock clang" in done.stdout
     assert "Smallest build of each project" in (output / "report.html").read_text()
     assert not (output / "build").exists()

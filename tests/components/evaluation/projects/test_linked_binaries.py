@@ -21,12 +21,7 @@ from components.core.projects.flags.build_variants import HEURISTIC, BuildVarian
 from components.core.projects.flags.types import Kind, SectionSizes
 from components.core.projects.recipe import Recipe, Source
 from components.evaluation.metrics_types import encode_json
-from components.evaluation.projects.linked_binaries import (
-    Binary,
-    compare_projects,
-    linked_totals,
-    summarize_binaries,
-)
+from components.evaluation.projects.linked_binaries import Binary, compare_projects, linked_totals, summarize_binaries
 from components.evaluation.report import linked_tables
 from components.platform.errors import UserError
 from tests.support.commands import run_command

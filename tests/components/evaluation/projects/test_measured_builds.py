@@ -11,8 +11,9 @@ from click.testing import CliRunner, Result
 
 from components.core.projects.flags.linked_files import find_binaries
 from components.core.projects.source_tree import SHRINK_FILE
-from components.evaluation.__main__ import EXIT_NOT_BETTER, main
+from components.evaluation.__main__ import main
 from components.evaluation.projects.build_trees import compare_trees
+from components.evaluation.projects.commands import EXIT_NOT_BETTER
 from components.evaluation.projects.measured_builds import BUILD_FILE
 from components.platform.errors import UserError
 from components.platform.storage import publish

@@ -33,15 +33,7 @@ from components.evaluation.report.html_report import write_page
 from components.evaluation.report.regressions import worst_cases
 
 SECTIONS = SectionSizes(
-    text=900,
-    rodata=50,
-    eh_frame=30,
-    gcc_except_table=10,
-    dynstr=1,
-    data=8,
-    other=1,
-    total=1000,
-    llvm_size_text=990,
+    text=900, rodata=50, eh_frame=30, gcc_except_table=10, dynstr=1, data=8, other=1, total=1000, llvm_size_text=990
 )
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 
@@ -98,11 +90,7 @@ def test_well_formed_and_loads_nothing(tmp_path: Path, shown: Measurements) -> N
         reduction_percent=1.0,
     )
     total = LinkedTotal(
-        files=1,
-        stock=binary.stock,
-        policy=binary.policy,
-        reduction_percent=2.5,
-        text_reduction_percent=-1.0,
+        files=1, stock=binary.stock, policy=binary.policy, reduction_percent=2.5, text_reduction_percent=-1.0
     )
     page = render(tmp_path, shown, curve, BinariesComparison([binary], {"default": {"all": total}}))
     assert "linked, default, all (1): text (llvm-size) 2.50% smaller, .text alone 1.00% larger" in page

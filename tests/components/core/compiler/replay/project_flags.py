@@ -11,7 +11,6 @@ build/moz.configure. Flags that clang 19 or 22 rejects, and those that need anot
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 X86, AARCH64, ARM = "x86_64-linux-gnu", "aarch64-linux-gnu", "armv7a-linux-gnueabihf"
 
@@ -21,16 +20,25 @@ class FlagSet:
     """Flags of one kind of object of a project.
 
     Attributes:
-        language: of the source that is compiled with them.
-        level: optimization level.
+        kind: name, language of the source that is compiled with them, and optimization level, separated by blanks.
         flags: further flags, separated by blanks.
     """
 
-    name: str
-    language: Literal["c", "c++"]
-    level: str
+    kind: str
     flags: str
     target: str = X86
+
+    @property
+    def name(self) -> str:
+        return self.kind.split()[0]
+
+    @property
+    def language(self) -> str:
+        return self.kind.split()[1]
+
+    @property
+    def level(self) -> str:
+        return self.kind.split()[2]
 
 
 _CHROMIUM = (
@@ -109,43 +117,31 @@ _FIREFOX = (
 FLAG_SETS = (
     # Chromium
     FlagSet(
-        "chromium-linux",
-        "c++",
-        "-Oz",
+        "chromium-linux c++ -Oz",
         f"{_CHROMIUM_CXX} -msse3 -mllvm -enable-machine-outliner=never -g2 -gdwarf-4 -ggnu-pubnames "
         "-gsimple-template-names -Xclang -debug-info-kind=limited -Xclang -fuse-ctor-homing "
         "-ftrivial-auto-var-init=pattern -fsplit-lto-unit -fno-standalone-debug -ftime-trace "
         "-femit-dwarf-unwind=no-compact-unwind -fexperimental-relative-c++-abi-vtables",
     ),
+    FlagSet("chromium-c c -O2", f"{_CHROMIUM} -std=c11 -m64 -g1 -gline-tables-only -gz -H -fshow-skipped-includes -v"),
     FlagSet(
-        "chromium-c", "c", "-O2", f"{_CHROMIUM} -std=c11 -m64 -g1 -gline-tables-only -gz -H -fshow-skipped-includes -v"
-    ),
-    FlagSet(
-        "chromium-split-dwarf",
-        "c++",
-        "-Os",
+        "chromium-split-dwarf c++ -Os",
         f"{_CHROMIUM_CXX} -g2 -gdwarf-5 -gsplit-dwarf -gz=zlib -gdwarf-aranges -gcolumn-info "
         "-fdebug-info-for-profiling -fno-asynchronous-unwind-tables -fno-unwind-tables "
         "-finstrument-function-entry-bare",
     ),
     FlagSet(
-        "chromium-android-arm",
-        "c++",
-        "-Oz",
+        "chromium-android-arm c++ -Oz",
         f"{_CHROMIUM_CXX} -march=armv7-a -mfloat-abi=softfp -mtune=generic-armv7-a -mfpu=neon -mthumb -fno-short-enums",
         target="armv7a-linux-androideabi21",
     ),
     FlagSet(
-        "chromium-android-arm64",
-        "c++",
-        "-Oz",
+        "chromium-android-arm64 c++ -Oz",
         f"{_CHROMIUM_CXX} -mbranch-protection=pac-ret -mno-outline -fno-global-isel -ftrivial-auto-var-init=zero",
         target="aarch64-linux-android21",
     ),
     FlagSet(
-        "chromium-asan",
-        "c++",
-        "-O1",
+        "chromium-asan c++ -O1",
         "-fsanitize=address -fno-inline-functions -fno-inline -fno-omit-frame-pointer -gline-tables-only "
         "-gcolumn-info "
         "-fsanitize=bool,bounds,null,object-size,return,shift,unreachable,vla-bound,signed-integer-overflow "
@@ -153,54 +149,39 @@ FLAG_SETS = (
         "-sanitizer-coverage-prune-blocks=1 -mllvm -regalloc=pbqp -mllvm -pbqp-coalescing",
     ),
     FlagSet(
-        "chromium-msan",
-        "c++",
-        "-O1",
+        "chromium-msan c++ -O1",
         "-fsanitize=memory -fsanitize-memory-track-origins=2 -fno-sanitize-memory-use-after-dtor -fPIE",
     ),
     FlagSet(
-        "chromium-coverage",
-        "c++",
-        "-O1",
-        "-fprofile-instr-generate -fcoverage-mapping -mllvm -runtime-counter-relocation",
+        "chromium-coverage c++ -O1", "-fprofile-instr-generate -fcoverage-mapping -mllvm -runtime-counter-relocation"
     ),
     # Fuchsia
     FlagSet(
-        "fuchsia-x64",
-        "c++",
-        "-Oz",
+        "fuchsia-x64 c++ -Oz",
         f"{_FUCHSIA} -std=c++20 -fvisibility-inlines-hidden -fno-exceptions -fno-rtti -gsimple-template-names "
         "-fexperimental-relative-c++-abi-vtables -march=x86-64-v2 -mtune=generic -ffuchsia-api-level=24 "
         "-ftime-trace",
         target="x86_64-unknown-fuchsia",
     ),
     FlagSet(
-        "fuchsia-arm64",
-        "c",
-        "-Os",
+        "fuchsia-arm64 c -Os",
         f"{_FUCHSIA} -std=c11 -mcpu=cortex-a53 -Wstrict-prototypes -fsanitize=shadow-call-stack",
         target="aarch64-unknown-fuchsia",
     ),
     FlagSet(
-        "zircon-x64",
-        "c++",
-        "-O2",
+        "zircon-x64 c++ -O2",
         f"{_FUCHSIA_KERNEL} -mcmodel=kernel -mno-red-zone -mno-sse -msoft-float -fzero-call-used-regs=used-gpr "
         "-Xclang -fforbid-guard-variables -Wa,--mrelax-relocations=yes",
         target="x86_64-unknown-fuchsia",
     ),
     FlagSet(
-        "zircon-arm64",
-        "c++",
-        "-O3",
+        "zircon-arm64 c++ -O3",
         f"{_FUCHSIA_KERNEL} -mgeneral-regs-only -fno-sanitize=shadow-call-stack -mcmodel=tiny -fno-math-errno "
         "-fno-rounding-math -funsafe-math-optimizations -fno-finite-math-only -mstrict-align",
         target="aarch64-unknown-fuchsia",
     ),
     FlagSet(
-        "fuchsia-sanitizer",
-        "c++",
-        "-O1",
+        "fuchsia-sanitizer c++ -O1",
         "-fsanitize=undefined -fsanitize=integer-divide-by-zero,signed-integer-overflow "
         "-fsanitize-undefined-trap-on-error -fsanitize-address-use-after-return=never -fno-profile-instr-generate "
         "-fno-coverage-mapping -ftrap-function=__trap",
@@ -208,9 +189,7 @@ FLAG_SETS = (
     ),
     # AOSP
     FlagSet(
-        "aosp-arm64",
-        "c++",
-        "-Os",
+        "aosp-arm64 c++ -Os",
         f"{_AOSP} -std=gnu++20 -frtti -mbranch-protection=standard -march=armv8-a -mcpu=cortex-a55 -nostdlibinc "
         "-mllvm -enable-fs-discriminator=true -mllvm -improved-fs-discriminator=true "
         "-funique-internal-linkage-names -fdebug-info-for-profiling -fprofile-sample-accurate -mllvm "
@@ -218,56 +197,42 @@ FLAG_SETS = (
         target="aarch64-linux-android34",
     ),
     FlagSet(
-        "aosp-arm",
-        "c",
-        "-Oz",
+        "aosp-arm c -Oz",
         f"{_AOSP} -std=gnu17 -mthumb -march=armv7-a -mfloat-abi=softfp -mcpu=cortex-a15 -mfpu=neon-vfpv4",
         target="armv7a-linux-androideabi34",
     ),
     FlagSet(
-        "aosp-x86",
-        "c",
-        "-O2",
+        "aosp-x86 c -O2",
         f"{_AOSP} -std=gnu17 -march=goldmont -mssse3 -msse4 -msse4.1 -msse4.2 -mpopcnt -maes -fno-addrsig "
         "-mstackrealign -mfpmath=sse",
     ),
     FlagSet(
-        "aosp-hwasan",
-        "c++",
-        "-O2",
+        "aosp-hwasan c++ -O2",
         f"{_AOSP} -fsanitize=hwaddress -fsanitize-hwaddress-abi=platform -mllvm -hwasan-globals=0 -mllvm "
         "-hwasan-instrument-reads=0 -mllvm -hwasan-use-after-scope=1 -fno-sanitize-link-runtime",
         target="aarch64-linux-android34",
     ),
     FlagSet(
-        "aosp-memtag",
-        "c",
-        "-O2",
+        "aosp-memtag c -O2",
         f"{_AOSP} -march=armv8-a+memtag -fsanitize=memtag-stack,memtag-heap -fsanitize-memtag-mode=sync",
         target="aarch64-linux-android34",
     ),
     FlagSet(
-        "aosp-integer",
-        "c++",
-        "-O2",
+        "aosp-integer c++ -O2",
         f"{_AOSP} -fsanitize=integer,bounds -fno-sanitize=implicit-integer-sign-change,unsigned-shift-base "
         "-fsanitize-trap=all -fsanitize-minimal-runtime -fno-sanitize-recover=integer -mllvm "
         "-asan-stack=0 -fsanitize-coverage=trace-pc-guard,indirect-calls,trace-cmp "
         "-fno-sanitize-coverage=stack-depth",
     ),
     FlagSet(
-        "aosp-riscv64",
-        "c",
-        "-Oz",
+        "aosp-riscv64 c -Oz",
         f"{_AOSP} -march=rv64gcv_zba_zbb_zbs -Xclang -target-feature -Xclang +unaligned-scalar-mem -Xclang "
         "-target-feature -Xclang +unaligned-vector-mem",
         target="riscv64-linux-android35",
     ),
     # The Linux kernel
     FlagSet(
-        "linux-x86",
-        "c",
-        "-O2",
+        "linux-x86 c -O2",
         f"{_KERNEL_X86} -fcf-protection=branch -fno-jump-tables -mretpoline-external-thunk "
         "-mindirect-branch-cs-prefix -mfunction-return=thunk-extern -fpatchable-function-entry=16,16 "
         "-mharden-sls=all -fzero-call-used-regs=used-gpr -fsanitize=kcfi -pg -mfentry "
@@ -275,95 +240,66 @@ FLAG_SETS = (
         "-mstack-protector-guard-symbol=__ref_stack_chk_guard",
     ),
     FlagSet(
-        "linux-x86-kasan",
-        "c",
-        "-Os",
+        "linux-x86-kasan c -Os",
         f"{_KERNEL_X86} -fsanitize=kernel-address -mllvm -asan-mapping-offset=0xdffffc0000000000 -mllvm "
         "-asan-instrumentation-with-call-threshold=10000 -mllvm -asan-stack=1 -mllvm -asan-globals=1 -mllvm "
         "-asan-kernel-mem-intrinsic-prefix=1 -fsanitize=array-bounds,local-bounds,shift,bool,enum "
         "-fsanitize-trap=all",
     ),
     FlagSet(
-        "linux-x86-kcsan",
-        "c",
-        "-O2",
+        "linux-x86-kcsan c -O2",
         f"{_KERNEL_X86} -fsanitize=thread -mllvm -tsan-compound-read-before-write=1 -mllvm "
         "-tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0 -fno-builtin -mllvm "
         "-enable-fs-discriminator=true -mllvm -improved-fs-discriminator=true -fbasic-block-sections=labels",
     ),
     FlagSet(
-        "linux-x86-kmsan",
-        "c",
-        "-O2",
+        "linux-x86-kmsan c -O2",
         f"{_KERNEL_X86} -fsanitize=kernel-memory -mllvm -msan-disable-checks=1 -fdirect-access-external-data",
     ),
-    FlagSet("linux-x86-gas", "c", "-O2", f"{_KERNEL_X86} -no-integrated-as"),
+    FlagSet("linux-x86-gas c -O2", f"{_KERNEL_X86} -no-integrated-as"),
     FlagSet(
-        "linux-arm64",
-        "c",
-        "-O2",
+        "linux-arm64 c -O2",
         f"{_KERNEL_ARM64} -Wa,-march=armv8.5-a -fpatchable-function-entry=2 -mspeculative-load-hardening",
         target=AARCH64,
     ),
     FlagSet(
-        "linux-arm64-kasan",
-        "c",
-        "-O2",
+        "linux-arm64-kasan c -O2",
         f"{_KERNEL_ARM64} -fsanitize=kernel-hwaddress -mllvm -hwasan-mapping-offset=0xefff800000000000 -mllvm "
         "-hwasan-instrument-stack=1 -mllvm -hwasan-use-short-granules=0 -mllvm -hwasan-inline-all-checks=0 -mllvm "
         "-hwasan-kernel-mem-intrinsic-prefix=1",
         target=AARCH64,
     ),
     FlagSet(
-        "linux-arm",
-        "c",
-        "-Os",
+        "linux-arm c -Os",
         f"{_KERNEL} -mabi=aapcs-linux -mfpu=vfp -funwind-tables -meabi gnu -marm -march=armv7-a -msoft-float "
         "-mtp=cp15 -mno-movt -mlong-calls -fno-pic",
         target="arm-linux-gnueabi",
     ),
     FlagSet(
-        "linux-x86-32",
-        "c",
-        "-Os",
-        f"{_KERNEL} -m32 -msoft-float -mregparm=3 -freg-struct-return -march=i686 -ffreestanding",
+        "linux-x86-32 c -Os", f"{_KERNEL} -m32 -msoft-float -mregparm=3 -freg-struct-return -march=i686 -ffreestanding"
     ),
     # LLVM
-    FlagSet("llvm-release", "c++", "-O3", _LLVM),
+    FlagSet("llvm-release c++ -O3", _LLVM),
     FlagSet(
-        "llvm-debug-info",
-        "c++",
-        "-O2",
+        "llvm-debug-info c++ -O2",
         f"{_LLVM} -g -gsplit-dwarf -ggnu-pubnames -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -ftime-trace "
         "-ftime-trace-granularity=500 -Xclang -fno-pch-timestamp -fno-common -Woverloaded-virtual -fexceptions -gz",
     ),
-    FlagSet(
-        "llvm-instrumented",
-        "c++",
-        "-O2",
-        f"{_LLVM} -fprofile-generate=profiles -Wl,-z,defs",
-    ),
-    FlagSet("llvm-fuzzer", "c++", "-O1", f"{_LLVM} -fsanitize=fuzzer-no-link,undefined -fno-sanitize=vptr,function"),
+    FlagSet("llvm-instrumented c++ -O2", f"{_LLVM} -fprofile-generate=profiles -Wl,-z,defs"),
+    FlagSet("llvm-fuzzer c++ -O1", f"{_LLVM} -fsanitize=fuzzer-no-link,undefined -fno-sanitize=vptr,function"),
     # Firefox
-    FlagSet("firefox-linux", "c++", "-O2", _FIREFOX),
+    FlagSet("firefox-linux c++ -O2", _FIREFOX),
     FlagSet(
-        "firefox-android",
-        "c++",
-        "-Oz",
+        "firefox-android c++ -Oz",
         f"{_FIREFOX} -faddrsig -march=armv7-a -mthumb -mfpu=neon -mfloat-abi=softfp -fno-short-enums",
         target="armv7a-linux-androideabi21",
     ),
     FlagSet(
-        "firefox-fuzzing",
-        "c++",
-        "-O1",
-        f"{_FIREFOX} -fsanitize=fuzzer-no-link -fsanitize-coverage=inline-8bit-counters",
+        "firefox-fuzzing c++ -O1", f"{_FIREFOX} -fsanitize=fuzzer-no-link -fsanitize-coverage=inline-8bit-counters"
     ),
     # Debian's and other distributions' defaults
     FlagSet(
-        "distribution",
-        "c",
-        "-O2",
+        "distribution c -O2",
         "-ffile-prefix-map=/build=. -fstack-protector-strong -fstack-clash-protection -Wformat "
         "-Werror=format-security -fcf-protection -D_FORTIFY_SOURCE=3 -Wa,--compress-debug-sections=zlib "
         "-Xassembler --compress-debug-sections -g -fno-plt -fexceptions -grecord-gcc-switches "

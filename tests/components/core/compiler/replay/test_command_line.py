@@ -260,28 +260,16 @@ def test_values_of_kept_options_are_parsed_as_by_clang() -> None:
 
 def test_kept_options_take_no_file_according_to_clang() -> None:
     """Checks words in the names of options with values, as a safety net for the manual allow list."""
-    strings = {  # their values end up in the object, or are patterns
-        "-main-file-name",
-        "-object-file-name",
-        "-object-file-name=",
-        "-fdebug-compilation-dir",
-        "-fprofile-filter-files=",
-        "-fdebug-compilation-dir=",
-        "-fcoverage-compilation-dir=",
-        "-fprofile-instrument-path=",
-        "-ffile-prefix-map=",
-        "-fprofile-exclude-files=",
-        "-ffile-compilation-dir=",
-        "-fcs-profile-generate=",
-        "-fprofile-generate=",
-        "-fprofile-instr-generate=",
-        "-fmemory-profile=",
-        "-fprofile-instrument=",
-        "-fprofile-update=",
-        "-fprofile-function-groups=",
-        "-fprofile-selected-function-group=",
-        "-fsanitize-undefined-strip-path-components=",
-    }
+    # Their values end up in the object, or are patterns.
+    strings = set(
+        """
+        -main-file-name -object-file-name -object-file-name= -fdebug-compilation-dir -fprofile-filter-files=
+        -fdebug-compilation-dir= -fcoverage-compilation-dir= -fprofile-instrument-path= -ffile-prefix-map=
+        -fprofile-exclude-files= -ffile-compilation-dir= -fcs-profile-generate= -fprofile-generate=
+        -fprofile-instr-generate= -fmemory-profile= -fprofile-instrument= -fprofile-update=
+        -fprofile-function-groups= -fprofile-selected-function-group= -fsanitize-undefined-strip-path-components=
+        """.split()
+    )
     for name, kind, of_cc1, _ in clang_options():
         if (
             kind == "Flag"

@@ -17,37 +17,17 @@ from components.core.formats.strategy import SUPPORTED_LLVM_MAJORS
 NUMBERS = re.compile(r"\[?=<(u?int|u?long|number|N|x|ulonglong)>\]?")
 TEXT = re.compile(r"\[?=<(string|filename|path|directory)>\]?")
 RISKY = re.compile(r"\b(files?|filename|director(y|ies)|programs?|window|viewer|graphviz|socket|plugin|dot)\b", re.I)
-HARMLESS = {
-    "disable-whole-program-visibility",
-    "msan-disable-checks",
-    "whole-program-visibility",
-    "aarch64-mark-bti-property",
-    "asm-show-inst",
-    "enable-name-compression",
-    "enable-order-file-instrumentation",
-    "execute-concurrency",
-    "implicit-mapsyms",
-    "incremental-linker-compatible",
-    "instcombine-guard-widening-window",
-    "mc-relax-all",
-    "mips-mixed-16-32",
-    "only-simple-regions",
-    "persist-profile-staleness",
-    "preserve-input-debuginfo-format",
-    "print-on-crash",
-    "procres-cost-lim",
-    "scale-partial-sample-profile-working-set-size",
-    "split-dwarf-cross-cu-references",
-    "static-func-strip-dirname-prefix",
-    "stats",
-    "use-undef",
-    "window-diff-limit",
-    "window-ii-coeff",
-    "window-ii-limit",
-    "window-region-limit",
-    "window-search-num",
-    "window-search-ratio",
-}
+HARMLESS = set(
+    """
+    disable-whole-program-visibility msan-disable-checks whole-program-visibility aarch64-mark-bti-property
+    asm-show-inst enable-name-compression enable-order-file-instrumentation execute-concurrency implicit-mapsyms
+    incremental-linker-compatible instcombine-guard-widening-window mc-relax-all mips-mixed-16-32 only-simple-regions
+    persist-profile-staleness preserve-input-debuginfo-format print-on-crash procres-cost-lim
+    scale-partial-sample-profile-working-set-size split-dwarf-cross-cu-references static-func-strip-dirname-prefix
+    stats use-undef window-diff-limit window-ii-coeff window-ii-limit window-region-limit window-search-num
+    window-search-ratio
+    """.split()
+)
 """Options without text whose help mentions a file or program that they do not open."""
 
 
