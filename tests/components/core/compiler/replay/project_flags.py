@@ -337,12 +337,7 @@ FLAG_SETS = (
         f"{_LLVM} -g -gsplit-dwarf -ggnu-pubnames -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -ftime-trace "
         "-ftime-trace-granularity=500 -Xclang -fno-pch-timestamp -fno-common -Woverloaded-virtual -fexceptions -gz",
     ),
-    FlagSet(
-        "llvm-instrumented",
-        "c++",
-        "-O2",
-        f"{_LLVM} -fprofile-generate=profiles -Wl,-z,defs",
-    ),
+    FlagSet("llvm-instrumented", "c++", "-O2", f"{_LLVM} -fprofile-generate=profiles -Wl,-z,defs"),
     FlagSet("llvm-fuzzer", "c++", "-O1", f"{_LLVM} -fsanitize=fuzzer-no-link,undefined -fno-sanitize=vptr,function"),
     # Firefox
     FlagSet("firefox-linux", "c++", "-O2", _FIREFOX),

@@ -60,7 +60,3 @@ def test_each_option_with_a_value_has_one_in_cc1_of_some_version() -> None:
 def test_target_that_names_a_file_is_refused(words: list[str], of_cc1: bool, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="refused"):
         replay_arguments([*(["-cc1"] if of_cc1 else []), "-Oz", *words], tmp_path / "m.bc", "m.o")
-
-
-def test_driver_reads_no_configuration_file(tmp_path: Path) -> None:
-    assert "--no-default-config" in replay_arguments(["-Oz"], tmp_path / "m.bc", "m.o")
