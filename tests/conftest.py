@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.support.buckets", "tests.support.shared", "tests.support.skips"]
 
-KINDS = ("unit", "e2e", "docker", "ray", "tf", "toolchain")
+KINDS = ("unit", "docker", "e2e", "ray", "tf", "toolchain")
 """Markers of pyproject.toml, one per test, in the order in which they run: fast tests first, so that their failures are
-reported early, then the largest groups, so that parallel workers end at about the same time."""
+reported early, then the largest groups, so that parallel workers end at about the same time. One worker runs all tests
+of images and containers, which takes longest."""
 TESTS = Path(__file__).parent
 
 # No speed checks: an example that takes 200 ms on a busy machine is not a defect.

@@ -80,10 +80,6 @@ class BenchContext:
         """Return the key of a figure that every problem has: the bare name for inlining, else with a prefix."""
         return figure if self.problem == "inlining" else f"{self.problem}_{figure}"
 
-    def median_s(self, work: Callable[[], object]) -> float:
-        """Return the median wall time of `work()` over `repeats` calls, in seconds."""
-        return statistics.median(_seconds(work) for _ in range(self.repeats))
-
     def ratio(self, left: Callable[[], object], right: Callable[[], object]) -> float:
         """Return the median ratio of left()'s wall time to right()'s.
 

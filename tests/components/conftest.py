@@ -59,19 +59,8 @@ def make_corpus(clang: Path) -> Callable[[Path, dict[str, str]], Corpus]:
             source, output = build / name, build / f"{name}.o"
             source.parent.mkdir(parents=True, exist_ok=True)
             source.write_text(text)
-            command: list[str | Path] = [
-                clang,
-                "-Oz",
-                "-Xclang",
-                "-fembed-bitcode=all",
-                "-c",
-                name,
-                "-o",
-                f"{name}.o",
-                "-MD",
-                "-MF",
-                "d",
-            ]
+            command: list[str | Path] = [clang, "-Oz", "-Xclang", "-fembed-bitcode=all", "-c", name]
+            command += ["-o", f"{name}.o", "-MD", "-MF", "d"]
             subprocess.run(command, cwd=build, check=True)
             elf = Elf(output.read_bytes())
             for section, suffix in ((".llvmbc", "bc"), (".llvmcmd", "cmd")):

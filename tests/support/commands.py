@@ -100,11 +100,7 @@ def _find_server(command: Sequence[str], environment: Mapping[str, str]) -> _Ser
 
 
 def run_command(
-    module: str,
-    *arguments: object,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    timeout: float = 300,
+    module: str, *arguments: object, cwd: Path | None = None, env: Mapping[str, str] | None = None, timeout: float = 300
 ) -> subprocess.CompletedProcess[str]:
     """Run `python -m MODULE ARGUMENT...`; the options are those of subprocess.run.
 

@@ -37,12 +37,7 @@ install(TARGETS LLVMAnalysis)
 
 def write_llvm_project(root: Path) -> Path:
     """Write the tree, of version 19.1.9, to the directory `root`; return that."""
-    required = (
-        *source_files(19),
-        "clang/CMakeLists.txt",
-        "lld/CMakeLists.txt",
-        "lld/include/lld/Common/Driver.h",
-    )
+    required = (*source_files(19), "clang/CMakeLists.txt", "lld/CMakeLists.txt", "lld/include/lld/Common/Driver.h")
     texts = {name: f"// {name}\n" for name in required}
     texts |= {f"llvm/installed/{name}": "" for name in _INSTALLED if name != "lib/libLLVMAnalysis.a"}
     texts |= {f"llvm/{name}.cpp": f"int of_{name};\n" for name in ("lldELF", "lldCommon", "LLVMAnalysis")}

@@ -18,7 +18,6 @@ SOURCES = {
     "lib/empty.c": "int empty(void) { return 6; }\n",
     "lib/unbuilt.c": "int unbuilt(void) { return 7; }\n",
 }
-EXTRACTED = ["obj/src/one.c.o", "obj/src/two.cc.o", "obj/lib/three.c.o"]
 
 
 @pytest.fixture(scope="session")

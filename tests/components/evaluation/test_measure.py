@@ -155,7 +155,7 @@ def test_module_that_hangs_under_one_variant_is_excluded_from_all(
 
 
 def test_error_if_all_modules_fail(tmp_path: Path, pool: LocalPool, corpus: Corpus) -> None:
-    with pytest.raises(UserError, match="none of the 1 held-out modules"):
+    with pytest.raises(UserError, match="none of"):
         measure(pool, config(tmp_path, max_failed_fraction=1.0), SIZE, [BASELINE], [damage(corpus, tmp_path)], ())
 
 

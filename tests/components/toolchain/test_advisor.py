@@ -117,17 +117,8 @@ def modules(clang: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]
     directory = tmp_path_factory.mktemp("modules")
     for name, text in SOURCES.items():
         (directory / name).write_text(text)
-        command: list[str | Path] = [
-            clang,
-            "-Oz",
-            "-Xclang",
-            "-disable-llvm-passes",
-            "-emit-llvm",
-            "-c",
-            name,
-            "-o",
-            f"{name}.bc",
-        ]
+        command: list[str | Path] = [clang, "-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", name]
+        command += ["-o", f"{name}.bc"]
         subprocess.run(command, cwd=directory, check=True)
     return [directory / f"{name}.bc" for name in SOURCES]
 

@@ -137,7 +137,7 @@ def test_plan_for_the_link_alone_is_read(clang: Path, sources: Path) -> None:
     (sources / "plan").write_text("no plan")
     command: list[str | Path] = [clang, "-Oz", "-flto", *sorted(sources.glob("*.cc")), "-o", sources / "program"]
     done = subprocess.run([*command, f"-Wl,-mllvm,-mlgo-inline-plan={sources}/plan"], capture_output=True, text=True)
-    assert done.returncode != 0 and "is not a plan for this clang" in done.stderr
+    assert done.returncode != 0 and "not a plan" in done.stderr
 
 
 def test_version_says_that_the_policy_is_on(clang: Path) -> None:

@@ -58,7 +58,7 @@ def test_pretrained_policies_reduce_code_size(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "components.toolchain", "--mode", "release", "--policy", "pretrained"]
     done = subprocess.run([*command, "--output", str(output)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "inlining: on at -Os and -Oz" in done.stdout
+    assert "inlining: on" in done.stdout
     source = tmp_path / "maps.cc"
     source.write_text(
         "#include <map>\n#include <string>\n#include <vector>\n"

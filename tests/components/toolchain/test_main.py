@@ -19,12 +19,6 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return run_command("components.toolchain", *arguments)
 
 
-def test_help_shows_both_modes_in_examples() -> None:
-    text = run("--help").stdout
-    assert "--mode training --output" in text
-    assert "--mode release --policy" in text
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -77,12 +71,7 @@ def test_own_policy_replaces_the_pretrained_one(
     monkeypatch.setattr("components.toolchain.__main__.make_toolchain", configs.append)
     with publish(tmp_path / "policy", "policy") as partial:
         write_policy_info(partial, PolicyInfo(own, (), 2, trained_by="ppo"))
-    arguments = [
-        "--mode=release",
-        f"--policy={name}",
-        f"--policy={tmp_path / 'policy'}",
-        f"--output={tmp_path / 'o'}",
-    ]
+    arguments = ["--mode=release", f"--policy={name}", f"--policy={tmp_path / 'policy'}", f"--output={tmp_path / 'o'}"]
     main(arguments, standalone_mode=False)
     (config,) = configs
     assert tmp_path / "policy" in config.policies

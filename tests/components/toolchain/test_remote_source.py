@@ -38,7 +38,7 @@ def test_source_is_downloaded_once(location: ObjectUri, tmp_path: Path) -> None:
 
 
 def test_other_version_and_missing_folder_are_refused(location: ObjectUri, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"{location} is LLVM 19\.1\.7, but the installed SDK"):
+    with pytest.raises(UserError, match=r"LLVM 19\.1\.7"):
         source.fetch_source_files(str(location), Sdk(tmp_path, 19, "19.1.6"), tmp_path)
     with pytest.raises(UserError, match=f"nothing at {location}/nowhere"):
         source.fetch_source_files(f"{location}/nowhere", Sdk(tmp_path, 19, "19.1.7"), tmp_path)

@@ -63,7 +63,7 @@ def test_missing_packages_are_reported_with_an_apt_command(
     fake_sdk(install, without=without)
     with pytest.raises(UserError) as caught:
         find_sdk(19)
-    assert caught.value.remedy == f"mlgo setup debian, or sudo apt-get install {packages}"
+    assert packages in caught.value.remedy
     assert "incomplete" in caught.value.problem
 
 
@@ -72,13 +72,11 @@ def test_missing_sdk_is_reported() -> None:
     with pytest.raises(UserError) as caught:
         find_sdk(19)
     assert "no LLVM 19 SDK found" in caught.value.problem
-    assert (
-        caught.value.remedy == "mlgo setup debian, or sudo apt-get install clang-19 libclang-19-dev lld-19 llvm-19-dev"
-    )
+    assert "llvm-19-dev" in caught.value.remedy
 
 
 def test_packages_are_no_remedy_for_an_sdk_of_ones_own(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"is no complete SDK of LLVM 19: bin/ld\.lld is missing") as caught:
+    with pytest.raises(UserError, match=r"bin/ld\.lld") as caught:
         find_sdk(19, fake_sdk(tmp_path, without=("bin/ld.lld",)))
     assert "apt-get" not in caught.value.remedy and "--mode sdk" in caught.value.remedy
 
@@ -95,4 +93,4 @@ def test_missing_build_programs_are_reported(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError) as caught:
         find_sdk(19, fake_sdk(tmp_path / "sdk"))
-    assert caught.value.remedy == "mlgo setup debian, or sudo apt-get install cmake ninja-build"
+    assert "ninja-build" in caught.value.remedy

@@ -62,7 +62,7 @@ def test_source_of_another_version_is_refused(tmp_path: Path, sdk: Sdk) -> None:
 
 def test_incomplete_source_tree_is_refused(tmp_path: Path, sdk: Sdk) -> None:
     (tree(tmp_path / "llvm-project") / "clang/tools/driver/driver.cpp").unlink()
-    with pytest.raises(UserError, match=r"clang/tools/driver/driver\.cpp is missing"):
+    with pytest.raises(UserError, match=r"driver\.cpp"):
         source.fetch_source_files(str(tmp_path / "llvm-project"), sdk, tmp_path / "cache")
 
 

@@ -33,7 +33,7 @@ def test_choices_are_added_to_a_copy_of_the_plan(tmp_path: Path) -> None:
     done = run(
         "add-choices", "--choices", tmp_path / "choices", "--plan", tmp_path / "plan", "--output", tmp_path / "o"
     )
-    assert done.exit_code == 0 and "2 choices; use it with -mlgo-inline-plan and -mlgo-keep-smaller" in done.output
+    assert done.exit_code == 0 and "2 choices" in done.output
     assert sorted(path.name for path in (tmp_path / "o").iterdir()) == [PLAN_FILE, MANIFEST, "tune.json"]
     header, rest = (tmp_path / "o" / PLAN_FILE).read_bytes().split(b"\n", 1)
     decisions = before.split(b"\n", 1)[1]

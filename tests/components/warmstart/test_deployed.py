@@ -39,7 +39,7 @@ def test_changed_policy_is_refused(inputs: dict[str, Path], policy: Path) -> Non
     promoted = make_deployed(policy)
     with publish(policy, "policy") as directory:
         (directory / "policy.json").write_text("{}")
-    with pytest.raises(UserError, match="has changed since it was promoted"):
+    with pytest.raises(UserError, match="changed"):
         find_deployed_start(Deployment(promoted), inputs["toolchain"])
     with pytest.raises(UserError, match="nowhere"):
         find_deployed_start(Deployment(DeployedPolicy("/nowhere", "d", "inlining", "19.1.7")), inputs["toolchain"])

@@ -76,7 +76,7 @@ def test_compile_that_leaves_something_else_fails(
     )
     clang.chmod(0o755)
     request = Request(Module(module.name, module.directory), Advisor("default"))
-    with pytest.raises(CompileError, match=r"no regular file|\d names"):
+    with pytest.raises(CompileError, match=r"no regular|\d names"):
         Compiler(clang, "inlining")(request)
     with pytest.raises((CompileError, FileNotFoundError)):
         Compiler(clang, "inlining").make_object(request, tmp_path / "out.o")

@@ -83,5 +83,5 @@ def test_forced_decisions_must_fit_the_samples(tiny_corpus) -> None:
     forced = ForcedDecisions((), np.zeros((0, 4), np.int32))
     with pytest.raises(ValueError, match="2 sets"):
         Request(tiny_corpus.modules[0], Advisor("log"), forced=(forced, forced))
-    with pytest.raises(ValueError, match="require samples or a log"):
+    with pytest.raises(ValueError, match="samples"):
         Request(tiny_corpus.modules[0], Advisor("default"), forced=(forced,))

@@ -99,7 +99,7 @@ def test_choices_are_added_behind_the_decisions(
 def test_file_without_choices_is_refused(tmp_path: Path, line: str) -> None:
     good = json.dumps({"digest": "0" * 32, "variant": "policy", "name": "a"})
     (tmp_path / "choices").write_text(f"{good}\n{line}\n")
-    with pytest.raises(UserError, match=r"line 2 of .*choices is not a choice of -mlgo-keep-smaller"):
+    with pytest.raises(UserError, match="line 2"):
         read_choices(tmp_path / "choices")
     with pytest.raises(UserError, match=r"cannot read .*none"):
         read_choices(tmp_path / "none")
@@ -110,10 +110,10 @@ def test_choices_are_not_added_to_a_damaged_plan(tmp_path: Path, damage: Callabl
     plan = tmp_path / "plan"
     write_plan(plan, [PlannedModule("a.c", ForcedDecisions.of({("a", "b", 0): 1}))], 19)
     plan.write_bytes(damage(plan.read_bytes()))
-    with pytest.raises(UserError, match="is not a plan, or it is damaged"):
+    with pytest.raises(UserError, match="damaged"):
         add_choices(plan, [], plan)
 
 
 def test_directory_without_a_plan_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"there is no inline\.plan in"):
+    with pytest.raises(UserError, match=r"inline\.plan"):
         require_plan(tmp_path)

@@ -28,7 +28,7 @@ def test_release_clang_that_cannot_be_built_is_an_error(tmp_path: Path, monkeypa
     monkeypatch.setattr("components.core.compiler.own_clangs._CLONE_CLANG", tmp_path / "no-clone")
     monkeypatch.setattr("components.core.compiler.own_clangs.default_cache_dir", lambda: tmp_path / "cache")
     monkeypatch.setenv("PATH", os.devnull)  # without CMake
-    with pytest.raises(UserError, match="there is no release clang, and it cannot be built"):
+    with pytest.raises(UserError, match="release clang"):
         release_clang()
     assert not list((tmp_path / "cache/release").glob("*/toolchain.json"))
 

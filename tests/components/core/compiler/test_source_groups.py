@@ -28,19 +28,8 @@ def compile_module(corpus: Path, name: str, source: Path, *flags: str, clang: st
     """Add the module of a source, which is compiled in its directory, to a corpus."""
     bitcode = corpus / f"{name}.bc"
     bitcode.parent.mkdir(parents=True, exist_ok=True)
-    command = [
-        clang,
-        "-Oz",
-        "-DMORE=1",
-        *flags,
-        "-emit-llvm",
-        "-Xclang",
-        "-disable-llvm-passes",
-        "-c",
-        source.name,
-        "-o",
-        str(bitcode),
-    ]
+    command = [clang, "-Oz", "-DMORE=1", *flags, "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-c", source.name]
+    command += ["-o", str(bitcode)]
     subprocess.run(command, cwd=source.parent, check=True)
     arguments = ["-cc1", "-Oz", f"-fdebug-compilation-dir={source.parent}"]
     (corpus / f"{name}.cmd").write_text("".join(f"{argument}\0" for argument in arguments))

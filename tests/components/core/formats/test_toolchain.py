@@ -43,14 +43,14 @@ def test_capabilities_with_spaces_of_an_earlier_version_are_read(tmp_path: Path)
     (tmp_path / FILE_NAME).write_text(json.dumps(document))
     toolchain = load_toolchain(tmp_path)
     assert toolchain.capabilities == CAPABILITIES
-    with pytest.raises(UserError, match="a plan needs forced decisions, which"):
+    with pytest.raises(UserError, match="forced decisions"):
         replace(toolchain, capabilities=frozenset()).require_capability("forced_decisions", "a plan")
 
 
 def test_other_mode_than_required_is_refused(tmp_path: Path) -> None:
     toolchain = write(tmp_path, "release")
     assert toolchain.require_mode("release") is toolchain
-    with pytest.raises(UserError, match="is a release toolchain, but a training toolchain is needed"):
+    with pytest.raises(UserError, match="training toolchain"):
         toolchain.require_mode("training")
 
 

@@ -100,5 +100,5 @@ def test_missing_files_are_named(vocab: Path, tmp_path: Path) -> None:
     write_manifest(vocab)
     with pytest.raises(UserError, match=r"no vocab\.json"):
         load_vocab(vocab)
-    with pytest.raises(UserError, match="no such directory"):
+    with pytest.raises(UserError, match="no such"):
         load_vocab(tmp_path / "nowhere")

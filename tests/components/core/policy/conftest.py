@@ -72,10 +72,7 @@ def make_policy() -> MakePolicy:
         specs += tuple(FeatureSpec(name, values.dtype.name, values.shape[1:]) for name, values in embeddings.items())
         columns |= embeddings
         layers = tuple(
-            (
-                (rng.normal(size=(a, b)) * np.sqrt(2 / a)).astype(np.float32),
-                rng.normal(size=b).astype(np.float32) / 5,
-            )
+            ((rng.normal(size=(a, b)) * np.sqrt(2 / a)).astype(np.float32), rng.normal(size=b).astype(np.float32) / 5)
             for a, b in itertools.pairwise(units)
         )
         policy = DensePolicy("inlining", specs, buckets, layers)

@@ -67,7 +67,7 @@ def test_invariants_are_checked(make_policy, change, message):
 
 def test_decreasing_boundaries_are_refused(make_policy):
     policy, _ = make_policy()
-    with pytest.raises(ValueError, match="boundaries of flag"):
+    with pytest.raises(ValueError, match="boundaries"):
         dataclasses.replace(policy, buckets={**policy.buckets, "flag": np.array([1.0, 0.0])})
 
 
@@ -96,7 +96,7 @@ def test_a_truncated_file_is_refused(make_policy, tmp_path, keep):
 def test_a_full_disk_is_reported_once(monkeypatch):
     unraisable = []
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
-    with pytest.raises(OSError, match="No space left on device"):
+    with pytest.raises(OSError, match="No space"):
         write_npz(Path("/dev/full"), weights=np.zeros(1000))
     gc.collect()
     assert unraisable == []

@@ -121,10 +121,10 @@ def test_error_names_a_damaged_form(exported, tmp_path):
     _, policy, _ = exported
     with pytest.raises(UserError, match="no signature"):
         saved_model.saved_model_runner(tmp_path, policy)
-    with pytest.raises(UserError, match=r"model\.tflite is missing"):
+    with pytest.raises(UserError, match=r"model\.tflite"):
         saved_model.tflite_runner(tmp_path, policy)
     (tmp_path / "model.tflite").write_bytes(b"nothing")
-    with pytest.raises(UserError, match="not this policy's TensorFlow Lite model"):
+    with pytest.raises(UserError, match="TensorFlow Lite"):
         saved_model.tflite_runner(tmp_path, policy)
 
 

@@ -71,7 +71,7 @@ def test_inlining_has_a_pretrained_policy_and_all_are_small() -> None:
 
 
 def test_a_problem_without_a_pretrained_policy_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no pretrained policy for nothing"):
+    with pytest.raises(UserError, match="for nothing"):
         pretrained_policy("nothing", tmp_path)
 
 
@@ -81,11 +81,11 @@ def test_given_policies_replace_pretrained_ones() -> None:
     assert paths[0] == own and [load_policy_info(path).problem for path in paths[1:]] == ["regalloc"]
     assert resolve_pretrained([PRETRAINED, own], ["inlining"]) == resolve_pretrained([own], []) == [own]
     for other in (PRETRAINED_LLVM, PRETRAINED_THUMB):
-        with pytest.raises(UserError, match=f"pretrained and {other} are both policies for inlining"):
+        with pytest.raises(UserError, match=str(other)):
             resolve_pretrained([PRETRAINED, other], problems.names())
     (thumb,) = resolve_pretrained([PRETRAINED_THUMB], problems.names())
     assert load_policy_info(thumb).problem == "inlining"
-    with pytest.raises(UserError, match="no pretrained-thumb policy for regalloc comes with this project"):
+    with pytest.raises(UserError, match="pretrained-thumb"):
         resolve_pretrained([PRETRAINED_THUMB], ["regalloc"])
 
 

@@ -66,11 +66,7 @@ def lower(policy: DensePolicy, scratch: Path) -> Callable[[NDArray[np.int64]], l
 class _Descriptor(ctypes.Structure):
     """A memref<i64> of MLIR's C interface."""
 
-    _fields_ = (
-        ("allocated", ctypes.c_void_p),
-        ("aligned", ctypes.POINTER(ctypes.c_int64)),
-        ("offset", ctypes.c_int64),
-    )
+    _fields_ = (("allocated", ctypes.c_void_p), ("aligned", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_int64))
 
     @classmethod
     def of(cls, value: int) -> _Descriptor:

@@ -77,10 +77,7 @@ def test_ranges_are_the_extremes_of_what_no_option_sets() -> None:
     assert trained_ranges(problems.get("regalloc"), FEATURES, columns) == {}
 
 
-@pytest.mark.parametrize(
-    ("problem", "features"),
-    [("regalloc", FEATURES), ("inlining", FEATURES[:2])],
-)
+@pytest.mark.parametrize(("problem", "features"), [("regalloc", FEATURES), ("inlining", FEATURES[:2])])
 def test_no_limits_where_features_do_not_tell_the_heuristic(problem: str, features: tuple[FeatureSpec, ...]) -> None:
     columns = {name: np.arange(3) for name in NAMES}
     assert trained_limits(problems.get(problem), features, columns, np.zeros(3, np.int64)) == {}
@@ -100,7 +97,7 @@ def test_invalid_limits_are_refused(limits: dict[str, int], message: str) -> Non
 
 
 def test_limits_need_the_heuristics_features() -> None:
-    with pytest.raises(ValueError, match="do not tell the heuristic"):
+    with pytest.raises(ValueError, match="heuristic"):
         dataclasses.replace(random_policy(FEATURES[:2]), limits={"callee_users": 1})
 
 

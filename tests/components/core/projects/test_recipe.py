@@ -37,7 +37,7 @@ def test_a_recipe_is_named_by_its_file_its_uri_or_its_name(tmp_path: Path, monke
 
 @pytest.mark.parametrize("text", ["demmo", "nowhere/demo", "../recipes/demo", ""])
 def test_missing_recipe_error_lists_the_packaged_ones(text: str) -> None:
-    with pytest.raises(UserError, match="no recipe at") as raised:
+    with pytest.raises(UserError, match="recipe") as raised:
         locate_recipe(text)
     assert "abseil, " in raised.value.remedy and ", demo, " in raised.value.remedy
 
@@ -109,7 +109,7 @@ def test_a_set_names_files_or_contains_projects(tmp_path: Path) -> None:
     (tmp_path / "set.yaml").write_text(yaml.safe_dump({"projects": ["a.yaml", GOOD], "split": {"seed": 4}}))
     recipes = load_recipes(tmp_path / "set.yaml")
     assert [recipe.name for recipe in recipes.projects] == ["a", "p"] and recipes.split == {"seed": 4}
-    with pytest.raises(UserError, match="no project 'b'"):
+    with pytest.raises(UserError, match="'b'"):
         recipes.project("b")
 
 
@@ -191,16 +191,10 @@ def test_invalid_recipe_files_are_refused(tmp_path: Path, text: str, words: str)
 
 
 def test_missing_files_and_directories(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such file"):
+    with pytest.raises(UserError, match="no such"):
         load_recipes(tmp_path / "r.yaml")
-    with pytest.raises(UserError, match="is a directory"):
+    with pytest.raises(UserError, match="directory"):
         load_recipes(tmp_path)
-
-
-def test_duplicate_project_names_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "r.yaml").write_text(yaml.safe_dump({"projects": [GOOD, GOOD]}))
-    with pytest.raises(UserError, match="two projects are named 'p'"):
-        load_recipes(tmp_path / "r.yaml")
 
 
 VALUES = st.recursive(
@@ -271,3 +265,9 @@ def test_a_target_that_cannot_be_compiled_for_is_refused(tmp_path: Path, text: s
     (tmp_path / "set.yaml").write_text(text)
     with pytest.raises(UserError, match=re.escape(words)):
         load_recipes(tmp_path / "set.yaml")
+
+
+def test_duplicate_project_names_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump({"projects": [GOOD, GOOD]}))
+    with pytest.raises(UserError, match="two projects are named 'p'"):
+        load_recipes(tmp_path / "r.yaml")

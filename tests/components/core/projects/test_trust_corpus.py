@@ -42,7 +42,7 @@ def test_named_corpus_is_refused_where_compiles_are_not_confined(
     result = runner.invoke(trace, ["--corpus", str(corpus)])
     assert isinstance(result.exception, UserError) == (kind == "none")
     if isinstance(result.exception, UserError):
-        assert "cannot be confined" in result.exception.problem and "--trust-corpus" in result.exception.remedy
+        assert "confined" in result.exception.problem and "--trust-corpus" in result.exception.remedy
     for words, variables in ((["--trust-corpus"], {}), ([], {option.TRUST_VARIABLE: "1"})):
         result = runner.invoke(trace, ["--corpus", str(corpus), *words], env=variables)
         assert result.exit_code == 2 and "Missing option --toolchain" in result.output
@@ -55,6 +55,13 @@ def test_each_command_that_compiles_a_corpus_has_the_option() -> None:
             assert any("--trust-corpus" in parameter.opts for parameter in command.params), name
             found.add(name)
     assert {"trace", "ppo", "tune", "forecast", "evaluation run", "corpus obtain", "policy explain"} <= found
+
+
+def test_help_of_each_command_has_an_example() -> None:
+    for name, command in commands():
+        if not isinstance(command, click.Group):
+            help_text = command.get_help(click.Context(command, info_name=name))
+            assert f"mlgo {name.partition(' ')[0]}" in help_text, name
 
 
 def test_steps_of_a_pipeline_compile_the_corpus_of_its_first_step() -> None:

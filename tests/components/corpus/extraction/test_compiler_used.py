@@ -115,16 +115,8 @@ def test_replay_of_distributed_thinlto_keeps_what_is_used(tmp_path: Path) -> Non
         (tmp_path / f"{name}.c").write_text(code)
         command = ["clang-19", "-Oz", "-flto=thin", "-c", f"{name}.c", "-o", f"{name}.thin.o"]
         subprocess.run(command, cwd=tmp_path, check=True)
-    link = [
-        "clang-19",
-        "-fuse-ld=lld",
-        "-flto=thin",
-        "-Wl,--thinlto-index-only",
-        "m.thin.o",
-        "main.thin.o",
-        "-o",
-        "main",
-    ]
+    link = ["clang-19", "-fuse-ld=lld", "-flto=thin", "-Wl,--thinlto-index-only", "m.thin.o", "main.thin.o"]
+    link += ["-o", "main"]
     subprocess.run(link, cwd=tmp_path, check=True)
     command = ["clang-19", "-Oz", "-c", "-x", "ir", "m.thin.o", "-fthinlto-index=m.thin.o.thinlto.bc", "-o", "m.o"]
     subprocess.run([*command, "-mllvm", "-lto-embed-bitcode=post-merge-pre-opt"], cwd=tmp_path, check=True)
@@ -159,6 +151,6 @@ def test_module_is_left_out_by_name_without_opt(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path))
     objects = [ObjectFile(str(tmp_path / "m.o"), "m.o")]
     (outcome,) = extract_objects(objects, tmp_path / "corpus", ExtractConfig())
-    assert outcome.kind == "not_restored" and "apt-get install llvm-19" in outcome.detail and " f " in outcome.detail
+    assert outcome.kind == "not_restored" and "llvm-19" in outcome.detail and " f " in outcome.detail
     report = make_report("p", [outcome])
     assert "llvm-19" in _remedy(report, "directory", None) and "coverage" not in _remedy(report, "directory", None)

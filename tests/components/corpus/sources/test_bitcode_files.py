@@ -105,7 +105,7 @@ def test_modules_are_in_the_same_order_on_every_file_system(tmp_path: Path, monk
 def test_corpora_that_differ_in_more_than_modules_are_refused(tmp_path: Path) -> None:
     write_corpus(tmp_path / "a", ["x.o"])
     write_corpus(tmp_path / "b", ["y.o"], global_command_override=["-cc1"])
-    with pytest.raises(UserError, match="differ in global_command_override"):
+    with pytest.raises(UserError, match="global_command_override"):
         combine_corpora(tmp_path)
     assert not (tmp_path / "corpus_description.json").exists()
 
@@ -113,11 +113,11 @@ def test_corpora_that_differ_in_more_than_modules_are_refused(tmp_path: Path) ->
 def test_damaged_corpus_is_not_combined(tmp_path: Path) -> None:
     write_corpus(tmp_path / "a", ["x.o"])
     shutil.rmtree(tmp_path / "a")
-    with pytest.raises(UserError, match="is a corpus"):
+    with pytest.raises(UserError, match="a corpus"):
         combine_corpora(tmp_path)
     write_corpus(tmp_path / "b", ["y.o"])
     (tmp_path / "b/y.o.bc").unlink()
-    with pytest.raises(UserError, match=r"y\.o\.bc is missing"):
+    with pytest.raises(UserError, match=r"y\.o\.bc"):
         combine_corpora(tmp_path)
 
 

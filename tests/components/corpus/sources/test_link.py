@@ -125,11 +125,7 @@ def test_invalid_params_file_is_refused(text: str, words: str, tmp_path: Path) -
             "is not a path",
             "regenerate",
         ),
-        (
-            r'{"actions": [{"mnemonic": "CppLink", "arguments": ["-o", "p", "gr\udcfc.o"]}]}',
-            "is not UTF-8",
-            "rename",
-        ),
+        (r'{"actions": [{"mnemonic": "CppLink", "arguments": ["-o", "p", "gr\udcfc.o"]}]}', "is not UTF-8", "rename"),
     ],
 )
 def test_invalid_aquery_is_refused(text: str, words: str, remedy: str, tmp_path: Path) -> None:

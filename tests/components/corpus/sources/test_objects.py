@@ -146,14 +146,7 @@ def test_assembly_is_recognized_by_its_source(tmp_path: Path, file: str, assembl
     assert objects[0].assembly is assembly
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "not valid JSON"),
-        ("{}", "not a list"),
-        ("[]", "is empty"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [("", "not valid JSON"), ("{}", "not a list"), ("[]", "is empty")])
 def test_invalid_compilation_database_is_refused(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "compile_commands.json"
     path.write_text(text)

@@ -139,12 +139,7 @@ def compile_all(root: Path, compiler: list[str], arguments: list[str]) -> Path:
 OBJECT = ["-c", "{name}", "-o", "{stem}.o"]
 CAUSES = {
     "never built": ([], [*EMBED, *OBJECT], "3 not built", "build the project, so that these objects exist"),
-    "without bitcode": (
-        ["clang-19"],
-        OBJECT,
-        "3 without bitcode",
-        "with clang and -Xclang -fembed-bitcode=all",
-    ),
+    "without bitcode": (["clang-19"], OBJECT, "3 without bitcode", "with clang and -Xclang -fembed-bitcode=all"),
     "link-time optimization": (["clang-19"], [*EMBED, "-flto", *OBJECT], "this is LLVM bitcode", "(no -flto)"),
     "another compiler": (["gcc"], ["-Os", *OBJECT], "compiled by GCC", "mlgo corpus compilers"),
     "linked at once": (

@@ -141,7 +141,7 @@ def test_command_shows_and_writes_them(trees: tuple[Path, Path], tmp_path: Path)
         "components.evaluation", "compare-builds", *trees, "--output", tmp_path / "out", "--functions", "3"
     )
     assert done.returncode == 0, done.stderr
-    assert "Functions that grew most" in done.stdout and "table::Row::sum(int) const" in done.stdout
+    assert "grew most" in done.stdout and "table::Row::sum(int) const" in done.stdout
     functions = json.loads((tmp_path / "out/binaries.json").read_text())["functions"]
     assert FunctionChange(**functions[0]).new > functions[0]["old"]
     # Two files, whatever their names.
@@ -151,8 +151,8 @@ def test_command_shows_and_writes_them(trees: tuple[Path, Path], tmp_path: Path)
     files = run_command(
         "components.evaluation", "compare-builds", trees[0] / "app", trees[1] / "renamed", "--functions", "1"
     )
-    assert files.returncode == 0 and "linked, as built, all (1)" in files.stdout, files.stderr
-    assert files.stdout.count("table::Row::sum(int) const") <= 1 and "Functions that grew most" in files.stdout
+    assert files.returncode == 0 and "all (1)" in files.stdout, files.stderr
+    assert files.stdout.count("table::Row::sum(int) const") <= 1 and "grew most" in files.stdout
     (trees[1] / "renamed").rename(trees[1] / "app")
     none = run_command("components.evaluation", "compare-builds", *trees, "--functions", "0")
     assert none.returncode == 0 and "Functions that" not in none.stdout

@@ -107,7 +107,7 @@ def test_options_that_write_other_files_are_left_out(tmp_path: Path, words: tupl
     ],
 )
 def test_options_that_run_programs_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
-    with pytest.raises(NotReplayed, match="could run a program"):
+    with pytest.raises(NotReplayed, match="a program"):
         rewrite(link(tmp_path, "a.o", *words), Path("/w/out"), {}, {})
 
 
@@ -158,7 +158,7 @@ def test_programs_that_clang_would_run_are_refused(tmp_path: Path, program: str,
     program_link = link(tmp_path, "a.o", *words)
     subprocess.run(["clang-19", *program_link.arguments], cwd=tmp_path, capture_output=True)
     assert (tmp_path / program).with_name("ran").exists(), "clang runs it"
-    with pytest.raises(NotReplayed, match="could run a program"):
+    with pytest.raises(NotReplayed, match="a program"):
         rewrite(program_link, Path("/w/out"), {}, {})
 
 
@@ -177,7 +177,7 @@ def test_lto_of_relocatable_links_that_stay_as_built_does_not_count(tmp_path: Pa
     part, program = link(tmp_path, "-r", "-flto", "b.o", output="part.o"), link(tmp_path, "a.o", "part.o")
     plan = ReplayPlan(BuildLinks(str(tmp_path), "recorded", (part, program), {}))
     assert plan.lto(program) is None
-    with pytest.raises(NotReplayed, match="nothing says which objects have"):
+    with pytest.raises(NotReplayed, match="which objects"):
         plan.optimizes(part)
 
 

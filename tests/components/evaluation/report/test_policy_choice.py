@@ -74,18 +74,11 @@ def test_notes_say_which_of_trained_and_pretrained_policy_to_take(
     metrics = metrics_of(values, reference="pretrained")
     *_others, choice = comparison_notes(metrics)
     assert choice.startswith(expected)
-    embed = (
-        "mlgo toolchain --mode release --policy pretrained --output DIR; to train on from it: --start-from pretrained"
-    )
-    assert (embed in choice) is expected.endswith("(")
+    assert ("--policy pretrained --output DIR" in choice) is expected.endswith("(")
     compared = 100 * (seen[0] - seen[1] + unseen[0] - unseen[1]) / (2 * (1000 - (seen[1] + unseen[1]) / 2))
     figures = f"{abs(compared):.2f}% {'smaller' if compared > 0 else 'larger'}" if compared else "same"
     against = comparison_notes(metrics)[0]
-    assert against.startswith(
-        f"this policy against the pretrained policy: measured on held-out modules {figures}; "
-        "estimate for other code of these projects 95% interval "
-    )
-    assert ", from 25 projects; estimate for other projects like these " in against
+    assert f"held-out modules {figures};" in against and "from 25 projects" in against
     write_page(tmp_path / "report.html", metrics, values, None)
     page = (tmp_path / "report.html").read_text()
     for note in (choice, against):
@@ -97,14 +90,11 @@ def test_fine_tuned_policy_is_compared_with_its_start() -> None:
     start = {"warmstart_trained_by": "ppo", "warmstart_pretrained": "pretrained"}
     metrics = metrics_of(make_sizes((20, 30), (20, 30), "warmstart"), **start)
     against, choice = comparison_notes(metrics)
-    assert (
-        "against the pretrained policy, from which training started: measured on held-out modules 1.03% larger"
-        in against
-    )
-    assert choice.startswith("take the pretrained policy, not this one (") and "--start-from" not in choice
+    assert "1.03% larger" in against
+    assert choice.startswith("take the pretrained") and "--start-from" not in choice
     metrics.inputs.warmstart_pretrained = ""
     (against,) = comparison_notes(metrics)
-    assert "against the policy that training started from: measured on held-out modules 1.03% larger" in against
+    assert "1.03% larger" in against
     metrics.inputs.warmstart_trained_by = "warmstart"
     assert comparison_notes(metrics) == [], "a policy that imitates the heuristic is no alternative"
 
@@ -127,19 +117,16 @@ def test_notes_say_what_the_release_clang_embeds(make_measurements: Callable[...
     assert (metrics.verdict, release_notes(metrics)) == ("better", [])
     metrics = metrics_of(make_sizes((2, 30), (2, 30)), reference="pretrained")
     metrics.release_policy = "trained"
-    assert release_notes(metrics) == ["the release clang is to embed this policy although the verdict is not better"]
+    (note,) = release_notes(metrics)
+    assert "although" in note
     metrics.release_policy = "pretrained"
     (note,) = release_notes(metrics)
-    assert note == (
-        "the release clang is to embed the pretrained policy, not the trained policy, which is not better: "
-        "held-out modules 3.00% smaller with the embedded policy, 0.20% smaller with the trained one"
-    )
+    assert "pretrained policy" in note
     assert not any(note.startswith("take ") for note in comparison_notes(metrics)), "the release clang has it"
     metrics = metrics_of(make_sizes((-30, 0), (-30, 0)))
     metrics.release_policy = "trained"
     (note,) = release_notes(metrics)
-    assert note.startswith("the release clang is to embed a policy that is not better than LLVM's heuristic")
-    assert "or the release clang without -mllvm -enable-ml-inliner=release, which compiles as stock clang" in note
+    assert "not better" in note and "stock clang" in note
 
 
 def noisy_sizes() -> Measurements:
@@ -153,12 +140,11 @@ def test_notes_on_a_gain_that_is_not_shown(tmp_path: Path) -> None:
     metrics = metrics_of(noisy_sizes(), reference="pretrained")
     reason = "because other modules of these projects may gain nothing"
     (note,) = release_notes(metrics)
-    assert note.startswith(f"no release clang is built: this policy is not shown to be better, {reason}, and the pre")
+    assert note.startswith("no release clang") and reason in note
     metrics.release_policy = "trained"
-    because = "a gain on other code is not shown"
-    assert release_notes(metrics) == [f"the release clang is to embed this policy although {because}"]
+    assert "although" in release_notes(metrics)[0]
     metrics.release_policy = "pretrained"
-    assert f"not the trained policy, which is not shown to be better, {reason}: held-out" in release_notes(metrics)[0]
+    assert reason in release_notes(metrics)[0]
     verdict = f"not shown, {reason} (measured: 1.00% smaller on 40 held-out modules"
     assert terminal_report.footer_lines(metrics, tmp_path)[0].startswith(f"verdict: {verdict}; required")
     assert terminal_report.markdown(metrics).startswith(f"Verdict: {verdict})")
@@ -205,20 +191,17 @@ def test_start_without_gain_comes_with_the_advice_to_use_stock_clang() -> None:
     metrics = metrics_of(make_sizes((-30, -20), (-30, -20), "warmstart"), warmstart_trained_by="ppo")
     metrics.release_policy = "start"
     embedded, advice = release_notes(metrics)
-    assert embedded.endswith("modules 2.00% larger with the embedded policy, 3.00% larger with the trained one")
-    assert "is not better than LLVM's heuristic on held-out modules: use stock clang" in advice
+    assert "2.00% larger" in embedded and embedded.index("2.00%") < embedded.index("3.00%")
+    assert "stock clang" in advice
 
 
 @pytest.mark.parametrize(
     ("inputs", "why"),
     [
-        ({}, "and no other one was measured; use stock clang"),
-        ({"reference": "/a/policy"}, "and no other one was measured; use stock clang"),
-        ({"reference": "pretrained"}, "and the pretrained policy is not clearly better than stock clang, either; use"),
-        (
-            {"warmstart_trained_by": "ppo"},
-            "and the policy that training started from is not clearly better than stock clang, either; use stock clang",
-        ),
+        ({}, "no other one"),
+        ({"reference": "/a/policy"}, "no other one"),
+        ({"reference": "pretrained"}, "the pretrained policy is not"),
+        ({"warmstart_trained_by": "ppo"}, "training started from is not"),
     ],
 )
 def test_notes_without_a_release_clang_recommend_stock_clang_alone(inputs: dict[str, str], why: str) -> None:
@@ -227,7 +210,7 @@ def test_notes_without_a_release_clang_recommend_stock_clang_alone(inputs: dict[
     metrics = metrics_of(values, **inputs)
     assert metrics.release_policy == "none"
     (note,) = release_notes(metrics)
-    assert note.startswith("no release clang is built: this policy is not better, ") and why in note
+    assert note.startswith("no release clang") and why in note and "use stock clang" in note
     assert not any(note.startswith("take ") for note in comparison_notes(metrics))
 
 
@@ -236,14 +219,6 @@ def test_metrics_of_earlier_versions_do_not_say_that_no_release_clang_is_built()
         metrics = metrics_of(make_sizes((seen, 0), (seen, 0)), release_clang=clang)
         metrics.release_policy = "none"  # the default
         assert release_notes(metrics) == []
-
-
-def test_pretrained_policy_is_named_where_a_start_keeps_it_from_being_embedded() -> None:
-    values = make_sizes((-20, 30), (-20, 30))
-    values = replace(values, values=values.values | {"warmstart": BASE})
-    metrics = metrics_of(values, warmstart_trained_by="ppo", reference="pretrained")
-    _nothing, other = release_notes(metrics)
-    assert "held-out modules 3.00% smaller (mlgo toolchain --mode release --policy pretrained --output DIR)" in other
 
 
 def test_one_held_out_module_is_no_choice_between_policies() -> None:
@@ -259,10 +234,9 @@ def test_one_held_out_module_is_no_choice_between_policies() -> None:
     metrics = metrics_of(values, reference="pretrained")
     metrics.release_policy = "trained"
     trained, pretrained = release_notes(metrics)
-    assert trained.startswith("the release clang is to embed a policy that is not better than LLVM's heuristic")
-    assert pretrained == "the pretrained policy: held-out modules 30.00% smaller"
+    assert "not better" in trained and "30.00% smaller" in pretrained
     choice = comparison_notes(metrics)[-1]
-    assert choice.startswith("one held-out module is too few to tell") and "--policy pretrained --output DIR" in choice
+    assert "too few" in choice and "--policy pretrained --output DIR" in choice
 
 
 def test_notes_on_scores_have_no_verb_before_lower_scores() -> None:
@@ -280,7 +254,7 @@ def test_notes_on_scores_have_no_verb_before_lower_scores() -> None:
         metrics.release_policy = role  # type: ignore[assignment]
         notes = " ".join([*release_notes(metrics), *comparison_notes(metrics)])
         assert not re.search(r"(are|makes|them) [0-9.]*%? ?(lower|higher) scores|scores lower scores", notes), notes
-        assert "LLVM's heuristic on held-out functions" in notes or role != "trained"
+        assert "heuristic" in notes or role != "trained"
 
 
 def test_report_on_another_policy_names_the_trained_one(tmp_path: Path) -> None:
@@ -296,11 +270,7 @@ def test_report_on_another_policy_names_the_trained_one(tmp_path: Path) -> None:
     metrics.release_policy = "start"
     assert "trained policy, not embedded" in dict(terminal_report.value_rows(metrics))
     (note,) = release_notes(metrics)
-    assert note.startswith(
-        "the release clang embeds the pretrained policy, from which training started, not the trained policy, which is "
-        "not better, because it is not better than"
-    )
-    assert note.endswith("modules 3.00% smaller with the embedded policy, 2.00% smaller with the trained one")
+    assert "embeds the pretrained policy" in note and note.endswith("policy, 2.00% smaller with the trained one")
     assert comparison_notes(metrics) == []
     subject = "erdict on the policy that training started from: better"
     assert terminal_report.footer_lines(metrics, tmp_path)[0].startswith(f"v{subject} (")
@@ -311,41 +281,26 @@ def test_report_on_another_policy_names_the_trained_one(tmp_path: Path) -> None:
 def test_headline_has_one_direction() -> None:
     """No headline says that a policy is not better and smaller, or better and not to take, as two clauses."""
     metrics = metrics_of(make_sizes((30, 0), (30, 0)))
-    assert headline(metrics) == (
-        "Better: 3.00% smaller than stock -Oz on 40 held-out modules "
-        "(other modules of these projects: 95% interval 2.92% to 3.08% smaller)"
-    )
+    assert headline(metrics).startswith("Better: 3.00% smaller") and "2.92% to 3.08%" in headline(metrics)
     metrics = metrics_of(noisy_sizes())
-    assert (metrics.verdict, headline(metrics)) == (
-        "not shown",
-        "Not shown: 1.00% smaller than stock -Oz on 40 held-out modules, but other modules of these projects "
-        "may gain nothing",
-    )
+    assert metrics.verdict == "not shown" and headline(metrics).startswith("Not shown: 1.00% smaller")
     metrics = metrics_of(make_sizes((2, 0), (2, 0)))
-    assert headline(metrics) == (
-        "Not better: 0.20% smaller than stock -Oz on 40 held-out modules, less than the required 0.5%"
-    )
+    assert headline(metrics).startswith("Not better: 0.20% smaller") and headline(metrics).endswith("required 0.5%")
     metrics = metrics_of(make_sizes((-30, 0), (-30, 0)))
-    assert headline(metrics) == "Not better: 3.00% larger than stock -Oz on 40 held-out modules"
+    assert headline(metrics).startswith("Not better: 3.00% larger")
     metrics = metrics_of(make_sizes((30, 0), (30, 0)))
     metrics.verdict, metrics.refused_because = "not better", "C modules of unseen projects are 0.17% larger"
-    assert headline(metrics) == "Not better: C modules of unseen projects are 0.17% larger"
+    assert headline(metrics).startswith("Not better") and "0.17% larger" in headline(metrics)
     metrics = metrics_of(make_sizes((20, 30), (20, 30)), reference="pretrained")
-    assert headline(metrics) == (
-        "Better: 2.00% smaller than stock -Oz on 40 held-out modules (other modules of these projects: 95% interval "
-        "1.92% to 2.08% smaller); the unchanged pretrained policy is better still: 3.00% smaller"
-    )
+    assert "better still" in headline(metrics)
     metrics = metrics_of(select(make_sizes((20, 50), (20, 50)), np.arange(40) < 4), reference="pretrained")
-    assert headline(metrics).endswith("policy is better still on these projects: 5.00% smaller")
+    assert headline(metrics).endswith("projects: 5.00% smaller")
     metrics = metrics_of(make_sizes((80, 20), (20, 30)), reference="pretrained")
     assert "better still" not in headline(metrics), "only on some of the modules"
     start = {"warmstart_trained_by": "ppo", "warmstart_pretrained": "pretrained"}
     metrics = metrics_of(make_sizes((20, 30), (20, 30), "warmstart"), **start)
     refuse_without_gain_over_start(metrics, "ppo")
-    assert headline(metrics) == (
-        "Not shown to be better than its start, the unchanged pretrained policy: 2.00% smaller than stock -Oz, "
-        "the start 3.00% smaller"
-    )
+    assert "3.00% smaller" in headline(metrics)
 
 
 def test_rows_name_the_unchanged_pretrained_policy() -> None:
@@ -379,24 +334,19 @@ def test_few_units_and_a_missing_group_are_said() -> None:
     values = make_sizes((30, 0), (30, 0))
     metrics = metrics_of(values)
     modules, projects = estimate_lines(metrics)
-    assert caveats(metrics) == [] and modules.startswith("estimate for other modules of these projects: 3.00% smaller,")
-    assert projects == (
-        "estimate for other projects like these: 3.00% smaller, 95% interval 3.00% to 3.00% smaller, from 5 projects"
-    )
+    assert caveats(metrics) == [] and ": 3.00% smaller," in modules
+    assert "5 projects" in projects
     metrics = metrics_of(select(values, np.arange(40) < 3))
     (known,) = caveats(metrics)
-    assert known.startswith("all held-out modules are of projects that training saw other modules of")
+    assert "training saw" in known
     (few,) = estimate_lines(metrics)
     assert few.endswith(", from 3 modules")
     metrics = metrics_of(select(values, np.arange(40) == 39))
     (unseen,) = caveats(metrics)
-    assert unseen == "all held-out modules are of projects that training did not see"
+    assert "did not" in unseen
     one, projects = estimate_lines(metrics)
-    assert one == (
-        "estimate for other modules of these projects: 3.20% smaller, without an interval: "
-        "1 module cannot tell how modules differ: it takes 2"
-    )
-    assert projects.endswith("without an interval: 1 project cannot tell how projects differ: it takes 5")
+    assert "1 module" in one
+    assert "without an interval: 1 project" in projects
     assert metrics.verdict == "not shown"
 
 
@@ -404,12 +354,10 @@ def test_code_that_a_pretrained_policy_knows_is_said(tmp_path: Path) -> None:
     known = {"pretrained": ["zstd", "pugixml"]}
     metrics = metrics_of(make_sizes((30, 0), (30, 0)), pretrained_trained_on=known, warmstart_pretrained="pretrained")
     (note,) = caveats(metrics)
-    assert note.startswith(
-        "the pretrained policy, from which training started, was trained on modules of zstd, pugixml, perhaps on some"
-    )
+    assert "training started" in note and "zstd, pugixml" in note
     metrics.inputs = Inputs(pretrained_trained_on=known, policy_role="pretrained", policy_pretrained="pretrained")
     (note,) = caveats(metrics)
-    assert note.startswith("the pretrained policy was trained on modules of zstd, pugixml, perhaps on some of these")
+    assert "training started" not in note and "zstd, pugixml" in note
     write_page(tmp_path / "report.html", metrics, make_sizes((30, 0), (30, 0)), None)
     assert note[1:] in (tmp_path / "report.html").read_text()
     assert note in terminal_report.footer_lines(metrics, tmp_path) and f"- {note}" in terminal_report.markdown(metrics)
@@ -423,3 +371,11 @@ def test_groups_are_columns_only_if_there_are_both() -> None:
     assert [title for title, _ in terminal_report.shown_columns(one)] == ["all held-out"]
     assert all(len(cells) == 1 for _, cells in terminal_report.table_rows(one))
     assert "unseen" not in terminal_report.markdown(one).split("|---")[0]
+
+
+def test_pretrained_policy_is_named_where_a_start_keeps_it_from_being_embedded() -> None:
+    values = make_sizes((-20, 30), (-20, 30))
+    values = replace(values, values=values.values | {"warmstart": BASE})
+    metrics = metrics_of(values, warmstart_trained_by="ppo", reference="pretrained")
+    _nothing, other = release_notes(metrics)
+    assert "held-out modules 3.00% smaller (mlgo toolchain --mode release --policy pretrained --output DIR)" in other

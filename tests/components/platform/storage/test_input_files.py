@@ -44,7 +44,7 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_aliases_and_merge_keys_that_multiply_are_refused_at_once(name: str) -> None:
     began_s = time.monotonic()
-    with pytest.raises(UserError, match=f"f.yaml has aliases that expand to more than {MAX_ALIAS_VALUES} values"):
+    with pytest.raises(UserError, match=f"{MAX_ALIAS_VALUES}"):
         parse_yaml(BOMBS[name], "f.yaml", "correct it")
     assert time.monotonic() - began_s < 10
 
@@ -71,7 +71,7 @@ def test_document_that_contains_itself_is_refused(text: str) -> None:
 def test_huge_integers_are_refused_at_once(text: str) -> None:
     """Base 60 takes quadratic time; more digits than Python prints end an error's message in a traceback."""
     began_s = time.monotonic()
-    with pytest.raises(UserError, match="integer of more than 1000 digits"):
+    with pytest.raises(UserError, match="1000 digits"):
         parse_yaml(f"seed: {text}\n", "f.yaml", "correct it")
     assert time.monotonic() - began_s < 10
 
@@ -80,18 +80,10 @@ def test_every_reader_of_yaml_refuses_merge_keys_that_multiply(tmp_path: Path) -
     path = tmp_path / "bomb.yaml"
     path.write_text(BOMBS["merge keys"])
     for read in (load_spec, read_overrides):
-        with pytest.raises(UserError, match="aliases that expand"):
+        with pytest.raises(UserError, match="aliases"):
             read(path)
-    command = [
-        sys.executable,
-        "-m",
-        "components.corpus",
-        "build",
-        "--recipe",
-        str(path),
-        "--output",
-        str(tmp_path / "out"),
-    ]
+    command = [sys.executable, "-m", "components.corpus", "build", "--recipe", str(path)]
+    command += ["--output", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and re.match(r"error: .*bomb\.yaml has aliases that expand", done.stderr), done.stderr
 

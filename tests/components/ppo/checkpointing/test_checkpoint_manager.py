@@ -18,8 +18,7 @@ from components.platform.storage.uri import mirror, uri_of
 from components.ppo.checkpointing import checkpoint_manager
 from components.ppo.checkpointing.checkpoint import write
 from components.ppo.checkpointing.checkpoint_manager import BackgroundSaver, CheckpointManager
-from components.ppo.checkpointing.fingerprint import EarlierCredit
-from tests.components.ppo.points import checkpoint, earlier
+from tests.components.ppo.points import checkpoint
 from tests.support.buckets import names, put_object, remove_object
 
 
@@ -92,13 +91,7 @@ def test_newest_is_the_last_listed_one(root):
 
 
 @pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("manifest.json", None),
-        ("variables.npz", b"PK"),
-        ("state.json", b"{}"),
-        ("weights.npz", None),
-    ],
+    ("name", "data"), [("manifest.json", None), ("variables.npz", b"PK"), ("state.json", b"{}"), ("weights.npz", None)]
 )
 def test_damaged_newest_checkpoint_is_skipped_and_removed_later(root, name, data, capsys):
     train(root, 1, 2)
@@ -134,19 +127,8 @@ def test_no_readable_checkpoint_is_reported(root):
     for folder in folders(root):
         change(root, folder, "variables.npz", b"")
     on_another_machine(root)
-    with pytest.raises(UserError, match=r"none of the checkpoints 000001-.*, 000002-.* can be read"):
+    with pytest.raises(UserError, match=r"000001-.*, 000002-"):
         newest(root)
-
-
-def test_checkpoints_with_earlier_credit_are_refused(root):
-    with RootLease(root, "training") as fence:
-        store = CheckpointManager(fence, 2)
-        for iteration in (1, 2):
-            store.save(earlier(checkpoint(iteration)))
-    on_another_machine(root)
-    with pytest.raises(EarlierCredit, match="started by an earlier version") as caught:
-        newest(root)
-    assert str(uri_of(root) or root) in caught.value.problem and len(folders(root)) == 2
 
 
 def test_unreachable_object_storage_is_not_reported_as_damage(root, monkeypatch):
@@ -326,3 +308,14 @@ def test_training_goes_on_while_object_storage_is_away(monkeypatch, capsys):
     clock[0] += 2
     with pytest.raises(StorageError):
         saver.start()
+
+
+def test_checkpoints_with_earlier_credit_are_refused(root):
+    with RootLease(root, "training") as fence:
+        store = CheckpointManager(fence, 2)
+        for iteration in (1, 2):
+            store.save(earlier(checkpoint(iteration)))
+    on_another_machine(root)
+    with pytest.raises(EarlierCredit, match="started by an earlier version") as caught:
+        newest(root)
+    assert str(uri_of(root) or root) in caught.value.problem and len(folders(root)) == 2

@@ -92,9 +92,9 @@ def test_a_limit_needs_a_benchmark(source: Path, tmp_path: Path) -> None:
 
 def test_a_limit_needs_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(UserError, match="--max-slowdown: cannot count instructions") as caught:
+    with pytest.raises(UserError, match="--max-slowdown") as caught:
         require_counter()
-    assert caught.value.remedy == "sudo apt-get install valgrind"
+    assert "valgrind" in caught.value.remedy
 
 
 def test_what_profiles_need_is_named_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,11 +105,11 @@ def test_what_profiles_need_is_named_with_its_package(tmp_path: Path, monkeypatc
         program.chmod(0o755)
     with pytest.raises(UserError, match="needs llvm-profdata") as caught:
         find_profdata(stock, clang)
-    assert caught.value.remedy == "sudo apt-get install llvm-19"
+    assert "llvm-19" in caught.value.remedy
     (tmp_path / "llvm-profdata").touch()
-    with pytest.raises(UserError, match=r"needs clang's profile runtime(?s:.*)no libclang_rt") as caught:
+    with pytest.raises(UserError, match="libclang_rt") as caught:
         find_profdata(stock, clang)
-    assert caught.value.remedy == "sudo apt-get install libclang-rt-19-dev"
+    assert "libclang-rt-19-dev" in caught.value.remedy
 
 
 class _Counts:
@@ -140,5 +140,5 @@ def test_the_search_ends_with_the_fastest_level_if_none_holds(tmp_path: Path) ->
     counts = _Counts(lambda level: 1100)
     search = FastSearch(None, counts.limit, None, tmp_path, None, False, (), tmp_path, "loaded", None)  # type: ignore[arg-type]
     assert search._search(counts.build) == LEVELS[-1]
-    assert counts.limit.excess(1100) == "+10.0% instructions, more than --max-slowdown 2 allows"
+    assert "+10.0%" in counts.limit.excess(1100)
     assert search.faster(LEVELS[-1]) is None

@@ -199,7 +199,6 @@ class Row:
         return f"row_{self.introduced}"
 
 
-_STRINGS = "void *memset(void *, int, size_t); size_t strlen(const char *); char *strcpy(char *, const char *);"
 _SHOW = "for (int i = 0; i < 12; ++i) put(buffer[i] ? buffer[i] : '.');"
 
 

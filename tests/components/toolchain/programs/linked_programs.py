@@ -231,7 +231,7 @@ int main(void) {
   printf("%d %d %d %d", a(2), b(3), a != b, dlsym(RTLD_DEFAULT, "hidden") == 0);
   return 0;
 }
-""",
+"""
         },
         "11 16 1 1",
         ("-Wl,--export-dynamic",),
@@ -331,7 +331,7 @@ int main(int argc, char **argv) {
   printf("%d %d", chosen(argc), p(argc + 1));
   return 0;
 }
-""",
+"""
         },
         "3 6",
     ),
@@ -434,7 +434,7 @@ int main(void) {
   printf("%d %d %d %d", try0(1), try1(5), try2(9), try0(9));
   return 0;
 }
-""",
+"""
         },
         "4 1011 1011 1009",
     ),
@@ -498,7 +498,7 @@ int main() {
   }
   std::printf("%d", caught);
 }
-""",
+"""
         },
         "2 1 2 1 305",
     ),
@@ -541,7 +541,7 @@ int main(int n, char **) {
   std::printf("%d %d %d %d %d %d %d %d", find(tag<1>), find(tag<2>), find(tag<3>), typeid(*l) == typeid(*r),
               dynamic_cast<Left *>(r) != nullptr, dynamic_cast<Right *>(r) != nullptr, (l->*method)(), count<2>());
 }
-""",
+"""
         },
         "0 1 2 0 0 1 2 1",
     ),
@@ -558,7 +558,7 @@ int main(void) {
   printf("%s", text);
   return 0;
 }
-""",
+"""
         },
         "eiklnr",
         ("-static",),

@@ -86,11 +86,7 @@ def test_functions_with_unwind_entries_move_constants(clang: Path) -> None:
 
 @pytest.mark.parametrize(
     "flags",
-    [
-        ("-fno-asynchronous-unwind-tables",),
-        ("-fno-asynchronous-unwind-tables", "-g"),
-        ("-fno-omit-frame-pointer",),
-    ],
+    [("-fno-asynchronous-unwind-tables",), ("-fno-asynchronous-unwind-tables", "-g"), ("-fno-omit-frame-pointer",)],
     ids=["no-tables", "debug-data", "frame-pointer"],
 )
 def test_functions_without_directives_push_constants(clang: Path, flags: tuple[str, ...]) -> None:

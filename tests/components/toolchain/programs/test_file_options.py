@@ -89,8 +89,7 @@ OPTIONS = {
     "-fno-signed-zeros": FileOption("double NAME(double x) { return x + 0.0; }", hides="addsd"),
     "-O0": FileOption("int NAME(int x) { int y = x + NUMBER; return y * 2; }", shows="%rbp"),
     "-fno-inline": FileOption(
-        "static int NAME_inner(int x) { return x + NUMBER; }\nint NAME(int x) { return NAME_inner(x); }",
-        shows="_inner",
+        "static int NAME_inner(int x) { return x + NUMBER; }\nint NAME(int x) { return NAME_inner(x); }", shows="_inner"
     ),
     "-fpatchable-function-entry=3": FileOption(NEXT, shows="nop"),
     "-fxray-instrument -fxray-instruction-threshold=1": FileOption(NEXT, shows="nopw"),

@@ -166,10 +166,7 @@ __attribute__((constructor(200))) static void third(void) { printf("200 "); }
         ("-Wl,-z,nostart-stop-gc",),
     ),
     "an exception through C": Program(
-        {"main.cc": THROW, "each": EACH},
-        "0 1 left stopped",
-        ("each.o",),
-        before="$CC -Oz -flto -x c -c each -o each.o",
+        {"main.cc": THROW, "each": EACH}, "0 1 left stopped", ("each.o",), before="$CC -Oz -flto -x c -c each -o each.o"
     ),
     "an exception through C++ without exceptions": Program(
         {"main.cc": THROW, "each": f'extern "C" {EACH}'},
@@ -235,10 +232,7 @@ READERS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "attribute": ({}, ("-DATTRIBUTES=,used",)),
     "assembly of another file": ({"a.c": 'void call(void) { __asm__("call unused"); }\n'}, ()),
     "object": ({"native.c": "void unused(void);\nvoid (*pointer)(void) = unused;\n"}, ()),
-    "module of ThinLTO": (
-        {"a.c": '__asm__("label: ret");\nvoid unused(void);\nvoid (*pointer)(void) = unused;\n'},
-        (),
-    ),
+    "module of ThinLTO": ({"a.c": '__asm__("label: ret");\nvoid unused(void);\nvoid (*pointer)(void) = unused;\n'}, ()),
     "another program": ({}, ("-Wl,--export-dynamic-symbol=unused",)),
 }
 

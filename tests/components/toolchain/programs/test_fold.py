@@ -717,10 +717,7 @@ LATER = {
         MAKE_OBJECT,
     ),
     "a library": Program(
-        {"main.cc": COPIES_MAIN, "library.cpp": COPIES_LIBRARY, "copies.h": COPIES},
-        "1 21 1",
-        OF_LIBRARY,
-        MAKE_LIBRARY,
+        {"main.cc": COPIES_MAIN, "library.cpp": COPIES_LIBRARY, "copies.h": COPIES}, "1 21 1", OF_LIBRARY, MAKE_LIBRARY
     ),
     "a library of files for programs": Program(
         {"main.c": REPLACING, "library.cpp": REPLACED},

@@ -161,14 +161,9 @@ CASES = {
         },
         "hello\n",
     ),
-    "variable puts": Program(
-        {"main.c": CALLS_PRINTF, "native.c": "int puts = 3;\n"},
-        "hello\n",
-    ),
+    "variable puts": Program({"main.c": CALLS_PRINTF, "native.c": "int puts = 3;\n"}, "hello\n"),
     "wrapped puts": Program(
-        {"main.c": CALLS_PRINTF, "wrap.c": OWN_PUTS.replace("puts(", "__wrap_puts(")},
-        "hello\n",
-        ("-Wl,--wrap=puts",),
+        {"main.c": CALLS_PRINTF, "wrap.c": OWN_PUTS.replace("puts(", "__wrap_puts(")}, "hello\n", ("-Wl,--wrap=puts",)
     ),
     "puts by --defsym": Program(
         {"main.c": CALLS_PRINTF, "own.c": OWN_PUTS.replace("puts(", "own_puts(")},
@@ -192,7 +187,7 @@ CASES = {
     "constant calls without the library": Program(
         {
             "main.c": "#include <stdio.h>\n#include <math.h>\n"
-            'int main(void) { printf("%g %g", pow(2, 10), sqrt(81)); return 0; }\n',
+            'int main(void) { printf("%g %g", pow(2, 10), sqrt(81)); return 0; }\n'
         },
         "1024 9",
     ),
@@ -292,11 +287,7 @@ size_t strlen(const char *s) {
 }
 
 
-COMPILED_CALLS = (
-    "a file that its assembly separates",
-    "own native puts",
-    "constant calls without the library",
-)
+COMPILED_CALLS = ("a file that its assembly separates", "own native puts", "constant calls without the library")
 """Where the compile of a file makes the call, as stock clang does, or computes its result."""
 
 

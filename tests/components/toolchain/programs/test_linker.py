@@ -129,7 +129,7 @@ def test_plan_is_taken_by_the_linker(toolchain: Path, sources: Path) -> None:
         [*command, "-Wl,-mllvm,-mlgo-inline-plan=plan", "-o", "program"], cwd=sources, capture_output=True, text=True
     )
     assert done.returncode != 0
-    assert "plan is not a plan for this clang" in done.stderr
+    assert "not a plan" in done.stderr
 
 
 def test_distributed_thinlto_compiles_with_the_policy(toolchain: Path, sources: Path) -> None:

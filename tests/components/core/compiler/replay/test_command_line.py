@@ -113,17 +113,8 @@ def test_arguments_without_leading_cc1_are_those_of_the_driver(dropped: list[str
 
 
 def test_driver_flags_for_cc1_and_the_assembler_are_kept() -> None:
-    recorded = [
-        "-march=native",
-        "-Xclang",
-        "-disable-free",
-        "-Wa,--noexecstack",
-        "-Xclang",
-        "-I",
-        "-Xclang",
-        "@x",
-        "-g",
-    ]
+    recorded = ["-march=native", "-Xclang", "-disable-free", "-Wa,--noexecstack", "-Xclang", "-I", "-Xclang", "@x"]
+    recorded += ["-g"]
     replayed = ["-march=native", "-Wa,--noexecstack", "-g", "-Xclang", "-disable-free"]
     assert replay(*recorded) == ["-c", *replayed, "-fno-crash-diagnostics", "--no-default-config", *END[1:]]
 
@@ -291,7 +282,7 @@ def test_extra_flags_follow_the_thinlto_index() -> None:
 
 @pytest.mark.parametrize("recorded", [[], [""]])
 def test_missing_recorded_arguments_are_refused(recorded: list[str]) -> None:
-    with pytest.raises(UserError, match=r"m\.bc has no recorded"):
+    with pytest.raises(UserError, match=r"m\.bc"):
         replay(*recorded)
 
 

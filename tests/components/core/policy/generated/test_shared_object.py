@@ -30,7 +30,7 @@ def test_a_failed_compile_leaves_no_files(clang, tmp_path):
 
 def test_error_names_a_missing_compiler(make_policy, tmp_path):
     generate(make_policy(hidden=())[0], tmp_path)
-    with pytest.raises(UserError, match=r"/nowhere/clang is not a program"):
+    with pytest.raises(UserError, match="/nowhere/clang"):
         shared_object.build_shared_object(tmp_path, tmp_path / "nowhere" / "clang")
 
 
@@ -38,7 +38,7 @@ def test_error_without_a_linker_names_the_package(clang, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     fake_clang = tmp_path / "clang"
     fake_clang.write_bytes(b"")
-    with pytest.raises(UserError, match="apt-get install lld"):
+    with pytest.raises(UserError, match="lld"):
         shared_object.find_linker(fake_clang)
 
 
@@ -51,10 +51,10 @@ def test_a_linker_next_to_the_compiler_is_preferred(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"\x7fELF and then nothing"])
 def test_a_damaged_library_is_refused(tmp_path, content):
     (tmp_path / "policy.so").write_bytes(content)
-    with pytest.raises(UserError, match="not a native policy"):
+    with pytest.raises(UserError, match="native policy"):
         NativePolicy(tmp_path)
 
 
 def test_error_names_a_missing_library(tmp_path):
-    with pytest.raises(UserError, match=r"policy\.so is missing"):
+    with pytest.raises(UserError, match=r"policy\.so"):
         NativePolicy(tmp_path)

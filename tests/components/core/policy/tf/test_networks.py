@@ -96,5 +96,5 @@ def test_a_wrong_gin_file_is_a_user_error(tmp_path, line):
 
 
 def test_error_names_a_missing_gin_file(tmp_path):
-    with pytest.raises(UserError, match=r"no gin file at .*mine\.gin"):
+    with pytest.raises(UserError, match=r"mine\.gin"):
         networks.configure("inlining", files=[tmp_path / "mine.gin"])

@@ -55,22 +55,23 @@ def test_processes_that_a_command_starts_count_too(tmp_path: Path) -> None:
         counter.read(tmp_path / "nothing", children=True)
 
 
-def test_error_without_a_counter_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(UserError, match="valgrind is not installed") as caught:
-        find_counter()
-    assert caught.value.remedy == "sudo apt-get install valgrind"
-
-
 def test_perf_that_does_not_run_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     perf = tmp_path / "perf"
     perf.write_text("#!/bin/sh\necho 'no perf for this kernel' >&2\nexit 2\n")
     perf.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match="valgrind is not installed"):
+    with pytest.raises(UserError, match="valgrind") as caught:
         find_counter()
+    assert "valgrind" in caught.value.remedy
 
 
 def test_missing_counts_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="counted nothing"):
         Counter("callgrind", Path("/usr/bin/valgrind"), 1, parallel=True).read(tmp_path / "figures")
+
+
+def test_error_without_a_counter_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.devnull)
+    with pytest.raises(UserError, match="valgrind is not installed") as caught:
+        find_counter()
+    assert caught.value.remedy == "sudo apt-get install valgrind"

@@ -66,7 +66,7 @@ def test_archive_with_another_checksum_is_refused(url: str, tmp_path: Path) -> N
 
 
 def test_outputs_are_no_archives(url: str) -> None:
-    with pytest.raises(UserError, match="has an unsupported scheme"):
+    with pytest.raises(UserError, match="scheme"):
         OUTPUT.convert(url, None, None)
 
 
@@ -111,12 +111,12 @@ def test_links_stay_in_the_tree(tmp_path: Path) -> None:
     (tmp_path / "p/b").symlink_to("a")
     assert (unpack(packed(tmp_path / "p"), tmp_path / "1", confined=True) / "b").is_symlink()
     (tmp_path / "p/etc").symlink_to("/etc")
-    with pytest.raises(UserError, match="has the link p/etc, which leads out of it"):
+    with pytest.raises(UserError, match="p/etc"):
         unpack(packed(tmp_path / "p"), tmp_path / "2", confined=True)
     (tmp_path / "q").symlink_to("/etc")
     with tarfile.open(tmp_path / "q.tar", "w") as file:
         file.add(tmp_path / "q", "q")
-    with pytest.raises(UserError, match="has the link q"):
+    with pytest.raises(UserError, match="link q"):
         unpack(tmp_path / "q.tar", tmp_path / "3", confined=True)
     assert not (unpack(tmp_path / "q.tar", tmp_path / "4") / "passwd").exists()
     assert {path.name for path in tmp_path.iterdir()} == {"p", "p.tar", "q", "q.tar", "1", "4"}
@@ -125,7 +125,7 @@ def test_links_stay_in_the_tree(tmp_path: Path) -> None:
 def test_pipes_and_devices_are_refused(tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     os.mkfifo(tmp_path / "p/pipe")
-    with pytest.raises(UserError, match="has p/pipe, which is no file, directory or link"):
+    with pytest.raises(UserError, match="p/pipe"):
         unpack(packed(tmp_path / "p"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -133,5 +133,5 @@ def test_pipes_and_devices_are_refused(tmp_path: Path) -> None:
 def test_archive_is_refused_where_only_object_storage_is_read(url: str) -> None:
     context = click.Context(click.Command("command"))
     skip_fetch(context, "a RayJob reads object storage only")
-    with pytest.raises(UserError, match="has an unsupported scheme"):
+    with pytest.raises(UserError, match="scheme"):
         ARTIFACT.convert(url, None, context)

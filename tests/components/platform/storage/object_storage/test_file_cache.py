@@ -81,7 +81,7 @@ def test_many_threads_share_a_full_cache(artifact: tuple[str, str], tmp_path: Pa
 
 def test_artifact_with_another_digest_is_refused(artifact: tuple[str, str], tmp_path: Path) -> None:
     cache = FileCache(tmp_path / "modules", 2000)
-    with pytest.raises(UserError, match="was replaced or removed"), cache.using():
+    with pytest.raises(UserError, match="replaced"), cache.using():
         cache.files(artifact[0], "0" * 64, ["a/1.bc"])
 
 
@@ -144,5 +144,5 @@ def test_artifact_that_is_published_again_is_read_where_it_is_now(artifact: tupl
         assert (cache.files(*artifact, ["a/2.bc"]) / "a" / "2.bc").read_bytes() == b"\2" * 1000
     with publish(mirror(uri), "trace") as partial:
         (partial / "other").touch()
-    with pytest.raises(UserError, match="was replaced or removed since this run started"), cache.using():
+    with pytest.raises(UserError, match="replaced"), cache.using():
         cache.files(*artifact, ["a/3.bc"])

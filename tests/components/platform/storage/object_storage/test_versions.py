@@ -123,14 +123,6 @@ def test_artifact_published_here_is_hard_linked_and_not_downloaded(storage_uri: 
     assert os.readlink(fetched / "bin" / "clang++") == "clang"
 
 
-def test_incomplete_mirror_is_downloaded_again(
-    storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish_elsewhere(storage_uri, "one", monkeypatch, cache)
-    (fetch(storage_uri) / "a").unlink()
-    assert (fetch(storage_uri) / "a").read_text() == "one"
-
-
 @pytest.mark.parametrize("published_here", [False, True])
 def test_damaged_mirror_is_downloaded_again(
     storage_uri: ObjectUri, cache: Path, published_here: bool, monkeypatch: pytest.MonkeyPatch
@@ -203,7 +195,7 @@ def test_folder_is_downloaded_again_only_if_it_changed(storage_uri: ObjectUri) -
 def test_folder_whose_objects_cannot_be_files_is_an_error(storage_uri: ObjectUri) -> None:
     for name in ("a", "a/b"):
         put_object(storage_uri, name, name)
-    with pytest.raises(Exception, match=f"{storage_uri} cannot be a directory on this machine: a/b lies below a"):
+    with pytest.raises(Exception, match="a/b lies"):
         fetch_tree(storage_uri)
 
 
@@ -232,3 +224,11 @@ def test_locked_directory_is_not_removed(tmp_path: Path) -> None:
     assert descriptor is not None and not remove_unused(directory)
     os.close(descriptor)
     assert remove_unused(directory) and os.listdir(tmp_path) == [] and lock_shared(directory) is None
+
+
+def test_incomplete_mirror_is_downloaded_again(
+    storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_elsewhere(storage_uri, "one", monkeypatch, cache)
+    (fetch(storage_uri) / "a").unlink()
+    assert (fetch(storage_uri) / "a").read_text() == "one"
