@@ -85,8 +85,10 @@ def pod(of: Callable[[Job], Job], **fields: Any) -> Callable[[Job], Any]:
 
 def template(of: Callable[[Job], Job], **metadata: Any) -> Callable[[Job], Any]:
     def change(job: Job) -> None:
-        group = {head: cluster(job)["headGroupSpec"], worker: cluster(job)["workerGroupSpecs"][0]}.get(of)
-        (group["template"] if group else job["spec"]["submitterPodTemplate"])["metadata"].update(metadata)
+        groups = {"head": cluster(job)["headGroupSpec"], "worker": cluster(job)["workerGroupSpecs"][0]}
+        name = of.__name__
+        pods = groups[name]["template"] if name in groups else job["spec"]["submitterPodTemplate"]
+        pods["metadata"].update(metadata)
 
     return change
 

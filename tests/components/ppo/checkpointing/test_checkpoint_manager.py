@@ -18,7 +18,8 @@ from components.platform.storage.uri import mirror, uri_of
 from components.ppo.checkpointing import checkpoint_manager
 from components.ppo.checkpointing.checkpoint import write
 from components.ppo.checkpointing.checkpoint_manager import BackgroundSaver, CheckpointManager
-from tests.components.ppo.points import checkpoint
+from components.ppo.checkpointing.fingerprint import EarlierCredit
+from tests.components.ppo.points import checkpoint, earlier
 from tests.support.buckets import names, put_object, remove_object
 
 
