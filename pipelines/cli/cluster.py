@@ -11,7 +11,7 @@ from components.platform.rayjob.options import parse_settings
 from components.platform.rayjob.spec import NAMESPACE, RayJobSpec
 from components.platform.storage.uri import USAGE
 from pipelines.cli.flags import IMAGES
-from pipelines.parameters.on_server import MINIO
+from pipelines.parameters.on_server import DEFAULT_ROOT_SECRET, MINIO
 from pipelines.spec import COMPILED, load_spec, used_images
 
 _NO_IMAGE = f"mlgo-cluster@sha256:{'0' * 64}"  # the size of a Ray cluster does not depend on it
@@ -90,7 +90,7 @@ def check(
       mlgo cluster check --namespace kubeflow --service-account pipeline-runner --secret mlgo-notify
     """
     from pipelines.cluster.findings import Finding, missing
-    from pipelines.cluster.kubernetes_checks import DEFAULT_ROOT_SECRET, Cluster
+    from pipelines.cluster.kubernetes_checks import Cluster
     from pipelines.cluster.storage_and_images import KfpChecks, check_bucket, check_images
     from pipelines.images import given_images
     from pipelines.submit.artifact_root import check_artifact_root
