@@ -93,7 +93,7 @@ def check(
     from pipelines.cluster.kubernetes_checks import Cluster
     from pipelines.cluster.storage_and_images import KfpChecks, check_bucket, check_images
     from pipelines.images import given_images
-    from pipelines.submit.artifact_root import check_artifact_root
+    from pipelines.submit.artifacts.root import check_artifact_root
     from pipelines.submit.kfp_client import KfpAddress, token_from_environment
 
     settings = parse_settings(ray_cluster_options)

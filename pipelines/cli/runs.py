@@ -12,8 +12,8 @@ from components.platform.console import say
 from components.platform.errors import UserError
 from pipelines.cli.server_options import option, takes_server
 from pipelines.cli.submit import pipeline_group
+from pipelines.submit.artifacts.published import Published, published_artifacts
 from pipelines.submit.polling import describe_duration
-from pipelines.submit.run_artifacts import Published, published_artifacts
 from pipelines.submit.server import PipelineServer, find_run, find_schedule
 
 _STATES = ("pending", "running", "succeeded", "failed", "canceling", "canceled")

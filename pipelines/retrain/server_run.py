@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from components.platform.errors import UserError
 from components.platform.storage.uri import ObjectUri, parse_location
 from pipelines.parameters.on_server import KFP_SCHEMES
-from pipelines.submit.artifact_root import artifact_root_of
+from pipelines.submit.artifacts.published import newest_artifacts
+from pipelines.submit.artifacts.root import artifact_root_of
 from pipelines.submit.kfp_run import KfpRun
 from pipelines.submit.polling import RUN_ENDED, ServerRun, describe_state
-from pipelines.submit.run_artifacts import newest_artifacts
 from pipelines.submit.server import PipelineServer
 from pipelines.submit.vertex import VertexJob
 

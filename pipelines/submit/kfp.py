@@ -13,7 +13,7 @@ from components.platform.console import say
 from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
 from pipelines.parameters.on_server import check_cloud_root
-from pipelines.submit.artifact_root import OPTION, artifact_root_of, check_artifact_root
+from pipelines.submit.artifacts.root import OPTION, artifact_root_of, check_artifact_root
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.kfp_client import KfpAddress, KfpClient
 from pipelines.submit.kfp_package import package_for_kfp

@@ -14,7 +14,7 @@ from components.platform.errors import UserError
 from components.platform.rayjob.pending_pods import pending_reason
 from pipelines.smoke.rows import TABLE_HEADING, TABLE_STEP
 from pipelines.spec import REPORT_STEP, starts_ray_itself
-from pipelines.submit.artifact_root import artifact_root_of
+from pipelines.submit.artifacts.root import artifact_root_of
 from pipelines.submit.kfp_client import KfpClient
 from pipelines.submit.kfp_tasks import tasks_of
 from pipelines.submit.polling import RUN_ENDED, TRAINING, NotFound, Task, describe_curve, describe_state

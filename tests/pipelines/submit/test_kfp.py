@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from components.platform.errors import UserError
 from pipelines.cli.main import cli
 from pipelines.spec import COMPILED, load_spec
-from pipelines.submit.artifact_root import with_artifact_root
+from pipelines.submit.artifacts.root import with_artifact_root
 from pipelines.submit.kfp import KfpPipelines
 from pipelines.submit.kfp_client import KfpAddress
 from pipelines.submit.options import Package, RunRequest, SubmitOptions

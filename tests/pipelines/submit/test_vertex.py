@@ -14,10 +14,10 @@ import requests
 
 from components.platform.errors import UserError
 from pipelines.spec import COMPILED, load_spec
+from pipelines.submit.artifacts.published import Published, published_artifacts
 from pipelines.submit.cron import parse_cron
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.polling import EXIT_CANCELED, Task
-from pipelines.submit.run_artifacts import Published, published_artifacts
 from pipelines.submit.server import Schedule, find_run, find_schedule, wait
 from pipelines.submit.vertex import VertexPipelines, check_job_settings
 from pipelines.submit.vertex_client import VertexAddress
