@@ -102,7 +102,8 @@ def logs_command(server: PipelineServer, run: str, task: str) -> None:
 @option(
     "--pipeline-root",
     metavar="URI",
-    help="KFP: where the artifacts are, for a run that was submitted without --pipeline-root and --artifact-root.",
+    help="KFP: another root than the run's: the server's, where artifacts of a run without a root are, and pages of a "
+    "run with --artifact-root.",
 )
 def artifacts_command(server: PipelineServer, run: str, name: str, directory: Path | None, pipeline_root: str) -> None:
     """List what the steps of a run have published, with type and URI, or download it. RUN is a run's ID, the beginning

@@ -195,10 +195,11 @@ def wait(server: PipelineServer, run_id: str, poll_s: float | None = None, patie
         click.exceptions.Exit: the run was canceled (polling.EXIT_CANCELED), or following it was interrupted.
     """
     page = server.page(run_id)
-    shown: dict[str, str] = {}
     with report_run_continues(run_id, page):
         run = poll(partial(find_run, server, run_id), run_id, page, patience_s)
-        run_id, page = run.run_id, server.page(run.run_id)
+    run_id, page = run.run_id, server.page(run.run_id)
+    shown: dict[str, str] = {}
+    with report_run_continues(run_id, page):
         while True:
             tasks = poll(lambda: run.tasks, run_id, page, patience_s)  # which may ask for a stored pipeline
             lines = {task.name: f"[{task.name}] {task.describe()}" for task in tasks if task.state}

@@ -44,7 +44,12 @@ def try_cluster(directory: Path, **more: str) -> subprocess.CompletedProcess[str
     (directory / "bin" / "python").write_text(PYTHON)
     (directory / "bin" / "python").chmod(0o755)
     variables = {"MLGO_TEST_KFP_HOST": "http://kfp", "MLGO_TEST_ARTIFACT_ROOT": "s3://bucket/root"}
-    variables |= {"MLGO_TEST_REGISTRY": "r:5000", "MLGO_TEST_KFP_OPTIONS": "--small --label a=b", "BROKEN": "no call"}
+    variables |= {
+        "MLGO_TEST_REGISTRY": "r:5000",
+        "MLGO_TEST_KFP_OPTIONS": "--small --label a=b",
+        "BROKEN": "no call",
+        "MLGO_TEST_IMAGES": "i.json",
+    }
     environment = {**os.environ, **variables, "VENV": str(directory), **more}
     return subprocess.run([SCRIPT], env=environment, capture_output=True, text=True, timeout=120)
 
