@@ -5,7 +5,7 @@ from __future__ import annotations
 from components.forecast.types import SMALLEST_SAMPLE, Forecast, percent_text
 
 TYPICAL_ERROR_POINTS = 1.5
-"""Percentage points by which a forecast of all modules may be off: docs/forecast.md."""
+"""Percentage points by which a forecast of all modules may be off: docs/results.md, "How good it is"."""
 LEVEL_PERCENT, SAMPLE_LEVEL_PERCENT = 90, 80
 """Levels of the intervals of all modules and of a sample, by the programs that were forecast and then built."""
 _BASELINE = "against stock clang's -Oz"

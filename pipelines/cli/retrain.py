@@ -133,6 +133,7 @@ class _RunOrSubmit(click.Command):
     show_default=True,
     help="Maximum age of the policy.",
 )
+@click.option("--reason", default="", metavar="TEXT", help="A further reason, of whoever asks; empty for none.")
 @click.option(
     "--github-output",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -147,6 +148,7 @@ def check(
     evaluation: Path | None,
     max_drift: float,
     max_age_days: float,
+    reason: str,
     github_output: Path | None,
 ) -> None:
     """Report whether to retrain, and why; check the policy's age and whatever the options name.
@@ -167,9 +169,9 @@ def check(
         modules=module_checksums(corpus) if corpus else None,
         metrics=check_evaluation(str(evaluation), problem, deployed) if evaluation else None,
     )
-    reasons = retrain_reasons(loaded, facts, Limits(max_drift, max_age_days))
-    for reason in reasons:
-        say(f"retrain: {reason}")
+    reasons = [*filter(None, [reason]), *retrain_reasons(loaded, facts, Limits(max_drift, max_age_days))]
+    for text in reasons:
+        say(f"retrain: {text}")
     if not reasons:
         say("no reason to retrain")
     if github_output:

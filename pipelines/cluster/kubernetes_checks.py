@@ -32,6 +32,8 @@ from pipelines.cluster.findings import Finding, missing, ok, unknown
 TIMEOUT_S = (5.0, 30.0)  # to connect; between two bytes of an answer
 _APPLY = "kubectl apply -k k8s/overlays/gke (or plain)"
 _WORKLOAD_IDENTITY = "iam.gke.io/gcp-service-account"
+_ADMISSION = "mlgo-ray-clusters"
+"""Policy and binding of k8s/base/admission.yaml."""
 _OPERATORS = (
     ("argoproj.io", "v1alpha1", "workflows", "Kubeflow Pipelines", "install Kubeflow Pipelines 2.14 or newer"),
     ("ray.io", "v1", "rayjobs", "KubeRay's operator", "install KubeRay's operator 1.6.0 or newer"),
@@ -131,6 +133,7 @@ class Cluster:
         self.namespace, self.host = namespace, settings.host
         self._core, self.custom = client.CoreV1Api(api), client.CustomObjectsApi(api)
         self._reviews = client.AuthorizationV1Api(api)
+        self._admission = client.AdmissionregistrationV1Api(api)
 
     def at(self, namespace: str) -> Cluster:
         """Return the same cluster with another namespace."""
@@ -196,6 +199,7 @@ class Cluster:
         if findings and findings[0].status == "missing":
             return findings
         findings += self._check_fields(spec)
+        findings += self._check_admission(spec)
         findings += self._check_rights(steps, steps_namespace, _RAYJOB_RIGHTS)
         findings += self._check_account(spec.service_account)
         if spec.credentials_secret:
@@ -290,6 +294,27 @@ class Cluster:
         return [ok(f"KubeRay's operator knows the {what} that are set")]
 
     @_or_unknown
+    def _check_admission(self, spec: RayJobSpec) -> list[Finding]:
+        """Check that RayJobs are restricted here, and that what restricts them admits this one."""
+        what = f"admission policy {_ADMISSION}"
+        binding = self._ask(what, self._admission.read_validating_admission_policy_binding, _ADMISSION)
+        values = self._ask("ConfigMap values", self._core.read_namespaced_config_map, "values", self.namespace)
+        selector = binding and binding.spec.match_resources.namespace_selector.match_labels
+        limits = (values and values.data) or {}
+        if {"ray_secrets", "max_workers"} - limits.keys() or selector != {
+            "kubernetes.io/metadata.name": self.namespace
+        }:
+            text = f"RayJobs in {self.namespace} may use every Secret and account there: there is no {what}"
+            return [missing(text, f"{_APPLY}, on Kubernetes 1.30 or newer")]
+        secrets = {spec.credentials_secret, spec.s3_credentials_secret} - {""}
+        refused = sorted(secrets - set(limits["ray_secrets"].split()))
+        if spec.max_workers > int(limits["max_workers"]):
+            refused.append(f"{spec.max_workers} workers")
+        if refused:
+            return [missing(f"{what} refuses {', '.join(refused)}", "change k8s/base/values.env, and apply it again")]
+        return [ok(f"{what} restricts RayJobs in {self.namespace}")]
+
+    @_or_unknown
     def _check_account(self, name: str) -> list[Finding]:
         what = f"service account {name}"
         account = self._ask(what, self._core.read_namespaced_service_account, name, self.namespace)
@@ -300,7 +325,7 @@ class Cluster:
             return [
                 missing(
                     f"{what} acts as {identity}",
-                    "set google_service_account in k8s/base/values.env, and apply overlays/gke again",
+                    "set its account in k8s/base/values.env, and apply overlays/gke again",
                 )
             ]
         return [ok(f"{what}{f', as {identity}' if identity else ''}")]

@@ -37,6 +37,7 @@ def runner(finished: tuple[Path, str], tmp_path: Path) -> Iterator[Runner]:
         )
     }
     values["secrets.MLGO_NOTIFY_URL"] = ""  # GitHub's value of a secret that is not set
+    values |= {f"inputs.{name}": "" for name in ("reason", "preset", "train_minutes")}  # as on a schedule
     with storage_server(bucket) as url:
         variables = {gcs.EMULATOR_VARIABLE: url, "GITHUB_RUN_ID": "7", "GITHUB_RUN_ATTEMPT": "1"}
         command = [sys.executable, "-m", "components.corpus", "import", "--input", str(finished[0] / "corpus")]

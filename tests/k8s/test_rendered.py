@@ -511,7 +511,13 @@ def test_values_reach_every_manifest(overlay_path: str, tmp_path: Path) -> None:
         "check_schedule": "5 4 * * 1",
         "kuberay_namespace": "operators",
         "max_workers": "3",
-        "google_service_account": "trainer@team.iam.gserviceaccount.com",
+        "ray_secrets": "team-key",
+        "quota_cpus": "7",
+        "quota_memory": "70Gi",
+        "quota_pods": "17",
+        "steps_google_account": "steps@team.iam.gserviceaccount.com",
+        "ray_google_account": "ray@team.iam.gserviceaccount.com",
+        "retrain_google_account": "retrain@team.iam.gserviceaccount.com",
     }
     file = tmp_path / "k8s" / "base" / "values.env"
     assert set(values) == set(re.findall(r"^(\w+)=", file.read_text(), re.MULTILINE))
@@ -535,7 +541,10 @@ def test_values_reach_every_manifest(overlay_path: str, tmp_path: Path) -> None:
     assert "kubernetes.io/metadata.name: operators" in done.stdout and "ray-system" not in done.stdout
     data = by_kind["ConfigMap"]["data"]
     assert (data["state"], data["corpus"]) == (values["state"], values["corpus"])
+    quota = by_kind["ResourceQuota"]["spec"]["hard"]
+    assert (quota["requests.cpu"], quota["requests.memory"], quota["pods"]) == ("7", "70Gi", "17")
     accounts = [document["metadata"] for document in documents if document["kind"] == "ServiceAccount"]
-    expected = values["google_service_account"] if overlay_path == "overlays/gke" else None
     for account in accounts:
-        assert account.get("annotations", {}).get("iam.gke.io/gcp-service-account") == expected
+        expected = values[f"{account['name'].removeprefix('mlgo-')}_google_account"]
+        identity = account.get("annotations", {}).get("iam.gke.io/gcp-service-account")
+        assert identity == (expected if overlay_path == "overlays/gke" else None)

@@ -112,7 +112,7 @@ def test_cluster_of_kind_is_removed_after_the_command(tmp_path: Path) -> None:
         )
         path.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    command = [ROOT / ".ci" / "with-kind", "bash", "-c", "env; exit 7"]
+    command = [str(ROOT / ".ci" / "with-kind"), "bash", "-c", "env; exit 7"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 7 and "AWS_ACCESS_KEY_ID=minio\n" in done.stdout, done.stderr
     documented = set(SCRIPT.read_text().partition("set -uo")[0].split())

@@ -36,6 +36,9 @@ VALUES = {
     "vars.MLGO_CORPUS": f"gs://{BUCKET}/corpus",
     "vars.MLGO_RUNS": f"gs://{BUCKET}/runs",
     "vars.MLGO_SERVER": "",
+    "inputs.reason": "",
+    "inputs.preset": "",
+    "inputs.train_minutes": "",
     "github.ref": "refs/heads/main",
 }
 CHECKED = {
@@ -174,6 +177,10 @@ def test_check_decides_whether_retrain_job_runs(storage: None, tmp_path: Path) -
     save_state(state_path, load_state(state_path).promoted(deployed))
     said, yes = trains()
     assert not yes and "no reason to retrain" in said
+    (tmp_path / "asked").mkdir()
+    runner = Runner(tmp_path / "asked", VALUES | {"inputs.reason": "clang's $(flags) changed"}, {})
+    said, yes = trains()
+    assert yes and "retrain: clang's $(flags) changed" in said
 
 
 def test_credentials_leave_the_checkout(tmp_path: Path) -> None:
@@ -209,9 +216,9 @@ def test_audit_reads_every_lock_and_fails_for_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("server", ["--vertex=p/r", "--host=http://kfp"])
 def test_server_is_tried_before_a_retraining_is_submitted(server: str) -> None:
     job = load(FOLDER / "retrain.yml")["jobs"]["submit"]
-    scripts = [step["run"] for step in job["steps"] if "mlgo" in step.get("run", "")]
+    scripts = [step["run"] for step in job["steps"] if " submit " in step.get("run", "")]
     (_program, *smoke), (_also, *retrain) = (commands(script.replace("$SERVER", server))[0] for script in scripts)
-    assert smoke[:2] == ["pipeline", "submit"] and retrain[:2] == ["retrain", "submit"]
+    assert smoke[:2] == ["pipeline", "submit"] and retrain[:2] == ["retrain", "submit"] and "--wait" in retrain
     context = submit_command.make_context("submit", smoke[2:])
     assert context.params["pipeline"] == COMPILED_PIPELINES["smoke"] and context.params["wait"]
     assert context.params["vertex" if "vertex" in server else "host"] == server.partition("=")[2]

@@ -77,6 +77,7 @@ def test_shards_of_the_tests_are_all_kinds_of_tests() -> None:
         ("workflow_dispatch:", "workflow_dispach:", "workflow_dispach"),
         ("    needs: check", "    needs: chekc", "retrain needs chekc, which is not a job"),
         ("    if: vars.MLGO_STATE != '' && github.ref == 'refs/heads/main'", "    needs: retrain", "cycle"),
+        ("inputs.preset }}", "inputs.amount }}", "inputs.amount is not declared"),
         ("needs.check.outputs.retrain", "needs.check.outputs.train", "needs.check.outputs.train is not declared"),
         ("steps.check.outputs", "steps.chekc.outputs", "steps.chekc.outputs.retrain is not declared"),
         ("CORPUS: ${{ vars.MLGO_CORPUS }}", "CORPUS: ${{ vars.MLGO_CROPUS }}", "vars.MLGO_CROPUS is not declared"),

@@ -96,6 +96,9 @@ def _missing(
                     good = name in before and _has_output(before[name], rest)
                 case "matrix":
                     good = name in job.get("strategy", {}).get("matrix", {})
+                case "inputs":
+                    triggers = [t for t in workflow["on"].values() if isinstance(t, Mapping) and "inputs" in t]
+                    good = bool(triggers) and all(name in trigger["inputs"] for trigger in triggers)
                 case "env":
                     good = name in {**workflow.get("env", {}), **job.get("env", {})}
                 case _:

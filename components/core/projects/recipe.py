@@ -1,4 +1,4 @@
-"""Recipes: YAML files with the source and the configuration of projects. docs/recipes.md documents every key."""
+"""Recipes: YAML files with the source and the configuration of projects; docs/own-code.md, "Format", has every key."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _cross_compiled(recipe: Recipe, target: TargetDocument, where: str) -> Recip
     if not _TRIPLE.fullmatch(target.triple):
         raise recipe_error(where, f"target: {target.triple!r} is not a triple", "such as aarch64-linux-gnu")
     if target.sysroot is not None and not Path(target.sysroot).is_dir():
-        remedy = "install it (Debian: the package that the recipe's head or docs/recipes.md names), or correct the path"
+        remedy = "install it (Debian: the package that the recipe's head or docs/own-code.md names), or fix the path"
         raise recipe_error(where, f"target: there is no sysroot {target.sysroot}", remedy)
     chosen = Target(target.triple, target.sysroot or "", target.cflags, target.ldflags)
     return replace(recipe, target=chosen, benchmarks=())

@@ -1,4 +1,4 @@
-"""The keys and types of recipe files, checked by msgspec; docs/recipes.md documents them."""
+"""The keys and types of recipe files, checked by msgspec; docs/own-code.md, "Format", documents them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def convert(document: Any, kind: type[T], where: str) -> T:
     try:
         converted = msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
-        raise recipe_error(where, str(error), "correct the recipe; docs/recipes.md has the format") from None
+        raise recipe_error(where, str(error), "correct the recipe; docs/own-code.md, Recipes, has the format") from None
     for text in _texts(document):
         if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
             raise recipe_error(where, f"{text!r:.60} contains NUL or a lone surrogate")

@@ -14,6 +14,7 @@ from components.platform.rayjob.spec import RayJobSpec
 from components.platform.storage.digests import json_digest
 
 API_VERSION = "ray.io/v1"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 RUN_LABEL = "pipeline/runid"
 """Label with the ID of the run, as KFP gives it to the pods of a run."""
 
@@ -25,7 +26,8 @@ def job_name(identity: Mapping[str, str], prefix: str = "ppo") -> str:
 
 def rayjob(spec: RayJobSpec) -> dict[str, Any]:
     """Return the manifest, which Kubernetes accepts as JSON or YAML."""
-    labels = {**PART_OF, **({RUN_LABEL: spec.run_id} if spec.run_id else {})}
+    more_labels = {RUN_LABEL: spec.run_id, QUEUE_LABEL: spec.queue}
+    labels = PART_OF | {name: value for name, value in more_labels.items() if value}
     return {
         "apiVersion": API_VERSION,
         "kind": "RayJob",

@@ -1,4 +1,7 @@
-"""The Ray cluster of a RayJob: a head that compiles nothing, and a group of workers that KubeRay's autoscaler sizes."""
+"""The Ray cluster of a RayJob: a head that compiles nothing, and a group of workers that KubeRay's autoscaler sizes.
+
+In a queue of Kueue the number of workers is fixed: its webhook refuses RayJobs with an autoscaler.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def cluster_spec(spec: RayJobSpec) -> dict[str, Any]:
     api = {"name": "kubernetes-api", "projected": _service_account()}
     # The trainer computes in turn with the workers, so the head requests half of its processors, as a step does.
     head_cpu = _resources(1000 * spec.head_cpus, spec.head_memory_bytes, 500 * spec.head_cpus)
-    head = _pod(spec, "ray-head", head_cpu, _HEAD_STORE_BYTES, api)
+    head = _pod(spec, "ray-head", head_cpu, _HEAD_STORE_BYTES, *([] if spec.queue else [api]))
     # Evicting the head ends the training, so scaling down must not evict it; k8s/base's disruption budget enforces it.
     head["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
     workers_bytes = tasks_bytes + _WORKER_STORE_BYTES + _OVERHEAD_BYTES
@@ -46,10 +49,7 @@ def cluster_spec(spec: RayJobSpec) -> dict[str, Any]:
         workers["spec"]["nodeSelector"] = {label: value}
         toleration = {"key": label, "operator": "Equal", "value": value, "effect": "NoSchedule"}
         workers["spec"]["tolerations"] = [toleration]
-    return {
-        "rayVersion": RAY_VERSION,
-        # KubeRay creates a token for each cluster and passes it to the cluster's pods and the submitter.
-        "authOptions": {"mode": "token"},
+    autoscaler = {
         "enableInTreeAutoscaling": True,
         "autoscalerOptions": {
             "version": "v2",
@@ -62,6 +62,13 @@ def cluster_spec(spec: RayJobSpec) -> dict[str, Any]:
                 {"name": "kubernetes-api", "mountPath": str(SERVICE_ACCOUNT), "readOnly": True},
             ],
         },
+    }
+    least = spec.max_workers if spec.queue else spec.min_workers
+    return {
+        "rayVersion": RAY_VERSION,
+        # KubeRay creates a token for each cluster and passes it to the cluster's pods and the submitter.
+        "authOptions": {"mode": "token"},
+        **({} if spec.queue else autoscaler),
         "headGroupSpec": {
             "serviceType": "ClusterIP",
             "rayStartParams": {"num-cpus": "0", "object-store-memory": str(_HEAD_STORE_BYTES)},
@@ -70,8 +77,8 @@ def cluster_spec(spec: RayJobSpec) -> dict[str, Any]:
         "workerGroupSpecs": [
             {
                 "groupName": "compile",
-                "replicas": spec.min_workers,
-                "minReplicas": spec.min_workers,
+                "replicas": least,
+                "minReplicas": least,
                 "maxReplicas": spec.max_workers,
                 "rayStartParams": {
                     "num-cpus": str(spec.cpus_per_worker),

@@ -39,6 +39,7 @@ class RayJobSpec:
     runs on the head, where RAY_ADDRESS is set, and may use `head_cpus` and `head_memory_bytes`.
     service_account: of head and workers; only the head's autoscaler gets its token, for the Kubernetes API.
     min_workers, max_workers: pods, each with `cpus_per_worker` parallel tasks of `memory_per_task_bytes`.
+    queue: a LocalQueue of Kueue, which starts the RayJob when there is room for all `max_workers`.
     spot: label (and taint) of preemptible nodes: workers run only there, the head only elsewhere. None: no constraint.
     env: additional environment variables of every Ray container.
     credentials_secret: a Secret with `key.json`, a Google Cloud key, for clusters without workload identity.
@@ -63,6 +64,7 @@ class RayJobSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     credentials_secret: str = ""
     s3_credentials_secret: str = ""
+    queue: str = ""
     retries: int = 1
     ttl_s: int = 60
     start_limit_s: int = 1800
@@ -75,6 +77,8 @@ class RayJobSpec:
         _matches(self.service_account, _SUBDOMAIN, "service account", "letters a-z, digits, hyphens and dots", 253)
         for secret in filter(None, (self.credentials_secret, self.s3_credentials_secret)):
             _matches(secret, _SUBDOMAIN, "Secret", "letters a-z, digits, hyphens and dots", 253)
+        if self.queue:
+            _matches(self.queue, _SUBDOMAIN, "queue", "letters a-z, digits, hyphens and dots", 63)
         if self.run_id:
             _matches(self.run_id, _RUN, "ID of a run", "letters, digits and hyphens", 63)
         if not _DIGEST.fullmatch(self.image):

@@ -40,6 +40,7 @@ from tests.support.crd import SCHEMAS, needs_schemas
 
 ROOT = Path(__file__).parents[3]
 NAMESPACE = "/api/v1/namespaces/mlgo"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/mlgo-ray-clusters"
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rayjobs.ray.io"
 
 
@@ -60,6 +61,15 @@ def quota(**left: str) -> dict[str, Any]:
 
 def definition(schema: dict[str, Any]) -> dict[str, Any]:
     return {"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}}
+
+
+def admission_binding() -> dict[str, Any]:
+    (binding,) = [
+        document
+        for document in yaml.safe_load_all((ROOT / "k8s" / "base" / "admission.yaml").read_text())
+        if document["kind"] == "ValidatingAdmissionPolicyBinding" and "paramRef" in document["spec"]
+    ]
+    return binding
 
 
 def node(cpu: str, memory: str) -> dict[str, Any]:
@@ -89,6 +99,8 @@ class Api:
             f"{NAMESPACE}/serviceaccounts/mlgo-ray": {"metadata": {"name": "mlgo-ray"}},
             f"{NAMESPACE}/resourcequotas": {"items": [quota(requests_cpu="100", limits_memory="1000Gi", pods="50")]},
             CRD: definition({"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
+            ADMISSION: admission_binding(),
+            f"{NAMESPACE}/configmaps/values": {"data": {"max_workers": "8", "ray_secrets": "mlgo-credentials mlgo-s3"}},
             "/api/v1/nodes": {"items": [node("2", "4Gi"), node("8", "32Gi")]},
         }
     )
@@ -172,7 +184,7 @@ def test_complete_cluster_misses_only_images(api: Api, check: Check) -> None:
     done = check("--workers", "4")
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert [line.split(":")[0] for line in lines(done, "missing")] == ["no images are built"]
-    assert len(lines(done, "ok")) == 11 and not lines(done, "unknown"), done.stdout
+    assert len(lines(done, "ok")) == 12 and not lines(done, "unknown"), done.stdout
     asked = {
         (r["spec"]["user"], a["verb"], a["resource"], a.get("subresource"))
         for r in api.reviews
@@ -207,6 +219,8 @@ def test_rights_that_are_asked_for_are_those_of_the_manifests(api: Api, check: C
         ("/apis/argoproj.io/v1alpha1", "Kubeflow Pipelines: workflows.argoproj.io", "install Kubeflow Pipelines"),
         (f"{NAMESPACE}/serviceaccounts/mlgo-ray", "there is no service account mlgo-ray in mlgo", "kubectl apply -k"),
         (NAMESPACE, "there is no namespace mlgo", "kubectl apply -k"),
+        (ADMISSION, "there is no admission policy mlgo-ray-clusters", "1.30"),
+        (f"{NAMESPACE}/configmaps/values", "there is no admission policy mlgo-ray-clusters", "kubectl apply -k"),
     ],
 )
 def test_missing_thing_is_named_with_its_remedy(api: Api, check: Check, lacks: str, named: str, remedy: str) -> None:
@@ -239,9 +253,20 @@ def test_secret_of_ray_nodes_has_its_keys(
 ) -> None:
     if keys is not None:
         api.responses[f"{NAMESPACE}/secrets/mine"] = {"metadata": {"name": "mine"}, "data": dict.fromkeys(keys, "eA==")}
+    api.responses[f"{NAMESPACE}/configmaps/values"]["data"]["ray_secrets"] = "other mine"
     done = check("--ray-cluster-options", f"{option}=mine")
     assert ("Secret mine" in lines(done, "ok")) is (wrong == ""), done.stdout
     assert [wrong in line for line in lines(done, "missing") if "Secret" in line] == ([True] if wrong else [])
+
+
+def test_training_that_the_admission_policy_refuses_is_found(api: Api, check: Check) -> None:
+    done = check("--workers", "9", "--ray-cluster-options", "s3_credentials_secret=mine")
+    assert any("mlgo-ray-clusters refuses mine, 9 workers" in line for line in lines(done, "missing")), done.stdout
+    del api.responses[f"{NAMESPACE}/configmaps/values"]["data"]["ray_secrets"]  # of an older k8s/base
+    assert any("RayJobs in mlgo may use every Secret" in line for line in lines(check(), "missing"))
+    api.responses[f"{NAMESPACE}/configmaps/values"]["data"]["ray_secrets"] = ""
+    api.responses[ADMISSION]["spec"]["matchResources"]["namespaceSelector"]["matchLabels"] = {"team": "other"}
+    assert any("RayJobs in mlgo may use every Secret" in line for line in lines(check(), "missing"))
 
 
 def test_placeholder_in_workload_identity_is_found(api: Api, check: Check) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner
@@ -24,6 +24,7 @@ from pipelines.submit.artifacts.root import with_artifact_root
 from pipelines.submit.kfp import KfpPipelines
 from pipelines.submit.kfp_client import KfpAddress
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
+from pipelines.submit.server import ScheduleChange
 from tests.pipelines.submit.conftest import ROOT, Mlgo
 from tests.servers.http_server import JsonHandler, raw_server, serving
 from tests.servers.storage_server import storage_server
@@ -527,7 +528,7 @@ def test_requests_are_those_of_kfps_client(published: PublishedClients) -> None:
         Recorder.lists = ()
         with pytest.raises(UserError, match="no experiment"):
             list(server.runs("weekly"))
-        for change in ("pause", "resume", "delete"):
+        for change in get_args(ScheduleChange):
             server.change_schedule("s-1", change)
         images = ",".join(f"{name}=r/{name}@sha256:{'1' * 64}" for name in ("toolchain", "training"))
         server.upload(SubmitOptions(SPEC, images), "1", "")

@@ -155,6 +155,7 @@ def test_artifacts_are_listed_and_downloaded(bucket: None, host: str, start: Sta
     run = start(looks=8)
     publish_outputs(ROOT, run)
     page = parse_location(f"{ROOT}/mlgo-training/{run}/evaluation/{ATTEMPT}/page")
+    assert isinstance(page, ObjectUri)
     (tmp_path / "page").write_text("<html>")
     gcs.GcsStore().upload([(tmp_path / "page", page)])
     lines = mlgo("artifacts", run, "--host", host).splitlines()

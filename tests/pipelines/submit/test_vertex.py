@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import pytest
@@ -18,7 +18,7 @@ from pipelines.submit.artifacts.published import Published, published_artifacts
 from pipelines.submit.cron import parse_cron
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.polling import EXIT_CANCELED, Task
-from pipelines.submit.server import Schedule, find_run, find_schedule, wait
+from pipelines.submit.server import Schedule, ScheduleChange, find_run, find_schedule, wait
 from pipelines.submit.vertex import VertexPipelines, check_job_settings
 from pipelines.submit.vertex_client import VertexAddress
 from tests.pipelines.submit.conftest import Mlgo
@@ -252,7 +252,7 @@ def test_jobs_and_schedules_are_listed(vertex: VertexPipelines) -> None:
     assert (newest.run_id, newest.state, newest.seconds) == (JOB, "CANCELED", 7200) and oldest.seconds is None
     schedule = find_schedule(vertex, "weekly")
     assert schedule == Schedule("projects/1/locations/r/schedules/3", "weekly", True, "0 3 * * 1")
-    for change in ("pause", "resume", "delete"):
+    for change in get_args(ScheduleChange):
         vertex.change_schedule("projects/p/locations/r/schedules/3", change)
     paths = [path.rpartition("/")[2] for path, _body in Vertex.posts]
     assert paths == ["3:pause", "3:resume", "3"]

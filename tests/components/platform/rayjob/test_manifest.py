@@ -37,6 +37,7 @@ specs = st.builds(
     env=st.dictionaries(st.from_regex(r"[A-Z_]{1,12}", fullmatch=True), arguments, max_size=3),
     credentials_secret=st.sampled_from(["", "mlgo-credentials"]),
     s3_credentials_secret=st.sampled_from(["", "mlgo-s3"]),
+    queue=st.sampled_from(["", "team"]),
     retries=st.integers(0, 5),
     deadline_s=st.integers(1, 2**31 - 1),
 )
@@ -90,6 +91,18 @@ def test_s3_credentials_are_variables_of_the_nodes_only() -> None:
     assert "envFrom" not in made["submitter"]["containers"][0]
     with pytest.raises(UserError, match="cannot be the Secret"):
         dataclasses.replace(SPEC, s3_credentials_secret="No Secret")
+
+
+def test_queue_gets_a_cluster_of_fixed_size() -> None:
+    """Kueue's webhook refuses RayJobs with an autoscaler."""
+    job = rayjob(dataclasses.replace(SPEC, queue="team", min_workers=1, max_workers=5))
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    cluster = job["spec"]["rayClusterSpec"]
+    (group,) = cluster["workerGroupSpecs"]
+    assert not {"enableInTreeAutoscaling", "autoscalerOptions"} & cluster.keys()
+    assert (group["minReplicas"], group["replicas"], group["maxReplicas"]) == (5, 5, 5)
+    assert str(pods(job)).find("serviceAccountToken") == -1
+    assert "kueue" not in str(rayjob(SPEC))
 
 
 @given(st.lists(arguments, min_size=1, max_size=5))
@@ -157,6 +170,7 @@ def test_job_name_is_the_same_for_the_same_training() -> None:
         ({"name": "p" * 48}, "cannot be the name"),
         ({"namespace": "a_b"}, "cannot be the namespace"),
         ({"service_account": ""}, "cannot be the service account"),
+        ({"queue": "Team A"}, "cannot be the queue"),
         ({"image": "mlgo-cluster:latest"}, "has no digest"),
         ({"image": "mlgo-cluster@sha256:12"}, "has no digest"),
         ({"entrypoint": ()}, "no command"),
