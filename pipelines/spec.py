@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,10 @@ def parameter_values(spec: Mapping[str, Any], texts: Mapping[str, str]) -> dict[
     definitions = spec["root"].get("inputDefinitions", {}).get("parameters", {})
     unknown = sorted(set(texts) - set(definitions))
     if unknown:
-        raise UserError(f"the pipeline has no parameter {unknown[0]!r}", f"it has {', '.join(sorted(definitions))}")
+        near = get_close_matches(unknown[0], definitions, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        has = f"{meant}it has {', '.join(sorted(definitions))}"
+        raise UserError(f"the pipeline has no parameter {unknown[0]!r}", has)
     values = {}
     for name, definition in definitions.items():
         if name in texts:

@@ -11,7 +11,7 @@ from components.platform.rayjob.options import parse_settings
 from components.platform.rayjob.spec import NAMESPACE, RayJobSpec
 from components.platform.storage.uri import USAGE
 from pipelines.cli.flags import IMAGES
-from pipelines.parameters.on_server import MINIO
+from pipelines.parameters.on_server import DEFAULT_ROOT_SECRET, MINIO
 from pipelines.spec import COMPILED, load_spec, used_images
 
 
@@ -88,10 +88,10 @@ def check(
       mlgo cluster check --namespace kubeflow --service-account pipeline-runner --secret mlgo-notify
     """
     from pipelines.cluster.findings import Finding, missing
-    from pipelines.cluster.kubernetes_checks import DEFAULT_ROOT_SECRET, UNKNOWN_IMAGE, Cluster
+    from pipelines.cluster.kubernetes_checks import UNKNOWN_IMAGE, Cluster
     from pipelines.cluster.storage_and_images import KfpChecks, check_bucket, check_images
     from pipelines.images import given_images
-    from pipelines.submit.artifact_root import check_artifact_root
+    from pipelines.submit.artifacts.root import check_artifact_root
     from pipelines.submit.kfp_client import KfpAddress, token_from_environment
 
     settings = parse_settings(ray_cluster_options)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from components.platform.errors import UserError
+from components.platform.storage.input_files import parse_yaml, read_text
 from components.platform.storage.uri import USAGE, in_object_storage, parse_location
 
 
@@ -26,6 +28,22 @@ class RunDirectory(click.ParamType):
         return location.absolute()
 
 
+class ParametersFile(click.ParamType):
+    """Convert to the parameters in a YAML file, by name, each as text as on the command line."""
+
+    name = "file"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> dict[str, str]:
+        remedy = "write a line NAME: VALUE for each parameter; one alone is --param NAME=VALUE"
+        documents = parse_yaml(read_text(Path(value), remedy), str(value), remedy, as_text=True)
+        if len(documents) != 1 or not isinstance(documents[0], dict):
+            raise UserError(f"--params {value} is not one mapping of parameters to values", remedy)
+        for name, text in documents[0].items():
+            if not isinstance(name, str) or not isinstance(text, str):
+                raise UserError(f"--params {value}: the value of {name} is a list or a mapping, not text", remedy)
+        return dict(documents[0])
+
+
 RUN_DIRECTORY = RunDirectory()
 OUTPUT = click.option(
     "--output",
@@ -42,6 +60,13 @@ RUNNER = click.option(
     help="process: run steps as local processes; docker: run steps in their images.",
 )
 PARAMS = click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="Pipeline parameter; repeatable.")
+PARAMS_FILE = click.option(
+    "--params",
+    "params_file",
+    type=ParametersFile(),
+    metavar="FILE",
+    help="YAML file with a line NAME: VALUE for each parameter; --param wins.",
+)
 IMAGES = click.option(
     "--images",
     default="build/images.json",

@@ -1,10 +1,10 @@
-"""`mlgo pipeline compile | run`: compile the pipeline, and run it on this machine. submit.py has the other commands."""
+"""`mlgo pipeline compile | run`: compile the pipeline, run it on this machine. submit.py and runs.py have others."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from components.platform.processes.python_module import module_command
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.replaceable import require_apart
 from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage, parse_location
-from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
+from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PARAMS_FILE, PIPELINE_ROOT, RUNNER
 from pipelines.cli.setup import pipelines_environments
 from pipelines.local.locations import artifact_digest, artifact_root
 from pipelines.local.runners.runner import Runner
@@ -59,6 +59,7 @@ def pipeline_group() -> None:
       mlgo pipeline compile --output training.yaml
       mlgo pipeline run --runner docker --param recipe=tiny --param preset=tiny --output runs/tiny
       mlgo pipeline submit --host http://localhost:8080 --param recipe=demo --pipeline-root gs://my-bucket/kfp
+      mlgo pipeline list --host http://localhost:8080
     """
 
 
@@ -106,10 +107,17 @@ def compile_command(pipeline: str, output: Path, images: str) -> None:
 @OUTPUT
 @PIPELINE_ROOT
 @PARAMS
+@PARAMS_FILE
 @PIPELINE
 @IMAGES
 def run_command(
-    runner: str, output: Path, pipeline_root: str, params: tuple[str, ...], pipeline: Path, images: str
+    runner: str,
+    output: Path,
+    pipeline_root: str,
+    params: tuple[str, ...],
+    params_file: Mapping[str, str] | None,
+    pipeline: Path,
+    images: str,
 ) -> None:
     """Run the compiled pipeline on this machine, without Kubernetes.
 
@@ -124,7 +132,7 @@ def run_command(
     """
     from pipelines.local.run_locally import run_locally
 
-    texts = local_parameters(params)
+    texts = local_parameters(params, params_file)
     skipped = run_locally(pipeline, texts, output, make_runner(runner, images, texts, pipeline), pipeline_root)
     if pipeline == COMPILED:
         print_result(artifact_root(pipeline_root, output), skipped)
@@ -147,9 +155,9 @@ def print_result(root: str, skipped: Collection[str]) -> None:
         say(f"{root}/release is of an earlier run")
 
 
-def parameters(params: tuple[str, ...]) -> dict[str, str]:
-    """Parse NAME=VALUE options."""
-    texts = {}
+def parameters(params: tuple[str, ...], params_file: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Parse NAME=VALUE options, which win over the parameters of a file."""
+    texts = dict(params_file or {})
     for param in params:
         name, equals, value = param.partition("=")
         if not equals or not name:
@@ -158,12 +166,12 @@ def parameters(params: tuple[str, ...]) -> dict[str, str]:
     return texts
 
 
-def local_parameters(params: tuple[str, ...]) -> dict[str, str]:
-    """Parse NAME=VALUE options of a run on this machine, whose steps run in another working directory.
+def local_parameters(params: tuple[str, ...], params_file: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Parse the parameters of a run on this machine, whose steps run in another working directory.
 
     Paths of existing files and directories, the path of a state and the external training clang become absolute.
     """
-    texts = parameters(params)
+    texts = parameters(params, params_file)
     for name, value in texts.items():
         if name in BY_NAME:
             texts[name] = BY_NAME[name].absolute(value)

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from components.platform.storage.options import ARTIFACT
 from components.platform.storage.options import OUTPUT as ARTIFACT_OUTPUT
 from components.platform.storage.uri import USAGE
 from components.platform.workers.factory import rayjob_workers
-from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PIPELINE_ROOT, RUNNER
+from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PARAMS_FILE, PIPELINE_ROOT, RUNNER
 from pipelines.cli.image_help import current_image, not_in_image
 from pipelines.cli.pipeline import local_parameters, make_runner
 from pipelines.cli.register import register, register_deployed, registry_options
@@ -186,6 +187,7 @@ def check(
 @OUTPUT
 @PIPELINE_ROOT
 @PARAMS
+@PARAMS_FILE
 @IMAGES
 @_BY
 @_SEED
@@ -196,6 +198,7 @@ def run(
     output: Path,
     pipeline_root: str,
     params: tuple[str, ...],
+    params_file: Mapping[str, str] | None,
     images: str,
     by: str,
     rotation_seed: int,
@@ -218,7 +221,7 @@ def run(
     """
     from pipelines.retrain.retraining import retrain
 
-    values = local_parameters(params)
+    values = local_parameters(params, params_file)
     require_shared(state, "--pipeline-root", pipeline_root)
     loaded = load_state(state)
     if loaded.regressed:

@@ -12,7 +12,7 @@ import click
 
 from components.platform.errors import UserError
 from components.platform.storage.downloads.http_download import is_http_url
-from pipelines.cli.flags import IMAGES, PARAMS
+from pipelines.cli.flags import IMAGES, PARAMS, PARAMS_FILE
 from pipelines.cli.pipeline import PIPELINE, parameters
 from pipelines.spec import load_spec
 from pipelines.submit.kfp import KfpPipelines
@@ -132,6 +132,7 @@ _RUN_OPTIONS = (
     ),
     option("--encryption-key", metavar="NAME", help="Vertex AI: key of Cloud KMS, projects/.../cryptoKeys/KEY."),
     PARAMS,
+    PARAMS_FILE,
     *_PACKAGE_OPTIONS,
 )
 
@@ -218,12 +219,15 @@ def _takes_options(command: Callable[..., Any], options: tuple[Callable[[Any], A
 
     @functools.wraps(command)
     def call(
-        pipeline: Path, overrides: Mapping[str, StepOverrides] | None, params: tuple[str, ...] = (), **others: Any
+        pipeline: Path,
+        overrides: Mapping[str, StepOverrides] | None,
+        params: tuple[str, ...] = (),
+        params_file: Mapping[str, str] | None = None,
+        **others: Any,
     ) -> Any:
         settings = {name: others.pop(name) for name in names & set(others)}
-        chosen = SubmitOptions(
-            load_spec(pipeline), parameters=parameters(params), overrides=overrides or {}, **settings
-        )
+        texts = parameters(params, params_file)
+        chosen = SubmitOptions(load_spec(pipeline), parameters=texts, overrides=overrides or {}, **settings)
         return command(options=chosen, **others)
 
     return add_options(call, options)

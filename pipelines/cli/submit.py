@@ -15,7 +15,7 @@ from pipelines.cli.server_options import option, takes_package, takes_run, takes
 from pipelines.submit.cron import CronSchedule, parse_cron
 from pipelines.submit.kfp import MAX_CONCURRENCY
 from pipelines.submit.options import SubmitOptions
-from pipelines.submit.server import PipelineServer
+from pipelines.submit.server import PipelineServer, find_run
 from pipelines.submit.server import wait as wait_for
 
 _WAIT = click.option("--wait", is_flag=True, help="Follow the run, and exit as `mlgo pipeline watch`.")
@@ -118,7 +118,8 @@ def schedule_command(server: PipelineServer, options: SubmitOptions, cron: CronS
 @click.argument("run")
 @takes_server
 def watch_command(server: PipelineServer, run: str) -> None:
-    """Follow a run on a server until it ends. RUN is its ID, or its resource name on Vertex AI.
+    """Follow a run on a server until it ends. RUN is its ID, or its resource name on Vertex AI, the beginning of the
+    ID, or its name.
 
     \b
     Example:
@@ -135,7 +136,7 @@ def watch_command(server: PipelineServer, run: str) -> None:
 @click.argument("run")
 @takes_server
 def cancel_command(server: PipelineServer, run: str) -> None:
-    """Cancel a run on a server. RUN is its ID, or its resource name on Vertex AI.
+    """Cancel a run on a server. RUN is its ID, or its resource name on Vertex AI, the beginning of the ID, or its name.
 
     \b
     Example:
@@ -145,6 +146,7 @@ def cancel_command(server: PipelineServer, run: str) -> None:
     Exit status: 0 the server accepted; 1 there is no such run, or it has ended. Steps may take a minute to end. On KFP
     the RayJob of a run with workers=rayjob is deleted, too, if the kubeconfig names its cluster.
     """
+    run = find_run(server, run).run_id
     may_use_ray = server.cancel(run)
     say(f"canceling: {run}")
     if may_use_ray:
@@ -173,7 +175,8 @@ def end_ray_clusters(run: str) -> None:
 @takes_server
 @_WAIT
 def retry_command(server: PipelineServer, run: str, wait: bool) -> None:
-    """Start the failed steps of a run on KFP again, and those that depend on them. RUN is its ID.
+    """Start the failed steps of a run on KFP again, and those that depend on them. RUN is its ID, the beginning of it,
+    or its name.
 
     The run keeps its ID, its parameters, its images and the results of its finished steps. A canceled run continues,
     too. The step that notifies does not run again if it has run.
@@ -185,6 +188,7 @@ def retry_command(server: PipelineServer, run: str, wait: bool) -> None:
     \b
     Exit status: 0 the server accepted (with --wait: the run succeeded), 1 error or failed run, 3 canceled run.
     """
+    run = find_run(server, run).run_id
     server.retry(run)
     say(f"retrying: {server.page(run)}")
     if wait:

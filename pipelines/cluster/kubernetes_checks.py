@@ -71,8 +71,6 @@ _STEP_RIGHTS = (
     Right("patch", "argoproj.io", "workflowtaskresults"),
     Right("get", "", "configmaps", name="kfp-launcher"),
 )
-DEFAULT_ROOT_SECRET = "mlpipeline-minio-artifact"
-"""Secret with the keys of KFP's default root, which its launcher reads as the account of the step."""
 _LEVEL = "pod-security.kubernetes.io/enforce"
 _RESTRICTED_SINCE = (2, 16)
 """The first version of KFP whose steps can be told not to run as root, which the level `restricted` demands."""

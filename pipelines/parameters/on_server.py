@@ -22,6 +22,8 @@ from pipelines.parameters.tables import BY_NAME, PLACES
 IMAGE_LLVM_MAJOR = 19
 """Version of LLVM in the image toolchain (docker/requirements/apt-toolchain.txt); the image training has none."""
 MINIO = "minio"
+DEFAULT_ROOT_SECRET = "mlpipeline-minio-artifact"
+"""Secret with the keys of KFP's default root, which its launcher reads as the account of the step."""
 KFP_SCHEMES = (MINIO, "s3")
 """Schemes of object storage that KFP's launcher copies artifacts from and to."""
 _DIRECT_ROOT = "--artifact-root s3://BUCKET/PATH or --pipeline-root gs://BUCKET/PATH"

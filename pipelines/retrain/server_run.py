@@ -1,23 +1,17 @@
 """Artifacts of a run that ended on a server, for `mlgo retrain promote --run ID`.
 
-Vertex AI names them in the PipelineJob. KFP's API has no artifacts (2.17), so they are looked for where KFP's driver
-puts them, or a step with an artifact root: see KfpRun.artifact_folder. Drivers of older versions have no UUID in the
-path.
+They are looked up as for `mlgo pipeline artifacts`, but only in object storage that the next run can read, too.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from components.platform.errors import UserError
-from components.platform.storage import MANIFEST
-from components.platform.storage.object_storage.object_store import StoredObject
-from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import ObjectUri, parse_location
 from pipelines.parameters.on_server import KFP_SCHEMES
-from pipelines.submit.artifact_root import artifact_root_of
+from pipelines.submit.artifacts.published import newest_artifacts
+from pipelines.submit.artifacts.root import artifact_root_of
 from pipelines.submit.kfp_run import KfpRun
 from pipelines.submit.polling import RUN_ENDED, ServerRun, describe_state
 from pipelines.submit.server import PipelineServer
@@ -32,8 +26,6 @@ TASKS = {
     REPORT: "release-report",
 }
 """Artifact that a promotion reads -> task of the pipeline that writes it."""
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def server_run_artifacts(server: PipelineServer, run_id: str, uris: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -56,7 +48,8 @@ def server_run_artifacts(server: PipelineServer, run_id: str, uris: Mapping[str,
     else:
         assert isinstance(run, KfpRun)
         folder = _folder(run)
-        looked_up = {name: _newest(folder / task, name) for name, task in missing.items()}
+        found = {task: newest_artifacts(folder / task) for task in missing.values()}
+        looked_up = {name: str(found[task].get(name, "")) for name, task in missing.items()}
     artifacts |= {name: uri for name, uri in looked_up.items() if uri}
     for name, task in missing.items():
         if name not in artifacts and name != REPORT:
@@ -91,25 +84,6 @@ def _folder(run: KfpRun) -> ObjectUri:
     if not isinstance(uri, ObjectUri):
         raise UserError(f"the artifacts of the run {run_id} are at {folder}, not in object storage", by_hand)
     return uri
-
-
-def _newest(folder: ObjectUri, artifact: str) -> str:
-    """Return the URI of an artifact of the newest attempt of a task that finished it, "" if there is none.
-
-    Args:
-        folder: of the task.
-    """
-
-    def is_manifest(stored: StoredObject) -> bool:
-        attempt, _slash, rest = stored.name.removeprefix(f"{folder.path}/").partition("/")
-        path = f"{artifact}/{MANIFEST}"
-        return f"{attempt}/{rest}" == path or (rest == path and bool(_UUID.fullmatch(attempt)))
-
-    finished = [stored for stored in store_of(folder).objects(folder) if is_manifest(stored)]
-    if not finished:
-        return ""
-    newest = max(finished, key=lambda stored: (stored.updated or _NEVER, stored.name))
-    return f"{folder.scheme}://{folder.bucket}/{newest.name.removesuffix(f'/{MANIFEST}')}"
 
 
 def _require_ended(run: ServerRun) -> None:

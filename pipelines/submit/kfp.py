@@ -1,9 +1,9 @@
-"""Kubeflow Pipelines: start, schedule, follow, cancel and retry runs, and store pipelines, by its REST API."""
+"""Kubeflow Pipelines: start, schedule, list, follow, cancel and retry runs, store pipelines, by its REST API."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -13,18 +13,21 @@ from components.platform.console import say
 from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
 from pipelines.parameters.on_server import check_cloud_root
-from pipelines.submit.artifact_root import OPTION, artifact_root_of, check_artifact_root
+from pipelines.submit.artifacts.root import OPTION, artifact_root_of, check_artifact_root
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.kfp_client import KfpAddress, KfpClient
 from pipelines.submit.kfp_package import package_for_kfp
-from pipelines.submit.kfp_run import KfpRun, require_run_id, stored_spec
+from pipelines.submit.kfp_run import KfpRun, require_run_id, run_state, stored_spec
+from pipelines.submit.kfp_tasks import parse_time
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.polling import RUN_ENDED, describe_state
 from pipelines.submit.run_checks import check_run, refuse_change
-from pipelines.submit.server import PipelineServer, SubmittedRun
+from pipelines.submit.server import PipelineServer, RunSummary, Schedule, ScheduleChange, SubmittedRun, seconds_since
 
 MAX_CONCURRENCY = 10
 """Limit of the API server (recurring_run.proto)."""
+_PAGE_SIZE = 50
+"""Objects in an answer, at most 200. Each run in a list has its whole pipeline."""
 _NEWEST_FIELDS = (2, 16)
 """The version of KFP in which securityContext and subPath came into kubernetes_executor_config.proto."""
 
@@ -136,13 +139,17 @@ class KfpPipelines(PipelineServer):
     def _experiment(self, options: SubmitOptions) -> str:
         """Return the ID of the experiment, which is created if it does not exist."""
         name, namespace = options.experiment_name, self._client.namespace_to_create_in()
+        if found := self._find_experiment(name, namespace):
+            return found
+        body = {"display_name": name} | ({"namespace": namespace} if namespace else {})
+        return _id_of(self._client.ask("POST", "experiments", body), "experiment_id")
+
+    def _find_experiment(self, name: str, namespace: str) -> str:
+        """Return the ID of the experiment, "" if there is none. UserError if there are several."""
         experiments = self._list("experiments", name, namespace=namespace)
         if len(experiments) > 1:
             raise UserError(f"KFP has {len(experiments)} experiments named {name!r}", "pass --experiment NAME")
-        if experiments:
-            return _id_of(experiments[0], "experiment_id")
-        body = {"display_name": name} | ({"namespace": namespace} if namespace else {})
-        return _id_of(self._client.ask("POST", "experiments", body), "experiment_id")
+        return _id_of(experiments[0], "experiment_id") if experiments else ""
 
     def _known_platform(self, package: Package) -> dict[str, Any] | None:
         return _known_settings(package.platform, self._client.health.numbers) if package.platform else None
@@ -216,6 +223,59 @@ class KfpPipelines(PipelineServer):
         page = self.server.page(f"pipelines/details/{pipeline}/version/{_id_of(uploaded, 'pipeline_version_id')}")
         return f"version {version} of {name}: {page}"
 
+    def runs(self, experiment: str = "") -> Iterator[RunSummary]:
+        query = {"namespace": self._client.namespace_to_create_in()}
+        if experiment:
+            identity = self._find_experiment(experiment, query["namespace"])
+            if not identity:
+                names = [str(one.get("display_name")) for one in self._pages("experiments", **query)]
+                raise UserError(
+                    f"KFP at {self.server.host} has no experiment {experiment!r}",
+                    f"it has {', '.join(names)}" if names else "it has none yet",
+                )
+            query = {"experiment_id": identity}  # without the namespace, which is the experiment's
+        for run in self._pages("runs", **query):
+            if run.get("storage_state") != "ARCHIVED":
+                begun, ended = (parse_time(run.get(key)) for key in ("created_at", "finished_at"))
+                state, name = run_state(run), str(run.get("display_name") or "")
+                ended = ended if state in RUN_ENDED else None
+                yield RunSummary(_id_of(run, "run_id"), name, state, begun, seconds_since(begun, ended))
+
+    def schedules(self) -> list[Schedule]:
+        found = self._pages("recurringruns", "recurringRuns", namespace=self._client.namespace_to_create_in())
+        return [
+            Schedule(
+                _id_of(one, "recurring_run_id"),
+                str(one.get("display_name") or ""),
+                one.get("status") != "DISABLED",
+                _times(one.get("trigger")),
+            )
+            for one in found
+        ]
+
+    def change_schedule(self, schedule_id: str, change: ScheduleChange) -> None:
+        route = f"recurringruns/{schedule_id}"
+        if change == "delete":
+            # Kubernetes would delete the workflows of the schedule's runs, also of running ones.
+            self._client.ask("DELETE", route, propagation_policy="ORPHAN")
+        else:
+            self._client.ask("POST", f"{route}:{'disable' if change == 'pause' else 'enable'}")
+
+    def _pages(self, route: str, key: str = "", **query: str) -> Iterator[Mapping[str, Any]]:
+        """Yield all objects of a route, newest first.
+
+        Args:
+            key: of the list in the answer; empty if it is the route.
+        """
+        token = ""
+        while True:
+            answer = self._client.ask(
+                "GET", route, page_size=_PAGE_SIZE, page_token=token, sort_by="created_at desc", **query
+            )
+            yield from (one for one in _objects(answer, key or route) if isinstance(one, Mapping))
+            if not (token := str(answer.get("next_page_token") or "")):
+                return
+
     def run(self, run_id: str) -> KfpRun:
         require_run_id(run_id)
         self._client.require_usable()
@@ -254,6 +314,12 @@ def _body(request: RunRequest, experiment: str, source: Mapping[str, Any]) -> di
         settings["pipeline_root"] = options.pipeline_root
     body = {"display_name": request.name, "experiment_id": experiment, "runtime_config": settings, **source}
     return body | ({"service_account": options.service_account} if options.service_account else {})
+
+
+def _times(trigger: Any) -> str:
+    """Return when a recurring run starts runs."""
+    cron, period = ((trigger or {}).get(key) or {} for key in ("cron_schedule", "periodic_schedule"))
+    return str(cron.get("cron") or f"every {period.get('interval_second', '?')} s")
 
 
 def _objects(document: Mapping[str, Any], name: str) -> list[Any]:

@@ -16,7 +16,7 @@ from components.platform.rayjob.step_lease import RUN_VARIABLE
 from pipelines.images import given_images
 from pipelines.spec import containers, expect_pipeline, gets_ray_image
 from pipelines.spec_changes import with_digests, without_cache
-from pipelines.submit.artifact_root import with_artifact_root
+from pipelines.submit.artifacts.root import with_artifact_root
 from pipelines.submit.options import Package, SubmitOptions
 from pipelines.submit.overrides import override_for_kfp, with_small_requests
 from pipelines.submit.overrides_document import LABEL_KEY, LABEL_VALUE

@@ -14,7 +14,7 @@ from components.platform.errors import UserError
 from components.platform.rayjob.pending_pods import pending_reason
 from pipelines.smoke.rows import TABLE_HEADING, TABLE_STEP
 from pipelines.spec import REPORT_STEP, starts_ray_itself
-from pipelines.submit.artifact_root import artifact_root_of
+from pipelines.submit.artifacts.root import artifact_root_of
 from pipelines.submit.kfp_client import KfpClient
 from pipelines.submit.kfp_tasks import tasks_of
 from pipelines.submit.polling import RUN_ENDED, TRAINING, NotFound, Task, describe_curve, describe_state
@@ -112,18 +112,23 @@ class KfpRun:
 
     @property
     def artifact_folder(self) -> str:
-        """Return where the artifacts are, "" if the run has neither an artifact root nor its own pipeline root.
+        """Return where the artifacts are, "" if the run has neither an artifact root nor its own pipeline root."""
+        settings = self.document.get("runtime_config")
+        root = artifact_root_of(self.spec) or (settings.get("pipeline_root") if isinstance(settings, Mapping) else None)
+        return self.artifact_folder_below(str(root or ""))
+
+    def artifact_folder_below(self, root: str) -> str:
+        """Return where the artifacts are below a pipeline root or an artifact root, "" without one.
 
         The driver writes PIPELINE_ROOT/PIPELINE/RUN_ID/TASK/UUID/ARTIFACT (backend/src/v2: metadata.GetPipeline,
         driver.provisionOutputs), with a UUID for each attempt of a task; the API does not say so. Steps write the same
         below an artifact root.
         """
-        settings, info = self.document.get("runtime_config"), self.spec.get("pipelineInfo")
-        root = artifact_root_of(self.spec) or (settings.get("pipeline_root") if isinstance(settings, Mapping) else None)
+        info = self.spec.get("pipelineInfo")
         pipeline = info.get("name") if isinstance(info, Mapping) else None
         if not root or not pipeline:
             return ""
-        return f"{str(root).partition('?')[0].rstrip('/')}/{pipeline}/{self.run_id}"
+        return f"{root.partition('?')[0].rstrip('/')}/{pipeline}/{self.run_id}"
 
     def read_log(self, task: Task) -> list[str]:
         """Return the lines of the log of the first of a task's pods that has one; [] if none has."""
@@ -225,9 +230,10 @@ class KfpRun:
 
 
 def require_run_id(run_id: str) -> None:
-    """Raise UserError for a run's name or page instead of its ID, which becomes part of a URL."""
+    """Raise UserError for a run's page instead of its ID, which becomes part of a URL; NotFound for a run's name."""
     if not _RUN.fullmatch(run_id):
-        raise UserError(f"{run_id!r} is no ID of a run", "pass the last part of the address of the run's page")
+        error = UserError if "/" in run_id else NotFound
+        raise error(f"{run_id!r} is no ID of a run", "pass the last part of the address of the run's page")
 
 
 class PodWaits:

@@ -171,12 +171,19 @@ def _children(detail: Mapping[str, Any]) -> set[str]:
 
 def _seconds(detail: Mapping[str, Any]) -> float | None:
     """Return how long a node took; None if it has not ended, which Argo writes as an end before its start."""
-    try:
-        start, end = (datetime.fromisoformat(str(detail[key])) for key in ("start_time", "end_time"))
-        seconds = (end - start).total_seconds()
-    except (KeyError, ValueError, TypeError):  # TypeError: only one has a time zone
+    start, end = (parse_time(detail.get(key)) for key in ("start_time", "end_time"))
+    if start is None or end is None or (seconds := (end - start).total_seconds()) < 0:
         return None
-    return seconds if seconds >= 0 else None
+    return seconds
+
+
+def parse_time(text: Any) -> datetime | None:
+    """Return a time of the API, which has a time zone; None for what is none."""
+    try:
+        moment = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
 
 
 def _fnv1a(text: str) -> int:

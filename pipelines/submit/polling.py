@@ -66,7 +66,7 @@ class Task:
         if self.reused:
             return "reused the result of another run"
         attempts = f"attempt {self.attempts}" if self.attempts > 1 else ""
-        took = f"after {_duration(self.seconds)}" if self.seconds is not None else ""
+        took = f"after {describe_duration(self.seconds)}" if self.seconds is not None else ""
         return ", ".join(filter(None, (f"{self.state.lower()} {took}".strip(), attempts)))
 
 
@@ -93,6 +93,9 @@ class ServerRun(Protocol):
 
     def refresh(self) -> None:
         """Ask the server again."""
+
+    def read_log(self, task: Task) -> list[str]:
+        """Return the lines of the log of a task's newest pod; [] if there is none. UserError if the API has no logs."""
 
     def remarks(self) -> list[str]:
         """Return what there is to say about a running run besides the states of its tasks, in lines of text."""
@@ -167,7 +170,8 @@ def report_canceled(run: str, where: str) -> NoReturn:
     raise click.exceptions.Exit(EXIT_CANCELED)
 
 
-def _duration(seconds: float) -> str:
+def describe_duration(seconds: float) -> str:
+    """Return a time in a unit that suits it."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

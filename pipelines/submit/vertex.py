@@ -1,11 +1,12 @@
-"""Vertex AI Pipelines: start, schedule, follow and cancel jobs (projects.locations.pipelineJobs and .schedules)."""
+"""Vertex AI Pipelines: start, schedule, list, follow, cancel jobs (projects.locations.pipelineJobs and .schedules)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 from components.platform.errors import UserError
 from pipelines.images import given_images
@@ -14,14 +15,16 @@ from pipelines.spec import REPORT_STEP
 from pipelines.spec_changes import retries_for_vertex, with_digests, without_cache
 from pipelines.submit.artifact_registry import check_template, upload_template
 from pipelines.submit.cron import CronSchedule
+from pipelines.submit.kfp_tasks import parse_time
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.overrides import override_for_vertex
 from pipelines.submit.polling import RUN_ENDED, TRAINING, Task, describe_curve, describe_state
 from pipelines.submit.run_checks import check_run
-from pipelines.submit.server import PipelineServer, SubmittedRun
+from pipelines.submit.server import PipelineServer, RunSummary, Schedule, ScheduleChange, SubmittedRun, seconds_since
 from pipelines.submit.vertex_client import VertexAddress, authorized_session, call
 
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
+_PAGE_SIZE = 100
 _MAX_NAME = 128
 _NETWORK = re.compile(r"projects/[0-9]+/global/networks/[a-z]([-a-z0-9]*[a-z0-9])?")
 _KEY = re.compile(r"projects/[^/]+/locations/(?P<region>[^/]+)/keyRings/[\w-]+/cryptoKeys/[\w-]+")
@@ -53,8 +56,7 @@ class VertexJob:
 
     @property
     def state(self) -> str:
-        state = str(self._job.get("state", "")).removeprefix("PIPELINE_STATE_")
-        return "CANCELED" if state == "CANCELLED" else state
+        return _state_of(self._job)
 
     @property
     def settled(self) -> bool:
@@ -80,6 +82,22 @@ class VertexJob:
         except (KeyError, IndexError, TypeError):
             return ""
 
+    @property
+    def outputs(self) -> dict[str, dict[str, Mapping[str, Any]]]:
+        """Return the first artifact of each output of each task that has one, by the names of task and output."""
+        found: dict[str, dict[str, Mapping[str, Any]]] = {}
+        for task, detail in self._details.items():
+            for name, listed in (detail.get("outputs") or {}).items():
+                if self.artifact_uri(task, name):
+                    found.setdefault(task, {})[name] = listed["artifacts"][0]
+        return found
+
+    def read_log(self, task: Task) -> list[str]:
+        raise UserError(
+            "mlgo pipeline logs: Vertex AI keeps the logs of steps in Cloud Logging",
+            f"see the log of {task.name} at {_CONSOLE}",
+        )
+
     def remarks(self) -> list[str]:
         """Return the command for the training's curve."""
         policy = self.artifact_uri(TRAINING, TRAINING)
@@ -96,6 +114,12 @@ class VertexJob:
         uris = (self.artifact_uri(step, step.replace("-", "_")) for step in (REPORT_STEP, "evaluation"))
         report = next(filter(None, uris), "")
         return [*([f"report: {report}"] if report else []), *([f"artifacts: {root}"] if root else [])]
+
+
+def _state_of(job: Mapping[str, Any]) -> str:
+    """Return the state of a PipelineJob in the words of ServerRun."""
+    state = str(job.get("state", "")).removeprefix("PIPELINE_STATE_")
+    return "CANCELED" if state == "CANCELLED" else state
 
 
 class VertexPipelines(PipelineServer):
@@ -181,6 +205,39 @@ class VertexPipelines(PipelineServer):
         info = {**spec["pipelineInfo"], "name": name}
         uri = upload_template(self.server, repository, {**spec, "pipelineInfo": info}, version)
         return f"version {version} of {name}: {uri}"
+
+    def runs(self, experiment: str = "") -> Iterator[RunSummary]:
+        for job in self._pages("pipelineJobs"):
+            begun, ended = (parse_time(job.get(key)) for key in ("createTime", "endTime"))
+            name = str(job.get("displayName") or "")
+            yield RunSummary(str(job["name"]), name, _state_of(job), begun, seconds_since(begun, ended))
+
+    def schedules(self) -> list[Schedule]:
+        return [
+            Schedule(
+                str(one["name"]),
+                str(one.get("displayName") or ""),
+                one.get("state") == "ACTIVE",
+                str(one.get("cron") or ""),
+            )
+            for one in self._pages("schedules")
+        ]
+
+    def change_schedule(self, schedule_id: str, change: ScheduleChange) -> None:
+        if change == "delete":
+            call(self.server, "DELETE", schedule_id, None)
+        else:
+            call(self.server, "POST", f"{schedule_id}:{change}", {})
+
+    def _pages(self, kind: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the region's resources of a kind, newest first."""
+        query = {"orderBy": "create_time desc", "pageSize": _PAGE_SIZE}
+        while True:
+            answer = call(self.server, "GET", f"{self.server.parent}/{kind}?{urlencode(query)}", None)
+            yield from answer.get(kind, ())
+            if not (token := answer.get("nextPageToken")):
+                return
+            query["pageToken"] = token
 
     def run(self, run_id: str) -> VertexJob:
         return VertexJob(self.server, run_id)

@@ -10,6 +10,8 @@ PPO fails twice, until the run is retried; in a run named "unscheduled" PPO's po
 run is FAILED in the end, as on a real server. A run named "lossy" loses two answers of three, one named "gone" all but
 the first, and one named "forbidden" must not be polled. A pipeline version named "broken" is refused.
 
+Lists have the newest first, and PAGE objects in an answer.
+
 Logs of pods are below /apis/v1alpha1, on the server "interface" below /k8s, as are pods.
 
 A first component of the path chooses another server, for example http://127.0.0.1:PORT/login: see SERVERS. GET
@@ -23,6 +25,7 @@ import email
 import json
 import re
 import sys
+from datetime import timedelta
 from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -43,7 +46,10 @@ VERDICTS = {"evaluation": "2026-11-29T08:05:02.804Z INFO verdict on the modules:
 EXPERIMENTS: list[dict[str, Any]] = []
 RUNS: dict[str, dict[str, Any]] = {}
 PIPELINES: dict[str, dict[str, Any]] = {}
+SCHEDULES: dict[str, dict[str, Any]] = {}
 REQUESTS: list[dict[str, Any]] = []
+PAGE = 3
+"""Objects in an answer, however many are asked for."""
 DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 SINCE_2_16 = (b"securityContext", b"subPath")
 """Fields of kubernetes_executor_config.proto that servers before 2.16 refuse."""
@@ -151,7 +157,7 @@ def created(body: dict[str, Any]) -> dict[str, Any]:
     run = {
         "run_id": f"run-{len(RUNS) + 1}",
         "display_name": body["display_name"],
-        "experiment_id": body.get("experiment_id"),
+        "experiment_id": body.get("experiment_id", "e-0"),
         "state": "RUNNING",
         "history": ["RUNNING"],
         "canceling": 0,
@@ -174,10 +180,17 @@ def scheduled(body: dict[str, Any]) -> dict[str, Any]:
     check_run(body)
     if len(body["trigger"]["cron_schedule"]["cron"].split()) != 6 or not 1 <= int(body["max_concurrency"]) <= 10:
         raise ValueError("invalid schedule")
-    return {"recurring_run_id": "schedule-1", "display_name": body["display_name"]}
+    identity = f"schedule-{len(SCHEDULES) + 1}"
+    SCHEDULES[identity] = {
+        "recurring_run_id": identity,
+        "status": "ENABLED",
+        **{key: body[key] for key in ("display_name", "trigger", "max_concurrency", "no_catchup", "experiment_id")},
+    }
+    return SCHEDULES[identity]
 
 
 def looked_at(run: dict[str, Any]) -> dict[str, Any]:
+    """Return a run as the API answers it, in which one more task has ended."""
     run["looked"] += 1
     done = TASKS[: run["looked"]]
     states: dict[str, Any] = dict.fromkeys(done, "SUCCEEDED") | ({"toolchain-training": "CACHED"} if done[1:] else {})
@@ -201,13 +214,23 @@ def looked_at(run: dict[str, Any]) -> dict[str, Any]:
     if run["history"][-1] != run["state"]:
         run["history"].append(run["state"])
     run["workflow"] = Workflow(spec_of(run), states, ended)
+    return described(run)
+
+
+def described(run: dict[str, Any]) -> dict[str, Any]:
+    """Return a run as the API answers it. Run N begins N minutes after BEGIN; one that has ended took 90 minutes."""
+    begun = BEGIN + timedelta(minutes=int(run["run_id"].removeprefix("run-")))
+    ended = run["state"] in ("SUCCEEDED", "FAILED")
     response = {
         "run_id": run["run_id"],
         "display_name": run["display_name"],
-        "created_at": BEGIN.isoformat(),
+        "experiment_id": run["experiment_id"],
+        "storage_state": "ARCHIVED" if run["display_name"] == "archived" else "AVAILABLE",
+        "created_at": begun.isoformat(),
+        "finished_at": (begun + timedelta(minutes=90)).isoformat() if ended else "1970-01-01T00:00:00Z",
         "state": run["state"],
         "state_history": [{"update_time": BEGIN.isoformat(), "state": state} for state in run["history"]],
-        "run_details": {"task_details": run["workflow"].details(run["run_id"])},
+        "run_details": {"task_details": run["workflow"].details(run["run_id"]) if run["workflow"] else []},
         **run["source"],
     }
     check_model(response, "V2beta1Run", "runs")
@@ -249,8 +272,12 @@ class Handler(JsonHandler):
     def _get(self, route: str) -> None:
         if route == "healthz":
             self._health()
+        elif route == "experiments" and "filter" not in self.query:
+            self._send_page("experiments", EXPERIMENTS[::-1], "V2beta1ListExperimentsResponse")
         elif route == "experiments":
             self.send_json({"experiments": self._named(EXPERIMENTS)})
+        elif route == "recurringruns":
+            self._send_page("recurringRuns", list(SCHEDULES.values())[::-1], "V2beta1ListRecurringRunsResponse")
         elif route == "pipelines":
             self.send_json({"pipelines": self._named(PIPELINES.values())})
         elif match := re.fullmatch(r"pipelines/(p-\d+)/versions", route):
@@ -258,6 +285,10 @@ class Handler(JsonHandler):
         elif match := re.fullmatch(r"pipelines/(p-\d+)/versions/(v-.+)", route):
             document = stored(match[1], match[2])
             self.send_json({"pipeline_id": match[1], "pipeline_version_id": match[2], "pipeline_spec": document})
+        elif route == "runs" and "filter" not in self.query:
+            asked = self.query.get("experiment_id")
+            runs = [run for run in RUNS.values() if asked in (None, run["experiment_id"])]
+            self._send_page("runs", [described(run) for run in runs[::-1]], "V2beta1ListRunsResponse")
         elif route == "runs":
             of_experiment = [run for run in RUNS.values() if run["experiment_id"] == self.query["experiment_id"]]
             self.send_json({"runs": self._named(of_experiment)} if of_experiment else {})
@@ -317,6 +348,17 @@ class Handler(JsonHandler):
             if item["display_name"] == predicate["stringValue"] and item.get("namespace") == self.query.get("namespace")
         ]
 
+    def _send_page(self, key: str, resources: list[dict[str, Any]], model: str) -> None:
+        """Send the part of a list that a request asks for."""
+        if self.query["sort_by"] != "created_at desc" or int(self.query["page_size"]) > 200:
+            raise ValueError(f"unexpected query {self.query}")
+        start = int(self.query.get("page_token", 0))
+        document: dict[str, Any] = {"total_size": len(resources)}
+        document |= {key: resources[start : start + PAGE]} if resources else {}
+        document |= {"next_page_token": str(start + PAGE)} if len(resources) > start + PAGE else {}
+        check_model(document, model, key)
+        self.send_json(document)
+
     def _versions(self, versions: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the versions that the filter selects, or the newest one."""
         newest = {"page_size": "1", "sort_by": "created_at desc"}
@@ -360,6 +402,9 @@ class Handler(JsonHandler):
         elif match := re.fullmatch(r"runs/(run-\d+):retry", route):
             retried(RUNS[match[1]])
             self.send_json({})
+        elif match := re.fullmatch(r"recurringruns/(schedule-\d+):(enable|disable)", route):
+            SCHEDULES[match[1]]["status"] = f"{match[2].upper()}D"
+            self.send_json({})
         elif route == "experiments":
             check_model(body, "V2beta1Experiment", route)
             EXPERIMENTS.append({**body, "experiment_id": f"e-{len(EXPERIMENTS) + 1}"})
@@ -396,9 +441,13 @@ class Handler(JsonHandler):
         self.send_json(version)
 
     def do_DELETE(self) -> None:
-        if route := self._route():
-            del PIPELINES[route.removeprefix("pipelines/")]
-            self.send_json({})
+        if not (route := self._route()):
+            return
+        kind, _slash, identity = route.partition("/")
+        if kind == "recurringruns" and self.query != {"propagation_policy": "ORPHAN"}:
+            raise ValueError("Kubernetes would delete the workflows of running runs, too")
+        del {"pipelines": PIPELINES, "recurringruns": SCHEDULES}[kind][identity]
+        self.send_json({})
 
     def _log(self, run_id: str, pod: str) -> None:
         """Answer as run_log_server.go, which sends the status before it looks for the log."""

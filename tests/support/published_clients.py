@@ -31,9 +31,14 @@ from requests.adapters import HTTPAdapter
 
 VERTEX_METHODS = {
     r"POST /v1/(?P<parent>projects/\w+/locations/\w+)/pipelineJobs": ("Pipeline", "CreatePipelineJob", "pipelineJob"),
+    r"GET /v1/(?P<parent>projects/\w+/locations/\w+)/pipelineJobs": ("Pipeline", "ListPipelineJobs", None),
     r"GET /v1/(?P<name>projects/\w+/locations/\w+/pipelineJobs/[\w-]+)": ("Pipeline", "GetPipelineJob", None),
     r"POST /v1/(?P<name>projects/\w+/locations/\w+/pipelineJobs/[\w-]+):cancel": ("Pipeline", "CancelPipelineJob", ""),
     r"POST /v1/(?P<parent>projects/\w+/locations/\w+)/schedules": ("Schedule", "CreateSchedule", "schedule"),
+    r"GET /v1/(?P<parent>projects/\w+/locations/\w+)/schedules": ("Schedule", "ListSchedules", None),
+    r"POST /v1/(?P<name>projects/\w+/locations/\w+/schedules/[\w-]+):pause": ("Schedule", "PauseSchedule", ""),
+    r"POST /v1/(?P<name>projects/\w+/locations/\w+/schedules/[\w-]+):resume": ("Schedule", "ResumeSchedule", ""),
+    r"DELETE /v1/(?P<name>projects/\w+/locations/\w+/schedules/[\w-]+)": ("Schedule", "DeleteSchedule", None),
     r"POST /v1/(?P<parent>projects/\w+/locations/\w+)/models:upload": ("Model", "UploadModel", ""),
     r"POST /v1/(?P<name>projects/\w+/locations/\w+/models/[\w@-]+):mergeVersionAliases": (
         "Model",
@@ -65,7 +70,20 @@ KFP_METHODS = {
         "Pipeline",
         "pipeline_service_get_pipeline_version",
     ),
+    r"GET recurringruns": ("RecurringRun", "recurring_run_service_list_recurring_runs"),
     r"POST recurringruns": ("RecurringRun", "recurring_run_service_create_recurring_run"),
+    r"POST recurringruns/(?P<recurring_run_id>[\w-]+):enable": (
+        "RecurringRun",
+        "recurring_run_service_enable_recurring_run",
+    ),
+    r"POST recurringruns/(?P<recurring_run_id>[\w-]+):disable": (
+        "RecurringRun",
+        "recurring_run_service_disable_recurring_run",
+    ),
+    r"DELETE recurringruns/(?P<recurring_run_id>[\w-]+)": (
+        "RecurringRun",
+        "recurring_run_service_delete_recurring_run",
+    ),
     r"GET runs": ("Run", "run_service_list_runs"),
     r"POST runs": ("Run", "run_service_create_run"),
     r"GET runs/(?P<run_id>[\w-]+)": ("Run", "run_service_get_run"),

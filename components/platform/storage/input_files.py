@@ -126,12 +126,16 @@ def parse_json(text: str | bytes, name: str, remedy: str) -> Any:
     return document
 
 
-def parse_yaml(text: str, name: str, remedy: str) -> list[Any]:
-    """Parse a YAML stream into documents of plain values. UserError if it is not valid."""
+def parse_yaml(text: str, name: str, remedy: str, as_text: bool = False) -> list[Any]:
+    """Parse a YAML stream into documents of plain values. UserError if it is not valid.
+
+    Args:
+        as_text: keep each scalar as it is written: `no` and 007 are text, not a truth value and 7.
+    """
     documents = []
     added = 0
     try:
-        loader = yaml.SafeLoader(text)
+        loader: Any = (yaml.BaseLoader if as_text else yaml.SafeLoader)(text)
         while loader.check_node():
             node = loader.get_node()
             added += _alias_values(node, name, remedy) if node else 0

@@ -23,7 +23,7 @@ from pipelines.cli.main import cli
 from pipelines.retrain.server_run import REPORT, TASKS, server_run_artifacts
 from pipelines.retrain.state import load_state
 from pipelines.spec import COMPILED, load_spec, with_images
-from pipelines.submit.artifact_root import with_artifact_root
+from pipelines.submit.artifacts.root import with_artifact_root
 from pipelines.submit.kfp import KfpPipelines
 from pipelines.submit.kfp_client import KfpAddress, KfpClient
 from pipelines.submit.vertex import VertexPipelines

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner
@@ -20,10 +20,11 @@ from click.testing import CliRunner
 from components.platform.errors import UserError
 from pipelines.cli.main import cli
 from pipelines.spec import COMPILED, load_spec
-from pipelines.submit.artifact_root import with_artifact_root
+from pipelines.submit.artifacts.root import with_artifact_root
 from pipelines.submit.kfp import KfpPipelines
 from pipelines.submit.kfp_client import KfpAddress
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
+from pipelines.submit.server import ScheduleChange
 from tests.pipelines.submit.conftest import ROOT, Mlgo
 from tests.servers.http_server import JsonHandler, raw_server, serving
 from tests.servers.storage_server import storage_server
@@ -328,7 +329,7 @@ def test_page_of_run_is_no_id(mlgo: Mlgo) -> None:
 def test_schedule_has_six_fields_and_no_backlog(mlgo: Mlgo, host: str, images: Path, last_request: LastRequest) -> None:
     options = ("--host", host, "--images", images, "--param", "recipe=demo", "--name", "weekly")
     done = mlgo("schedule", *options, "--cron", "0 3 * * mon", "--max-concurrency", 2, "--no-cache")
-    assert done.returncode == 0 and f"{host}/#/recurringrun/details/schedule-1" in done.stdout, done.stderr
+    assert done.returncode == 0 and f"{host}/#/recurringrun/details/schedule-" in done.stdout, done.stderr
     body = last_request("recurringruns")["body"]
     assert body["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * mon"}}
     assert body["max_concurrency"] == "2" and body["no_catchup"] is True and body["mode"] == "ENABLE"
@@ -504,11 +505,11 @@ def test_requests_are_those_of_kfps_client(published: PublishedClients) -> None:
             upload = "multipart" in self.headers.get("Content-Type", "")
             sent.append((self.command, self.path, None if upload else self.read_json()))
             name = {"tag_name": "2.17.0", "pipeline_id": "p-1", "pipeline_version_id": "v-1", "experiment_id": "e-1"}
-            listed = {key: [name] for key in self.lists}
             more = {"recurring_run_id": "s-1", "run_id": "run-1", "pipeline_spec": spec, "multi_user": True}
+            listed = {key: [{**name, **more}] for key in self.lists}
             self.send_json({**name, **listed, **more, **state})
 
-        do_POST = do_GET
+        do_POST = do_DELETE = do_GET
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Recorder)) as url:
         server = KfpPipelines(KfpAddress(url, namespace="team"))
@@ -522,7 +523,13 @@ def test_requests_are_those_of_kfps_client(published: PublishedClients) -> None:
         server.cancel("run-1")
         state["state"] = "FAILED"
         server.retry("run-1")
+        Recorder.lists = ("experiments", "runs", "recurringRuns")
+        assert list(server.runs()) and list(server.runs("weekly")) and server.schedules()
         Recorder.lists = ()
+        with pytest.raises(UserError, match="no experiment"):
+            list(server.runs("weekly"))
+        for change in get_args(ScheduleChange):
+            server.change_schedule("s-1", change)
         images = ",".join(f"{name}=r/{name}@sha256:{'1' * 64}" for name in ("toolchain", "training"))
         server.upload(SubmitOptions(SPEC, images), "1", "")
     for request in sent:
@@ -534,6 +541,8 @@ def test_requests_are_those_of_kfps_client(published: PublishedClients) -> None:
         *(f"GET pipelines/p-1/versions{version}" for version in ("", "/v-1")),
         *(f"POST {route}" for route in ("experiments", "runs", "runs/run-1:terminate", "runs/run-1:retry")),
         *(f"POST {route}" for route in ("recurringruns", "pipelines", "pipelines/upload_version")),
+        *("GET recurringruns", "POST recurringruns/s-1:disable", "POST recurringruns/s-1:enable"),
+        "DELETE recurringruns/s-1",
     }
     for wrong in ("pipelines?name=x", "run/run-1", "runs?pagesize=1"):
         with pytest.raises(ValueError, match=r"no method of the API|unexpected keyword argument"):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import pytest
@@ -14,10 +14,11 @@ import requests
 
 from components.platform.errors import UserError
 from pipelines.spec import COMPILED, load_spec
+from pipelines.submit.artifacts.published import Published, published_artifacts
 from pipelines.submit.cron import parse_cron
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
-from pipelines.submit.polling import EXIT_CANCELED
-from pipelines.submit.server import wait
+from pipelines.submit.polling import EXIT_CANCELED, Task
+from pipelines.submit.server import Schedule, ScheduleChange, find_run, find_schedule, wait
 from pipelines.submit.vertex import VertexPipelines, check_job_settings
 from pipelines.submit.vertex_client import VertexAddress
 from tests.pipelines.submit.conftest import Mlgo
@@ -38,6 +39,25 @@ class Vertex(JsonHandler):
     """HTTP statuses of the next answers, 0 to close the connection without an answer."""
     ends: str
     published: PublishedClients
+
+    def do_DELETE(self) -> None:
+        self.published.check("vertex", "DELETE", self.path)
+        self.posts.append((self.path, None))
+        self.send_json({})
+
+    def listed(self) -> dict[str, Any]:
+        """Return a page of jobs, or of schedules; {} for another request."""
+        path, _mark, query = self.path.partition("?")
+        kind = path.removeprefix("/v1/projects/p/locations/r/")
+        if kind == "schedules":
+            entry = {"displayName": "weekly", "cron": "0 3 * * 1", "state": "ACTIVE"}
+            return {kind: [{"name": f"projects/1/locations/r/{kind}/3", **entry}]}
+        if kind != "pipelineJobs" or "orderBy=create_time+desc" not in query:
+            return {}
+        if "pageToken=2" not in query:
+            times = {"createTime": "2026-01-02T00:00:00Z", "endTime": "2026-01-02T02:00:00Z"}
+            return {kind: [{"name": JOB, "state": "PIPELINE_STATE_CANCELLED", **times}], "nextPageToken": "2"}
+        return {kind: [{"name": JOB.replace("7", "70"), "displayName": "old", "state": "PIPELINE_STATE_FAILED"}]}
 
     def do_POST(self) -> None:
         body = self.read_json()
@@ -65,6 +85,9 @@ class Vertex(JsonHandler):
                 self.send_error(status)
             else:
                 self.close_connection = True
+            return
+        if listed := self.listed():
+            self.send_json(listed)
             return
         if self.path != f"/v1/{JOB}":
             self.send_json({"error": {"message": f"{self.path} is not found"}}, 404)
@@ -222,6 +245,25 @@ def test_job_is_canceled_unless_it_has_ended(vertex: VertexPipelines) -> None:
     assert len(Vertex.posts) == 2
     with pytest.raises(UserError, match="is not found"):
         vertex.cancel("8")
+
+
+def test_jobs_and_schedules_are_listed(vertex: VertexPipelines) -> None:
+    newest, oldest = vertex.runs()
+    assert (newest.run_id, newest.state, newest.seconds) == (JOB, "CANCELED", 7200) and oldest.seconds is None
+    schedule = find_schedule(vertex, "weekly")
+    assert schedule == Schedule("projects/1/locations/r/schedules/3", "weekly", True, "0 3 * * 1")
+    for change in get_args(ScheduleChange):
+        vertex.change_schedule("projects/p/locations/r/schedules/3", change)
+    paths = [path.rpartition("/")[2] for path, _body in Vertex.posts]
+    assert paths == ["3:pause", "3:resume", "3"]
+
+
+def test_outputs_of_a_job_are_its_artifacts(vertex: VertexPipelines) -> None:
+    job = find_run(vertex, vertex.send(request()))
+    job.refresh()
+    assert published_artifacts(job) == [Published("ppo", "ppo", "Artifact", "gs://b/r/1/7/ppo_-2/ppo")]
+    with pytest.raises(UserError, match="Cloud Logging"):
+        job.read_log(Task("ppo"))
 
 
 def test_unknown_job_is_not_said_to_continue(vertex: VertexPipelines) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from components.platform.errors import UserError
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
-from pipelines.submit.artifact_root import artifact_root_of, check_artifact_root, with_artifact_root
+from pipelines.submit.artifacts.root import artifact_root_of, check_artifact_root, with_artifact_root
 from pipelines.submit.overrides import override_for_kfp
 from pipelines.submit.overrides_document import read_overrides
 from tests.pipelines.submit.conftest import ROOT, Mlgo
