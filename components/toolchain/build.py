@@ -24,8 +24,8 @@ PROJECT = Path(__file__).parent / "cmake"
 PLUGIN_PROJECT = PROJECT / "plugin"
 _TAIL_LINES = 30
 _LINKS = ("project", "llvm")
-"""Links in a build tree to our sources and to LLVM's. With paths below the tree alone, ccache finds objects that another
-tree, machine or container has compiled (CCACHE_BASEDIR)."""
+"""Links in a build tree to our sources and to LLVM's. As all paths are below the tree (CCACHE_BASEDIR), ccache finds
+objects that another tree, machine or container has compiled."""
 
 
 @contextmanager
@@ -71,7 +71,8 @@ def build(
     Raises:
         UserError: CMake or a compiler failed; the message has the end of its output and the path of the log.
     """
-    definitions: dict[str, object] = {"LLVM_SOURCE": _link(tree, "llvm", source), "MLGO_TARGETS": targets, "MLGO_EMBED": embed}
+    linked = _link(tree, "llvm", source)
+    definitions: dict[str, object] = {"LLVM_SOURCE": linked, "MLGO_TARGETS": targets, "MLGO_EMBED": embed}
     definitions |= {f"MLGO_POLICY_{name.upper()}": policies.get(name, "") for name in problems.names()}
     _configure_and_build(PROJECT, tree, target, sdk, jobs, definitions)
     return tree / target
