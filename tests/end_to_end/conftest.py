@@ -52,7 +52,9 @@ def container_cache(training_toolchain: Path, pretrained_release: Path, make_onc
 
     def make(directory: Path) -> None:
         compiled = Path(os.environ.get("CCACHE_DIR") or default_cache_dir() / "ccache")
-        shutil.copytree(compiled, directory / "containers" / "ccache")
+        (directory / "containers" / "ccache").mkdir(parents=True)
+        if compiled.exists():  # not where $MLGO_TRAINING_TOOLCHAIN names a toolchain
+            shutil.copytree(compiled, directory / "containers" / "ccache", dirs_exist_ok=True)
         subprocess.run(["chown", "--recursive", USER, directory / "containers"], check=True)
 
     return make_once("container-cache", make)
