@@ -272,7 +272,3 @@ def test_closed_output_pipe_prints_no_traceback() -> None:
     assert "Traceback" not in process.stderr.read()
     process.stderr.close()
     assert process.returncode == 1
-
-
-def test_success_is_silent() -> None:
-    assert run("pass") == (0, "")

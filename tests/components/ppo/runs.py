@@ -1,17 +1,12 @@
 """Runs of the PPO step, as a user starts them."""
 
-import itertools
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from components.core.formats.toolchain import load_toolchain
-from components.core.formats.vocab import load_vocab
-from components.core.policy.dense import DensePolicy
 from tests.support.fork_server import ForkedStep
 
 ITERATIONS = 5
@@ -27,27 +22,6 @@ LEARNING: dict[str, list[str | int]] = {
 
 LEARNING_BY_DEFAULT = pytest.mark.parametrize("inputs", ["dqn"], indirect=True, scope="session")
 """For tests that do not depend on the learning method."""
-
-
-def training_options(corpus, toolchain, trace, warmstart, iterations):
-    """Return the options of a training that takes seconds."""
-    options = ["--corpus", corpus, "--toolchain", toolchain, "--trace", trace, "--warmstart", warmstart]
-    options += ["--iterations", iterations, "--modules", 2, "--samples", 3, "--validate-every", 2]
-    return [*options, "--workers", "local:2", "--seed", 5]
-
-
-def write_untrained_policy(directory: Path, toolchain: Path, vocab: Path) -> Path:
-    """Write a policy for inlining with random weights; return its directory."""
-    buckets = load_vocab(vocab)
-    features = tuple(spec for spec in load_toolchain(toolchain).features["inlining"] if spec.name in buckets)
-    random, sizes = np.random.default_rng(0), [2 * len(features), 64, 64, 32, 2]
-    layers = tuple(
-        (random.normal(0, (2 / a) ** 0.5, (a, b)).astype(np.float32), np.zeros(b, np.float32))
-        for a, b in itertools.pairwise(sizes)
-    )
-    directory.mkdir()
-    DensePolicy("inlining", features, buckets, layers).save(directory)
-    return directory
 
 
 def step(name, *arguments):

@@ -13,7 +13,7 @@ from components.core.formats.policy import load_policy_info
 from components.core.formats.splits import Splits, write_splits
 from components.platform.storage import write_manifest
 from components.policy.compare import compare
-from tests.components.ppo.runs import LEARNING, step, train, training_options
+from tests.components.ppo.runs import LEARNING, step, train
 
 pytestmark = pytest.mark.tf
 
@@ -32,17 +32,49 @@ def regalloc(tmp_path_factory, make_corpus, training_toolchain):
     toolchain = ("--toolchain", training_toolchain)
     step("trace", "--corpus", corpus, *toolchain, "--output", root / "trace", "--problem", "regalloc")
     step("vocab", "--trace", root / "trace", "--output", root / "vocab")
-    options = ["--trace", root / "trace", "--vocab", root / "vocab", *toolchain, "--output", root / "warmstart"]
-    options += ["--epochs", 200, "--batch-size", 32, "--heldout-fraction", 0]
-    step("warmstart", *options)
+    step(
+        "warmstart",
+        "--trace",
+        root / "trace",
+        "--vocab",
+        root / "vocab",
+        *toolchain,
+        "--output",
+        root / "warmstart",
+        "--epochs",
+        200,
+        "--batch-size",
+        32,
+        "--heldout-fraction",
+        0,
+    )
     return root
 
 
 @pytest.fixture(scope="module")
 def arguments(regalloc, training_toolchain):
-    return training_options(
-        regalloc / "corpus", training_toolchain, regalloc / "trace", regalloc / "warmstart", iterations=3
-    )
+    return [
+        "--corpus",
+        regalloc / "corpus",
+        "--toolchain",
+        training_toolchain,
+        "--trace",
+        regalloc / "trace",
+        "--warmstart",
+        regalloc / "warmstart",
+        "--iterations",
+        3,
+        "--modules",
+        2,
+        "--samples",
+        3,
+        "--validate-every",
+        2,
+        "--workers",
+        "local:2",
+        "--seed",
+        5,
+    ]
 
 
 def test_all_forms_of_the_warmstart_policy_agree(regalloc):
@@ -68,7 +100,7 @@ def test_equal_seeds_give_equal_rewards(arguments, tmp_path, learning):
 def test_trace_of_another_problem_is_refused(arguments, tmp_path):
     with pytest.raises(subprocess.CalledProcessError) as caught:
         step("ppo", *arguments, "--root-dir", tmp_path / "root", "--output", tmp_path / "policy")
-    assert "regalloc" in caught.value.stderr
+    assert "is for the problem regalloc, not inlining" in caught.value.stderr
     assert "Traceback" not in caught.value.stderr
 
 
@@ -85,9 +117,17 @@ def test_compiler_with_other_features_is_refused_with_the_difference(arguments, 
     write_manifest(other)
     paths = dict(zip(arguments[::2], arguments[1::2], strict=True)) | {"--toolchain": other}
     with pytest.raises(subprocess.CalledProcessError) as caught:
-        options = ["--problem", "regalloc", "--root-dir", tmp_path / "root", "--output", tmp_path / "policy"]
-        step("ppo", *itertools.chain(*paths.items()), *options)
+        step(
+            "ppo",
+            *itertools.chain(*paths.items()),
+            "--problem",
+            "regalloc",
+            "--root-dir",
+            tmp_path / "root",
+            "--output",
+            tmp_path / "policy",
+        )
     said = caught.value.stderr
-    assert "log: use_def_density" in said and "use: density" in said
-    assert "int64[1, 65]" in said
+    assert "this compiler does not log: use_def_density" in said and "the policy does not use: density" in said
+    assert "mask is int64[1, 33] in the policy and int64[1, 65] in the compiler" in said
     assert "Traceback" not in said and not (tmp_path / "policy").exists()

@@ -153,5 +153,5 @@ def test_cancelled_iteration_leaves_no_compile(
 
 
 def test_user_error_names_the_worker(cluster_pool: RayPool, corpus: Corpus, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no-clang"):
+    with pytest.raises(UserError, match=r"on the worker .*: .*/no-clang is not a program"):
         sizes(cluster_pool, tmp_path / "no-clang", corpus.modules)

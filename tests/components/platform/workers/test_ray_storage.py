@@ -111,5 +111,5 @@ def test_corpus_replaced_during_training_is_reported(
     upload(made.directory, "replaced")
     shutil.rmtree(stale)
     shutil.copytree(corpus_aside, stale)  # this process has read the old one
-    with pytest.raises(UserError, match="replaced"):
+    with pytest.raises(UserError, match="was replaced or removed"):
         sizes(cluster_pool, Compiler(clang, "inlining"), old)

@@ -28,7 +28,7 @@ def test_corrupted_byte_is_detected(tmp_path, name):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(UserError, match="damaged"):
+    with pytest.raises(UserError, match="point is damaged"):
         read(tmp_path / "point")
 
 
@@ -38,7 +38,7 @@ def test_weights_of_another_policy_are_detected(tmp_path):
     other = {**checkpoint(1).variables, "weights/0": np.zeros(3, np.float32)}
     np.savez(tmp_path / "point" / "variables.npz", **other)
     write_manifest(tmp_path / "point")
-    with pytest.raises(UserError, match="weights"):
+    with pytest.raises(UserError, match="weights do not match"):
         read(tmp_path / "point")
 
 
@@ -47,7 +47,7 @@ def test_invalid_state_is_reported(tmp_path, text):
     write(tmp_path / "point", checkpoint(1))
     (tmp_path / "point" / "state.json").write_text(text)
     write_manifest(tmp_path / "point")
-    with pytest.raises(UserError, match="damaged"):
+    with pytest.raises(UserError, match="point is damaged"):
         read(tmp_path / "point")
 
 
@@ -57,6 +57,6 @@ def test_checkpoint_with_earlier_credit_is_not_reported_as_damaged(tmp_path):
     write(directory, earlier(checkpoint(1)))
     (directory / "best" / "weights.npz").write_bytes(b"of version 1")
     write_manifest(directory)
-    with pytest.raises(EarlierCredit, match=str(tmp_path)) as caught:
+    with pytest.raises(EarlierCredit, match=f"{tmp_path} was started by an earlier version") as caught:
         read(directory)
     assert "damaged" not in caught.value.problem and "--root-dir" in caught.value.remedy

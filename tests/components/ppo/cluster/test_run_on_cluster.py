@@ -182,7 +182,7 @@ def test_successful_rayjob_is_not_repeated(
 ) -> None:
     step(arguments)
     step(arguments)
-    assert cluster.created == 1 and "exists already" in capsys.readouterr().out
+    assert cluster.created == 1 and "exists already; following it" in capsys.readouterr().out
 
 
 def test_policy_replaces_what_is_in_its_mirror(
@@ -199,7 +199,7 @@ def test_policy_replaces_what_is_in_its_mirror(
 def test_success_without_policy_is_an_error(
     cluster: Cluster, arguments: dict[str, str], storage_uri: ObjectUri
 ) -> None:
-    with pytest.raises(UserError, match="kubectl delete"):
+    with pytest.raises(UserError, match=r"has succeeded, but there is no policy at gs://.*\n.*kubectl delete rayjob"):
         step({**arguments, "--output": str(storage_uri / "nothing")})
 
 
@@ -208,7 +208,7 @@ def test_local_path_is_refused_by_option(
     cluster: Cluster, arguments: dict[str, str], tmp_path: Path, option: str
 ) -> None:
     (tmp_path / "here").mkdir()
-    with pytest.raises(UserError, match=option):
+    with pytest.raises(UserError, match=rf"{option} .*/here is on this machine.*\n.*{option} gs://BUCKET/PATH"):
         step({**arguments, option: str(tmp_path / "here")})
     assert cluster.asked == []
 
@@ -245,7 +245,7 @@ def test_bad_options_are_refused_before_any_request(
 
 def test_running_outside_of_a_pod_is_refused(arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(UserError, match="service account"):
+    with pytest.raises(UserError, match="not a pod with a Kubernetes service account"):
         step(arguments)
 
 
@@ -253,7 +253,7 @@ def test_other_steps_use_local_workers(capsys: pytest.CaptureFixture[str]) -> No
     pool = make_pool("rayjob:16")
     assert isinstance(pool, LocalPool)
     pool.close()
-    assert "own machine" in capsys.readouterr().out
+    assert "this step compiles on its own machine" in capsys.readouterr().out
 
 
 def test_all_other_fields_of_the_spec_can_be_set() -> None:

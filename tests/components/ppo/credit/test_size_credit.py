@@ -6,7 +6,11 @@ import pytest
 from components.core.compiler.logs.callsites import Callsites
 from components.core.compiler.objects.function_sizes import FunctionSizes
 from components.core.compiler.sample import Sample
-from components.ppo.credit.size_credit import MAX_INLINED_INTO, function_advantages, module_advantages
+from components.ppo.credit.size_credit import (
+    MAX_INLINED_INTO,
+    function_advantages,
+    module_advantages,
+)
 
 
 def sample(text, calls, functions, discardable=()):

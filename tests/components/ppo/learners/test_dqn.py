@@ -123,7 +123,8 @@ def test_state_of_another_network_is_refused_by_dqn() -> None:
 
 
 @pytest.mark.parametrize(
-    "parameters", [{"learning_rate": float("nan")}, {"max_steps": 0}, {"minibatch_size": 256.5}, {"num_epochs": -1.0}]
+    "parameters",
+    [{"learning_rate": float("nan")}, {"max_steps": 0}, {"minibatch_size": 256.5}, {"num_epochs": -1.0}],
 )
 def test_invalid_hyperparameters_are_refused(parameters) -> None:
     with pytest.raises(UserError, match=f"DqnParameters.{next(iter(parameters))}"):

@@ -89,5 +89,5 @@ def test_invalid_hyperparameters_are_refused() -> None:
 
 def test_overflowing_perturbation_is_refused() -> None:
     learned = learner(deviation=1e39)
-    with pytest.raises(UserError, match="finite"):
+    with pytest.raises(UserError, match="no longer finite"):
         next(learned.perturb(2))

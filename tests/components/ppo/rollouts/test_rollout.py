@@ -189,14 +189,14 @@ def test_module_with_a_failing_part_is_quarantined(measure) -> None:
     assert [error.module for error in quarantine.errors] == ["broken"]
     assert sorted(FakeMeasureModule.compiled).count(("broken", 1)) == 2
     assert sorted(FakeMeasureModule.compiled).count(("broken", 0)) == 1
-    with pytest.raises(UserError, match="1 of 3"):
+    with pytest.raises(UserError, match="1 of 3 modules do not compile"):
         measure(["a", "broken", "b"], Quarantine(0.1))
 
 
 def test_min_completed_fraction_counts_whole_modules(measure, capsys) -> None:
     results = measure(["slow", "a", "b", "c"], Quarantine(1.0), 0.75)
     assert [result.module_name for result in results] == ["a", "b", "c"]
-    assert "cancelled: slow" in capsys.readouterr().out
+    assert "iteration ended with 3 of 4 modules; cancelled: slow" in capsys.readouterr().out
 
 
 @pytest.mark.tf

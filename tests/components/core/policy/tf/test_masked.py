@@ -175,7 +175,13 @@ def test_llvms_release_mode_runs_the_class(policy: DensePolicy, columns: dict[st
     rows = b"".join(
         array.tobytes()
         for i in range(400)
-        for array in (columns["mask"][i], unknown, columns["weight"][i], columns["stage"][i], columns["progress"][i])
+        for array in (
+            columns["mask"][i],
+            unknown,
+            columns["weight"][i],
+            columns["stage"][i],
+            columns["progress"][i],
+        )
     )
     printed = subprocess.run([program], input=rows, check=True, capture_output=True).stdout.split()
     # Actions with the same features differ by rounding only, so another one of the best may be taken.
