@@ -79,16 +79,18 @@ def with_images(spec: dict[str, Any], references: Mapping[str, str]) -> dict[str
     """Return a copy of `spec` with image names replaced by `references`: name in the compiled pipeline -> digest.
 
     A step that starts containers itself gets their image in CLUSTER_VARIABLE; the variable is dropped if `references`
-    does not have that image.
+    does not have that image, unless an earlier call has set its digest.
     """
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     for _label, container in containers(copy):
         container["image"] = references.get(container["image"], container["image"])
-        environment = [entry for entry in container.get("env", ()) if entry["name"] != CLUSTER_VARIABLE]
-        for entry in container.get("env", ()):
-            if entry["name"] == CLUSTER_VARIABLE and entry["value"] in references:
-                environment.append({**entry, "value": references[entry["value"]]})
-        container["env"] = [*environment, {"name": IMAGE_VARIABLE, "value": container["image"]}]
+        environment = {entry["name"]: entry for entry in container.get("env", ()) if entry["name"] != IMAGE_VARIABLE}
+        cluster = environment.pop(CLUSTER_VARIABLE, None)
+        if cluster and (cluster["value"] in references or "@" in cluster["value"]):
+            value = references.get(cluster["value"], cluster["value"])
+            environment[CLUSTER_VARIABLE] = {**cluster, "value": value}
+        environment[IMAGE_VARIABLE] = {"name": IMAGE_VARIABLE, "value": container["image"]}
+        container["env"] = list(environment.values())
     return copy
 
 

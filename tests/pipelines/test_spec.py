@@ -104,6 +104,9 @@ def test_ppo_step_gets_image_of_ray_nodes_if_it_is_built(spec: dict[str, Any]) -
 
     assert CLUSTER_VARIABLE not in environment({IMAGES["training"]: "r/training@sha256:1"})
     assert environment({IMAGES[CLUSTER]: "r/cluster@sha256:2"})[CLUSTER_VARIABLE] == "r/cluster@sha256:2"
+    # A file that `pipeline compile --images` wrote, and `submit --pipeline FILE` reads.
+    compiled = with_images(spec, {IMAGES["training"]: "r/training@sha256:1", IMAGES[CLUSTER]: "r/cluster@sha256:2"})
+    assert with_images(compiled, {}) == compiled
 
 
 def test_duplicate_artifact_names_are_refused(spec: dict[str, Any]) -> None:
