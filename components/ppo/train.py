@@ -146,8 +146,7 @@ class Trainer:
         started_s = time.monotonic() - self.state.trained_s
         forecast_due = self.state.trained_s < FORECAST_S or len(self.state.history) <= 1
         say(f"to see the training's curve: {self.summaries.command()}")
-        with Progress("training", self.config.max_iterations) as progress:
-            progress.advance(self.state.iteration)
+        with Progress("training", self.config.max_iterations, self.state.iteration) as progress:
             while not self._finished(limit_s):
                 self.iterate(started_s)
                 progress.advance(

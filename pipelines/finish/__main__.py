@@ -19,7 +19,7 @@ from components.platform.errors import UserError
 from components.platform.launcher.notify import NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE, notify
 from components.platform.storage.input_files import parse_json, typed
 from pipelines.submit.kfp_client import KfpClient, server_of_pod
-from pipelines.submit.kfp_run import KfpRun
+from pipelines.submit.kfp_run import LOST_DRIVER, KfpRun, lost_driver
 from pipelines.submit.polling import Task
 
 _PATIENCE_S = environment_number("MLGO_FINISH_PATIENCE_S", 60)
@@ -107,6 +107,8 @@ def _message(run: KfpRun, task: Task) -> str:
     The line of a driver that failed is long, and ends with the reason.
     """
     lines = run.read_log(task)
+    if any(map(lost_driver, lines)):
+        return "; ".join(LOST_DRIVER)
     errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
     return "\n".join(lines[errors[-1] :])[:_MAX_MESSAGE] if errors else "".join(lines[-1:])[-_MAX_MESSAGE:]
 

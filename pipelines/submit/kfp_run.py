@@ -33,11 +33,21 @@ _ARGO_LINE = re.compile(r"time=\S+ level=\w+ msg=.* argo=true")
 _STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:.]+Z )?(INFO|WARNING|ERROR) ")
 """Before a line of a step with MLGO_LOG_FORMAT=timestamps; KFP's API leaves the time out."""
 _TWICE = "two tasks have the same task name"
+LOST_DRIVER = (
+    "the pod of a driver was lost, and since then KFP has two tasks of one name",
+    "submit the pipeline again: the new run reuses the results of the steps that are done",
+)
+"""Problem and remedy of a run in whose log `lost_driver` finds this."""
 """Of a driver's error after the pod of an earlier one was lost: Argo makes it again, and ML Metadata has both."""
 _NO_CONTROLLER_S = 120.0
 """Time in which a controller that runs has started the first driver of a run."""
 _EXIT_STATUS = re.compile(r": exit status \d+\s*$")
 """The end of the launcher's error where the step's program failed, which has said why."""
+
+
+def lost_driver(log: str) -> bool:
+    """Return whether a log is that of a driver after one whose pod was lost: no retry finishes such a run."""
+    return _TWICE in log
 
 
 class KfpRun:
@@ -184,11 +194,8 @@ class KfpRun:
             log = f"\n  the last lines of {failed[0].name}:" + "".join(f"\n    {line}" for line in tail)
         elif failed[0].pods:
             command = f" (kubectl logs --container main {failed[0].pods[0]})"
-        if _TWICE in log:
-            return UserError(
-                f"{problem}the pod of a driver was lost, and since then KFP has two tasks of one name{log}",
-                "submit the pipeline again: the new run reuses the results of the steps that are done",
-            )
+        if lost_driver(log):
+            return UserError(f"{problem}{LOST_DRIVER[0]}{log}", LOST_DRIVER[1])
         if launcher_was_killed(next(filter(None, map(self._read_text, failed[0].pods)), "")):
             return UserError(
                 f"{problem}the pod of step {failed[0].name} was removed while it ran (exit status 143), and Argo, "

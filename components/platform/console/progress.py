@@ -127,12 +127,13 @@ class Progress:
     Args:
         description: the activity, in the user's terms.
         total: units of work, or None if unknown.
+        done: units that were completed before, and count for no rate.
     """
 
-    def __init__(self, description: str, total: int | None = None) -> None:
+    def __init__(self, description: str, total: int | None = None, done: int = 0) -> None:
         self.description = description
         self.total = total
-        self.done = 0
+        self.done = self._before = done
         self._fields: dict[str, object] = {}
         self._lock = threading.Lock()
         self._started_s = self._printed_s = time.monotonic()
@@ -151,7 +152,7 @@ class Progress:
                 TimeRemainingColumn(),
                 console=Console(file=sys.stdout),
             )
-            self._task = self._bar.add_task(escape_line(description), total=total, note="")
+            self._task = self._bar.add_task(escape_line(description), total=total, completed=done, note="")
 
     def __enter__(self) -> Self:
         self._started_s = self._printed_s = time.monotonic()
@@ -179,8 +180,9 @@ class Progress:
 
     def _note(self) -> str:
         elapsed_s = max(time.monotonic() - self._started_s, 1e-6)
-        rate = self.done / elapsed_s
-        notes = [f"{rate:.1f}/s" if rate >= 0.1 or not self.done else f"{60 * rate:.1f}/min"]
+        count = self.done - self._before
+        rate = count / elapsed_s
+        notes = [f"{rate:.1f}/s" if rate >= 0.1 or not count else f"{60 * rate:.1f}/min"]
         notes += [f"{name} {_format(value)}" for name, value in self._fields.items()]
         return ", ".join(notes)
 
@@ -191,8 +193,8 @@ class Progress:
         parts = [f"{self.description}: {count}", self._note()]
         if outcome:
             parts.append(f"{outcome} in {now_s - self._started_s:.1f} s")
-        elif self.total and self.done:
-            left_s = (self.total - self.done) * (now_s - self._started_s) / self.done
+        elif self.total and self.done > self._before:
+            left_s = (self.total - self.done) * (now_s - self._started_s) / (self.done - self._before)
             parts.append(f"{left_s:.0f} s left")
         say(", ".join(parts))
 

@@ -36,6 +36,14 @@ def test_slow_work_has_a_rate_per_minute(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out.startswith("training: 4, 2.0/min, done in 1")
 
 
+def test_units_of_an_earlier_run_count_for_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("training", total=40, done=20) as progress:
+        progress._started_s -= 60
+        progress._printed_s -= 60
+        progress.advance()
+    assert "training: 21/40, 1.0/min, 1140 s left" in capsys.readouterr().out
+
+
 def test_few_lines_are_printed_on_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress("compiling", total=10_000) as bar:
         for _ in range(10_000):
