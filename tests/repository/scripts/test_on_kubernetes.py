@@ -18,7 +18,7 @@ from pipelines.cli.main import cli
 from tests.support.workflows import FOLDER, ROOT, load
 
 SCRIPT = ROOT / ".ci" / "on-kubernetes"
-CHECKS = ["images", "cluster", "smoke", "training", "canceled", "retried", "results", "schedules"]
+CHECKS = ["images", "cluster", "admission", "smoke", "training", "canceled", "retried", "results", "schedules"]
 PYTHON = """\
 #!/bin/bash
 cd "$(dirname "$0")"

@@ -80,7 +80,7 @@ def test_embedded_bitcode_does_not_count_and_is_named(trees: tuple[Path, Path], 
     (files, size_bytes), without = compared.bitcode
     assert (files, without) == (2, (0, 0)) and size_bytes > 2000
     done = compare(embedding, trees[1])
-    assert f"{size_bytes} bytes" in done.output + done.stderr
+    assert f"{size_bytes:,} bytes" in done.output + done.stderr
 
 
 def test_files_without_counterpart_are_listed_and_others_compared(trees: tuple[Path, Path], changed: Path) -> None:
