@@ -95,13 +95,15 @@ def check(
     from pipelines.submit.kfp_client import KfpAddress, token_from_environment
 
     settings = parse_settings(ray_cluster_options)
+    unread = None
+    try:
+        pushed = given_images(images)
+    except UserError as error:
+        pushed, unread = {}, error
     spec = None
     if workers:
         settings = {"namespace": ray_namespace, "max_workers": workers, **settings}
-        try:
-            image = given_images(images)[CLUSTER].reference
-        except (UserError, KeyError):  # check_images says so
-            image = ""
+        image = pushed[CLUSTER].reference if CLUSTER in pushed else ""
         image = image if "@" in image else UNKNOWN_IMAGE
         spec = RayJobSpec(name="check", image=image, entrypoint=("mlgo",), **settings)
     cluster = Cluster(namespace, context)
@@ -125,12 +127,13 @@ def check(
     if artifact_root:
         check_artifact_root(artifact_root)
         findings.append(check_bucket(artifact_root))
-    try:
-        findings += check_images(
-            given_images(images), (*used_images(load_spec(COMPILED)), *((CLUSTER,) if spec else ()))
-        )
-    except UserError as error:
-        findings.append(missing(error.problem, error.remedy))
+    if unread is None:
+        try:
+            findings += check_images(pushed, (*used_images(load_spec(COMPILED)), *((CLUSTER,) if spec else ())))
+        except UserError as error:
+            unread = error
+    if unread:
+        findings.append(missing(unread.problem, unread.remedy))
     for finding in findings:
         say(f"{finding.status:8}{finding.what}")
         if finding.remedy:

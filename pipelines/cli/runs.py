@@ -14,7 +14,7 @@ from pipelines.cli.server_options import option, takes_server
 from pipelines.cli.submit import pipeline_group
 from pipelines.submit.artifacts.published import Published, published_artifacts
 from pipelines.submit.polling import describe_duration
-from pipelines.submit.server import PipelineServer, find_run, find_schedule
+from pipelines.submit.server import PipelineServer, ScheduleChange, find_run, find_schedule
 
 _STATES = ("pending", "running", "succeeded", "failed", "canceling", "canceled")
 _SCHEDULE = click.argument("schedule")
@@ -176,9 +176,7 @@ def pause_command(server: PipelineServer, schedule: str) -> None:
     Example:
       mlgo pipeline schedules pause weekly --host http://localhost:8080
     """
-    found = find_schedule(server, schedule)
-    server.change_schedule(found.schedule_id, "pause")
-    say(f"paused: {found.schedule_id} ({found.name})")
+    say(f"paused: {_change(server, schedule, 'pause')}")
 
 
 @schedules_group.command("resume")
@@ -191,9 +189,7 @@ def resume_command(server: PipelineServer, schedule: str) -> None:
     Example:
       mlgo pipeline schedules resume weekly --host http://localhost:8080
     """
-    found = find_schedule(server, schedule)
-    server.change_schedule(found.schedule_id, "resume")
-    say(f"resumed: {found.schedule_id} ({found.name}), {found.times}")
+    say(f"resumed: {_change(server, schedule, 'resume')}")
 
 
 @schedules_group.command("delete")
@@ -206,9 +202,14 @@ def delete_command(server: PipelineServer, schedule: str) -> None:
     Example:
       mlgo pipeline schedules delete weekly --host http://localhost:8080
     """
-    found = find_schedule(server, schedule)
-    server.change_schedule(found.schedule_id, "delete")
-    say(f"deleted: {found.schedule_id} ({found.name})")
+    say(f"deleted: {_change(server, schedule, 'delete')}")
+
+
+def _change(server: PipelineServer, text: str, change: ScheduleChange) -> str:
+    """Change the schedule that `text` identifies; return its ID and name, and its times if runs will start."""
+    found = find_schedule(server, text)
+    server.change_schedule(found.schedule_id, change)
+    return f"{found.schedule_id} ({found.name})" + (f", {found.times}" if change == "resume" else "")
 
 
 def _say_table(head: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> None:

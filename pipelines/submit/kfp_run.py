@@ -33,12 +33,12 @@ _ARGO_LINE = re.compile(r"time=\S+ level=\w+ msg=.* argo=true")
 _STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:.]+Z )?(INFO|WARNING|ERROR) ")
 """Before a line of a step with MLGO_LOG_FORMAT=timestamps; KFP's API leaves the time out."""
 _TWICE = "two tasks have the same task name"
+"""Of a driver's error after the pod of an earlier one was lost: Argo makes it again, and ML Metadata has both."""
 LOST_DRIVER = (
     "the pod of a driver was lost, and since then KFP has two tasks of one name",
     "submit the pipeline again: the new run reuses the results of the steps that are done",
 )
 """Problem and remedy of a run in whose log `lost_driver` finds this."""
-"""Of a driver's error after the pod of an earlier one was lost: Argo makes it again, and ML Metadata has both."""
 _NO_CONTROLLER_S = 120.0
 """Time in which a controller that runs has started the first driver of a run."""
 _EXIT_STATUS = re.compile(r": exit status \d+\s*$")
