@@ -61,9 +61,9 @@ def containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield label, executor["container"]
 
 
-def gets_ray_image(container: Mapping[str, Any]) -> bool:
-    """Return whether a container of a PipelineSpec knows the image of Ray's nodes, so that it may start a RayJob."""
-    return any(entry["name"] == CLUSTER_VARIABLE for entry in container.get("env", ()))
+def ray_image(container: Mapping[str, Any]) -> str | None:
+    """Return the image of Ray's nodes that a container of a PipelineSpec knows, so that it may start a RayJob."""
+    return next((entry["value"] for entry in container.get("env", ()) if entry["name"] == CLUSTER_VARIABLE), None)
 
 
 def starts_ray_itself(spec: Mapping[str, Any]) -> bool:
@@ -71,7 +71,7 @@ def starts_ray_itself(spec: Mapping[str, Any]) -> bool:
     root, deployment = spec.get("root") or {}, spec.get("deploymentSpec") or {}
     if "workers" in ((root.get("inputDefinitions") or {}).get("parameters") or {}) or not deployment.get("executors"):
         return False
-    return any(gets_ray_image(container) for _label, container in containers(spec))
+    return any(ray_image(container) for _label, container in containers(spec))
 
 
 @expect_pipeline

@@ -8,8 +8,8 @@ from typing import Any
 
 from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER, IMAGES
-from pipelines.images import Image
-from pipelines.spec import containers, expect_pipeline, gets_ray_image, used_images, with_images
+from pipelines.images import Image, given_images
+from pipelines.spec import containers, expect_pipeline, ray_image, used_images, with_images
 
 _MAX_VERTEX_RETRIES_S = 3600
 _FOLLOWING = {
@@ -38,7 +38,7 @@ def with_digests(spec: Mapping[str, Any], images: Mapping[str, Image], ray: bool
         UserError: an image was not pushed, so a cluster could not pull it.
     """
     references = {}
-    for key in (*used_images(spec), *(() if ray is False else (CLUSTER,))):
+    for key in _without_digest(spec, ray):
         if key not in images or "@sha256:" not in images[key].reference:
             if key == CLUSTER and ray is None:
                 continue
@@ -50,9 +50,21 @@ def with_digests(spec: Mapping[str, Any], images: Mapping[str, Image], ray: bool
         references[IMAGES[key]] = images[key].reference
     copy = with_images(dict(spec), references)
     for _label, container in containers(copy) if ray else ():
-        if gets_ray_image(container):
+        if ray_image(container):
             container["resources"] = dict(_FOLLOWING)
     return copy
+
+
+def with_given_digests(spec: Mapping[str, Any], images: str, ray: bool | None = False) -> dict[str, Any]:
+    """Return `with_digests` of the images that --images names, which are read only if the pipeline lacks a digest."""
+    return with_digests(spec, given_images(images) if _without_digest(spec, ray) else {}, ray)
+
+
+def _without_digest(spec: Mapping[str, Any], ray: bool | None) -> tuple[str, ...]:
+    """Return the keys of IMAGES whose digests a PipelineSpec does not have yet."""
+    nodes = [image for _label, container in containers(spec) if (image := ray_image(container))]
+    lacks_nodes = ray is not False and (any("@" not in image for image in nodes) or (ray and not nodes))
+    return (*used_images(spec), *((CLUSTER,) if lacks_nodes else ()))
 
 
 def dags(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

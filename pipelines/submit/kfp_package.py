@@ -13,9 +13,8 @@ from components.platform.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_V
 from components.platform.launcher.registry import TASKS
 from components.platform.rayjob.manifest import RUN_LABEL
 from components.platform.rayjob.step_lease import RUN_VARIABLE
-from pipelines.images import given_images
-from pipelines.spec import containers, expect_pipeline, gets_ray_image
-from pipelines.spec_changes import with_digests, without_cache
+from pipelines.spec import containers, expect_pipeline, ray_image
+from pipelines.spec_changes import with_given_digests, without_cache
 from pipelines.submit.artifacts.root import with_artifact_root
 from pipelines.submit.options import Package, SubmitOptions
 from pipelines.submit.overrides import override_for_kfp, with_small_requests
@@ -41,7 +40,7 @@ def package_for_kfp(options: SubmitOptions, ray: bool | None, pages: str) -> Pac
     Raises:
         UserError: an image was not pushed, or the pipeline does not have what an option asks for.
     """
-    spec = with_digests(options.spec, given_images(options.images), ray)
+    spec = with_given_digests(options.spec, options.images, ray)
     if not options.cache:
         spec = without_cache(spec)
     if options.artifact_root:
@@ -134,7 +133,7 @@ def _finishing(spec: Mapping[str, Any]) -> list[str]:
 def run_id_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings for `platform_spec` that tell the ID of the run to a step that may start a Ray cluster."""
     field = {"name": RUN_VARIABLE, "fieldPath": f"metadata.labels['{RUN_LABEL}']"}
-    return {label: {"fieldPathAsEnv": [field]} for label, container in containers(spec) if gets_ray_image(container)}
+    return {label: {"fieldPathAsEnv": [field]} for label, container in containers(spec) if ray_image(container)}
 
 
 @expect_pipeline

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from components.platform.errors import UserError
-from pipelines.images import given_images
 from pipelines.parameters.on_server import check_cloud_root
 from pipelines.spec import REPORT_STEP
-from pipelines.spec_changes import retries_for_vertex, with_digests, without_cache
+from pipelines.spec_changes import retries_for_vertex, with_given_digests, without_cache
 from pipelines.submit.artifact_registry import check_template, upload_template
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.kfp_tasks import parse_time
@@ -265,7 +264,7 @@ def package_for_vertex(options: SubmitOptions) -> Package:
     Raises:
         UserError: an image was not pushed, or the pipeline or the service does not have what the overrides ask for.
     """
-    spec = with_digests(options.spec, given_images(options.images))
+    spec = with_given_digests(options.spec, options.images)
     if not options.cache:
         spec = without_cache(spec)
     return Package(override_for_vertex(retries_for_vertex(spec), options.overrides))

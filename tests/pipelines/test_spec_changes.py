@@ -12,7 +12,7 @@ import yaml
 from components.platform.errors import UserError
 from pipelines.images import Image, given_images, read_images
 from pipelines.spec import COMPILED, load_spec
-from pipelines.spec_changes import dags, retries_for_vertex, with_digests, without_cache
+from pipelines.spec_changes import dags, retries_for_vertex, with_digests, with_given_digests, without_cache
 
 
 def training_container(images: Mapping[str, Image], ray: bool | None = False) -> dict[str, Any]:
@@ -28,6 +28,20 @@ def test_images_are_named_without_a_file() -> None:
     for text in (f"toolchian={digest}", "toolchain=r/x:latest", f"toolchain={digest},"):
         with pytest.raises(UserError, match="--images: "):
             given_images(text)
+
+
+@pytest.mark.parametrize("ray", [False, True, None])
+def test_pipeline_with_digests_needs_no_list_of_images(images: Path, tmp_path: Path, ray: bool | None) -> None:
+    read = read_images(images)
+    missing = str(tmp_path / "none.json")
+    uploaded = with_digests(load_spec(COMPILED), read, ray=None)
+    if ray:
+        with pytest.raises(UserError, match="no images are built"):
+            with_given_digests(uploaded, missing, ray)
+    else:
+        assert with_given_digests(uploaded, missing, ray) == uploaded
+    nodes = with_digests(load_spec(COMPILED), {**read, "cluster": read["training"]}, ray)
+    assert with_given_digests(nodes, missing, ray) == nodes
 
 
 def test_step_that_waits_for_ray_requests_little_cpu(images: Path) -> None:
