@@ -83,8 +83,8 @@ def test_runs_are_listed_newest_first(host: str, start: Start) -> None:
 
 def test_unknown_experiment_is_named_with_those_that_exist(host: str, start: Start) -> None:
     start(experiment="existing")
-    with pytest.raises(UserError, match="no experiment 'other'") as refused:
-        mlgo("list", "--host", host, "--experiment", "other")
+    with pytest.raises(UserError, match="no experiment 'missing'") as refused:
+        mlgo("list", "--host", host, "--experiment", "missing")
     assert "existing" in refused.value.remedy
 
 
