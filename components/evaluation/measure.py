@@ -109,7 +109,9 @@ def measure(
     measured = _collect(objective, results, compiled, compile_s, heldout_projects, earlier)
     if earlier is not None and earlier.overlap is not None:
         return replace(measured, overlap=earlier.overlap.of(np.isin(earlier.modules, measured.modules)))
-    return measured if counter is None else replace(measured, overlap=counter.overlap(measured.modules))
+    if counter is None:
+        return measured
+    return replace(measured, overlap=counter.overlap(measured.modules, measured.projects))
 
 
 def _sources(modules: Sequence[Module], earlier: Measurements | None) -> np.ndarray:

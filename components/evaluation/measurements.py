@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ class Measurements:
             raise ValueError(f"the baseline {labels.values_key} are missing")
         lengths = {len(self.projects), len(self.unseen_project), len(self.languages or self.modules), len(self.sources)}
         lengths |= {len(column) for parts in self.sections.values() for column in parts.values()}
-        lengths |= {len(column) for column in vars(self.overlap).values()} if self.overlap else set()
+        lengths |= self.overlap.lengths() if self.overlap else set()
         if lengths != {count}:
             raise ValueError(f"{count} modules, but columns of {sorted(lengths)}")
         cases = count if self.cases_are_modules else len(self.functions)
@@ -160,6 +160,15 @@ class Measurements:
             unseen=self.unseen_project[module],
             counted=self._counted(chosen),
         )
+
+    def with_functions_once(self) -> Measurements | None:
+        """Return the text under the heuristic and the policy with each function once in its project, in equal parts in
+        the modules that define it; None if unknown."""
+        known = self.overlap
+        if known is None or known.repeated is None or known.repeated_policy is None:
+            return None
+        repeated = {BASELINE: known.repeated, POLICY: known.repeated_policy}
+        return replace(self, values={name: self.values[name] - column for name, column in repeated.items()})
 
     def policy_values_for(self, other: Measurements) -> np.ndarray:
         """Return the policy's values of the cases of `other`, in its order; -1 for a case that is missing here."""

@@ -172,6 +172,7 @@ def _group_figures(measured: Measurements, modules: np.ndarray) -> Any:
     languages = np.array(measured.languages)
     sweep = {threshold: compare(threshold_name(threshold)) for threshold in measured.thresholds}
     has_best = sweep and modules.any()
+    once = measured.with_functions_once() if modules.any() else None
     return SizeGroup(
         **figures,
         sweep={str(threshold): comparison for threshold, comparison in sweep.items()},
@@ -183,6 +184,7 @@ def _group_figures(measured: Measurements, modules: np.ndarray) -> Any:
         },
         sections=_sections(measured, modules),
         overlap=measured.overlap.figures(modules) if measured.overlap is not None and modules.any() else None,
+        functions_once=None if once is None else once.compare(POLICY, modules).figures(),
     )
 
 

@@ -133,6 +133,8 @@ class SizeGroup(SizeComparison, kw_only=True):
         languages: language -> its modules under the policy.
         sections: section name -> bytes; empty if unknown.
         overlap: functions that training compiled, too; None if unknown.
+        functions_once: the same modules with each function once in its project, as in a linked program; None if
+            unknown.
     """
 
     warmstart: SizeComparison | None = None
@@ -144,6 +146,7 @@ class SizeGroup(SizeComparison, kw_only=True):
     languages: dict[str, SizeComparison] = {}
     sections: dict[str, SectionComparison] = {}
     overlap: OverlapFigures | None = None
+    functions_once: SizeComparison | None = None
 
 
 class ScoreGroup(ScoreComparison, kw_only=True):

@@ -58,5 +58,6 @@ GOALS = (
     Goal("wrong_choice_for_few_projects_percent", "<=", 6, "-"),
     Goal("false_promotion_percent", "<=", 7, "-"),
     Goal("useless_first_deployment_percent", "<=", 6, "-"),
+    Goal("wrong_promotion_for_few_projects_percent", "<=", 6, "-"),
     Goal("ray_over_local_iteration", "<=", 1.10, "-"),
 )

@@ -43,6 +43,7 @@ FIGURES = {
         "wrong_choice_for_few_projects_percent",
         "false_promotion_percent",
         "useless_first_deployment_percent",
+        "wrong_promotion_for_few_projects_percent",
     },
     "warmstart": {"warmstart_decisions_per_s", "warmstart_agreement"},
 }

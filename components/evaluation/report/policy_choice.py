@@ -284,8 +284,15 @@ def headline(metrics: Metrics) -> str:
 def estimate_lines(metrics: Metrics) -> list[str]:
     """Return what the held-out modules say of code that was not measured, a line for each target."""
     labels = OBJECTIVES[metrics.measure].labels
-    estimates = [estimate for estimate in (metrics.other_modules, metrics.other_projects) if estimate is not None]
-    return [f"estimate for {estimate.target}: {_in_words(estimate, labels)}" for estimate in estimates]
+    compared: list[tuple[str, Compared]] = [("", metrics)]
+    if isinstance(metrics, SizeMetrics) and metrics.functions_once is not None:
+        compared.append((", each function once", metrics.functions_once))
+    return [
+        f"estimate for {estimate.target}{title}: {_in_words(estimate, labels)}"
+        for title, figures in compared
+        for estimate in (figures.other_modules, figures.other_projects)
+        if estimate is not None
+    ]
 
 
 def _in_words(estimate: Estimate, labels: Labels) -> str:

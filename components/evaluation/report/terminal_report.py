@@ -127,14 +127,18 @@ def part_rows(metrics: SizeMetrics) -> list[tuple[str, list[Cell]]]:
         for name in metrics.languages
     ]
     sections = [(f"policy, {name}", [_pair(group.sections[name]) for group in columns]) for name in metrics.sections]
-    return languages + sections + _overlap_rows(columns)
+    return languages + sections + _function_rows(columns)
 
 
-def _overlap_rows(columns: Sequence[SizeGroup]) -> list[tuple[str, list[Cell]]]:
-    overlaps = [group.overlap for group in columns if group.overlap is not None]
-    if len(overlaps) < len(columns):
-        return []
-    return [("policy, functions that training did not compile", [_pair(overlap.new_functions) for overlap in overlaps])]
+def _function_rows(columns: Sequence[SizeGroup]) -> list[tuple[str, list[Cell]]]:
+    """Return the rows of functions that training did not compile, and of functions that count once, if known."""
+    new = [group.overlap.new_functions for group in columns if group.overlap is not None]
+    once = [group.functions_once for group in columns if group.functions_once is not None]
+    rows = [
+        ("policy, functions that training did not compile", list(map(_pair, new))),
+        ("policy, each function once in its project", list(map(_pair, once))),
+    ]
+    return [row for row in rows if len(row[1]) == len(columns)]
 
 
 def _size_rows(metrics: SizeMetrics) -> list[tuple[str, list[Cell]]]:

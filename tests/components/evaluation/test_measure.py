@@ -91,6 +91,8 @@ def test_functions_that_training_compiled_are_counted(tmp_path: Path, pool: Loca
     assert 0 < overlap.known[1] < overlap.functions[1] / 2, "both instantiate std::string"
     assert overlap.new_policy[0] < overlap.functions[0] / 10, "another policy keeps few functions that were not there"
     assert (overlap.new_policy[1:] != (overlap.functions - overlap.known)[1:]).any()
+    assert overlap.repeated is not None and overlap.repeated[:2].all(), "both are of one project"
+    assert overlap.repeated[2] == 0, "the only module of its project"
     restored = Measurements.from_json(measured.to_json())
     assert restored.to_json() == measured.to_json()
     again = measure(pool, config(tmp_path), SIZE, variants, heldout, (), measured)

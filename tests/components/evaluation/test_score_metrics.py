@@ -357,7 +357,8 @@ def test_keys_of_metrics_keep_their_order(scored: Measurements, measured: Measur
         "baseline_bytes policy_bytes reduction_percent modules_smaller modules_equal modules_larger "
         "other_modules other_projects of_unseen_projects"
     )
-    parts, linked = "sweep best_threshold languages sections overlap ", "linked judged_by max_slowdown_percent "
+    parts = "sweep best_threshold languages sections overlap functions_once "
+    linked = "linked judged_by max_slowdown_percent "
     for values, expected in (
         (scored, f"measure {start.format(scores, '')} {middle.format('')}"),
         (measured, f"measure {start.format(sizes, parts)} {middle.format(linked)} module_functions binary_functions"),

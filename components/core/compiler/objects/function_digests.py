@@ -97,6 +97,10 @@ def name_bodies(sizes: FunctionSizes) -> Digests:
     """Return a digest of each symbol's name and of its instructions, uint64 [N]; 0 without instructions."""
     assert sizes.bodies is not None
     bodies = sizes.bodies[sizes.entry]
-    names = [digest64(name.encode("utf-8", "surrogateescape")) for name in sizes.names]
     # Multiplied by an odd number, so that a function whose name has the digest of its instructions does not become 0.
-    return np.where(bodies != 0, np.array(names, np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ bodies, 0)
+    return np.where(bodies != 0, name_digests(sizes) * np.uint64(0x9E3779B97F4A7C15) ^ bodies, 0)
+
+
+def name_digests(sizes: FunctionSizes) -> Digests:
+    """Return a digest of each symbol's name, uint64 [N]."""
+    return np.array([digest64(name.encode("utf-8", "surrogateescape")) for name in sizes.names], np.uint64)

@@ -76,6 +76,19 @@ def test_functions_that_training_compiled_have_a_row_and_a_note(measured: Measur
     assert "(30% by" in note and note.endswith("6.67% smaller") and f"- {note}" in terminal_report.markdown(metrics)
 
 
+def test_functions_that_count_once_have_a_row_and_estimates(measured: Measurements, tmp_path: Path) -> None:
+    none = np.zeros(4, np.int64)
+    overlap = Overlap(none, none, none, none, np.array([100, 500, 0, 0]), np.array([0, 1100, 0, 0]))
+    metrics = summarize(replace(measured, overlap=overlap), 0.5)
+    row = dict(terminal_report.table_rows(metrics))["policy, each function once in its project"]
+    assert row == ["3,880  11.82% smaller", "3,280  13.68% smaller", "600  same"]
+    lines = terminal_report.footer_lines(metrics, tmp_path)
+    (once,) = (line for line in lines if "modules of these projects, each function once: 11.82% smaller, 95%" in line)
+    assert f"- {once}" in terminal_report.markdown(metrics)
+    earlier = summarize(replace(measured, overlap=Overlap(none, none, none, none)), 0.5)
+    assert not any("function once" in line for line in terminal_report.footer_lines(earlier, tmp_path))
+
+
 def test_model_card_has_rows_of_languages_and_sections(measured: Measurements) -> None:
     metrics = summarize(measured, 0.5)
     languages = reductions(metrics, "languages")
