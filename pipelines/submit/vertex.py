@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from components.platform.errors import UserError
 from pipelines.parameters.on_server import check_cloud_root
 from pipelines.spec import REPORT_STEP
-from pipelines.spec_changes import retries_for_vertex, with_given_digests, without_cache
+from pipelines.spec_changes import retries_for_vertex, with_given_digests, without_cache, without_literals
 from pipelines.submit.artifact_registry import check_template, upload_template
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.kfp_tasks import parse_time
@@ -267,7 +267,8 @@ def package_for_vertex(options: SubmitOptions) -> Package:
     spec = with_given_digests(options.spec, options.images)
     if not options.cache:
         spec = without_cache(spec)
-    return Package(override_for_vertex(retries_for_vertex(spec), options.overrides))
+    # Whether the service knows `literals` was not tried.
+    return Package(override_for_vertex(retries_for_vertex(without_literals(spec)), options.overrides))
 
 
 def check_job_settings(options: SubmitOptions, server: VertexAddress) -> None:
