@@ -32,6 +32,8 @@ _PAGE_SIZE = 50
 _NEWEST_FIELDS = (2, 16)
 """The version of KFP in which securityContext and subPath came into kubernetes_executor_config.proto, `literals` into
 pipeline_spec.proto."""
+_LIMITS_AND_TAGS = (2, 17)
+"""The version of KFP in which PipelineConfig got its limits of workflows, and versions of pipelines their tags."""
 
 
 class KfpPipelines(PipelineServer):
@@ -195,6 +197,8 @@ class KfpPipelines(PipelineServer):
         """Store a pipeline; see PipelineServer. A pipeline that is created for the version does not stay without it."""
         if options.artifact_root:
             check_artifact_root(options.artifact_root)
+        if options.tag and _is_older(self._client.health.numbers, _LIMITS_AND_TAGS):
+            raise _needs("--tag", _LIMITS_AND_TAGS, self._client.health.numbers)
         spec, platform = self._known(package_for_kfp(options, ray=None, pages=self.page("")))
         client, namespace = self._client, self._client.namespace_to_create_in()
         name = options.name or options.pipeline
@@ -219,6 +223,7 @@ class KfpPipelines(PipelineServer):
                 text,
                 name=version,
                 pipelineid=pipeline,
+                **({"tags": json.dumps(dict(options.tag))} if options.tag else {}),
             )
         except BaseException:
             if not pipelines:
@@ -365,6 +370,8 @@ def _known_settings(platform: Mapping[str, Any], version: tuple[int, int] | None
     """Return a PlatformSpec that a KFP server of this version knows; see KfpPipelines._known."""
     copy: dict[str, Any] = json.loads(json.dumps(platform))
     kubernetes = copy["platforms"]["kubernetes"]
+    if "pipelineConfig" in kubernetes and _is_older(version, _LIMITS_AND_TAGS):
+        raise _needs("--ttl-hours or --deadline-hours", _LIMITS_AND_TAGS, version)
     if not _is_older(version, _NEWEST_FIELDS):
         return copy
     for label, config in kubernetes.get("deploymentSpec", {}).get("executors", {}).items():
