@@ -109,8 +109,8 @@ def _parameters(pipeline: str, path: Path) -> str:
 
 def _default(definition: dict[str, object]) -> str:
     value = definition.get("defaultValue", "")
-    if definition["parameterType"] == "NUMBER_INTEGER":  # a compiled pipeline has only floating-point numbers
-        value = int(str(value).removesuffix(".0"))
+    if isinstance(value, float):  # a compiled pipeline has no other numbers
+        value = f"{value:g}"
     return f"`{value}`" if value != "" else ""
 
 

@@ -13,7 +13,7 @@ from components.platform.storage.directory import make_directory
 from pipelines.images import Image
 from pipelines.parameters.tables import TABLES
 from pipelines.spec import load_spec
-from pipelines.spec_changes import with_digests
+from pipelines.spec_changes import with_digests, without_literals
 
 HEADER = "# Made by `mlgo pipeline compile`. Images are names here; what runs it puts digests in their place.\n"
 
@@ -30,6 +30,7 @@ def compile_pipeline(name: str, output: Path, images: Mapping[str, Image] | None
     Raises:
         UserError: an image was not pushed.
     """
+    from google.protobuf.struct_pb2 import Value
     from kfp import compiler
 
     from pipelines.sdk import sdk_pipeline
@@ -46,14 +47,17 @@ def compile_pipeline(name: str, output: Path, images: Mapping[str, Image] | None
     pipeline = pipelines[name]
     definitions = pipeline.pipeline_spec.root.input_definitions.parameters
     for parameter in TABLES[name]:
-        definitions[parameter.name].description = parameter.describe()
+        definition = definitions[parameter.name]
+        definition.description = parameter.describe()
+        # kfp 2.17 does not compile typing.Literal, but its format and its server have the field.
+        definition.literals.extend(Value(string_value=value) for value in parameter.literals)
     make_directory(output.parent, output)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".compile-") as scratch:
         compiled = Path(scratch, "pipeline.yaml")
         compiler.Compiler().compile(pipeline, str(compiled))
         text = compiled.read_text(encoding="utf-8")
         if images is not None:
-            spec = with_digests(load_spec(compiled), images, ray=None)
+            spec = without_literals(with_digests(load_spec(compiled), images, ray=None))  # for servers of each version
             compiled.write_text(DIGESTS_HEADER + yaml.safe_dump(spec, sort_keys=True), encoding="utf-8")
             os.replace(compiled, output)
             return

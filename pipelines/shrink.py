@@ -14,7 +14,7 @@ from pipelines.training import notification, sized
     description="Build code by several compilers and flags, and keep the smallest result that works.",
 )
 def shrink_pipeline(
-    source: str, command: str = "", check: str = "", release_toolchain: str = "", minutes: str = "0"
+    source: str, command: str = "", check: str = "", release_toolchain: str = "", minutes: float = 0
 ) -> None:
     """Build code smaller."""
     with dsl.ExitHandler(notification(), name="build-smaller"):

@@ -88,6 +88,15 @@ def without_cache(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @expect_pipeline
+def without_literals(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a PipelineSpec whose parameters may have any value, for servers that do not know `literals`."""
+    copy: dict[str, Any] = json.loads(json.dumps(spec))
+    for definition in copy["root"].get("inputDefinitions", {}).get("parameters", {}).values():
+        definition.pop("literals", None)
+    return copy
+
+
+@expect_pipeline
 def retries_for_vertex(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a PipelineSpec whose attempts of a step take no longer than Vertex AI's API allows."""
     copy: dict[str, Any] = json.loads(json.dumps(spec))

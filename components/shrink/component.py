@@ -11,7 +11,7 @@ def shrink(  # type: ignore[no-untyped-def]
     command: str,
     check: str,
     release_toolchain: str,
-    minutes: str,
+    minutes: float,
     shrunk: dsl.Output[dsl.Artifact],
     shrink_metrics: dsl.Output[dsl.Metrics],
 ):

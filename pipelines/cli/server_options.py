@@ -35,17 +35,21 @@ class OverridesFile(click.ParamType):
         return read_overrides(Path(value))
 
 
-def _parse_labels(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+_MAX_HOURS = (2**31 - 1) // 3600
+"""Limit of KFP's PipelineConfig, whose seconds have 32 bits."""
+
+
+def parse_pairs(_context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     """Return KEY=VALUE options as a mapping. UserError if one has another form, or two have the same key."""
-    labels: dict[str, str] = {}
+    name, pairs = parameter.opts[0], dict[str, str]()
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key and equals):
-            raise UserError(f"--label {text!r} is not of the form KEY=VALUE", "for example --label team=compilers")
-        if key in labels:
-            raise UserError(f"--label {key} is given twice", "pass one value")
-        labels[key] = value
-    return labels
+            raise UserError(f"{name} {text!r} is not of the form KEY=VALUE", f"for example {name} team=compilers")
+        if key in pairs:
+            raise UserError(f"{name} {key} is given twice", "pass one value")
+        pairs[key] = value
+    return pairs
 
 
 def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
@@ -101,9 +105,24 @@ _PACKAGE_OPTIONS = (
         "labels",
         multiple=True,
         default=(),
-        callback=_parse_labels,
+        callback=parse_pairs,
         metavar="KEY=VALUE",
         help="Label of the job (Vertex AI), or of the pods of all steps (KFP); repeatable.",
+    ),
+    option(
+        "--ttl-hours",
+        type=click.IntRange(0, _MAX_HOURS),
+        default=0,
+        metavar="N",
+        help="KFP 2.17: delete a run's workflow, with its pods and their logs, so long after its end.  [default: the "
+        "server's]",
+    ),
+    option(
+        "--deadline-hours",
+        type=click.IntRange(0, _MAX_HOURS),
+        default=0,
+        metavar="N",
+        help="KFP 2.17: end a run that takes longer, as failed.  [default: none]",
     ),
     click.option(
         "--cache/--no-cache",

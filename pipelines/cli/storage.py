@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from components.platform.console import say
 from components.platform.errors import UserError
+from components.platform.storage.object_storage.finished_runs import sweep_finished
+from components.platform.storage.object_storage.sweep import SweptObjects, sweep
 from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage, parse_location
-
-if TYPE_CHECKING:
-    from components.platform.storage.object_storage.sweep import SweptObjects
+from pipelines.retrain.retention import MIN_DAYS, sweep_runs
 
 
 class BucketOrPlace(click.ParamType):
@@ -47,6 +46,7 @@ def storage_group() -> None:
       mlgo storage download gs://my-bucket/runs/7/release clang
       mlgo storage sweep gs://my-bucket --dry-run
       mlgo storage sweep s3://my-bucket/runs --finished
+      mlgo storage sweep s3://my-bucket/runs --older-than 90 --state s3://my-bucket/retrain.json
     """
 
 
@@ -84,11 +84,35 @@ def download_command(source: ObjectUri, directory: Path) -> None:
     help="Also remove what trainings and searches keep that have ended and whose result is there: last checkpoints, "
     "TensorBoard logs (a policy has a copy), leases. One of them that is extended later starts from the beginning.",
 )
-def sweep_command(place: ObjectUri, dry_run: bool, older_than_hours: int, finished: bool) -> None:
+@click.option(
+    "--older-than",
+    type=click.IntRange(MIN_DAYS, 3650),
+    default=None,
+    metavar="DAYS",
+    help="Also remove the artifacts of training runs on a server whose newest object is older than this, and that "
+    "failed before their policy, or whose policy --state says was not promoted.",
+)
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    metavar="URI",
+    help="With --older-than: state of retraining, repeatable. Runs stay that have what its deployed policy or its "
+    "history names.",
+)
+def sweep_command(
+    place: ObjectUri,
+    dry_run: bool,
+    older_than_hours: int,
+    finished: bool,
+    older_than: int | None,
+    states: tuple[str, ...],
+) -> None:
     """Remove folders that killed writers left in a bucket: files that no manifest names.
 
-    Never removes an artifact, a folder whose writer may still publish it, or objects that this program did not write.
-    It may run at any time and repeatedly, also while steps read and write in the bucket.
+    Never removes a folder whose writer may still publish it, or objects that this program did not write; artifacts only
+    with --finished (checkpoints) and --older-than. It may run at any time and repeatedly, also while steps read and
+    write in the bucket.
     URI is gs://BUCKET[/PATH] or s3://BUCKET[/PATH].
 
     \b
@@ -96,10 +120,10 @@ def sweep_command(place: ObjectUri, dry_run: bool, older_than_hours: int, finish
       mlgo storage sweep gs://my-bucket --dry-run
       mlgo storage sweep s3://my-bucket/runs --older-than-hours 168
       mlgo storage sweep s3://my-bucket/runs --finished --dry-run
+      mlgo storage sweep s3://my-bucket/runs --older-than 90 --state s3://my-bucket/retrain.json --dry-run
     """
-    from components.platform.storage.object_storage.finished_runs import sweep_finished
-    from components.platform.storage.object_storage.sweep import sweep
-
+    if states and older_than is None:
+        raise UserError("--state without --older-than", "pass --older-than DAYS, too")
     verb = "would remove" if dry_run else "removed"
     older_than_s = older_than_hours * 3600.0
 
@@ -116,3 +140,6 @@ def sweep_command(place: ObjectUri, dry_run: bool, older_than_hours: int, finish
     if finished:
         leftovers = sweep_finished(place, dry_run, older_than_s)
         report(((f"{one.uri}, {one.what}", one) for one in leftovers), "leftovers of ended runs")
+    if older_than is not None:
+        runs = sweep_runs(place, states, older_than, dry_run)
+        report(((f"{one.uri}, {one.what}", one) for one in runs), "old runs")

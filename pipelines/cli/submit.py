@@ -11,7 +11,14 @@ from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.rayjob.manifest import RUN_LABEL
 from pipelines.cli.pipeline import pipeline_group
-from pipelines.cli.server_options import option, takes_package, takes_run, takes_run_or_stored, takes_server
+from pipelines.cli.server_options import (
+    option,
+    parse_pairs,
+    takes_package,
+    takes_run,
+    takes_run_or_stored,
+    takes_server,
+)
 from pipelines.submit.cron import CronSchedule, parse_cron
 from pipelines.submit.kfp import MAX_CONCURRENCY
 from pipelines.submit.options import SubmitOptions
@@ -67,6 +74,14 @@ def submit_run(server: PipelineServer, options: SubmitOptions, wait: bool) -> No
     "--repository",
     metavar="NAME",
     help="Vertex AI: repository of Artifact Registry, of the format Kubeflow Pipelines, in the project and region.",
+)
+@option(
+    "--tag",
+    multiple=True,
+    default=(),
+    callback=parse_pairs,
+    metavar="KEY=VALUE",
+    help="KFP 2.17: tag of the version, at most 63 characters each, without dots in KEY; repeatable, up to 20 times.",
 )
 def upload_command(server: PipelineServer, options: SubmitOptions, version_name: str, repository: str) -> None:
     """Store the pipeline on a KFP server, as a new pipeline or as a new version of it, to start runs in its interface;

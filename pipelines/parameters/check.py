@@ -61,7 +61,7 @@ def typed_values(values: Mapping[str, Any], table: Iterable[Parameter], write: F
     for parameter in table:
         if parameter.name not in values:
             continue
-        if (value := values[parameter.name]) == "":
+        if (value := values[parameter.name]) == "" and "" in (parameter.literals or ("",)):
             typed[parameter.name] = "" if parameter.type is click.STRING else None
         else:
             typed[parameter.name] = parameter.convert(value, write)

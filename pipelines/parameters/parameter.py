@@ -96,6 +96,13 @@ class Parameter:
         return words if isinstance(words, Words) else words()
 
     @property
+    def literals(self) -> tuple[str, ...]:
+        """The only values of the pipeline's parameter, () if there are others. KFP shows a list and refuses others."""
+        if not isinstance(self.type, click.Choice):
+            return ()
+        return (*self.type.choices, *([""] if self.empty else []))
+
+    @property
     def step_option(self) -> str:
         """The option of the steps that get this parameter as it is."""
         own = self.reference.step_option if self.reference else ""

@@ -382,7 +382,7 @@ SHRINK = (
         "minutes",
         "Wall time of a search for better inlining decisions, 0 for none.",
         MINUTES,
-        default="0",
+        default=0,
         example="10",
     ),
 )

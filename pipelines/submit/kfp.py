@@ -13,6 +13,7 @@ from components.platform.console import say
 from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
 from pipelines.parameters.on_server import check_cloud_root
+from pipelines.spec_changes import without_literals
 from pipelines.submit.artifacts.root import OPTION, artifact_root_of, check_artifact_root
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.kfp_client import KfpAddress, KfpClient
@@ -29,7 +30,10 @@ MAX_CONCURRENCY = 10
 _PAGE_SIZE = 50
 """Objects in an answer, at most 200. Each run in a list has its whole pipeline."""
 _NEWEST_FIELDS = (2, 16)
-"""The version of KFP in which securityContext and subPath came into kubernetes_executor_config.proto."""
+"""The version of KFP in which securityContext and subPath came into kubernetes_executor_config.proto, `literals` into
+pipeline_spec.proto."""
+_LIMITS_AND_TAGS = (2, 17)
+"""The version of KFP in which PipelineConfig got its limits of workflows, and versions of pipelines their tags."""
 
 
 class KfpPipelines(PipelineServer):
@@ -104,8 +108,7 @@ class KfpPipelines(PipelineServer):
         """Return the fields of a request that say what is run."""
         if request.package is None:
             return {"pipeline_version_reference": self._newest_version(request.options)}
-        platform = self._known_platform(request.package)
-        spec = dict(request.package.spec)
+        spec, platform = self._known(request.package)
         return {"pipeline_spec": {"pipeline_spec": spec, "platform_spec": platform} if platform else spec}
 
     def _newest_version(self, options: SubmitOptions) -> dict[str, str]:
@@ -151,8 +154,15 @@ class KfpPipelines(PipelineServer):
             raise UserError(f"KFP has {len(experiments)} experiments named {name!r}", "pass --experiment NAME")
         return _id_of(experiments[0], "experiment_id") if experiments else ""
 
-    def _known_platform(self, package: Package) -> dict[str, Any] | None:
-        return _known_settings(package.platform, self._client.health.numbers) if package.platform else None
+    def _known(self, package: Package) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Return PipelineSpec and PlatformSpec as this server knows them: an older one refuses fields that came later.
+
+        Raises:
+            UserError: the server does not know what an option asks for.
+        """
+        version = self._client.health.numbers
+        platform = _known_settings(package.platform, version) if package.platform else None
+        return dict(without_literals(package.spec) if _is_older(version, _NEWEST_FIELDS) else package.spec), platform
 
     def _list(self, route: str, name: str, key: str = "", **query: str) -> list[Any]:
         """Return the objects of a route with this display name.
@@ -187,7 +197,9 @@ class KfpPipelines(PipelineServer):
         """Store a pipeline; see PipelineServer. A pipeline that is created for the version does not stay without it."""
         if options.artifact_root:
             check_artifact_root(options.artifact_root)
-        package = package_for_kfp(options, ray=None, pages=self.page(""))
+        if options.tag and _is_older(self._client.health.numbers, _LIMITS_AND_TAGS):
+            raise _needs("--tag", _LIMITS_AND_TAGS, self._client.health.numbers)
+        spec, platform = self._known(package_for_kfp(options, ray=None, pages=self.page("")))
         client, namespace = self._client, self._client.namespace_to_create_in()
         name = options.name or options.pipeline
         pipelines = self._list("pipelines", name, namespace=namespace)
@@ -203,7 +215,6 @@ class KfpPipelines(PipelineServer):
         else:
             body = {"display_name": name} | ({"namespace": namespace} if namespace else {})
             pipeline = _id_of(client.ask("POST", "pipelines", body), "pipeline_id")
-        spec, platform = dict(package.spec), self._known_platform(package)
         text = yaml.safe_dump_all([spec, platform] if platform else [spec], sort_keys=True)
         try:
             uploaded = client.upload(
@@ -212,6 +223,7 @@ class KfpPipelines(PipelineServer):
                 text,
                 name=version,
                 pipelineid=pipeline,
+                **({"tags": json.dumps(dict(options.tag))} if options.tag else {}),
             )
         except BaseException:
             if not pipelines:
@@ -355,23 +367,29 @@ def warn_of_nodes(spec: Mapping[str, Any]) -> None:
 
 
 def _known_settings(platform: Mapping[str, Any], version: tuple[int, int] | None) -> dict[str, Any]:
-    """Return a PlatformSpec that a KFP server knows: an older one refuses fields that came later.
-
-    Args:
-        version: the server's; None if it is unknown, and taken for a new one.
-
-    Raises:
-        UserError: the server does not know a field that --overrides asks for.
-    """
+    """Return a PlatformSpec that a KFP server of this version knows; see KfpPipelines._known."""
     copy: dict[str, Any] = json.loads(json.dumps(platform))
-    if version is None or version >= _NEWEST_FIELDS:
+    kubernetes = copy["platforms"]["kubernetes"]
+    if "pipelineConfig" in kubernetes and _is_older(version, _LIMITS_AND_TAGS):
+        raise _needs("--ttl-hours or --deadline-hours", _LIMITS_AND_TAGS, version)
+    if not _is_older(version, _NEWEST_FIELDS):
         return copy
-    for label, config in copy["platforms"]["kubernetes"]["deploymentSpec"]["executors"].items():
+    for label, config in kubernetes.get("deploymentSpec", {}).get("executors", {}).items():
         config.pop("securityContext", None)  # no pod of such a KFP could run where that is needed
         if any("subPath" in mount for mount in config.get("pvcMount", ())):
-            raise UserError(
-                f"--overrides: {label.removeprefix('exec-')}: volumes: sub_path needs KFP "
-                f"{'.'.join(map(str, _NEWEST_FIELDS))}, and the server is {'.'.join(map(str, version))}",
-                "mount the whole volume",
-            )
+            what = f"--overrides: {label.removeprefix('exec-')}: volumes: sub_path"
+            raise _needs(what, _NEWEST_FIELDS, version, "mount the whole volume")
     return copy
+
+
+def _is_older(version: tuple[int, int] | None, other: tuple[int, int]) -> bool:
+    """Return whether a server's version is older; one that is unknown is taken for a new one."""
+    return version is not None and version < other
+
+
+def _needs(
+    what: str, needed: tuple[int, int], version: tuple[int, int] | None, remedy: str = "leave it out"
+) -> UserError:
+    """Return the error for something that the server is too old for."""
+    needed_text, server_text = (".".join(map(str, numbers or ())) for numbers in (needed, version))
+    return UserError(f"{what} needs KFP {needed_text}, and the server is {server_text}", remedy)

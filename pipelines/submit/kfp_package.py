@@ -53,7 +53,8 @@ def package_for_kfp(options: SubmitOptions, ray: bool | None, pages: str) -> Pac
         spec, notified = notify_settings(spec, options.notify_secret)
         spec = with_run_pages(spec, pages)
     labels = pod_labels(spec, options.labels)
-    return Package(spec, platform_spec(security_settings(spec), pods, notified, run_id_settings(spec), labels))
+    settings = (security_settings(spec), pods, notified, run_id_settings(spec), labels)
+    return Package(spec, platform_spec(*settings, pipeline=workflow_limits(options)))
 
 
 @expect_pipeline
@@ -155,13 +156,22 @@ def pod_labels(spec: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, 
     return {label: metadata for label, _container in containers(spec)}
 
 
-def platform_spec(*settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+def workflow_limits(options: SubmitOptions) -> dict[str, int]:
+    """Return KFP's PipelineConfig with the limits of a run's workflow that the options ask for."""
+    hours = {"resourceTtlOnCompletion": options.ttl_hours, "activeDeadlineSeconds": options.deadline_hours}
+    return {field: 3600 * limit for field, limit in hours.items() if limit}
+
+
+def platform_spec(
+    *settings: Mapping[str, Mapping[str, Any]], pipeline: Mapping[str, int] | None = None
+) -> dict[str, Any] | None:
     """Return KFP's PlatformSpec for Kubernetes, None if there are no settings.
 
     Args:
         settings: executor label -> fields of a KubernetesExecutorConfig of kfp-kubernetes
             (kubernetes_executor_config.proto). Lists of the same executor's same field are joined; no two have another
             field of it.
+        pipeline: PipelineConfig (pipeline_spec.proto).
     """
     executors: dict[str, dict[str, Any]] = {}
     for setting in settings:
@@ -169,4 +179,7 @@ def platform_spec(*settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] 
             merged = executors.setdefault(label, {})
             for field, value in config.items():
                 merged[field] = [*merged.get(field, ()), *value] if isinstance(value, list) else value
-    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}} if executors else None
+    kubernetes: dict[str, Any] = {"deploymentSpec": {"executors": executors}} if executors else {}
+    if pipeline:
+        kubernetes["pipelineConfig"] = dict(pipeline)
+    return {"platforms": {"kubernetes": kubernetes}} if kubernetes else None

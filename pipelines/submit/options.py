@@ -27,6 +27,7 @@ class SubmitOptions:
         stored_pipeline: name (KFP) or URI (Vertex AI) of a stored pipeline to start in place of `spec`, whose
             parameters must agree with it.
         cache: the server may reuse results.
+        ttl_hours, deadline_hours: limits of a run's workflow on KFP; 0 for none.
 
     The others are as the options of the command line.
     """
@@ -44,7 +45,10 @@ class SubmitOptions:
     encryption_key: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     notify_secret: str = ""
+    tag: Mapping[str, str] = field(default_factory=dict)
     small: bool = False
+    ttl_hours: int = 0
+    deadline_hours: int = 0
     cache: bool = True
     stored_pipeline: str = ""
 

@@ -77,7 +77,7 @@ def check_run(options: SubmitOptions) -> CheckedRun:
 
 def _refuse_changes(options: SubmitOptions) -> None:
     """Raise UserError for an option that changes the pipeline, which is stored."""
-    for name in ("overrides", "small", "notify_secret"):
+    for name in ("overrides", "small", "notify_secret", "ttl_hours", "deadline_hours"):
         if getattr(options, name):
             refuse_change(options, name)
     if not options.cache:

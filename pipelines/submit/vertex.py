@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from components.platform.errors import UserError
 from pipelines.parameters.on_server import check_cloud_root
 from pipelines.spec import REPORT_STEP
-from pipelines.spec_changes import retries_for_vertex, with_given_digests, without_cache
+from pipelines.spec_changes import retries_for_vertex, with_given_digests, without_cache, without_literals
 from pipelines.submit.artifact_registry import check_template, upload_template
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.kfp_tasks import parse_time
@@ -137,6 +137,9 @@ class VertexPipelines(PipelineServer):
         "in_cluster_token": ("Vertex AI takes credentials of Google Cloud", "use Workload Identity in the pod"),
         "small": ("Vertex AI chooses the machine by the limits", "lower cpu.limit and memory.limit with --overrides"),
         "notify_secret": ("Vertex AI has no Kubernetes Secrets", "use Vertex AI's notifications"),
+        "ttl_hours": ("Vertex AI keeps its jobs", "leave it out"),
+        "deadline_hours": ("a job of Vertex AI has no deadline", "leave it out, and see mlgo pipeline cancel"),
+        "tag": ("the tag of a version in Artifact Registry is its name", "pass --version-name"),
         "artifact_root": ("steps on Vertex AI read and write --pipeline-root themselves", "leave it out"),
     }
     poll_s = 30.0
@@ -267,7 +270,8 @@ def package_for_vertex(options: SubmitOptions) -> Package:
     spec = with_given_digests(options.spec, options.images)
     if not options.cache:
         spec = without_cache(spec)
-    return Package(override_for_vertex(retries_for_vertex(spec), options.overrides))
+    # Whether the service knows `literals` was not tried.
+    return Package(override_for_vertex(retries_for_vertex(without_literals(spec)), options.overrides))
 
 
 def check_job_settings(options: SubmitOptions, server: VertexAddress) -> None:

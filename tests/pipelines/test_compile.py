@@ -45,8 +45,12 @@ def test_missing_kfp_is_reported_with_remedy(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("pipeline", TABLES)
 def test_signature_of_pipeline_agrees_with_the_table(pipeline: str) -> None:
     definitions = load_spec(COMPILED_PIPELINES[pipeline])["root"]["inputDefinitions"]["parameters"]
-    written = {name: (one.get("defaultValue", ""), one["description"]) for name, one in definitions.items()}
-    assert written == {one.name: (one.default, one.describe()) for one in TABLES[pipeline]}
+    written = {
+        name: (one.get("defaultValue", ""), one["description"], tuple(one.get("literals", ())))
+        for name, one in definitions.items()
+    }
+    assert written == {one.name: (one.default, one.describe(), one.literals) for one in TABLES[pipeline]}
+    assert all(not one.literals or one.default in one.literals for one in TABLES[pipeline])
 
 
 def test_description_of_parameter_names_every_choice() -> None:

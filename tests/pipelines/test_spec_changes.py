@@ -12,7 +12,14 @@ import yaml
 from components.platform.errors import UserError
 from pipelines.images import Image, given_images, read_images
 from pipelines.spec import COMPILED, load_spec
-from pipelines.spec_changes import dags, retries_for_vertex, with_digests, with_given_digests, without_cache
+from pipelines.spec_changes import (
+    dags,
+    retries_for_vertex,
+    with_digests,
+    with_given_digests,
+    without_cache,
+    without_literals,
+)
 
 
 def training_container(images: Mapping[str, Image], ray: bool | None = False) -> dict[str, Any]:
@@ -102,3 +109,11 @@ def test_uploaded_pipeline_names_cluster_image_only_if_it_was_pushed(images: Pat
         "container"
     ]
     assert "MLGO_CLUSTER_IMAGE" in str(container) and container["resources"] == before
+
+
+def test_parameters_without_literals_are_otherwise_equal() -> None:
+    spec = load_spec(COMPILED)
+    plain = without_literals(spec)
+    definitions = spec["root"]["inputDefinitions"]["parameters"]
+    removed = [name for name, definition in definitions.items() if definition.pop("literals", None)]
+    assert "preset" in removed and plain == spec

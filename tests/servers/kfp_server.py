@@ -51,8 +51,8 @@ REQUESTS: list[dict[str, Any]] = []
 PAGE = 3
 """Objects in an answer, however many are asked for."""
 DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
-SINCE_2_16 = (b"securityContext", b"subPath")
-"""Fields of kubernetes_executor_config.proto that servers before 2.16 refuse."""
+SINCE_2_16 = (b"securityContext", b"subPath", b"literals")
+"""Fields of kubernetes_executor_config.proto and pipeline_spec.proto that servers before 2.16 refuse."""
 SERVERS = {
     "": "version 2.17.0, as its API server answers",
     "interface": "version 2.15.0, behind the user interface, which answers to /healthz itself",
@@ -129,9 +129,11 @@ def check_run(body: dict[str, Any]) -> dict[str, Any]:
     spec, configs = checked_pipeline(document)
     declared = spec.root.input_definitions.parameters
     parameters: dict[str, Any] = body.get("runtime_config", {}).get("parameters", {})
-    for name in parameters:
+    for name, value in parameters.items():
         if name not in declared:
             raise ValueError(f"unknown parameter {name}")
+        if declared[name].literals and value not in [literal.string_value for literal in declared[name].literals]:
+            raise ValueError(f"input parameter {name} value does not match any of the allowed literal values")
     if parameters.get("workers", "").startswith("rayjob"):
         container = document.get("pipeline_spec", document)["deploymentSpec"]["executors"]["exec-ppo"]["container"]
         if "MLGO_CLUSTER_IMAGE" not in [variable["name"] for variable in container["env"]]:

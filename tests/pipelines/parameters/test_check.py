@@ -29,6 +29,7 @@ EXTERNAL = {"strategy": "external", "clang": "/usr/bin/clang", "features": "llvm
     ("parameters", "named"),
     [
         ({"features": "all"}, "--param features=all: 'all' is not one of 'extended', 'llvm'"),
+        ({"preset": ""}, "--param preset=: '' is not one of 'tiny', 'demo', 'full'"),
         ({"algorithm": "sac"}, "--param algorithm=sac"),
         ({"credit_assignment": "guess"}, "--param credit_assignment=guess"),
         ({"size_of": "files"}, "--param size_of=files"),
@@ -76,6 +77,7 @@ def test_pretrained_policy_for_one_problem_is_refused_for_another() -> None:
     [
         {},
         {"algorithm": "es"},
+        {"algorithm": "", "credit_assignment": "", "features": ""},
         {"algorithm": "es", "credit_assignment": "module", "features": "llvm", "size_of": "modules"},
         {"credit_assignment": "function", "gin_bindings": "PpoParameters.num_epochs=4"},
         EXTERNAL | {"algorithm": "ppo", "credit_assignment": "module", "start_from": "heuristic"},

@@ -348,7 +348,8 @@ def test_upload_creates_pipeline_and_then_versions(
     mlgo: Mlgo, host: str, images: Path, last_request: LastRequest, tmp_path: Path
 ) -> None:
     (tmp_path / "overrides.yaml").write_text("ppo: {node_selector: {pool: large}}")
-    options = ("upload", "--host", host, "--images", images, "--overrides", tmp_path / "overrides.yaml", "--name", "up")
+    pipeline = ("--images", images, "--overrides", tmp_path / "overrides.yaml", "--ttl-hours", "24")
+    options = ("upload", "--host", host, *pipeline, "--name", "up", "--tag", "team=a", "--tag", "stage=b")
     done = mlgo(*options, "--version-name", "broken")
     assert done.returncode == 1 and "409 Failed to create a pipeline version" in done.stderr
     created = last_request("pipelines")
@@ -357,7 +358,10 @@ def test_upload_creates_pipeline_and_then_versions(
     again = last_request("pipelines")
     assert again["body"] == created["body"] == {"display_name": "up"}, "the first one was deleted with its version"
     uploads = last_request("pipelines/upload_version")
-    executors = uploads["body"]["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert json.loads(uploads["query"]["tags"]) == {"team": "a", "stage": "b"}
+    platform = uploads["body"]["platform_spec"]["platforms"]["kubernetes"]
+    assert platform["pipelineConfig"] == {"resourceTtlOnCompletion": 24 * 3600}
+    executors = platform["deploymentSpec"]["executors"]
     assert executors.pop("exec-ppo") == {"nodeSelector": {"labels": {"pool": "large"}}, **UNPRIVILEGED}
     assert all(pod == UNPRIVILEGED for pod in executors.values())
     done = mlgo(*options, "--version-name", "1")
@@ -428,7 +432,7 @@ def test_labels_are_those_of_the_pods_of_all_steps(
 
 
 def test_older_server_gets_only_settings_that_it_knows(
-    submit: Mlgo, host: str, last_request: LastRequest, tmp_path: Path
+    submit: Mlgo, mlgo: Mlgo, host: str, images: Path, last_request: LastRequest, tmp_path: Path
 ) -> None:
     (tmp_path / "overrides.yaml").write_text("ppo: {volumes: [{pvc: a, mount_path: /a}]}")
     options = ("--host", f"{host}/interface", "--param", "recipe=demo", "--overrides", tmp_path / "overrides.yaml")
@@ -439,6 +443,10 @@ def test_older_server_gets_only_settings_that_it_knows(
     (tmp_path / "overrides.yaml").write_text("ppo: {volumes: [{pvc: a, mount_path: /a, sub_path: b}]}")
     done = submit(*options)
     assert done.returncode == 1 and "ppo: volumes: sub_path needs KFP 2.16, and the server is 2.15" in done.stderr
+    done = submit(*options[:4], "--deadline-hours", "1")
+    assert done.returncode == 1 and "--deadline-hours needs KFP 2.17, and the server is 2.15" in done.stderr
+    done = mlgo("upload", *options[:2], "--images", images, "--tag", "team=a")
+    assert done.returncode == 1 and "--tag needs KFP 2.17, and the server is 2.15" in done.stderr
 
 
 @pytest.mark.parametrize(

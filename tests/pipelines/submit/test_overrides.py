@@ -19,7 +19,8 @@ from components.platform.errors import UserError
 from pipelines.cluster.kubernetes_checks import step_pods
 from pipelines.spec import COMPILED, load_spec
 from pipelines.spec_changes import dags
-from pipelines.submit.kfp_package import notify_settings, platform_spec, security_settings
+from pipelines.submit.kfp_package import notify_settings, platform_spec, security_settings, workflow_limits
+from pipelines.submit.options import SubmitOptions
 from pipelines.submit.overrides import VERTEX_ACCELERATORS, override_for_kfp, override_for_vertex, with_small_requests
 from pipelines.submit.overrides_document import KEYS, cpus, gigabytes, read_overrides
 from tests.support.schemas import PIPELINES_PYTHON
@@ -246,7 +247,9 @@ from kfp import dsl, kubernetes
 @dsl.container_component
 def ppo():
     return dsl.ContainerSpec(image="i")
-@dsl.pipeline
+@dsl.pipeline(
+    pipeline_config=dsl.PipelineConfig(ttl_seconds_after_finished=3600, active_deadline_seconds=7200)
+)
 def pipeline():
     task = ppo()
     kubernetes.mount_pvc(task, "ccache", "/cache", "mlgo")
@@ -268,8 +271,9 @@ def test_settings_of_pods_are_those_of_kfp_kubernetes(overrides: Any) -> None:
     theirs = json.loads(done.stdout)
     spec, pods = override_for_kfp(SPEC, overrides(PODS))
     (notified,) = notify_settings(spec, "mlgo-notify")[1].values()
-    platform = platform_spec(pods, {"exec-ppo": security_settings(spec)["exec-ppo"]}, {"exec-ppo": notified})
-    assert platform == theirs
+    settings = (pods, {"exec-ppo": security_settings(spec)["exec-ppo"]}, {"exec-ppo": notified})
+    limits = workflow_limits(SubmitOptions(SPEC, ttl_hours=1, deadline_hours=2))
+    assert platform_spec(*settings, pipeline=limits) == theirs
 
 
 def test_variables_of_a_step_keep_those_of_the_pipeline(overrides: Any) -> None:

@@ -79,7 +79,7 @@ def sweep(
         if _may_be_read(abandoned, before):
             continue
         if not dry_run:
-            _remove(abandoned)
+            remove_objects(abandoned, folder)
         yield abandoned
 
 
@@ -116,7 +116,8 @@ def _may_be_read(folder: AbandonedFolder, before: datetime) -> bool:
     return manifest is not None and (manifest.updated is None or manifest.updated >= before)
 
 
-def _remove(folder: AbandonedFolder) -> None:
-    store = store_of(folder.artifact)
-    for name, version in folder.versions.items():
-        store.delete(replace(folder.artifact, path=name), version)
+def remove_objects(swept: SweptObjects, place: ObjectUri) -> None:
+    """Remove objects of the bucket of `place`, manifests first: no reader finds an artifact without its files."""
+    store = store_of(place)
+    for name in sorted(swept.versions, key=lambda name: not name.endswith(f"/{MANIFEST}")):
+        store.delete(replace(place, path=name), swept.versions[name])
