@@ -155,10 +155,12 @@ def _refuse(metrics: Metrics, reason: str) -> None:
 def _group_figures(measured: Measurements, modules: np.ndarray) -> Any:
     """Return the SizeGroup or ScoreGroup of the modules of a mask, bool [M]; sizes also by language and section."""
 
-    def compare(variant: str, baseline: str = BASELINE, chosen: np.ndarray = modules) -> Any:
-        if not {variant, baseline} <= measured.values.keys():
+    def compare(
+        variant: str, baseline: str = BASELINE, chosen: np.ndarray = modules, of: Measurements | None = measured
+    ) -> Any:
+        if of is None or not {variant, baseline} <= of.values.keys():
             return None
-        return measured.compare(variant, chosen, baseline).figures(of_policies=baseline != BASELINE)
+        return of.compare(variant, chosen, baseline).figures(of_policies=baseline != BASELINE)
 
     figures = {
         **asdict(compare(POLICY)),
@@ -172,7 +174,6 @@ def _group_figures(measured: Measurements, modules: np.ndarray) -> Any:
     languages = np.array(measured.languages)
     sweep = {threshold: compare(threshold_name(threshold)) for threshold in measured.thresholds}
     has_best = sweep and modules.any()
-    once = measured.with_functions_once() if modules.any() else None
     return SizeGroup(
         **figures,
         sweep={str(threshold): comparison for threshold, comparison in sweep.items()},
@@ -184,7 +185,7 @@ def _group_figures(measured: Measurements, modules: np.ndarray) -> Any:
         },
         sections=_sections(measured, modules),
         overlap=measured.overlap.figures(modules) if measured.overlap is not None and modules.any() else None,
-        functions_once=None if once is None else once.compare(POLICY, modules).figures(),
+        functions_once=compare(POLICY, of=measured.with_functions_once()) if modules.any() else None,
     )
 
 
