@@ -253,7 +253,19 @@ def _install_dependencies(tree: Path) -> None:
     Raises:
         UserError: apt-get cannot.
     """
-    command = ["apt-get", "-q", "-y", "--no-install-recommends", "--arch-only", "-P", "nodoc", "build-dep", f"{tree}/"]
+    command = [
+        "apt-get",
+        "-q",
+        "-y",
+        "--no-install-recommends",
+        "--arch-only",
+        "-o",
+        "DPkg::Lock::Timeout=300",
+        "-P",
+        "nodoc",
+        "build-dep",
+        f"{tree}/",
+    ]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode != 0:
