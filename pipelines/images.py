@@ -199,11 +199,7 @@ def given_images(text: str) -> dict[str, Image]:
 
 
 def read_images(path: Path) -> dict[str, Image]:
-    """Read images.json.
-
-    Raises:
-        UserError: the file does not exist, or is not a list of images.
-    """
+    """Read images.json. UserError if the file does not exist, or is not a list of images."""
     try:
         document = read_json(path, "make images")
     except MissingFile:
@@ -222,11 +218,7 @@ def write_images(path: Path, images: dict[str, Image]) -> None:
 
 @contextmanager
 def docker_client() -> Iterator[Any]:
-    """Yield a client of the docker daemon.
-
-    Raises:
-        UserError: the daemon does not answer.
-    """
+    """Yield a client of the docker daemon. UserError if the daemon does not answer."""
     import docker
     import requests
     from docker.errors import DockerException
@@ -310,11 +302,7 @@ def ensure_bases(names: tuple[str, ...]) -> None:
 
 
 def locked_base(base: str) -> str:
-    """Return the reference of a base image from the lock file.
-
-    Raises:
-        UserError: the lock file does not have it.
-    """
+    """Return the reference of a base image from the lock file. UserError if the lock file does not have it."""
     for line in BASES_LOCK.read_text(encoding="utf-8").splitlines():
         reference = line.partition("#")[0].strip()
         if reference.partition("@")[0] == base:

@@ -26,11 +26,7 @@ _SDK_PIPELINE = "mlgo-sdk"
 
 
 def load_spec(path: Path) -> dict[str, Any]:
-    """Read the PipelineSpec in a YAML file.
-
-    Raises:
-        UserError: the file does not exist, or is not a compiled pipeline.
-    """
+    """Read the PipelineSpec in a YAML file. UserError if the file does not exist, or is not a compiled pipeline."""
     remedy = "compile one with mlgo pipeline compile --output FILE"
     try:
         text = read_text(path, remedy)

@@ -374,11 +374,7 @@ def _require_level(corpus: Path, problem: str) -> None:
 
 
 def _require_readable(corpus: Path, llvm_major: int) -> None:
-    """Check that an LLVM reads the modules of a corpus; print which ones it does not.
-
-    Raises:
-        UserError: it reads none.
-    """
+    """Check that an LLVM reads the modules of a corpus; print which ones it does not. UserError if it reads none."""
     modules = load_corpus(corpus).modules
     newer = {module.name: major for module in modules if (major := module.llvm_major()) > llvm_major}
     if not newer:

@@ -30,11 +30,7 @@ def choose_features(log: LogReader, names: Collection[str]) -> list[FeatureSpec]
 
 
 def select(log: LogReader, context: str | None, limit: int | None) -> Iterator[Record]:
-    """Yield the decisions of a context, at most `limit` of them.
-
-    Raises:
-        UserError: the log has no such context.
-    """
+    """Yield the decisions of a context, at most `limit` of them. UserError if the log has no such context."""
     found = False
     chosen = (record for record in log.records() if context is None or record.context == context)
     for record in islice(chosen, limit):

@@ -72,11 +72,7 @@ class TrainingData:
 
 
 def load_training_data(config: TrainingConfig) -> TrainingData:
-    """Read the inputs of a training.
-
-    Raises:
-        UserError: they do not fit together, or have too few modules.
-    """
+    """Read the inputs of a training. UserError if they do not fit together, or have too few modules."""
     problem = problems.get(config.problem)
     corpus = load_corpus(config.corpus)
     toolchain = load_toolchain(config.toolchain).require_mode("training")

@@ -62,11 +62,7 @@ class Checks:
             self.timeout_s = max(self.timeout_s, TIMES_OF_BUILD * (time.monotonic() - started))
 
     def compare(self, other: BuiltTree) -> None:
-        """Run the checks of another build.
-
-        Raises:
-            UserError: they find that it does not work as the user's own does.
-        """
+        """Run the checks of another build. UserError if they find that it does not work as the user's own does."""
         if self.command:
             self._run_command(other)
         elif self._tests is not None:

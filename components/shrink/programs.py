@@ -88,11 +88,7 @@ class ProgramRuns:
                 self._expected[key] = one if one.output == two.output else _Outcome(one.status, None)
 
     def compare(self, root: Path) -> None:
-        """Run the programs of another build.
-
-        Raises:
-            UserError: one does something else.
-        """
+        """Run the programs of another build. UserError if one does something else."""
         runs = list(self._expected)
         for (name, arguments), outcome in zip(runs, self._run_all(root, runs), strict=True):
             expected, shown = self._expected[name, arguments], " ".join((name, *arguments))

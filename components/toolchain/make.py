@@ -207,11 +207,7 @@ def embedded_files(problem: str, embed: Embed) -> tuple[str, ...]:
 
 
 def _check_policies(config: ToolchainConfig) -> dict[str, Path]:
-    """Return problem -> policy.
-
-    Raises:
-        UserError: two policies are for the same problem, or one lacks a file to embed.
-    """
+    """Return problem -> policy. UserError if two policies are for the same problem, or one lacks a file to embed."""
     policies: dict[str, Path] = {}
     for policy in config.policies:
         require_policy(policy)

@@ -171,11 +171,7 @@ def _require_files(source: Path, names: Iterable[str], origin: str) -> None:
 
 
 def read_source_version(path: Path) -> str:
-    """Return the version in LLVMVersion.cmake, such as "19.1.7".
-
-    Raises:
-        UserError: the file has no version.
-    """
+    """Return the version in LLVMVersion.cmake, such as "19.1.7". UserError if the file has no version."""
     parts = [re.search(rf"set\(LLVM_VERSION_{part} (\d+)\)", path.read_text()) for part in ("MAJOR", "MINOR", "PATCH")]
     if not all(parts):
         raise UserError(f"{path} does not state the LLVM version", "pass another --llvm-source")

@@ -119,11 +119,7 @@ def _has_sizes(problem: str) -> bool:
 
 
 def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSpec]) -> ModuleTrace:
-    """Return the rows of one compiled module.
-
-    Raises:
-        UserError: the compiler logged other features than `features`.
-    """
+    """Return the rows of one compiled module. UserError if the compiler logged other features than `features`."""
     problem = problems.get(problem_name)
     sample = result.samples[0]
     callsites, sizes = sample.callsites, sample.function_sizes

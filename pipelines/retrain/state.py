@@ -242,11 +242,7 @@ class _Document(msgspec.Struct):
 
 
 def save_state(location: str, state: State) -> None:
-    """Write the state.
-
-    Raises:
-        UserError: another process changed it since it was read.
-    """
+    """Write the state. UserError if another process changed it since it was read."""
     before = state.read.content or {}
     entries = [*before.get("decisions", ()), *before.get("history", ()), before.get("deployed") or {}]
     content = {

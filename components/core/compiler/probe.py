@@ -57,11 +57,7 @@ def read_supported_features(clang: Path, problem: str) -> tuple[FeatureSpec, ...
 
 
 def check_release(clang: Path, problem: str) -> None:
-    """Compile a probe with the embedded model.
-
-    Raises:
-        UserError: the compile fails.
-    """
+    """Compile a probe with the embedded model. UserError if the compile fails."""
     with tempfile.TemporaryDirectory(prefix="mlgo-probe-") as scratch:
         _compile(clang, problems.get(problem).llvm.probe, Advisor("release").flags(problem, None, None), Path(scratch))
 

@@ -83,11 +83,7 @@ class Toolchain:
             )
 
     def require_mode(self, mode: Mode) -> Toolchain:
-        """Return this toolchain if it has the given mode.
-
-        Raises:
-            UserError: it has the other mode.
-        """
+        """Return this toolchain if it has the given mode. UserError if it has the other mode."""
         if self.mode != mode:
             raise UserError(
                 f"{self.directory} is a {self.mode} toolchain, but a {mode} toolchain is needed here",
@@ -116,11 +112,7 @@ class _External(Struct):
 
 
 def load_toolchain(directory: Path) -> Toolchain:
-    """Read DIR/toolchain.json.
-
-    Raises:
-        UserError: it is missing or invalid, or the compiler next to it is missing.
-    """
+    """Read DIR/toolchain.json. UserError if it is missing or invalid, or the compiler next to it is missing."""
     directory = directory.absolute()  # compiles run in other working directories
     path = directory / FILE_NAME
     remedy = "pass `training` or `release` of a run, or make one: mlgo toolchain --help"

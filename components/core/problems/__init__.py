@@ -25,11 +25,7 @@ def describe_field(field: str) -> str:
 
 
 def get(name: str) -> Problem:
-    """Return the problem called `name`.
-
-    Raises:
-        UserError: there is no such problem.
-    """
+    """Return the problem called `name`. UserError if there is no such problem."""
     try:
         return _PROBLEMS[name]
     except KeyError:

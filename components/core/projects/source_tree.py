@@ -178,11 +178,7 @@ class SourceTree:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory, if it exists, also if parts of it are not writable.
-
-    Raises:
-        UserError: something remains.
-    """
+    """Remove a directory, if it exists, also if parts of it are not writable. UserError if something remains."""
 
     def retry(function: Callable[..., Any], path: str, _error: Any) -> None:
         for place in (os.path.dirname(path), path):

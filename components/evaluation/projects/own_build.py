@@ -219,11 +219,7 @@ class _Replay:
         return built
 
     def _link(self, link: Link) -> Path:
-        """Repeat a link; return the linked file.
-
-        Raises:
-            NotReplayed: the link cannot be repeated, or fails.
-        """
+        """Repeat a link; return the linked file. NotReplayed if the link cannot be repeated, or fails."""
         if not os.path.isdir(link.directory):
             raise NotReplayed(f"its directory {link.directory} is not here")
         plan, root = self.plan, self.root

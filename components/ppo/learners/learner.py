@@ -119,11 +119,7 @@ class Learner(ABC):
         return {name: variable.numpy() for name, variable in self._state_variables().items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what `state` returned.
-
-        Raises:
-            UserError: the state is for another network.
-        """
+        """Restore what `state` returned. UserError if the state is for another network."""
         variables = self._state_variables()
         if {name: value.shape for name, value in state.items()} != {n: tuple(v.shape) for n, v in variables.items()}:
             raise UserError(

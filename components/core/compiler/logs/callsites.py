@@ -62,11 +62,7 @@ def callsites_path(log: Path) -> Path:
 
 
 def read_callsites(path: Path) -> Callsites:
-    """Read the callsites file at `path`.
-
-    Raises:
-        LogError: the file is missing, truncated or corrupt.
-    """
+    """Read the callsites file at `path`. LogError if the file is missing, truncated or corrupt."""
     try:
         data = read_output(path)
     except FileNotFoundError:
