@@ -23,7 +23,6 @@ def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path
     """Write links.json, unless no object is an ELF object with a module; return what to say of it.
 
     Args:
-        directory: of the corpus.
         source: compile_commands.json of the build, or the directory of its objects.
         compilers: directory of the compilers that recorded the links; None: that of the compilers in the database, or
             one in the current directory, in that of the build, or next to that.

@@ -30,7 +30,6 @@ def copy_profiles(
     Profiles with equal content are copied once. The rewritten paths are relative to the .cmd files.
 
     Args:
-        corpus: directory of the corpus.
         names: modules, whose .cmd files are in `corpus`.
         directories: module -> directory that its relative paths start from; the working directory if missing.
         may_bring: returns whether a file may become part of the corpus, so that files that someone else's arguments

@@ -29,9 +29,7 @@ class Skipped:
     """An object or source that is not in the corpus.
 
     Attributes:
-        project: its project.
         name: name of the object, source or package.
-        kind: an OutcomeKind.
         detail: the reason, for the user.
     """
 
@@ -118,8 +116,6 @@ def make_report(
     """Return the report of one project.
 
     Args:
-        project: name of the project.
-        outcomes: of its objects.
         other: (name, kind, detail) of skipped entries that have no object.
         shared_functions: of programs: how many functions several of them have, and how many there are.
     """

@@ -61,7 +61,6 @@ def changed_functions(
 
     Args:
         measured: sizes of the held-out modules. [] for another objective.
-        modules: the held-out modules.
         variants: of the evaluation; the baseline's and the policy's compile again.
     """
     if not measured.cases_are_modules or POLICY not in measured.values:

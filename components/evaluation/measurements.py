@@ -46,7 +46,6 @@ class Measurements:
     C cases, that compiled under every variant.
 
     Attributes:
-        objective: the objective that the values belong to.
         modules: names. projects: the project of each.
         sources: int64 [M], modules of one source, or of copies of it, have one number; each has its own if unknown.
         unseen_project: bool [M], true if the whole project is held out, false for an unseen module of a known project.
@@ -295,7 +294,6 @@ class Comparison:
     """Values of the same cases under the heuristic (baseline) and under another variant; smaller is better.
 
     Attributes:
-        objective: the objective that the values belong to.
         baseline: [C], value of each case under LLVM's own heuristic.
         other: [C], values of the same cases, in the same order, under the other variant.
         module, source, project: int64 [C], the index of each case's module, of its source, and of its project.

@@ -50,7 +50,6 @@ def summarize(
 
     Args:
         measured: values of the held-out modules; must have the "policy" variant.
-        min_reduction_percent: minimum reduction for the verdict "better".
         whole_projects: result of `compare_whole_projects`, if whole projects were built.
     """
     whole = whole_projects or WholeProjects(BinariesComparison())

@@ -37,7 +37,6 @@ class SizeComparison(Struct, kw_only=True):
     """Text sizes of the same modules under the heuristic and under another variant.
 
     Attributes:
-        modules: number of modules.
         baseline_bytes, policy_bytes: text in sum under the heuristic and under the variant.
         reduction_percent: positive is smaller; None without text under the heuristic.
         modules_smaller, modules_equal, modules_larger: number of modules by the direction of their change.
@@ -69,7 +68,6 @@ class ScoreComparison(Struct, kw_only=True):
 
     Attributes:
         modules: number of modules that contain the functions.
-        functions: number of functions.
         reduction_percent: reduction of the geometric mean, positive is lower; None without functions.
         functions_lower, functions_equal, functions_higher: number of functions by the direction of their change.
         other_modules, other_projects, of_unseen_projects: as in `SizeComparison`.
@@ -182,7 +180,6 @@ class Excluded:
     """A held-out module without values, because it failed to compile under one variant.
 
     Attributes:
-        module: name in the corpus.
         variant: the first variant that failed.
         reason: "failed", "timeout" or "log".
         detail: the end of the compiler's output.
@@ -198,7 +195,6 @@ class PlanSizes(Struct, kw_only=True):
     """Sizes of one or more linked files with the release clang and a plan; percentages as in `BinaryEntry`.
 
     Attributes:
-        sizes: sizes in bytes.
         reduction_percent, text_reduction_percent: reduction against stock clang.
         against_policy_percent: reduction of the text as llvm-size counts it against the policy without the plan.
     """
@@ -242,7 +238,6 @@ class LinkedTotal(Struct, kw_only=True):
     """Sum of the programs and shared libraries of a link variant and language; percentages as in `BinaryEntry`.
 
     Attributes:
-        files: number of files.
         stock, policy: sizes in bytes with stock clang and with the release clang.
         plan: sizes with a plan of `mlgo tune`; UNSET without a plan.
         heuristic: sizes with the release clang that decides by LLVM's heuristic; UNSET unless all files were built so.
@@ -330,7 +325,6 @@ class BenchmarkEntry(Struct, kw_only=True):
 
     Attributes:
         project: the recipe's name.
-        name: name of the benchmark.
         program: path relative to the build directory.
         stock, policy: counts of the program built with stock clang and with the release clang.
         change_percent: change of the executed instructions; negative is better.
@@ -361,7 +355,6 @@ class BenchmarkSummary(Struct, kw_only=True):
         reduction_percent: reduction of that sum, in which long runs weigh more.
         geometric_mean_reduction_percent: reduction of the geometric mean of the ratios: all runs weigh the same.
         counter: "perf" or "callgrind".
-        programs: the benchmarks.
         time: processor time, as the geometric mean of the changes; UNSET if it was not taken.
     """
 
@@ -499,28 +492,22 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
     """The metrics.json of a size problem. The inherited figures are those of all held-out modules.
 
     Attributes:
-        verdict: whether the policy is better than LLVM's heuristic.
         min_reduction_percent: minimum reduction for the verdict "better".
         groups: the two kinds of unseen code.
         per_project: project -> its modules.
-        excluded: modules that failed to compile.
         compile_s: variant -> seconds of compiling; UNSET if they were not measured.
         refused_because: why the verdict is "not better" regardless of reduction_percent, or "not shown".
         binaries: linked binaries of whole projects.
         programs: executed instructions of whole projects; None if no program was run.
-        linked: sums of the linked binaries.
         flags: programs under rows of flags; UNSET if they were not measured.
         own_build: how the user's own build was linked again; UNSET for recipes.
         judged_by: whose reduction decides the verdict.
         max_slowdown_percent: maximum increase of the executed instructions, in sum and of each program; None for no
             limit.
-        inputs: what was evaluated.
         release_policy: the policy that the release clang embeds; "none" if none is built.
         as_under_the_training_clang: number of cases with the same value under both clangs; UNSET unless an earlier
             evaluation was completed.
         policy_compiled_by: the clang that yields the policy's values.
-        problem: name of the optimization problem.
-        variants: compilers and flags of the variants.
         module_functions: functions with the largest changes in the modules that changed most, those that grew first.
         binary_functions: functions with the largest changes in linked binaries, those that grew first.
     """

@@ -22,8 +22,6 @@ class Variant:
 
     Attributes:
         name: as in `Measurements.values`.
-        clang: the compiler.
-        advisor: takes the decisions.
         extra_flags: cc1 flags after the module's own.
         compiler: the class that knows what this clang can do.
     """

@@ -31,7 +31,6 @@ class ObjectSizes:
     """Sizes of an object.
 
     Attributes:
-        path: the object.
         text: bytes of text as llvm-size counts it.
         machine_code: bytes of instructions.
         unwind: bytes of unwind and exception tables.
@@ -86,8 +85,6 @@ def measure_units(
 
     Args:
         seconds: time after which no compile begins.
-        seed: determines the order.
-        scratch: directory for the objects.
 
     Returns:
         The measured units by their number, in their given order, which decides which of two definitions a linker keeps;

@@ -65,7 +65,6 @@ class Unit(Protocol):
         """Return the command that compiles to `output`.
 
         Args:
-            clang: the C driver.
             flags: flags of cc1 that follow the unit's own.
         """
 

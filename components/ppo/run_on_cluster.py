@@ -49,8 +49,6 @@ def run_as_rayjob(
     """Run a command line as a RayJob. Its options were parsed without downloading what they name.
 
     Args:
-        context: of the command `mlgo ppo`.
-        config: the parsed options.
         image, spot_node_label, ray_cluster_options: the options of these names (platform/rayjob/options.py).
 
     Raises:

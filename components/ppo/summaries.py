@@ -81,16 +81,7 @@ class Summaries:
         failures: int,
         decisions: int,
     ) -> None:
-        """Write an iteration.
-
-        Args:
-            state: after the iteration.
-            rewards: of any shape.
-            losses: by name.
-            seconds: by phase.
-            failures: number of modules that failed.
-            decisions: number of decisions that were learned from.
-        """
+        """Write an iteration."""
         distribution = {"mean": float(rewards.mean())}
         distribution |= {f"percentile_{p}": float(np.percentile(rewards, p)) for p in PERCENTILES}
         with self._writer().as_default(step=state.iteration):

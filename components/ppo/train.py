@@ -68,8 +68,6 @@ class Trainer:
 
     Args:
         fingerprint: from training_fingerprint; gin must be configured (see `configure`).
-        checkpoints: reads and publishes checkpoints.
-        data: from load_training_data.
     """
 
     def __init__(

@@ -57,10 +57,8 @@ class TrainingState:
         """Add the validation of the policy after `iteration`.
 
         Args:
-            percent: its reduction.
             best: whether it is the best one from now on.
             interval: 95% interval of the reduction of a best one.
-            patience: see TrainingConfig.
         """
         if best:
             if not self.is_stalled(patience):

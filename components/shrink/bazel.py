@@ -24,9 +24,6 @@ def confine_bazel(workspace: Path, title: str) -> None:
     All outputs are in the copy, and no server stays. The actions are not sandboxed: the compilers are in /tmp, of which
     a sandbox of Bazel 7 has another one. They are not those of other builds in a cache: a compiler is known by its
     path, which all builds have.
-
-    Args:
-        title: name of the build.
     """
     output_base = shlex.quote(str(workspace / _OUTPUT_BASE))
     options = (

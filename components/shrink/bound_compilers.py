@@ -43,11 +43,9 @@ def write_bound_tools(
     """Write the tools of `write_tools`, and WRAPPER with them, and return the environment that names them.
 
     Args:
-        directory: directory of the tools, which exists.
         place: where it will be.
         dropped: words that are left out of every command line of a compiler.
         records: directory in which the tools record what they run; "" for none.
-        target: what the compilers compile for.
 
     Raises:
         UserError: they cannot stand in for the installed compilers here.

@@ -59,8 +59,6 @@ class LinkedFile:
     """A program or library that a build made.
 
     Attributes:
-        kind: what it is.
-        sizes: its sizes.
         exports: symbols that other modules can find in it, functions alone for a program.
         weak: the weak ones of a shared library, copies of inline functions mostly, which do not count as exports.
         unique: its symbols of which a process has one copy, whoever opens the library (STB_GNU_UNIQUE).
@@ -253,7 +251,6 @@ class BuiltTree:
         environment: variables of the build and its checks.
         log: where they write.
         kinds: kinds of the linked files by their paths relative to the root.
-        command: the build.
         seconds: wall time of the build.
         emulators: commands that run the programs of other processors, by their paths.
         foreign: why programs of other processors cannot run; "" if they can, or if there are none.
@@ -337,8 +334,6 @@ class Builder:
     """Runs the user's build in fresh copies of its source.
 
     Attributes:
-        build: the build.
-        setup: where it runs.
         omitted: directories that are not copied.
         clang: a clang that looks into the sources of builds by gcc.
         compress: whether linked files are also measured compressed.

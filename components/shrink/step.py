@@ -72,7 +72,6 @@ class ShrinkConfig:
         compare_stock: build the release clang's smallest row by stock clang, too, which tells what the flags save
             without our clang.
         minutes: wall time of a search for better inlining decisions; 0 for none.
-        jobs: parallel compiles.
         max_slowdown: how many percent more instructions the benchmark may execute; None for any.
     """
 
@@ -114,7 +113,6 @@ class _Trials:
         stock: the stock clang.
         work: directory of what the builds link, by the builds' names.
         output: the published directory, which messages name.
-        config: what is tried.
         total: number of builds, for messages.
         done: the builds, the user's own first.
         bound: whether the compilers have to stand in for the installed ones, since the build calls these.

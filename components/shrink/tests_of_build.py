@@ -66,7 +66,6 @@ def find_tests(root: Path, build: str, log: Path, environment: Mapping[str, str]
     Args:
         build: the command that built it.
         log: its output.
-        environment: variables of the build.
     """
     if "debian/rules" in build and _debhelper_ran_tests(log.read_text(encoding="utf-8", errors="replace")):
         return Tests("debian/rules, which runs the package's tests,", ran_by_build=True)

@@ -57,16 +57,10 @@ def build(
     """Build `target` of cmake/CMakeLists.txt ("training", "release", "plain") and return the path of the executable.
 
     Args:
-        tree: the build tree.
-        target: to build.
-        sdk: the LLVM SDK.
-        source: the matching LLVM source files.
         targets: code generators to link.
-        jobs: number of parallel compiles.
         policies: problem -> directory, the value of MLGO_POLICY_*. Files in it must never change: a different policy
             must have a different path because ninja compares modification times, and a policy may be older than the one
             built before.
-        embed: form of the policies.
 
     Raises:
         UserError: CMake or a compiler failed; the message has the end of its output and the path of the log.

@@ -41,8 +41,6 @@ class Sdk:
     """A complete SDK.
 
     Attributes:
-        prefix: its install prefix.
-        major: major version of LLVM.
         version: such as "19.1.7".
     """
 

@@ -75,7 +75,6 @@ def fetch_source_files(origin: str, sdk: Sdk, cache: Path) -> Path:
 
     Args:
         origin: "deb", "git:TAG", or a path or URI of an llvm-project tree.
-        sdk: the LLVM SDK.
         cache: directory for downloads, so that each is fetched once.
 
     Raises:

@@ -46,8 +46,6 @@ class TraceStatistics:
     """Statistics of a run.
 
     Attributes:
-        modules: number of modules in the trace.
-        decisions: number of decisions in the trace.
         quarantined: number of skipped modules.
         wall_s: duration of compiling and writing, without start-up.
     """

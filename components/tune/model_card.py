@@ -17,8 +17,6 @@ def write_card(path: Path, config: TuneConfig, figures: Mapping[str, Any]) -> No
     """Write the card.
 
     Args:
-        path: the file to write.
-        config: the search.
         figures: the content of tune.json, sizes in bytes of text.
     """
     path.write_text("\n".join(_lines(config, figures)) + "\n", encoding="utf-8")

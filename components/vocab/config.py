@@ -11,8 +11,6 @@ class VocabConfig:
     """One run of the vocab step.
 
     Attributes:
-        trace: input artifact.
-        output: the vocab artifact to write.
         sampling_rate: fraction of the decisions that are counted, chosen at random by the seed.
     """
 

@@ -33,10 +33,8 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, locations: Ru
     A step is reused, and reported as such, if everything that it depends on is unchanged (step_cache.py).
 
     Args:
-        steps: steps from pipelines.local.ir.steps_of.
         run: absolute path of the run directory, created if it does not exist: logs, state, and, unless `locations` says
             otherwise, artifacts.
-        runner: runs the steps.
         locations: locations of artifacts and files; default: inside `run`.
 
     Raises:

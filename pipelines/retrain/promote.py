@@ -146,7 +146,6 @@ def promotion(
         evaluate_deployed: returns the location of an evaluation of a policy, by its location, on the run's corpus. It
             takes minutes, so it is called only for a deployed policy, and if the run's own reports allow a promotion.
         now: seconds since the epoch; None for this moment.
-        by: who promotes.
         seed: of the rotation of the modules that judge.
 
     As long as nothing is deployed, LLVM's heuristic is. Each run that is judged counts as a comparison with what is
@@ -348,7 +347,6 @@ def promote(
     promoted. So a step that is repeated has the same result.
 
     Args:
-        location: of the state.
         run: as for `promotion`.
         evaluate_deployed, by, seed: as for `promotion`.
         again: judge a policy even if it was rolled back.

@@ -36,9 +36,6 @@ def retrain(
     Training starts from the deployed policy unless `parameters` says otherwise.
 
     Args:
-        state_location: of the state.
-        state: the current deployment.
-        parameters: the pipeline's parameters.
         output, pipeline_root, runner: as for pipelines.local.run_locally.run_locally.
 
     Raises:
@@ -64,7 +61,6 @@ def evaluator(root: str, parameters: Mapping[str, str], output: Path, runner: Ru
     """Return a function that evaluates a policy on the corpus of the run at `root`, and returns the location.
 
     Args:
-        parameters: the pipeline's parameters.
         output: directory of the logs.
     """
 

@@ -178,9 +178,6 @@ class State:
     def rolled_back(self, by: str = "", reason: str = "", now: float = 0.0) -> State:
         """Return the state with the previous policy deployed again.
 
-        Args:
-            by: who decided. reason: why. now: seconds since the epoch.
-
         Raises:
             UserError: there is no previous policy.
         """

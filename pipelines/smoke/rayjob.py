@@ -32,7 +32,6 @@ def check_ray(cluster_options: str, run_id: str, server: ApiServer | None = None
     Args:
         cluster_options: the pipeline's parameter `ray_cluster_options`.
         server: None for that of this pod.
-        poll_s: pause between two looks at the RayJob.
 
     Raises:
         NotTried: no image of the nodes is given, this is no pod, or KubeRay is not installed.

@@ -47,11 +47,7 @@ def time_between_steps(steps: Sequence[StepChecks]) -> str:
 
 
 def write_table(directory: Path, steps: Sequence[StepChecks]) -> list[str]:
-    """Write table.md, table.html and summary.json; return the lines of the table for a log, the heading first.
-
-    Args:
-        steps: as for `time_between_steps`.
-    """
+    """Write table.md, table.html and summary.json; return the lines of the table for a log, the heading first."""
     ordered = sorted(steps, key=lambda step: (step.step == _IN_PARALLEL, step.started_s))
     rows = [(step.step, row) for step in ordered for row in step.rows]
     heading = TABLE_HEADING + summary([row for _step, row in rows])

@@ -59,7 +59,6 @@ class Advisor:
         """Return the cc1 flags for a problem.
 
         Args:
-            problem: name of the optimization problem.
             log: path of the training log, if this advisor logs a single compile.
             sample_prefix: prefix of the paths of the samples' files, if there are samples.
         """

@@ -105,8 +105,6 @@ class Compiler:
     """Compiles modules with one clang; can be pickled and called in any thread or process.
 
     Attributes:
-        clang: path of the executable.
-        problem: name of the optimization problem.
         timeout_s: time limit of one compile; a request of K samples, which is K compiles in one process or in several,
             gets K times as much, and every FLIPS_PER_TIMEOUT flips add it once more.
         allowed_options: names of recorded options that are replayed although they are not known to be harmless.

@@ -101,10 +101,6 @@ def ordinals(*keys: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
 def read_unreached(path: Path, forced: ForcedDecisions) -> npt.NDArray[np.intp]:
     """Return the rows of `forced`, ascending, that the compile never reached; it was given the rows sorted.
 
-    Args:
-        path: the report that the compiler wrote.
-        forced: the forced decisions of the compile.
-
     Raises:
         LogError: the compiler wrote no report, or the report does not fit `forced`.
     """

@@ -74,7 +74,6 @@ def group_by_source(
 
     Args:
         modules: of a corpus; a module that cannot be read as bitcode is identified by its content alone.
-        seed: of the positions.
         symbols: those of each module; None reads them.
     """
     known: Iterable[ModuleSymbols | None] = [None] * len(modules) if symbols is None else symbols

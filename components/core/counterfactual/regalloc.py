@@ -41,10 +41,6 @@ def plan_flips(module: str, log: TrainingLog, per_function: int, seed: int) -> F
     base policy's probability of the action, which prefers likely actions and decisions that it is unsure of. In a log
     without a policy's logits, all alternatives are equally likely.
 
-    Args:
-        log: log of the base compile.
-        seed: determines the choice.
-
     Returns:
         The flips sorted by function, within each the most important first.
     """

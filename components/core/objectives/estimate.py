@@ -86,8 +86,6 @@ def estimate(
     """Return what the values of measured cases say of the target; None if there is nothing to compare.
 
     Args:
-        objective: objective of the values.
-        target: the code that it is for.
         baseline, other: [N], values of the same cases; smaller is better.
         unit: [N], the module or project of each case.
     """

@@ -17,7 +17,6 @@ def outcome_reduction(objective: Objective, pairs: Iterable[tuple[Outcome, Outco
     """Return the relative reduction of all modules' outcomes together against their baselines.
 
     Args:
-        objective: objective of the outcomes.
         pairs: outcome and baseline of each module. Cases without a baseline are left out.
 
     Returns:

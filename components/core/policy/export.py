@@ -32,7 +32,6 @@ def export_fast(
 
     Args:
         directory: existing directory; files of an earlier policy are replaced.
-        clang: compiles policy.so.
         optional_features: feature -> value that the policy assumes where a compiler lacks it.
         training: where the compiler lets the policy decide; None for everywhere.
     """
@@ -73,7 +72,6 @@ def export_policy(
 
     Args:
         directory: the directory that `storage.publish` yields.
-        clang: compiles policy.so.
         info: origin of the policy; its problem, features and number of actions are replaced by those of `dense`, its
             git commit, if empty, by that of this project's checkout.
         vocabulary_of: toolchain or policy with the IR2Vec vocabulary, for a policy that reads embeddings.

@@ -60,7 +60,6 @@ def export_for_llvm(
     Args:
         policies: problem -> policy directory.
         upstream_features: problem -> names of the features that LLVM itself has.
-        clang: compiles the objects.
         triple: target of the LLVM that is built, "" for that of `clang`.
         saved_models: write the SavedModels of policies that have none, which requires TensorFlow.
 

@@ -167,8 +167,6 @@ def output_of_words(words: Sequence[str], directory: str, source: str, named: st
     """Return the object that a command writes, as the command spells it.
 
     Args:
-        words: program and arguments.
-        directory: directory that it runs in.
         source: the source file of interest, if it compiles several; "" if unknown.
         named: the output that a database names; the command's -o has priority.
 

@@ -181,7 +181,6 @@ def write_compilers(
     """Write scripts that run a clang and its clang++ with flags behind the other options, so that they win.
 
     Args:
-        directory: directory of the scripts, which exists.
         names: names of the scripts of C and of C++.
         dropped: words that are left out of every command line; -Wl,OPTION and -Wa,OPTION also in lists of options.
         flags: flags of every call; with -Qunused-arguments those of a compile are accepted at a link and vice versa.

@@ -54,8 +54,6 @@ class CrossCompiler:
 
     Attributes:
         prefix: start of the names of its programs, such as "aarch64-linux-gnu-".
-        gcc: the compiler.
-        triple: its target.
     """
 
     prefix: str

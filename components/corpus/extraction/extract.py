@@ -128,7 +128,6 @@ class _Extraction:
     """The extraction of one object, linked file or archive.
 
     Attributes:
-        item: the object.
         output: directory of the corpus.
         pattern: the compiled cmd_filter.
         nested: whether the object is a member of an archive.

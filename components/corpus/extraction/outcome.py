@@ -19,8 +19,6 @@ class Outcome:
     """Outcome of extracting one object.
 
     Attributes:
-        object: the object.
-        kind: a Kind.
         detail: the reason; for an extracted object a warning, or "".
         llvm_major: version of the LLVM that compiled an extracted object, 0 if unknown.
         digest: `embedded_digest` of an extracted ELF object with one module, else "".

@@ -23,9 +23,6 @@ def make_corpus(
     """Copy every .bc file below `source` to `output` and write the description of the corpus.
 
     Args:
-        source: directory to search.
-        output: directory of the corpus.
-        default_args: arguments that all modules are compiled with.
         skip_damaged: skip files that are not complete bitcode, instead of raising.
 
     Returns:

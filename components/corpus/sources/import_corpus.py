@@ -32,8 +32,6 @@ def import_modules(
     own_options.py.
 
     Args:
-        source: directory of the existing corpus.
-        output: directory of the copy.
         skip_damaged: skip modules whose files are missing or truncated, instead of raising.
         edits: of the modules' arguments, in the copy.
         max_modules_per_project: copy so many modules of a project at most, those whose names have the lowest digests.

@@ -22,7 +22,6 @@ class Input:
 
     Attributes:
         project: name of the project, see `name_project`.
-        objects: its objects.
         left: (name, kind, detail) of each entry without a usable object.
     """
 
@@ -35,8 +34,6 @@ def read_input(kind: InputType, path: Path, base: Path | None = None) -> Input:
     """Return the objects that `path` lists or holds.
 
     Args:
-        kind: of the input.
-        path: of the input.
         base: for params and bazel_aquery, the directory that the linker ran in; for the other kinds, the directory that
             module names are relative to.
 

@@ -26,7 +26,6 @@ def read_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile],
     Modules have the names of the linker's arguments.
 
     Args:
-        path: of the response file.
         base: directory that the linker ran in, which relative paths start from; None: the current one.
 
     Raises:

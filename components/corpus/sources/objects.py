@@ -48,10 +48,7 @@ def locate_object(directory: str, output: str, base: Path | None = None, source:
     `base` it is the object's path relative to that directory.
 
     Args:
-        directory: directory that the command ran in.
-        output: the object, as in the command.
         base: directory that module names are relative to.
-        source: the source file, if known.
 
     Raises:
         UserError: `output` is not a path, or not UTF-8.
@@ -80,7 +77,6 @@ def deduplicate(objects: Iterable[ObjectFile], where: Path) -> list[ObjectFile]:
     """Return the objects without repetitions: a module that is listed twice would be trained on twice.
 
     Args:
-        objects: to deduplicate.
         where: file that lists the objects, for errors.
 
     Raises:
@@ -105,7 +101,6 @@ def read_compile_commands(path: Path, base: Path | None = None) -> tuple[list[Ob
     outside of that directory have "__" for each ".." in their names, as CMake writes it.
 
     Args:
-        path: of the database.
         base: directory that names are relative to instead; objects outside of it are left out.
 
     Raises:

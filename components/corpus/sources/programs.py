@@ -56,7 +56,6 @@ class Programs:
     """What was extracted.
 
     Attributes:
-        outcomes: of all links.
         native: module -> inputs of the program without bitcode, which remain native code.
         shared_functions: number of functions that several programs have, and of all.
     """
@@ -72,8 +71,6 @@ def extract_programs(
     """Write <name>.bc and <name>.cmd below `output` for every program and shared library that was linked.
 
     Args:
-        links: of the build.
-        output: directory of the corpus.
         base: directory that modules' names are relative to; None: the one that has all linked files.
         prefix: of the modules' names, such as "project/".
 

@@ -15,11 +15,7 @@ _CMAKE_HOME = re.compile(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.+)$", re.MULTILINE)
 
 
 def name_project(build: Path) -> str:
-    """Return the name of the source tree of a build: of CMake's, otherwise of the nearest directory above that has one.
-
-    Args:
-        build: the directory of the build.
-    """
+    """Return the name of a build's source tree: of CMake's, otherwise of the nearest directory above that has one."""
     build = build.absolute()
     for directory in (_cmake_home(build), build):
         for candidate in () if directory is None else (directory, *directory.parents):

@@ -43,11 +43,8 @@ class BuildConfig:
     """How the projects are built.
 
     Attributes:
-        clang: path of the C compiler.
         work: an empty directory for the builds.
-        cache: directory for downloads.
         level: optimization level ("-Oz"); modules that are compiled at another level are skipped.
-        jobs: number of parallel compiles.
         package: how Debian packages are built.
         retry_failed: rebuild Debian packages that failed before.
         unit: what a module is: an object, or a linked program or shared library.

@@ -27,7 +27,6 @@ class OwnBenchmark:
     Attributes:
         command: for a shell.
         build: the user's build directory, $BUILD of the command.
-        strip: LLVM's strip.
     """
 
     command: str

@@ -125,7 +125,6 @@ def relink(
     A link is left out, with the reason, if it fails with either, or has no module of the corpus.
 
     Args:
-        links: how the build links.
         work: directory of both builds; the caller removes it.
 
     Raises:

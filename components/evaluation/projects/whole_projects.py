@@ -97,9 +97,6 @@ def compare_own_build(
 ) -> WholeProjects:
     """Link the programs of the build that the corpus comes from, with stock clang and with the release clang.
 
-    Args:
-        work: directory of both builds.
-
     Returns:
         For size, the linked binaries, and how they were linked or what is missing; executed instructions if there is a
         benchmark.

@@ -30,14 +30,7 @@ _MAX_LINE = 130
 
 
 def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curve | None) -> None:
-    """Write the page.
-
-    Args:
-        path: the file to write.
-        metrics: content of metrics.json.
-        measured: the values of each module or function.
-        curve: the training's reward, None if no training was given.
-    """
+    """Write the page."""
     objective = measured.objective
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),

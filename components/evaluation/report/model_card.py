@@ -76,9 +76,7 @@ class TrainingFigures(Struct, kw_only=True):
     """Cost and hyperparameters of the training; None for what is unknown.
 
     Attributes:
-        seconds: duration in s.
         iterations, best_iteration: number of iterations, and the published one.
-        processors: number of processors.
         earlier: title of the policy if it was trained before the run, "" if the run trained it.
         hyperparameters: as in the training's report.
     """
@@ -120,7 +118,6 @@ class ModelCard(Struct, kw_only=True):
     """The content of model-card.json.
 
     Attributes:
-        version: version of the format.
         optional_features: features that a compiler need not have -> the value that the policy then assumes; UNSET if
             there are none.
         images: container images of training and evaluation.

@@ -85,12 +85,7 @@ def case_changes(measured: Measurements) -> str:
 
 
 def project_changes(metrics: Metrics, labels: Labels) -> str:
-    """Draw the change per project under the policy, with its 95% interval if there are enough modules.
-
-    Args:
-        metrics: content of metrics.json.
-        labels: labels of the objective.
-    """
+    """Draw the change per project under the policy, with its 95% interval if there are enough modules."""
     projects = [
         (name, entry, -entry.reduction_percent)
         for name, entry in metrics.per_project.items()

@@ -226,12 +226,7 @@ def describe_reduction(metrics: Metrics) -> str:
 
 
 def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
-    """Return the lines below the table: the verdict, the modules left out, and the paths of the files.
-
-    Args:
-        metrics: as read_metrics() returns it.
-        directory: directory of the evaluation.
-    """
+    """Return the lines below the table: the verdict, the modules left out, and the paths of the files."""
     text = [
         f"verdict{verdict_subject(metrics)}: {verdict(metrics)} (measured: {describe_reduction(metrics)}; "
         f"required: {required_in_words(metrics.min_reduction_percent, objective_of(metrics).labels.comparative)})"

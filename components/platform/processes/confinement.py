@@ -109,7 +109,6 @@ class Preparation(NamedTuple):
     """What the parent of a confined process prepares: in a forked copy, each page that Python touches costs a copy.
 
     Attributes:
-        confinement: how the process is confined.
         ruleset: a descriptor of a set of rules of Landlock, -1 for other kinds.
     """
 

@@ -98,7 +98,6 @@ def run(
     """Run `argv` and wait for its end. Thread-safe.
 
     Args:
-        argv: the program's path and its arguments.
         timeout_s: time limit; time in which this process was stopped does not count.
         stdout: a file descriptor, or subprocess.DEVNULL.
         cwd: working directory; None for that of this process.

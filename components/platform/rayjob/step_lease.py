@@ -36,12 +36,7 @@ _STATE, _FOLLOWS, _GAVE_UP = "step", "follows", "gave up"
 
 
 class StepLease:
-    """The step's side. Storage that fails does not end the step: the next renewal may succeed.
-
-    Args:
-        uri: of the object.
-        renewal_s: pause between renewals.
-    """
+    """The step's side. Storage that fails does not end the step: the next renewal may succeed."""
 
     def __init__(self, uri: ObjectUri, renewal_s: float = RENEWAL_S) -> None:
         self._uri, self._renewal_s = uri, renewal_s

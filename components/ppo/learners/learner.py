@@ -38,7 +38,6 @@ class Learner(ABC):
     Args:
         actor: network whose trainable weights are learned.
         learning_rate: initial learning rate of Adam.
-        seed: seed of the random generator.
     """
 
     compiles_with: ClassVar[Literal["current", "best"]] = "current"

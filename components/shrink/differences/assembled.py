@@ -22,7 +22,6 @@ def files_read_by_the_linker(
     another directory, or written since.
 
     Args:
-        clang: the compiler of the calls.
         root: the tree that was built, in whose place messages name none.
     """
     found = []

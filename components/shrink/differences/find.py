@@ -46,8 +46,6 @@ class FinishedBuild:
         files: copies of what it linked.
         own: copies of what the user's own build linked.
         own_by_clang: whether the compiler of that build is a clang.
-        clang: its compiler.
-        nm: LLVM's nm.
         dropped: options of the build that its compilers lack.
         lto: whether its objects are bitcode.
         interposable: whether C is compiled with gcc's default, by which programs may replace functions of libraries.

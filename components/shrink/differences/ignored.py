@@ -151,7 +151,6 @@ def ignored_attributes(calls: Iterable[Call], clang: Path, root: Path) -> list[s
     """Return sentences on the attributes and pragmas that change what a program does and that clang ignores.
 
     Args:
-        clang: the compiler of the calls.
         root: the tree that was built, in whose place messages name none.
     """
 

@@ -43,7 +43,6 @@ class Unit:
 
     Attributes:
         name: file, or archive and member.
-        file: path of the file.
         defined: symbols that it defines -> whether the definition is weak.
         undefined: symbols that it needs.
         common: the defined ones that are common symbols (-fcommon): variables without a value.
@@ -242,7 +241,6 @@ class Choice:
     Attributes:
         text: sentence on it.
         output: the linked file, relative to the build's tree.
-        symbol: its name.
         foreign: whether it is a function of which the linked copy may use more instructions than other copies.
     """
 
@@ -259,9 +257,6 @@ def differing_choices(
     copy of a shared function is compiled for other processors than a file that defines it, too.
 
     Args:
-        calls: the calls of the compilers.
-        clang: the compiler.
-        nm: LLVM's nm.
         root: the tree that was built, in whose place messages name none.
         linkers: the calls of linkers without a compiler.
     """
@@ -349,7 +344,6 @@ def replaced_functions(calls: Iterable[Call], own: Path, nm: Path, root: Path) -
     Args:
         calls: compiles by which clang assumes that functions are not replaced.
         own: what the user's own build linked.
-        root: the tree that was built.
     """
     calls = [call for call in calls if _is_interposable(call) and (call.object or call.sources)]
     if not calls:

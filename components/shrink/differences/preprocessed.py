@@ -52,9 +52,6 @@ class AttributeList:
 def preprocessed(calls: Iterable[Call], clang: Path, mentioned: re.Pattern[bytes]) -> Iterator[tuple[Call, str]]:
     """Yield compiles and their preprocessed sources, if the sources, headers that are not the system's, or the command
     line have a text.
-
-    Args:
-        clang: the compiler of the calls.
     """
 
     @cache

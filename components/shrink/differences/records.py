@@ -156,12 +156,7 @@ def _is_check(directory: str, words: Iterable[str]) -> bool:
 
 @dataclass(frozen=True)
 class LinkerCall:
-    """A call of a linker by its own name, with an object of LTO.
-
-    Attributes:
-        directory: working directory.
-        words: its arguments.
-    """
+    """A call of a linker by its own name, with an object of LTO."""
 
     directory: str
     words: tuple[str, ...]

@@ -25,9 +25,6 @@ def lost_used_data(calls: Iterable[Call], clang: Path, nm: Path, own: Path, file
     """Return sentences on the linked files that have fewer symbols with the attribute `used` than those of the user.
 
     Args:
-        calls: the calls of the compilers.
-        clang: the compiler.
-        nm: LLVM's nm.
         own: what the user's own build linked.
         files: what the other linked.
     """

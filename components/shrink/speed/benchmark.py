@@ -32,7 +32,6 @@ class Benchmark:
         command: for a shell.
         source: the tree. omitted: its directories that are not copied.
         place: where the copy is, which is where the builds ran.
-        strip: LLVM's strip.
         timeout_s: time limit of a run.
     """
 
@@ -74,9 +73,6 @@ class Benchmark:
 
     def compare(self, own: Path, delivered: Path) -> SpeedChange:
         """Count the instructions of the command, and take its processor time in alternating runs.
-
-        Args:
-            own, delivered: directories of linked files.
 
         Raises:
             UserError: the command fails or takes too long.

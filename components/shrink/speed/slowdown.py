@@ -85,7 +85,6 @@ class SpeedLimit:
     """The limit of the instructions of a benchmark.
 
     Attributes:
-        benchmark: the benchmark.
         percent: how many more instructions than by the user's own build.
         counter: what counts them.
         profdata: llvm-profdata, which merges the profiles of the benchmark.
@@ -180,8 +179,6 @@ class FastSearch:
     """Searches the level at which a program is smallest within the limit.
 
     Attributes:
-        builder: the user's build.
-        limit: the limit.
         row: a row of whole programs by the release clang.
         stock, release: the clangs.
         bound, dropped: as of `Compilers`.
@@ -189,7 +186,6 @@ class FastSearch:
         measure: what is minimized.
         timeout_s: time limit of a build.
         tried: bytes and instructions of the levels that were tried.
-        levels: what is tried.
     """
 
     builder: Builder

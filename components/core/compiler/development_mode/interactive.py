@@ -97,7 +97,6 @@ def compile_interactively(
 
     Args:
         clang: the compiler; `arguments` are its further arguments, without the flags of the interactive mode.
-        problem: name of the optimization problem.
         timeout_s: limit of the compile, including the time of `decide`.
         cwd: working directory of the compile, and the only directory that it may write to.
 

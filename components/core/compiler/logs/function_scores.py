@@ -41,10 +41,6 @@ def read_function_scores(path: Path) -> dict[str, float]:
 def read_flip_scores(path: Path, flips: int) -> Array:
     """Return the scores of the flips, float32 [flips], NaN for flips that the compile never reached.
 
-    Args:
-        path: the file that the compiler wrote.
-        flips: the number of flips.
-
     Raises:
         LogError: the compiler wrote no scores, or the file is truncated or corrupt.
     """

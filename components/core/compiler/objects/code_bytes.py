@@ -93,7 +93,6 @@ class Attribution:
 
         Args:
             owners: begin of a block -> entry; -1 for a block of no function.
-            end: of the section.
         """
         for begin, following in pairwise([*sorted(owners), end]):
             if owners[begin] >= 0:

@@ -51,9 +51,6 @@ class _Symbol:
 class Coff:
     """A COFF object.
 
-    Args:
-        data: the content of the file.
-
     Raises:
         ObjectError: it is damaged.
     """

@@ -59,9 +59,7 @@ def read_frame_descriptions(
     """Return the FDEs of an .eh_frame section. ElfError if the section is damaged.
 
     Args:
-        contents: of the section.
         address_bytes: bytes of an address of the target, 4 or 8.
-        byte_order: of the target.
     """
     order = ORDERS[byte_order]
     starts, lengths = _records(contents, order)

@@ -50,9 +50,6 @@ class _Section:
 class MachO:
     """A Mach-O object.
 
-    Args:
-        data: the content of the file.
-
     Raises:
         ObjectError: it is damaged, or is no object.
     """

@@ -156,7 +156,6 @@ def actor_network(
 
     Args:
         num_features: F of the observation, the mask and tensors not counted.
-        num_actions: number of logits.
         masked: whether each action is scored by its own features, and some are excluded.
         scale: standardization of the inputs; None leaves them as they are, if there are no tensors.
         fc_layer_params: units of the hidden layers, relu after each.

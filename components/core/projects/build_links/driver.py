@@ -32,7 +32,6 @@ def make_link(
 
     Args:
         driver: name or path of the driver, or of a linker, whose relocatable links are those of a driver.
-        arguments: of the driver or linker.
         directory: absolute path of the directory that it ran in.
         response: arguments in the last response file, if they are known; the others are read.
     """

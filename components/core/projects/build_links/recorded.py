@@ -40,7 +40,6 @@ def write_link_recorder(directory: Path, clang: Path) -> str:
     An `ld` that records relocatable links is written, too, for builds that run it themselves.
 
     Args:
-        directory: directory of the compilers, which exists.
         clang: their clang, next to which its llvm-objcopy is.
     """
     (directory / LINKS).mkdir()
@@ -78,11 +77,7 @@ def compilers_near(tree: Path) -> list[Path]:
 
 
 def read_recorded(compilers: Path) -> list[Link]:
-    """Return the last link of each file that exists, in the order of the build.
-
-    Args:
-        compilers: directory of the compilers.
-    """
+    """Return the last link of each file that exists, in the order of the build."""
     records = [(path.stat().st_mtime_ns, path) for path in (compilers / LINKS).glob(f"{_PREFIX}*")]
     last: dict[str, Link] = {}
     for written_ns, path in sorted(records):

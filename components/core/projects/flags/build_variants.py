@@ -33,7 +33,6 @@ class BuildVariant:
 
     Attributes:
         title: name in progress and errors.
-        clang: the compiler.
         flags: they replace the build's own options.
         default_flags: flags of C only, which the build's own options replace.
         gnu: whether it is gcc, whose linker and binutils are GNU's.

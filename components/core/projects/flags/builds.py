@@ -65,7 +65,6 @@ class BuildSetup:
     Attributes:
         work: directory of the builds, each of which leaves it empty, so that all have the same paths.
         cache: directory of downloads and logs.
-        jobs: parallel compiles.
         binutils: LLVM's ar, nm, ranlib and strip, by these names.
     """
 
@@ -143,7 +142,6 @@ class OwnBuild:
     and gcc, first in PATH.
 
     Attributes:
-        source: the source tree.
         command: the build.
         programs: paths that it makes, relative to the tree.
     """
@@ -222,7 +220,6 @@ def write_tools(
     """Write compilers with the variant's flags, and LLVM's binutils, and return the environment that names them.
 
     Args:
-        directory: directory of the tools, which exists.
         dropped: words that are left out of every command line of a compiler.
         programs: where the variant's clang and clang++ are when the tools run; None for where they are now.
         records: directory in which the tools record what they run, as long as it exists; "" for none.

@@ -21,8 +21,6 @@ class RowsRequest:
     """Programs and the rows under which they are built.
 
     Attributes:
-        projects: the programs.
-        jobs: parallel compiles.
         stock_clang: clang of the baseline; None for the installed one of the release clang's version.
         rows: names of rows; () for all.
         icf: kind of identical code folding of the rows that have it, one of ICF_KINDS.

@@ -50,13 +50,10 @@ class RecordedLink:
     """One link of a build.
 
     Attributes:
-        record: directory of the record.
         output: absolute path of the linked file.
         arguments: of lld, with those of its response file.
         directory: that lld ran in.
         level: optimization level of the compiles, "-Oz".
-        status: lld's exit status.
-        messages: of lld.
         elf_type: of the linked file, ET_EXEC and so on; 0 if it is no ELF file.
         module: the program's module; None if the link failed or had no bitcode.
         exists: whether the linked file exists, or did when the build ended and its records were collected.
@@ -104,9 +101,7 @@ def write_recorder(directory: Path, lld: str | Path, links: str | Path, level: s
     """Write the script and its settings into `directory`. The caller makes the directory of its records.
 
     Args:
-        lld: path of the linker that the script runs.
         links: absolute path of the records' directory, or one that starts from `$here`, the script's directory.
-        level: optimization level of the compiles.
         memory_gib: limit of lld's memory, 0 for none.
     """
     shutil.copyfile(_SCRIPT, directory / LINKER)
@@ -123,11 +118,7 @@ def write_recorder(directory: Path, lld: str | Path, links: str | Path, level: s
 
 
 def write_recording_linkers(directory: Path, lld: Path, level: str, memory_gib: int = 0) -> None:
-    """Write the script and `ld`, which runs it, into a directory of compilers, with the directory of their records.
-
-    Args:
-        lld, level, memory_gib: see `write_recorder`.
-    """
+    """Write the script and `ld`, which runs it, into a directory of compilers, with the directory of their records."""
     write_recorder(directory, lld, f"$here/{LINKS}", level, memory_gib)
     (directory / LINKS).mkdir()
     write_executable(directory / "ld", f'exec {SCRIPT_DIRECTORY}/{LINKER} "$@"\n')

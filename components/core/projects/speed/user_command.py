@@ -55,7 +55,6 @@ class UserCommand:
             trees: a directory for each build.
             counter: None to count nothing.
             time_repeats: runs with each build for their processor time; 0 for none.
-            title: of the progress.
 
         Returns:
             For each build the least count, none without a counter; for each build the times in seconds.

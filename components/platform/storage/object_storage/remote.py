@@ -70,7 +70,6 @@ class RemoteManifest:
     """The manifest of the artifact at `uri`.
 
     Attributes:
-        uri: the artifact.
         version: version of the manifest object; "" if there is no manifest, and then `files` is empty.
         data: the folder that holds the files; "" if there is no manifest or a damaged one.
         files: all files, packed or not.

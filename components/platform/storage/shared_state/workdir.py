@@ -57,9 +57,6 @@ def remove_file(path: Path) -> None:
 def download_file(uri: ObjectUri, path: Path, version: str = NO_VERSION) -> None:
     """Download one object to `path` atomically.
 
-    Args:
-        version: the required version.
-
     Raises:
         ObjectMissing: the object does not exist, or has another version.
         UserError: as `list_files`.
