@@ -331,14 +331,16 @@ def _build(client: Any, name: str, prefix: str, built: dict[str, Image]) -> Imag
     from docker.errors import APIError
 
     revision = commit()
-    tag = f"{prefix}mlgo-{name}:{revision[:12]}{'-dirty' if _dirty() else ''}"
+    changed = _git("status", "--porcelain", "--", *_SOURCES)
+    tag = f"{prefix}mlgo-{name}:{revision[:12]}{'-dirty' if changed else ''}"
     say(f"[{name}] building {tag}")
     base = _base(client, name)
     arguments = {
         "BASE": base,
         "VERSION": version("mlgo-pipeline"),
         "REVISION": revision,
-        "CREATED": _committed_at(),
+        # The commit's time rather than the build's, so that one commit has the same labels and cached layers.
+        "CREATED": _git("log", "-1", "--format=%cI") or datetime.now(UTC).isoformat(timespec="seconds"),
     }
     if parent := ON_IMAGE.get(name):
         arguments[parent.upper()] = built[parent].tag
@@ -383,15 +385,6 @@ def _push(client: Any, image: Image) -> Image:
 def commit() -> str:
     """Return $MLGO_GIT_COMMIT, which builders without a repository set, else this checkout's commit, else "unknown"."""
     return os.environ.get("MLGO_GIT_COMMIT") or _git("rev-parse", "HEAD") or "unknown"
-
-
-def _dirty() -> bool:
-    return bool(_git("status", "--porcelain", "--", *_SOURCES))
-
-
-def _committed_at() -> str:
-    """Return the commit's time rather than the build's, so that one commit has the same labels and cached layers."""
-    return _git("log", "-1", "--format=%cI") or datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _git(*arguments: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +75,7 @@ def find_sdk(major: int, prefix: Path | None = None, strategy: Strategy = "sdk")
         raise UserError(
             f"the LLVM SDK in {prefix} is version {version}, but {major} was requested",
             f"pass --llvm-major {version.partition('.')[0]}, or install the other with: "
-            f"{apt_line(_name_packages(major, packages_by_file))}",
+            f"{apt_line({template.format(major=major) for template in packages_by_file.values()})}",
         )
     if missing and not installed:
         raise UserError(
@@ -117,10 +116,6 @@ def require_all_targets(sdk: Sdk) -> None:
 def apt_line(packages: set[str]) -> str:
     """Return the command that installs `packages`."""
     return f"sudo apt-get install {' '.join(sorted(packages))}"
-
-
-def _name_packages(major: int, packages_by_file: Mapping[str, str]) -> set[str]:
-    return {template.format(major=major) for template in packages_by_file.values()}
 
 
 def _find_prefix(major: int) -> Path:

@@ -132,7 +132,7 @@ def cmake_definitions(config: SdkConfig) -> dict[str, str]:
         **_DEFAULTS,
         **{name: value for name, value in detected.items() if value},
         "LLVM_TARGETS_TO_BUILD": targets,
-        _LINK_JOBS: str(_limit_link_jobs(config.jobs)),
+        _LINK_JOBS: str(max(1, min(config.jobs, available_memory() // _MEMORY_OF_A_LINK))),
         **config.definitions,
         ENABLE_PROJECTS: ";".join(dict.fromkeys(("clang", "lld", *config.projects))),
         _INSTALLED: ";".join(filter(None, components)),
@@ -146,10 +146,6 @@ def _find_compiler(variable: str, name: str) -> str:
         return compiler
     names = [name, *(f"{name}-{major}" for major in range(30, 14, -1))]
     return next((compiler for name in names if (compiler := shutil.which(name))), "")
-
-
-def _limit_link_jobs(jobs: int) -> int:
-    return max(1, min(jobs, available_memory() // _MEMORY_OF_A_LINK))
 
 
 def _build(tree: Path, source: Path, definitions: dict[str, str], jobs: int) -> None:

@@ -83,7 +83,8 @@ def collect(config: TraceConfig) -> TraceStatistics:
             collected = TraceStatistics(
                 len(modules) - len(quarantine.errors), writer.decisions, len(quarantine.errors), wall_s
             )
-            _write_report(directory, collected, quarantine)
+            document = {"version": 1, **asdict(collected), "quarantine": quarantine.to_json()}
+            (directory / REPORT).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     finally:
         pool.close()
     return collected
@@ -232,8 +233,3 @@ def _feature_mismatch(module: str, logged: Sequence[FeatureSpec], listed: Sequen
 def _digest(directory: Path) -> str:
     """Return the artifact's digest, or "" for a corpus of another tool, which has no manifest."""
     return digest(directory) if (directory / MANIFEST).exists() else ""
-
-
-def _write_report(directory: Path, collected: TraceStatistics, quarantine: Quarantine) -> None:
-    document = {"version": 1, **asdict(collected), "quarantine": quarantine.to_json()}
-    (directory / REPORT).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

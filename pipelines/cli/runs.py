@@ -12,7 +12,7 @@ from components.platform.console import say
 from components.platform.errors import UserError
 from pipelines.cli.server_options import option, takes_server
 from pipelines.cli.submit import pipeline_group
-from pipelines.submit.artifacts.published import Published, published_artifacts
+from pipelines.submit.artifacts.published import published_artifacts
 from pipelines.submit.polling import describe_duration
 from pipelines.submit.server import PipelineServer, ScheduleChange, find_run, find_schedule
 
@@ -131,14 +131,10 @@ def artifacts_command(server: PipelineServer, run: str, name: str, directory: Pa
         for one in chosen:
             say(f"downloaded: {one.download(directory)}")
     else:
-        _say_artifacts(chosen)
+        rows = [(one.task, one.name, one.kind, one.uri) for one in chosen]
+        _say_table(("TASK", "NAME", "TYPE", "URI"), rows, "no artifacts")
     if elsewhere and not name:
         say(elsewhere)
-
-
-def _say_artifacts(artifacts: Sequence[Published]) -> None:
-    rows = [(one.task, one.name, one.kind, one.uri) for one in artifacts]
-    _say_table(("TASK", "NAME", "TYPE", "URI"), rows, "no artifacts")
 
 
 @pipeline_group.group("schedules", short_help="List, pause, resume or delete schedules.")

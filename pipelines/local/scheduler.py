@@ -82,7 +82,8 @@ def _run_all(steps: list[Step], records: StepRecords, runner: Runner) -> set[str
             waiting = [step for step in waiting if step not in ready]
             before = len(done | skipped)
             for step in ready:
-                if needs[step.name] & skipped or not _conditions_hold(step, records):
+                holds = (condition.holds(_output_parameter(condition, records)) for condition in step.conditions)
+                if needs[step.name] & skipped or not all(holds):
                     say(f"[{step.name}] skipped: its condition does not hold")
                     skipped.add(step.name)
                 elif _begin(step, records, runner):
@@ -131,10 +132,6 @@ def _run_last(
 def _describe_failure(ended: RunningStep, log: Path) -> str:
     how = f"exit status {ended.status}" if ended.status > 0 else f"killed by signal {-ended.status}"
     return f"step {ended.step.name} failed ({how}); its log is {log}"
-
-
-def _conditions_hold(step: Step, records: StepRecords) -> bool:
-    return all(condition.holds(_output_parameter(condition, records)) for condition in step.conditions)
 
 
 def _output_parameter(condition: Condition, records: StepRecords) -> str:

@@ -316,19 +316,14 @@ def own_verdict(run: Mapping[str, str], policy_digest: str) -> tuple[str, Metric
     metrics: Metrics | None = None
     for name in ("evaluation", *(("release_report",) if "release_report" in run else ())):
         metrics = read_metrics(local(run[name]))
-        _require_evaluation_of(policy_digest, metrics, run[name])
+        if metrics.inputs.policy_digest not in (None, policy_digest):  # None: of an earlier version
+            raise UserError(f"the evaluation at {run[name]} is of another policy", "name the artifacts of one run")
         if metrics.inputs.policy_role == "start":
             return "it is the policy that training started from, not a new one", metrics
         if metrics.verdict != "better":
             return f"the verdict on {subjects[name]} is {verdict(metrics)}", metrics
     assert metrics is not None
     return "", metrics
-
-
-def _require_evaluation_of(policy_digest: str, metrics: Metrics, location: str) -> None:
-    """Raise UserError if an evaluation is of another policy; evaluations of the first version do not say of which."""
-    if metrics.inputs.policy_digest not in (None, policy_digest):
-        raise UserError(f"the evaluation at {location} is of another policy", "name the artifacts of one run")
 
 
 def promote(

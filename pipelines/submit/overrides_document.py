@@ -198,8 +198,8 @@ class StepOverrides(Struct, forbid_unknown_fields=True):
 
     def over(self, default: StepOverrides) -> StepOverrides:
         """Return these settings, and those of `default` for keys that are not here."""
-        keys = self.__struct_fields__
-        return StepOverrides(**{key: _first(getattr(self, key), getattr(default, key)) for key in keys})
+        given = {key: value for key in self.__struct_fields__ if (value := getattr(self, key)) is not None}
+        return msgspec.structs.replace(default, **given)
 
 
 KEYS = StepOverrides.__struct_fields__
@@ -337,7 +337,3 @@ def _toleration_problem(toleration: Toleration) -> str:
     if toleration.toleration_seconds is not UNSET and toleration.effect != "NoExecute":
         return "toleration_seconds needs the effect NoExecute"
     return ""
-
-
-def _first(value: Any, default: Any) -> Any:
-    return default if value is None else value

@@ -131,7 +131,8 @@ class _Strings:
     def column(self) -> pa.DictionaryArray:
         """Return all chunks as one Arrow column."""
         values = [replace_invalid_utf8(value) for value in self.index]
-        return _dictionary(np.concatenate(self.codes), values)
+        codes = np.concatenate(self.codes).astype(np.int32, copy=False)
+        return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(values, pa.string()))
 
 
 class TraceWriter:
@@ -256,10 +257,6 @@ def _feature(values: Array, spec: FeatureSpec) -> pa.Array:
     flat = pa.array(values.reshape(-1))
     elements = int(np.prod(spec.shape))
     return flat if elements == 1 else pa.FixedSizeListArray.from_arrays(flat, elements)
-
-
-def _dictionary(codes: Array, values: Sequence[str]) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32, copy=False)), pa.array(values, pa.string()))
 
 
 class _Description(Struct):

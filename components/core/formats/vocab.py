@@ -36,7 +36,8 @@ def write_vocab(
     for name, values in buckets.items():
         if not _NAME.fullmatch(name):  # it becomes the name of a file
             raise UserError(f"the feature {name!r} cannot be the name of a file", "trace the corpus again")
-        lines = "".join(f"{_shortest_decimal(value)}\n" for value in values.tolist())
+        # The shortest decimals that read back as the same float64; integers without a point.
+        lines = "".join(f"{value!r}".removesuffix(".0") + "\n" for value in values.tolist())
         (directory / f"{name}{SUFFIX}").write_text(lines, encoding="ascii")
     document = {"version": _VERSION, "features": list(buckets), "quantiles": QUANTILES, **(origin or {})}
     (directory / DESCRIPTION).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -132,8 +133,3 @@ def read_numbers(path: Path) -> npt.NDArray[np.float64]:
     if not np.isfinite(values).all() or (np.diff(values) < 0).any():
         raise UserError(f"{path} has numbers that are not finite or not nondecreasing", _REMEDY)
     return values
-
-
-def _shortest_decimal(value: float) -> str:
-    """Return the shortest decimal that reads back as the same float64; integers without a point."""
-    return repr(value).removesuffix(".0")

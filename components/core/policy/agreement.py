@@ -50,7 +50,7 @@ class Agreement:
     max_error: float
 
 
-def require_agreement(directory: Path, seed: int = 0) -> DensePolicy:
+def require_agreement(directory: Path) -> DensePolicy:
     """Return the weights of a policy whose policy.json and policy.so are of the same policy.
 
     policy.so decides in a confined child about random decisions, because no trace is needed for that.
@@ -60,7 +60,7 @@ def require_agreement(directory: Path, seed: int = 0) -> DensePolicy:
     """
     policy = read_dense(directory)
     require_description(directory, policy)
-    for agreement in compare_forms(directory, policy, random_decisions(policy, RANDOM_DECISIONS, seed), ("native",)):
+    for agreement in compare_forms(directory, policy, random_decisions(policy, RANDOM_DECISIONS, 0), ("native",)):
         if len(agreement.differences):
             raise UserError(
                 f"{directory}: {SHARED_OBJECT} and {WEIGHTS_FILE} are of different policies: they differ in "

@@ -130,10 +130,6 @@ class _CompiledCorpus(_CodePath):
         return super().convert(value, parameter, context)
 
 
-def _note_trust(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    context.meta[_TRUSTED] = value
-
-
 def unwrap_type(kind: click.ParamType[Any, Any]) -> click.ParamType[Any, Any]:
     """Return the type that an option of code converts its value with; of other options their type."""
     return kind.path_type if isinstance(kind, _CodePath) else kind
@@ -189,6 +185,6 @@ TRUST_CORPUS = click.option(
     is_eager=True,  # before the corpus, of which it decides whether it is taken
     expose_value=False,
     envvar=TRUST_VARIABLE,
-    callback=_note_trust,
+    callback=lambda context, _parameter, value: context.meta.update({_TRUSTED: value}),
     help="Compile the corpus although nothing confines compiles here: only if you made it, or trust who did.",
 )

@@ -44,17 +44,11 @@ def verdict(figures: Judged, programs: BenchmarkSummary | None) -> str:
 
 def why_slower(programs: BenchmarkSummary) -> str | None:
     """Return why the policy makes all programs together slower; None if it does not."""
-    if execute_more(programs):
+    if programs.instructions.policy > programs.instructions.stock:
         return "programs execute more instructions"
     if programs.time is not UNSET and programs.time.interval_percent[0] > 0:
         return "programs take more time"
     return None
-
-
-def execute_more(programs: BenchmarkSummary) -> bool:
-    """Return whether all programs together execute more instructions under the policy."""
-    counts = programs.instructions
-    return counts.policy > counts.stock
 
 
 def summary(programs: BenchmarkSummary) -> str:

@@ -10,17 +10,15 @@ build.json, the measurement:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 import msgspec
 from msgspec import Struct
 
-from components.core.compiler.source_language import Language
 from components.core.projects.flags.linked_files import find_binaries, matches
-from components.core.projects.flags.section_sizes import measure
-from components.core.projects.flags.types import Kind, SectionSizes
+from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.evaluation.projects.function_changes import function_sizes
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
@@ -36,23 +34,15 @@ _SHRUNK_FILES = "files"
 _AGAIN = "measure the build again: mlgo evaluation compare-builds BUILD --output DIR"
 
 
-class MeasuredFile(Struct, kw_only=True):
+@dataclass(frozen=True)
+class MeasuredFile(MeasuredBinary):
     """Sizes of one program or library.
 
     Attributes:
-        sizes: bytes of its sections; for a static library, the sum over its members.
-        language: c++ if it needs a C++ library at run time; None if it is not linked.
-        machine: e_machine, the instruction set (EM_*); None for a static library.
         functions: bytes of each function, by mangled name; empty if the file is stripped.
-        bitcode: bytes of embedded bitcode and compile commands, which are no part of the sizes.
     """
 
-    kind: Kind
-    sizes: SectionSizes
-    language: Language | None = None
-    machine: int | None = None
-    functions: dict[str, int] = {}
-    bitcode: int = 0
+    functions: dict[str, int] = field(default_factory=dict)
 
 
 class _Measurement(Struct, kw_only=True):

@@ -21,8 +21,8 @@ class PendingPods:
         text: what was found last, "" if no pod was pending.
     """
 
-    def __init__(self, server: ApiServer, namespace: str, interval_s: float = INTERVAL_S) -> None:
-        self._server, self._namespace, self._interval_s = server, namespace, interval_s
+    def __init__(self, server: ApiServer, namespace: str) -> None:
+        self._server, self._namespace = server, namespace
         self._next_s = 0.0
         self.text = ""
 
@@ -36,7 +36,7 @@ class PendingPods:
             return ""
         from kubernetes.client import ApiException  # takes a second, and pending_reason does not need it
 
-        self._next_s = time.monotonic() + self._interval_s
+        self._next_s = time.monotonic() + INTERVAL_S
         try:
             pods = self._server.call(
                 self._server.pods.list_namespaced_pod,

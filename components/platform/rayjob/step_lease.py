@@ -54,12 +54,12 @@ class StepLease:
         self._renewed_s = time.monotonic()
 
 
-def watch_step_lease(poll_s: float = RENEWAL_S, patience_s: float = PATIENCE_S) -> threading.Thread | None:
+def watch_step_lease() -> threading.Thread | None:
     """In a trainer that has a lease, end the process by SIGTERM when the lease is not renewed; return the thread."""
     lease_uri = os.environ.get(LEASE_VARIABLE)
     if not lease_uri:
         return None
-    thread = threading.Thread(target=_watch, args=(lease_uri, poll_s, patience_s, _end), daemon=True)
+    thread = threading.Thread(target=_watch, args=(lease_uri, RENEWAL_S, PATIENCE_S, _end), daemon=True)
     thread.start()
     return thread
 

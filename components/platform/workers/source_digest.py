@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from pathlib import Path
 
 from components.platform.processes.python_module import ROOT
 
@@ -13,15 +12,11 @@ _WITHOUT_EFFECT = frozenset({".md", ".pyc"})
 
 
 @cache
-def source_digest(root: Path = ROOT) -> str:
-    """Return the sha256 (hex) of the names and contents of the package's files, as they are at the first call.
-
-    Args:
-        root: the directory that holds the package.
-    """
+def source_digest() -> str:
+    """Return the sha256 (hex) of the names and contents of the package's files, as they are at the first call."""
     total = hashlib.sha256()
-    for path in sorted((root / _PACKAGE).rglob("*")):
-        name = path.relative_to(root)
+    for path in sorted((ROOT / _PACKAGE).rglob("*")):
+        name = path.relative_to(ROOT)
         hidden = any(part.startswith((".", "__pycache__")) for part in name.parts)
         if not hidden and path.suffix not in _WITHOUT_EFFECT and path.is_file():
             total.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())

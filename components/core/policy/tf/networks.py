@@ -124,9 +124,9 @@ def observation_spec(*shape: int) -> tensor_spec.TensorSpec:
     return tensor_spec.TensorSpec(shape, tf.float32, name="observation")
 
 
-def action_spec(num_actions: int, name: str = "action") -> tensor_spec.BoundedTensorSpec:
+def action_spec(num_actions: int) -> tensor_spec.BoundedTensorSpec:
     """Return the spec of an int64 scalar in [0, num_actions)."""
-    return tensor_spec.BoundedTensorSpec([], tf.int64, minimum=0, maximum=num_actions - 1, name=name)
+    return tensor_spec.BoundedTensorSpec([], tf.int64, minimum=0, maximum=num_actions - 1, name="action")
 
 
 def configure(problem: str, bindings: Sequence[str] = (), files: Sequence[Path] = ()) -> None:

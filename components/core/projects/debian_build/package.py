@@ -216,7 +216,10 @@ def _build(
     script = work / "build-package"
     shutil.copy2(SCRIPTS / "build-package", script)
     if source.kind == "path":
-        _copy_source(Path(source.location), work / "source")
+        if not Path(source.location, "debian", "rules").is_file():
+            problem = f"{source.location} has no debian/rules: it is no Debian source"
+            raise UserError(problem, "correct path in the recipe")
+        shutil.copytree(source.location, work / "source", symlinks=True, ignore=shutil.ignore_patterns(".git"))
     owner = f"{os.geteuid()}:{os.getegid()}"
     words = [script, base, work, source.location, target, str(config.jobs), str(config.disk_gib), owner]
     outside = [] if config.toolchain is None else [config.toolchain.absolute()]
@@ -234,12 +237,6 @@ def _named_files(flags: Sequence[str]) -> list[Path]:
     """Return the files that flags such as -mlgo-inline-plan=FILE name by absolute paths."""
     values = [Path(flag.partition("=")[2]) for flag in flags]
     return [value for value in values if value.is_absolute() and value.is_file()]
-
-
-def _copy_source(directory: Path, into: Path) -> None:
-    if not (directory / "debian" / "rules").is_file():
-        raise UserError(f"{directory} has no debian/rules: it is no Debian source", "correct path in the recipe")
-    shutil.copytree(directory, into, symlinks=True, ignore=shutil.ignore_patterns(".git"))
 
 
 def _failure(status: int, phase: str, config: DebianBuild, log: Path) -> str:

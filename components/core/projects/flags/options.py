@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,12 +66,6 @@ class RowNames(click.ParamType[tuple[str, ...], Any]):
         return names
 
 
-def _join_rows(
-    _context: click.Context, _parameter: click.Parameter, values: Sequence[Sequence[str]]
-) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for names in values for name in names))
-
-
 _OPTIONS = (
     click.option("--recipe", type=RECIPE, help="Recipe of one project or of a set, whose programs are built."),
     click.option(
@@ -108,7 +103,7 @@ _OPTIONS = (
         "rows",
         type=RowNames(conditional=True),
         multiple=True,
-        callback=_join_rows,
+        callback=lambda _context, _parameter, values: tuple(dict.fromkeys(itertools.chain(*values))),
         metavar="NAME",
         help=f"Only this row (repeatable, or separated by commas): {', '.join(ROW_NAMES)}.  [default: all that assume "
         "nothing that --allow names]",

@@ -262,7 +262,7 @@ def plan_rows(
 def gcc_rows(row: FlagRow) -> list[FlagRow]:
     """Return the rows of the user's gcc: its levels for size, with LTO and with those flags of `row` that it has. There
     are none without a gcc."""
-    gcc = find_gcc()
+    gcc = next((one for one in installed_compilers(["gcc"]) if is_gcc(one)), None)
     if gcc is None:
         return []
     compile_flags, link_flags = (
@@ -295,11 +295,6 @@ def newest_rows(row: FlagRow, release: Toolchain) -> list[FlagRow]:
             newest = replace(row, name=name, gives=gives, own_options=(), program=Path(path))
             return [replace(newest, compilers=("newest",))]
     return []
-
-
-def find_gcc() -> Path | None:
-    """Return the gcc of CC, or else of PATH; None if there is none."""
-    return next((one for one in installed_compilers(["gcc"]) if is_gcc(one)), None)
 
 
 def require_compilers(rows: Sequence[FlagRow], compilers: Sequence[CompilerOfRow]) -> None:

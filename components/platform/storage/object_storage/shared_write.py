@@ -44,13 +44,9 @@ def write_shared(uri: ObjectUri, content: bytes, version: str) -> StoredObject:
         raise _OthersWrite  # S3 answers 409 while another write is under way, which may fail
 
     try:
-        return retry(write, _is_busy, PATIENCE_S, lambda *_: None, *_PAUSES_S)
+        return retry(write, lambda error: isinstance(error, _OthersWrite), PATIENCE_S, lambda *_: None, *_PAUSES_S)
     except GaveUp:
         raise StorageError(
             f"{uri} cannot be written: for {PATIENCE_S:.0f} s object storage has said that others write it",
             "run the same command again",
         ) from None
-
-
-def _is_busy(error: Exception) -> bool:
-    return isinstance(error, _OthersWrite)
