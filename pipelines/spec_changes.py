@@ -30,7 +30,6 @@ def with_digests(spec: Mapping[str, Any], images: Mapping[str, Image], ray: bool
     """Return a copy of a PipelineSpec with the digests of pushed images.
 
     Args:
-        images: from pipelines.images.read_images.
         ray: whether a step starts a Ray cluster and needs the image of its nodes. None if that is unknown, as for a
             pipeline that is uploaded: the image is named if it was pushed.
 

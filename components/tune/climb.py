@@ -99,11 +99,7 @@ class Climb:
     jobs: int = 1
 
     def __call__(self, request: ClimbRequest) -> Round:
-        """Perform a round.
-
-        Raises:
-            CompileError, UserError: as Compiler.
-        """
+        """Perform a round."""
         problem = problems.get(self.compiler.problem)
         counts = self.definition_counts.get(request.module.project, {})
         changed = dict(request.changed or {})
@@ -223,9 +219,6 @@ def starting_advisor(module: Module, policy: Advisor) -> Advisor:
     """Return the advisor whose decisions the search starts from, and who decides about calls that are not forced.
 
     On whole programs the policy is as often worse as better than LLVM's heuristic, so they start from the latter.
-
-    Args:
-        policy: the advisor of the policy, with a log.
     """
     return Advisor("log") if module.is_program() else policy
 

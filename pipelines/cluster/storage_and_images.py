@@ -54,11 +54,7 @@ def check_bucket(pipeline_root: str) -> Finding:
 
 
 def check_images(images: Mapping[str, Image], names: tuple[str, ...]) -> list[Finding]:
-    """Check that each of the images `names` is built, pushed, and can be pulled.
-
-    Args:
-        images: from pipelines.images.read_images.
-    """
+    """Check that each of the images `names` is built, pushed, and can be pulled."""
     findings = []
     pushed = []
     for name in names:

@@ -75,9 +75,6 @@ def local_steps(
 ) -> tuple[Step, ...]:
     """Return the pipeline's steps, with the state of this machine that their results depend on.
 
-    Args:
-        pipeline, parameters, write: as for `run_locally`.
-
     Raises:
         UserError: a parameter has a value that no step accepts.
     """

@@ -156,11 +156,7 @@ class State:
             )
 
     def promoted(self, deployed: Deployed, decision: Decision | None = None) -> State:
-        """Return the state with another policy deployed, and the previous one in the history.
-
-        Args:
-            decision: the comparison that decided; None if there was none.
-        """
+        """Return the state with another policy deployed, and the previous one in the history."""
         before = self if decision is None else self.decided(decision)
         history = ((before.deployed,) if before.deployed else ()) + before.history
         return replace(before, deployed=deployed, history=history[:KEPT])

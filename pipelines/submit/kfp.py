@@ -61,9 +61,6 @@ class KfpPipelines(PipelineServer):
 
         Args:
             starts_now: see CheckedRun.request.
-
-        Raises:
-            UserError: as `submit`.
         """
         self._check(options)
         run = check_run(options)

@@ -29,7 +29,6 @@ def tasks_of(run: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Task]:
     """Return the container tasks of a run, each after those that it depends on.
 
     Args:
-        run: as the API answers it.
         spec: the run's PipelineSpec; empty if it is unknown, which gives no tasks.
     """
     details = run.get("run_details")

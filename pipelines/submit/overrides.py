@@ -71,9 +71,6 @@ def override_for_kfp(
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Return a copy of the PipelineSpec with the resources of each step, and settings for kfp_package.platform_spec.
 
-    Args:
-        overrides: from overrides_document.read_overrides.
-
     Raises:
         UserError: the pipeline has no such step, KFP has no such setting, or a request exceeds its limit.
     """
@@ -108,9 +105,6 @@ def override_for_kfp(
 @expect_pipeline
 def override_for_vertex(spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]) -> dict[str, Any]:
     """Return a copy of the PipelineSpec with the resources of each step.
-
-    Args:
-        overrides: from overrides_document.read_overrides.
 
     Raises:
         UserError: the pipeline has no such step, or Vertex AI has no such setting.

@@ -156,11 +156,7 @@ def describe_state(state: str) -> str:
 
 
 def describe_curve(folder: str) -> str:
-    """Return the command that shows the training's curve, in a line of text.
-
-    Args:
-        folder: URI of a folder with event files.
-    """
+    """Return the command that shows the training's curve, in a line of text."""
     return f"training curve: tensorboard --logdir {folder}"
 
 

@@ -42,11 +42,7 @@ class _UnknownContent(Exception):
 
 
 def reuse_results(package: Package, values: Mapping[str, Any]) -> Package:
-    """Return a package whose steps may be reused where the content that they read is the same, and say where not.
-
-    Args:
-        values: all parameters of the run, with defaults.
-    """
+    """Return a package whose steps may be reused where the content that they read is the same, and say where not."""
     spec, reasons = reuse_by_content(package.spec, values)
     for reason in reasons:
         say(f"not reused from earlier runs: steps that depend on --param {reason}")

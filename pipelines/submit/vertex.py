@@ -157,9 +157,6 @@ class VertexPipelines(PipelineServer):
 
         Args:
             starts_now: see CheckedRun.request.
-
-        Raises:
-            UserError: as `submit`.
         """
         if options.stored_pipeline:
             check_template(options.stored_pipeline)

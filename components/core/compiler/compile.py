@@ -141,11 +141,7 @@ class Compiler:
         return Result(request.module.name, samples, completed.wall_s)
 
     def make_object(self, request: Request, output: Path) -> float:
-        """Compile a module to the object `output`, whose directory exists, and return the seconds of wall time.
-
-        Raises:
-            CompileError, UserError: as a call.
-        """
+        """Compile a module to the object `output`, whose directory exists, and return the seconds of wall time."""
         with TemporaryDirectory(prefix="compile-", dir=REAPER.scratch(), ignore_cleanup_errors=True) as directory:
             completed = self._run(request, Path(directory) / "m")
             take_output(Path(directory) / "m.o", output)
@@ -238,9 +234,6 @@ class Compiler:
 
 def read_scores(path: Path, log: TrainingLog) -> dict[str, float]:
     """Return the score of each context of `log`, which is the outcome of its last decision.
-
-    Args:
-        path: the file that `log` was read from, for error messages.
 
     Raises:
         LogError: a context has no score.

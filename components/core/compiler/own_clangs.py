@@ -40,11 +40,7 @@ def release_clang() -> Path:
 
 
 def training_clang() -> Path:
-    """Return the directory of a training clang in the cache, which is built if it is not there.
-
-    Raises:
-        UserError: as `release_clang`.
-    """
+    """Return the directory of a training clang in the cache, which is built if it is not there."""
     return _cached("training", [], "leave out --minutes")
 
 

@@ -111,9 +111,7 @@ def explain_with_training_clang(
     """Explain a compile of a training clang, which knows the names of functions and measures decisions.
 
     Args:
-        policy: directory of an inlining policy.
         flip_compiles: number of compiles that measure gains; each measures several decisions. 0 measures none.
-        seed: selects decisions that are measured.
 
     Raises:
         UserError: the module does not compile, or the policy wants features that this clang does not log.

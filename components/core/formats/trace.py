@@ -306,9 +306,6 @@ def iterate_columns(trace: Trace, names: Sequence[str]) -> Iterator[dict[str, Ar
     """Yield the named columns of the decisions of one shard after the other, as read_columns has them of all.
 
     A shard has _SHARD_BYTES of features, so a trace of any size can be read.
-
-    Raises:
-        UserError: as read_columns.
     """
     specs = {spec.name: spec for spec in trace.features}
     _require_columns(trace, names)
@@ -330,11 +327,7 @@ def _require_columns(trace: Trace, names: Sequence[str]) -> None:
 
 
 def read_modules(directory: Path) -> dict[str, Array]:
-    """Read modules.parquet as columns: module (object), text_size_bytes if there are sizes, decisions, compile_s.
-
-    Raises:
-        UserError: as read_columns.
-    """
+    """Read modules.parquet as columns: module (object), text_size_bytes if there are sizes, decisions, compile_s."""
     load_trace(directory)
     table = _read(directory / MODULES, None)
     return {name: table[name].to_numpy() for name in table.column_names}

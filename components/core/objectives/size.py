@@ -93,7 +93,6 @@ def linked_bytes(sample: Sample, definition_counts: Mapping[str, int]) -> float:
     """Return a module's bytes, with functions that several objects define weighted by the share that a link keeps.
 
     Args:
-        sample: a compile with function sizes.
         definition_counts: function -> number of the project's objects that define it, see `read_object_counts`.
     """
     assert sample.function_sizes is not None

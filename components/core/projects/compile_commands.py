@@ -40,7 +40,6 @@ def output_of(entry: dict[str, Any], directory: str) -> str:
     """Return the object that a command writes, as the command spells it.
 
     Args:
-        entry: of the database.
         directory: absolute path of the directory that the command ran in.
 
     Raises:

@@ -147,7 +147,6 @@ def compiler_calls(
     """Yield the calls of compilers in a shell's command: the directory that each runs in, the compiler, its arguments.
 
     Args:
-        directory: directory that the command runs in.
         others: names of further programs whose calls are wanted.
 
     Raises:

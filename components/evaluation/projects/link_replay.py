@@ -187,11 +187,7 @@ class ReplayPlan:
         return strongest
 
     def lto(self, link: Link) -> Lto | None:
-        """Return the LTO that code of a linked file went through, in its own link or a relocatable one that it uses.
-
-        Raises:
-            NotReplayed: as `optimizes`.
-        """
+        """Return the LTO that code of a linked file went through, in its own link or a relocatable one that it uses."""
         if link.output not in self._lto:
             self._lto[link.output] = None  # for a link that uses its own output
             used = (self.piece(path) for path in self.inputs(link))

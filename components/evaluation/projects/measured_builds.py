@@ -129,11 +129,7 @@ def measure_files(build: Build, names: Collection[str]) -> dict[str, MeasuredFil
 
 
 def write_measurement(name: str, files: Mapping[str, MeasuredFile], directory: Path) -> None:
-    """Write build.json to `directory`.
-
-    Args:
-        name: name of the build directory.
-    """
+    """Write build.json to `directory`."""
     document = _Measurement(version=_VERSION, build=name, files=dict(files))
     (directory / BUILD_FILE).write_bytes(msgspec.json.encode(document) + b"\n")
 

@@ -136,11 +136,7 @@ class MeasureModule:
     definition_counts: Mapping[str, Mapping[str, int]]
 
     def __call__(self, job: FlipJob) -> FlipResult:
-        """Measure flips of a module under the policy of the job's advisor.
-
-        Raises:
-            CompileError, UserError: as Compiler.
-        """
+        """Measure flips of a module under the policy of the job's advisor."""
         problem = problems.get(self.compiler.problem)
         objective = OBJECTIVES[problem.objective]
         first = self.compiler(job)

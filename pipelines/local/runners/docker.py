@@ -47,7 +47,6 @@ class DockerRunner(Runner):
     the same run starts again.
 
     Args:
-        images: from pipelines.images.read_images.
         used: the images that steps of the pipeline run in, from pipelines.spec.used_images.
     """
 

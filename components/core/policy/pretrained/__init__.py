@@ -116,10 +116,6 @@ def known_projects(problem: str, name: str, projects: Collection[str], modules: 
 
     A project is known by its name, without version ("yaml-cpp-0.7.0", "libzstd"), or by a folder of a module with that
     name, in which many projects keep the code of others.
-
-    Args:
-        projects: names of the modules' projects.
-        modules: names of modules.
     """
     names = {*projects, *(part for module in modules for part in PurePosixPath(module).parts[:-1])}
     plain = {_plain_name(given) for given in names}
