@@ -73,7 +73,9 @@ def plan_variants(
     if reference is not None:
         variants.append(load(REFERENCE, reference))
     if choose_clang(objective, release) == "release" and release is not None:
-        variants.append(Variant(POLICY, release.clang, Advisor("release"), _decisions_only(config, release)))
+        # Without the outliner, the code of the release clang differs from the training clang's by decisions only.
+        flags = without_outliner(release.clang) if config.problem == "inlining" else ()
+        variants.append(Variant(POLICY, release.clang, Advisor("release"), flags))
     else:
         variants.append(load(POLICY, config.policy))
     return (
@@ -83,11 +85,6 @@ def plan_variants(
             for threshold in (config.thresholds if objective.sweeps_thresholds else ())
         ),
     )
-
-
-def _decisions_only(config: EvaluationConfig, release: Toolchain) -> tuple[str, ...]:
-    """Return flags without which a release clang's code differs from the training clang's by more than decisions."""
-    return without_outliner(release.clang) if config.problem == "inlining" else ()
 
 
 def choose_clang(objective: Objective, release: Toolchain | None) -> CompiledBy:

@@ -62,7 +62,7 @@ class Round:
 
     Attributes:
         source: the module's source file.
-        base_bytes, size_bytes: text of the module before and after the round.
+        size_bytes: text of the module after the round.
         base_linked_bytes, linked_bytes: the objective, see `linked_bytes`, before and after the round.
         changed, tried: see ClimbRequest.
         exhausted: no untried flip was left.
@@ -71,7 +71,6 @@ class Round:
 
     module: str
     source: str
-    base_bytes: int
     size_bytes: int
     base_linked_bytes: float
     linked_bytes: float
@@ -168,7 +167,6 @@ class Climb:
         return Round(
             request.module.name,
             calls.source,
-            base.text_size_bytes,
             best.text_size_bytes,
             base_linked_bytes,
             best_linked_bytes,

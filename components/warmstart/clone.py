@@ -75,7 +75,9 @@ def clone(
     columns = np.concatenate([varying, len(decisions.buckets) + varying, *([[-1]] if masked else [])]).astype(np.intp)
     observed = tf.constant(decisions.observed[rows][..., columns])
     action = tf.constant(decisions.action[rows])
-    batch_size = _batch_size(config, len(rows))
+    # Smaller for few decisions: after some tens of steps an optimizer has learned nothing.
+    enough = max(MIN_BATCH, len(rows) * config.epochs // MIN_STEPS)
+    batch_size = min(config.batch_size, enough, len(rows))
     steps = len(rows) // batch_size  # the remainder waits for the next shuffle
 
     started_s = time.monotonic()
@@ -99,12 +101,6 @@ def clone(
         tracing_s=tracing_s,
         loss=loss,
     )
-
-
-def _batch_size(config: WarmstartConfig, decisions: int) -> int:
-    """Return the batch size, smaller for few decisions: after some tens of steps an optimizer has learned nothing."""
-    enough = max(MIN_BATCH, decisions * config.epochs // MIN_STEPS)
-    return min(config.batch_size, enough, decisions)
 
 
 def decide(policy: DensePolicy, observed: np.ndarray) -> NDArray[np.intp]:

@@ -142,8 +142,7 @@ class KfpRun:
 
     def read_log(self, task: Task) -> list[str]:
         """Return the lines of the log of the first of a task's pods that has one; [] if none has."""
-        logs = (without_launcher(text) for pod in task.pods if (text := self._read_text(pod)))
-        return next(logs, "").rstrip().splitlines()
+        return without_launcher(self._first_log(task)).rstrip().splitlines()
 
     @property
     def may_start_ray(self) -> bool:
@@ -190,13 +189,14 @@ class KfpRun:
         if not_run := [task.name for task in self.tasks if not task.state]:
             say(f"not run: {', '.join(not_run)}")
         log, command = "", ""
-        if tail := self.read_log(failed[0])[-_LAST_LINES:]:
+        text = self._first_log(failed[0])
+        if tail := without_launcher(text).rstrip().splitlines()[-_LAST_LINES:]:
             log = f"\n  the last lines of {failed[0].name}:" + "".join(f"\n    {line}" for line in tail)
         elif failed[0].pods:
             command = f" (kubectl logs --container main {failed[0].pods[0]})"
         if lost_driver(log):
             return UserError(f"{problem}{LOST_DRIVER[0]}{log}", LOST_DRIVER[1])
-        if launcher_was_killed(next(filter(None, map(self._read_text, failed[0].pods)), "")):
+        if launcher_was_killed(text):
             return UserError(
                 f"{problem}the pod of step {failed[0].name} was removed while it ran (exit status 143), and Argo, "
                 f"which repeats a step whose pod is gone, looked a moment before{log}",
@@ -218,6 +218,9 @@ class KfpRun:
             f"nothing of the run has begun for {_NO_CONTROLLER_S:.0f} s: Argo's controller does not answer "
             "(kubectl get pods -n kubeflow -l app=workflow-controller)"
         ]
+
+    def _first_log(self, task: Task) -> str:
+        return next(filter(None, map(self._read_text, task.pods)), "")
 
     def _read_text(self, pod: str) -> str:
         """Return the log of a step from the API server or the user interface, "" if neither has it.

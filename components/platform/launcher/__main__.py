@@ -127,7 +127,8 @@ def main(
     status = _run(step, resolved, time_limit_s)
     if status != 0:
         return status
-    directory = _output_of(resolved)
+    location = parse_location(_output_option(resolved))
+    directory = mirror(location) if isinstance(location, ObjectUri) else location
     for copy in copies:
         file, path = _split_pair(copy)
         _make_parent(path)
@@ -213,12 +214,6 @@ def _exists(module: str) -> bool:
         return find_spec(module) is not None
     except ModuleNotFoundError:  # no such parent package
         return False
-
-
-def _output_of(arguments: Sequence[str]) -> Path:
-    """Return the local directory of the artifact at --output."""
-    location = parse_location(_output_option(arguments))
-    return mirror(location) if isinstance(location, ObjectUri) else location
 
 
 def _output_option(arguments: Sequence[str]) -> str:

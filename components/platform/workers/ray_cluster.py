@@ -34,10 +34,9 @@ class Cluster:
         local: Ray was started by this process and ends with the connection.
     """
 
-    def __init__(self, ray: Any, local: bool, address: str) -> None:
+    def __init__(self, ray: Any, local: bool) -> None:
         self._ray = ray
         self._local = local
-        self._address = address
         self._request = None if local else CpuRequest(ray)
 
     def nodes(self) -> dict[str, int]:
@@ -149,14 +148,14 @@ def connect(address: str, slots: int | None) -> Cluster:
                 _temp_dir=str(directory),
                 **common,
             )
-            return Cluster(ray, True, "")
+            return Cluster(ray, True)
         try:
             ray.init(address=address, **common)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError, ray.exceptions.RayError) as error:
             raise UserError(
                 f"the Ray cluster at {address} cannot be used: {_first_line(error)}", _remedy(str(error))
             ) from None
-    return Cluster(ray, False, address)
+    return Cluster(ray, False)
 
 
 def _remedy(message: str) -> str:

@@ -24,6 +24,8 @@ from pipelines.submit.vertex_client import VertexAddress, call
 POLL_S = 5.0
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/models"
 _MODEL_ID = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
+_LABELS = ("problem", "llvm_version", "policy_digest", "corpus_digest", "toolchain_digest")
+"""What can be searched for."""
 _LABEL_LENGTH = 63
 _SHORT_DIGEST = 12
 _DESCRIPTION_BYTES = 5_000
@@ -97,7 +99,7 @@ class VertexRegistry:
             "versionDescription": entry.summary,
             "description": _shortened(entry.card or entry.summary),
             "artifactUri": entry.uri,
-            "labels": _labels(entry),
+            "labels": {name: _label(entry.facts[name]) for name in _LABELS if name in entry.facts},
         }
         if self.serving_image:
             described["containerSpec"] = {"imageUri": self.serving_image}
@@ -154,13 +156,8 @@ class VertexRegistry:
         call(self.server, "POST", f"{model}@{version}:mergeVersionAliases", {"versionAliases": [alias]})
 
 
-def _labels(entry: RegistryEntry) -> dict[str, str]:
-    """Return the labels of a version: what can be searched for, in the characters that labels may have."""
-    names = ("problem", "llvm_version", "policy_digest", "corpus_digest", "toolchain_digest")
-    return {name: _label(entry.facts[name]) for name in names if name in entry.facts}
-
-
 def _label(text: str) -> str:
+    """Return a text in the characters that labels may have."""
     return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:_LABEL_LENGTH]
 
 

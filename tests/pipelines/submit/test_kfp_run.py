@@ -185,7 +185,7 @@ def test_lost_driver_is_told_with_a_new_run_as_the_way_out(
 ) -> None:
     """Its pod was deleted; Argo made it again, and every later driver fails with what ML Metadata has then."""
     line = f"F1126 23:37:55.893140 15 main.go:59] KFP driver: {'x' * 900}: two tasks have the same task name"
-    monkeypatch.setattr(KfpRun, "read_log", lambda *_: [line])
+    monkeypatch.setattr(KfpRun, "_first_log", lambda *_: line)
     with pytest.raises(UserError, match="the pod of a driver was lost") as failed:
         wait(KfpPipelines(KfpAddress(host)), start(preset="tiny"), POLL_S)
     assert "submit the pipeline again" in failed.value.remedy and "retry" not in failed.value.remedy
