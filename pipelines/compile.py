@@ -21,14 +21,11 @@ DIGESTS_HEADER = "# Made by `mlgo pipeline compile --images`.\n"
 
 
 def compile_pipeline(name: str, output: Path, images: Mapping[str, Image] | None = None) -> None:
-    """Write a compiled pipeline to `output` atomically.
+    """Write a compiled pipeline to `output` atomically. UserError if an image was not pushed.
 
     Args:
         name: a key of pipelines.spec.COMPILED_PIPELINES.
         images: pushed images, by whose digests the pipeline names them; None for names.
-
-    Raises:
-        UserError: an image was not pushed.
     """
     from google.protobuf.struct_pb2 import Value
     from kfp import compiler

@@ -142,11 +142,7 @@ def edit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def parse_edits(
     cmd_add: tuple[str, ...], cmd_remove: tuple[str, ...], cmd_replace: tuple[tuple[str, str], ...]
 ) -> CommandEdits:
-    """Return the edits that the options specify.
-
-    Raises:
-        UserError: a --cmd-add is empty or not quoted as a shell requires.
-    """
+    """Return the edits that the options specify. UserError if a --cmd-add is empty or not quoted for a shell."""
     for text in cmd_add:
         try:
             words = shlex.split(text)

@@ -51,12 +51,9 @@ def output_option(command: Any) -> Any:
 
 
 def require_size_level(problem: Problem) -> None:
-    """Check that programs can be units of a problem's corpus.
+    """Check that programs can be units of a problem's corpus. UserError if they cannot.
 
     At other levels than those for size, lld compiles a program by passes that clang does not have.
-
-    Raises:
-        UserError: they cannot.
     """
     if problem.optimization not in ("-Oz", "-Os"):
         raise UserError(

@@ -27,12 +27,9 @@ _BUILDS = (
 
 def detect_builds(source: Path) -> list[str]:
     """Return the shell commands that may build a source tree, the most usual first; $JOBS is the number of parallel
-    compiles.
+    compiles. UserError if no file of a known build system is in the tree.
 
     A distribution's patches may leave a tree that only its own rules build.
-
-    Raises:
-        UserError: no file of a known build system is in the tree.
     """
     found = list(dict.fromkeys(command for name, command in _BUILDS if (source / name).is_file()))
     if not found:

@@ -380,10 +380,7 @@ def shrink(
 
 def _make_work() -> tuple[Path, int]:
     """Make the directory of all builds, and return it and a descriptor that holds its lock. Those of runs that were
-    killed are removed.
-
-    Raises:
-        UserError: TMPDIR is relative, or has a colon.
+    killed are removed. UserError if TMPDIR is relative, or has a colon.
     """
     if not os.path.isabs(os.environ.get("TMPDIR") or os.sep):
         raise UserError(

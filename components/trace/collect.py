@@ -57,11 +57,7 @@ class TraceStatistics:
 
 
 def collect(config: TraceConfig) -> TraceStatistics:
-    """Make the trace artifact `config.output`.
-
-    Raises:
-        UserError: the toolchain, the corpus or its arguments cannot be used.
-    """
+    """Make the trace artifact `config.output`. UserError if toolchain, corpus or its arguments cannot be used."""
     toolchain = load_toolchain(config.toolchain).require_mode("training")
     features = logged_features(toolchain, config.problem)
     corpus = load_corpus(config.corpus)

@@ -62,14 +62,11 @@ class _Survey:
 def search(
     config: TuneConfig, bench: Workbench, modules: Sequence[Module], directory: SearchDirectory
 ) -> dict[str, ModuleState]:
-    """Search until `config.minutes` are over or nothing improves.
+    """Search until `config.minutes` are over or nothing improves. UserError if too many modules do not compile.
 
     Returns:
         The state of each module, without those that do not compile. Modules that were not reached have no rounds, and
         the sizes of the start as the result. Empty if no module was reached.
-
-    Raises:
-        UserError: too many modules do not compile.
     """
     deadline_s = time.monotonic() + config.minutes * 60
     quarantine = bench.quarantine

@@ -53,13 +53,10 @@ def clone(
     decisions: Decisions,
     on_epoch: Callable[[int, float, DensePolicy], None] = lambda epoch, loss, policy: None,
 ) -> CloneResult:
-    """Train a network on the decisions that are not held out.
+    """Train a network on the decisions that are not held out. UserError if no feature varies.
 
     Args:
         on_epoch: called after each epoch with its number from 1, its mean loss (nats per decision) and the policy.
-
-    Raises:
-        UserError: no feature varies.
     """
     tf.keras.utils.set_random_seed(config.seed)
     problem = problems.get(decisions.trace.problem)

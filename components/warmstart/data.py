@@ -52,13 +52,10 @@ def load_decisions(
     seed: int,
     only: Collection[str] | None = None,
 ) -> Decisions:
-    """Read a trace, normalized by a vocab.
+    """Read a trace, normalized by a vocab. UserError if an artifact is incomplete, or there are too few decisions.
 
     Args:
         only: names of the features to use, None for all.
-
-    Raises:
-        UserError: an artifact is incomplete, or there are too few decisions.
     """
     trace, buckets = load_trace(trace_directory), load_vocab(vocab_directory)
     problem = problems.get(trace.problem)

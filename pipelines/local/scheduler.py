@@ -158,13 +158,10 @@ def _begin(step: Step, records: StepRecords, runner: Runner) -> bool:
 
 
 def _finish(ended: RunningStep, records: StepRecords, undone: Sequence[str]) -> None:
-    """Record the result of a step that has ended.
+    """Record the result of a step that has ended. UserError if the step failed, or wrote no artifact.
 
     Args:
         undone: names of the steps that have not finished, for the message of a failure.
-
-    Raises:
-        UserError: the step failed, or wrote no artifact.
     """
     step = ended.step
     artifact, log = records.locations.artifact(step.output), log_path(records.run, step)

@@ -79,13 +79,10 @@ def training_toolchain(location: str, problem: str) -> Toolchain:
 
 
 def check_evaluation(location: str, problem: str, policy_digest: str = "") -> Metrics:
-    """Return the metrics of an evaluation.
+    """Return the metrics of an evaluation. UserError if it is not an evaluation, or is of another problem or policy.
 
     Args:
         policy_digest: of the policy that it must be of; "" for any.
-
-    Raises:
-        UserError: it is not an evaluation, or is of another problem or policy.
     """
     _files(location, "evaluation")
     metrics, measured = read_metrics(local(location)), read_measurements(local(location))

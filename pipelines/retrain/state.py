@@ -172,11 +172,7 @@ class State:
         return replace(self, comparisons=counts, decisions=_newest(decision, self.decisions))
 
     def rolled_back(self, by: str = "", reason: str = "", now: float = 0.0) -> State:
-        """Return the state with the previous policy deployed again.
-
-        Raises:
-            UserError: there is no previous policy.
-        """
+        """Return the state with the previous policy deployed again. UserError if there is no previous policy."""
         if not self.history or self.deployed is None:
             raise UserError("there is no previous policy to roll back to", "promote another policy first")
         gone = self.deployed

@@ -56,13 +56,10 @@ def llvm_binutils(clang: Path) -> dict[str, Path]:
 
 
 def require_binutils(clang: Path, need: str) -> dict[str, Path]:
-    """Return all of `llvm_binutils`.
+    """Return all of `llvm_binutils`. UserError if one is missing.
 
     Args:
         need: what needs them, for the error: "archives need that ...".
-
-    Raises:
-        UserError: one is missing.
     """
     binutils = llvm_binutils(clang)
     if missing := [f"llvm-{name}" for name in BINUTILS if name not in binutils]:

@@ -69,11 +69,7 @@ def write_links(directory: Path, links: BuildLinks) -> None:
 
 
 def read_links(directory: Path) -> BuildLinks | None:
-    """Return how the build of a corpus links; None for a corpus without links.json.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """Return how the build of a corpus links; None for a corpus without links.json. UserError if it is damaged."""
     path = directory / LINKS
     if not path.is_file():
         return None

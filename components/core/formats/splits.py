@@ -47,11 +47,7 @@ class Splits:
 
 
 def write_splits(directory: Path, splits: Splits) -> None:
-    """Write splits.json in `directory`, replacing an existing one atomically.
-
-    Raises:
-        UserError: a directory has that name.
-    """
+    """Write splits.json in `directory`, replacing one atomically. UserError if a directory has that name."""
     replace_text(directory / FILE, json.dumps({"version": _VERSION, **asdict(splits)}, indent=1) + "\n")
 
 

@@ -58,15 +58,12 @@ def check_strategy(strategy: Strategy, major: int, strategy_option: str, major_o
 def check_llvm_source(
     strategy: Strategy, major: int, origin: str, sdk: str, source_option: str, strategy_option: str
 ) -> None:
-    """Check that there is a source of the files of LLVM that a strategy compiles.
+    """Check that there is a source of the files of LLVM that a strategy compiles. UserError if Debian does not have it.
 
     Args:
         origin: "deb", "git:TAG", a path or a URI.
         sdk: prefix of an SDK, which may bring the files; "": the installed one.
         source_option, strategy_option: how messages write these: "--llvm-source {}".
-
-    Raises:
-        UserError: Debian does not have it.
     """
     if strategy == "sdk" and origin == "deb" and not sdk and major not in DEBIAN_SOURCE_MAJORS:
         raise UserError(

@@ -57,13 +57,10 @@ class Benchmark:
 
 
 def make_benchmarks(documents: Sequence[BenchmarkDocument], where: str) -> tuple[Benchmark, ...]:
-    """Return the benchmarks of a recipe.
+    """Return the benchmarks of a recipe. UserError if names, globs, placeholders or inputs are wrong.
 
     Args:
         where: the recipe and project, for errors.
-
-    Raises:
-        UserError: names, globs, placeholders or inputs are wrong.
     """
     benchmarks: dict[str, Benchmark] = {}
     for document in documents:

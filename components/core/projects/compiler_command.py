@@ -163,14 +163,11 @@ def compiler_calls(
 
 
 def output_of_words(words: Sequence[str], directory: str, source: str, named: str = "") -> str:
-    """Return the object that a command writes, as the command spells it.
+    """Return the object that a command writes, as the command spells it. NoObjectError if it writes none.
 
     Args:
         source: the source file of interest, if it compiles several; "" if unknown.
         named: the output that a database names; the command's -o has priority.
-
-    Raises:
-        NoObjectError: it writes none.
     """
     program, arguments = compiler_of(words)
     name = os.path.basename(program)

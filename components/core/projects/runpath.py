@@ -67,11 +67,7 @@ def relocate_runpath(path: Path, built: Path, root: Path) -> bool:
 
 
 def needed_libraries(path: Path) -> frozenset[str]:
-    """Return the names of the shared libraries that a linked file needs (DT_NEEDED).
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """Return the names of the shared libraries that a linked file needs (DT_NEEDED). UserError if it is damaged."""
     elf = Elf(memoryview(path.read_bytes()))
     table = bytes(elf.section(".dynstr") or b"")
     return frozenset(

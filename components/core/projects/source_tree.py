@@ -89,7 +89,7 @@ class SourceTree:
         return sorted(found)
 
     def copy(self, into: Path, omitted: Sequence[Path] = (), programs: Sequence[str] = ()) -> None:
-        """Copy the tree to `into`, which does not exist.
+        """Copy the tree to `into`, which does not exist. UserError if a file cannot be read, or the disk is full.
 
         Objects, build directories, Cargo's among them, links to Bazel's, outputs of `mlgo shrink` and virtual
         environments are left out, so that everything is compiled. Times are kept: generated files stay newer than their
@@ -101,9 +101,6 @@ class SourceTree:
         Args:
             omitted: directories that are not copied.
             programs: files that are not copied, relative to the tree, because the build makes them.
-
-        Raises:
-            UserError: a file cannot be read, or the disk is full.
         """
         omitted_places = {path.resolve() for path in omitted}
 

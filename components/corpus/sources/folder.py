@@ -21,12 +21,9 @@ def find_objects(directory: Path, base: Path | None = None) -> list[ObjectFile]:
 
 
 def find_saved_modules(directory: Path, base: Path | None = None) -> list[ObjectFile]:
-    """Return the objects whose bitcode a link with local ThinLTO saved below `directory`.
+    """Return the objects whose bitcode a link with local ThinLTO saved below `directory`. UserError if there is none.
 
     Path and name are those of the object; the path of the bitcode is the object's with SAVED_MODULE_SUFFIX.
-
-    Raises:
-        UserError: there is none.
     """
     remedy = "link with clang -flto=thin -fuse-ld=lld -Wl,--save-temps=import -Wl,--thinlto-emit-index-files"
     return _find_objects(directory, SAVED_MODULE_SUFFIX, base, remedy)

@@ -84,7 +84,7 @@ class EsLearner(Learner):
                 variable.assign(array)
 
     def update(self, returns: NDArray[np.float64], iteration: int) -> dict[str, float]:
-        """Take a step.
+        """Take a step. UserError if the weights are no longer finite.
 
         Args:
             returns: float64 [modules, perturbations] of the last `perturb`, larger is better.
@@ -92,9 +92,6 @@ class EsLearner(Learner):
 
         Returns:
             `learning_rate` and `gradient_norm`.
-
-        Raises:
-            UserError: the weights are no longer finite.
         """
         rate = self.parameters.learning_rate / (1 + iteration / self.parameters.decay_iterations)
         self.optimizer.learning_rate.assign(rate)

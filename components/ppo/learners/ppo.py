@@ -167,7 +167,7 @@ class PpoLearner(Learner):
         return losses
 
     def update(self, experience: Experience, iteration: int = 0) -> dict[str, float]:
-        """Update the policy with the decisions of an iteration.
+        """Update the policy with the decisions of an iteration. UserError if the weights are no longer finite.
 
         Args:
             iteration: number of the iteration, from 0.
@@ -176,9 +176,6 @@ class PpoLearner(Learner):
             `learning_rate`; means over the updates of `policy_gradient_loss` and of `prior_kl`, KL(new || initial) in
             nats; after the updates, on at most METRIC_DECISIONS of the decisions, `entropy`, `kl`, which is KL(previous
             || new) in nats, and `clip_fraction`.
-
-        Raises:
-            UserError: the weights are no longer finite.
         """
         size = min(self.parameters.minibatch_size, len(experience))
         decay = 1 / (1 + iteration / self.parameters.decay_iterations)

@@ -61,11 +61,7 @@ class Benchmark:
             replace(command, variables=variables, titles=("the instrumented build",) * 2).try_once(trees[0])
 
     def count(self, files: Path, counter: Counter) -> int:
-        """Return the instructions of the command with a build's linked files.
-
-        Raises:
-            UserError: it fails or takes too long.
-        """
+        """Return the instructions of the command with a build's files. UserError if it fails or takes too long."""
         with self._trees(files) as (trees, command):
             titles = ("the counted build",) * 2
             counts, _ = replace(command, titles=titles).compare(trees, counter, 0, f"counting {self.command}")

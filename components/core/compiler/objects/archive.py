@@ -40,11 +40,7 @@ def is_archive(start: bytes | memoryview) -> bool:
 
 
 def read_members(view: memoryview, path: str) -> list[Member]:
-    """Return the members of the archive `view`, in its order; `path` is where it lies.
-
-    Raises:
-        ArchiveError: it is damaged.
-    """
+    """Return the members of the archive `view`, in its order; `path` is where it lies. ArchiveError if damaged."""
     thin = bytes(view[:8]) == _THIN
     long_names = b""
     members: list[Member] = []

@@ -57,14 +57,11 @@ def observations(
     buckets: Mapping[str, NDArray[np.float64]],
     columns: Mapping[str, NDArray[np.generic]],
 ) -> Float32:
-    """Return float32 [N, *observation_shape] of N decisions.
+    """Return float32 [N, *observation_shape] of N decisions. UserError if a column is missing.
 
     Args:
         features: all features of the policy, including the mask. buckets: their boundaries.
         columns: feature name -> values, [N] or [N, *shape]; other columns are ignored.
-
-    Raises:
-        UserError: a column is missing.
     """
     mask = next((feature for feature in features if feature.name == problem.policy.mask), None)
     tensors = tensor_features(features, mask is not None)

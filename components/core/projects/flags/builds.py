@@ -400,15 +400,12 @@ def stripped_bytes(path: Path, strip: Path) -> int:
 
 
 def stripped_content(path: Path, strip: Path) -> bytes:
-    """Return a program as users ship it: without symbols and debug data.
+    """Return a program as users ship it: without symbols and debug data. UserError if neither can strip it.
 
     LLVM's strip refuses static programs that GNU ld links with glibc, whose .rela.plt names .symtab; GNU's takes them.
 
     Args:
         strip: LLVM's strip.
-
-    Raises:
-        UserError: neither can strip it.
     """
     with tempfile.TemporaryDirectory(prefix="mlgo-strip-") as directory:
         copy = Path(directory) / "stripped"
