@@ -74,10 +74,6 @@ class EvaluationConfig:
     allowed_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.required_percent > 100:
-            raise UserError(
-                f"--min-reduction-percent {self.required_percent:g} is more than 100%", "pass a percentage such as 0.5"
-            )
         if self.evaluation is not None and self.release_toolchain is None:
             raise UserError(
                 "--evaluation requires --release-toolchain: it completes an evaluation with a release clang",

@@ -137,15 +137,6 @@ class TrainingConfig:
         if not self.validate_every:
             every = VALIDATE_EVERY_FINETUNING if self.starts_from_trained else VALIDATE_EVERY
             object.__setattr__(self, "validate_every", every)
-        if self.patience < 0:
-            raise UserError(f"--patience {self.patience}", "pass a number of validations, or 0 to never end early")
-        for name in ("modules", "validate_every", "max_checkpoints", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name.replace('_', '-')} must be at least 1", "pass a larger number")
-        if not 0 < self.min_completed_fraction <= 1:
-            raise UserError(
-                f"--min-completed-fraction {self.min_completed_fraction:g}", "give a number above 0, at most 1"
-            )
         if self.algorithm is None:
             defaults = problems.get(self.problem).training
             algorithm = defaults.finetuning_algorithm if self.starts_from_trained else defaults.algorithm
