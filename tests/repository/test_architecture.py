@@ -17,7 +17,7 @@ from components.platform.launcher.registry import STEPS
 
 ROOT = Path(__file__).parents[2]
 STEP_FOLDERS = sorted(name for name, step in STEPS.items() if step.module == f"components.{name}")
-WITH_TENSORFLOW = ("core/policy", *(name for name, step in STEPS.items() if step.needs_tensorflow))
+WITH_TENSORFLOW = ("core/policy", "policy", "ppo", "warmstart")
 MOST_FILES = 18
 """Python files of a folder: more want subfolders that say what belongs together."""
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

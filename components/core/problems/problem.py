@@ -18,7 +18,6 @@ class LlvmInterface:
             from PATH.in instead of an embedded model, and write PATH.out in the format of a training log.
         callsites: whether the compiler writes the callers and callees of its decisions to a file next to the log.
         logs_scores: whether the training log has the outcome of each context, LLVM's score of the function.
-        per_instruction_option: logs PolicyInterface.per_instruction_features; this project never passes it.
         probe: C++ code that requires at least one decision.
     """
 
@@ -31,7 +30,6 @@ class LlvmInterface:
     probe: str
     callsites: bool = False
     logs_scores: bool = False
-    per_instruction_option: str | None = None
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,8 @@ class PolicyInterface:
         mask: feature with an element for each action, 1 if it is allowed, 0 if not; None if all actions are always
             allowed. Features with the same number of elements describe one action per element.
         excluded_features: features that are logged, but are not inputs of the policy.
-        per_instruction_features: features that are logged only with LlvmInterface.per_instruction_option; no policy may
-            use them.
+        per_instruction_features: features that are logged only with an option that this project never passes; no policy
+            may use them.
         heuristic: two features; LLVM's heuristic takes action 1 if the first one is less than the second one, else
             action 0. None if features do not tell its decision.
         settings: features that options set, not the code.

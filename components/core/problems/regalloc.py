@@ -40,7 +40,6 @@ REGALLOC = Problem(
     # Published gains in executed instructions are 0.3 to 1.5%; evictions are a small part of the code.
     min_reduction_percent=0.1,
     llvm=LlvmInterface(
-        per_instruction_option="-regalloc-enable-development-features",
         callsites=False,
         logs_scores=True,
         model_class="RegAllocEvictModel",

@@ -16,13 +16,11 @@ class Step:
         module: the package, "components.vocab".
         images: keys of the images that have what it needs.
         help: what `mlgo --help` says of it; "" if it is no command of its own.
-        needs_tensorflow: whether it imports TensorFlow.
     """
 
     module: str
     images: tuple[str, ...]
     help: str = ""
-    needs_tensorflow: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,18 +57,13 @@ STEPS = {
         "Record every decision of the default heuristic, or export a trace for ml-compiler-opt.",
     ),
     "vocab": Step("components.vocab", _TRAINING, "Compute the quantiles of each feature of a trace."),
-    "warmstart": Step(
-        "components.warmstart", _TRAINING, "Train a policy that imitates the default heuristic.", needs_tensorflow=True
-    ),
+    "warmstart": Step("components.warmstart", _TRAINING, "Train a policy that imitates the default heuristic."),
     "ppo": Step(
         "components.ppo",
         _TRAINING,
         "Train a policy by reinforcement learning (DQN, PPO, ES), starting from the warmstart.",
-        needs_tensorflow=True,
     ),
-    "policy": Step(
-        "components.policy", _TRAINING, "Explain the decisions of a policy, export or import it.", needs_tensorflow=True
-    ),
+    "policy": Step("components.policy", _TRAINING, "Explain the decisions of a policy, export or import it."),
     "log": Step("components.log", _TRAINING, "Show the decisions in a compiler's training log."),
     "interactive": Step(
         "components.interactive", _TRAINING, "Answer a compile by a policy, through LLVM's interactive mode."

@@ -125,10 +125,9 @@ def test_features_and_code_equal_llvms(training_toolchain: Path, pressed_corpus:
 def test_per_instruction_features_are_optional(
     training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path
 ) -> None:
-    assert PROBLEM.llvm.per_instruction_option is not None
     module = module_named(pressed_corpus, "pressed")
     log = f"{PROBLEM.llvm.log_option}={tmp_path / 'log'}"
-    options = (*PROBLEM.llvm.development_options, PROBLEM.llvm.per_instruction_option, log)
+    options = (*PROBLEM.llvm.development_options, "-regalloc-enable-development-features", log)
     compile_module(training_toolchain, module.bitcode, tmp_path / "o", *options)
     specs = {spec.name: spec.shape for spec in read_log(tmp_path / "log").features}
     assert specs["instructions_mapping"] == (1, 33, 300) and set(specs) >= PROBLEM.policy.per_instruction_features
