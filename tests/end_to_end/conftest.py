@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from components.platform.storage.cache import default_cache_dir
-from tests.end_to_end.chain import mlgo_run
+from tests.end_to_end.chain import ACCEPTED, mlgo_run
 from tests.end_to_end.containers import USER, build_images
 from tests.support.shared import MakeOnce
 
 
 @pytest.fixture(scope="session")
 def finished(make_once: MakeOnce) -> tuple[Path, str]:
-    """Return the directory of a finished run of the whole pipeline, and the output of the run."""
+    """Return the directory of a finished run of the whole pipeline, whose policy is accepted, and the run's output."""
 
     def run(directory: Path) -> None:
-        (directory / "output").write_text(mlgo_run(directory / "run"))
+        (directory / "output").write_text(mlgo_run(directory / "run", *ACCEPTED))
 
     made = make_once("chain", run)
     return made / "run", (made / "output").read_text()

@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from components.core.compiler.advisor import Advisor
@@ -38,9 +39,10 @@ def measure(context: BenchContext) -> dict[str, float]:
     training_s, release_s = [], []
     for turn in range(context.repeats):
         cache = _cache_dir(context, source, turn)
-        training_s.append(_toolchain_s(cache, context.scratch / "training", "--mode", "training"))
+        environment = {} if context.compiled_before else {"CCACHE_DISABLE": "1"}
         policy = ("--policy", str(context.policy))
-        release_s.append(_toolchain_s(cache, context.scratch / "release", "--mode", "release", *policy))
+        training_s.append(_toolchain_s(cache, environment, context.scratch / "training", "--mode", "training"))
+        release_s.append(_toolchain_s(cache, environment, context.scratch / "release", "--mode", "release", *policy))
         if turn < context.repeats - 1 and not context.compiled_before:
             shutil.rmtree(cache)
     release, plain = context.scratch / "release" / "bin" / "clang", _plain(cache, sdk, source)
@@ -74,11 +76,11 @@ def _cache_dir(context: BenchContext, source: Path, turn: int) -> Path:
     return cache
 
 
-def _toolchain_s(cache: Path, output: Path, *arguments: str) -> float:
+def _toolchain_s(cache: Path, environment: Mapping[str, str], output: Path, *arguments: str) -> float:
     command = [sys.executable, "-m", "components.toolchain", *arguments, "--jobs", str(JOBS)]
     command += ["--cache", str(cache), "--output", str(output)]
     started_s = time.perf_counter()
-    if subprocess.run(command, env=os.environ | {"CCACHE_DISABLE": "1"}, check=False).returncode != 0:
+    if subprocess.run(command, env={**os.environ, **environment}, check=False).returncode != 0:
         raise UserError("cannot build a clang", "see the message above")
     return time.perf_counter() - started_s
 
