@@ -22,6 +22,7 @@ from components.platform.storage import discard
 from components.platform.storage.manifest import MANIFEST
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.object_storage.object_store import STORAGE_PATIENCE_S, StorageError
+from components.platform.storage.object_storage.remote import read_verified_manifest
 from components.platform.storage.shared_state.root_lease import LeaseLost, RootLease
 from components.platform.storage.shared_state.workdir import list_files
 from components.platform.storage.uri import display_path, uri_of
@@ -125,10 +126,16 @@ class CheckpointManager:
         return list(listed) if listed is not None else self._list_present()
 
     def _list_present(self) -> list[str]:
-        """Return the present checkpoints, for earlier versions, or if the document was removed."""
+        """Return the present checkpoints, for earlier versions, or if the document was removed.
+
+        The manifest of a publication without an answer may appear after a sweep has removed its files.
+        """
         folders = [Path(name).parent for name in list_files(self.directory) if Path(name).name == MANIFEST]
         names = [str(folder) for folder in folders if _NAME.fullmatch(str(folder))]
-        return sorted(names, key=lambda name: int(name.partition("-")[0]))
+        whole = [
+            name for name in names if not (uri := uri_of(self.directory / name)) or read_verified_manifest(uri).version
+        ]
+        return sorted(whole, key=lambda name: int(name.partition("-")[0]))
 
     def _sweep(self) -> None:
         """Remove partial and unlisted checkpoints of killed trainings."""

@@ -251,6 +251,15 @@ def test_checkpoints_without_document_are_found(root):
     assert newest(root) == 11
 
 
+@pytest.mark.parametrize("root", ["gs", "s3"], indirect=True)
+def test_checkpoint_whose_files_were_swept_before_its_manifest_appeared_is_none(root):
+    """A trainer that stopped for a day writes the manifest without an answer, and leaves no document."""
+    train(root, 1)
+    change(root, folders(root)[0], "state.json", None)
+    remove_file(root / LATEST)
+    assert train(root, 2) is None and newest(root) == 2
+
+
 @pytest.mark.parametrize("written", [False, True])
 def test_checkpoint_without_an_answer_is_removed_by_the_next(root, monkeypatch, written):
     """Whether the document with it was written, as when the answer is lost, or not."""
