@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -100,6 +101,7 @@ def test_options_that_write_other_files_are_left_out(tmp_path: Path, words: tupl
         ("-Wl,-mllvm=-load=evil.so",),
         ("-Wl,-plugin-opt=-load=evil.so",),
         ("-Wl,-plugin-opt,-load=evil.so",),
+        ("-fopenmp", "-fopenmp-targets=x86_64", "-Wl,--linker-path=/tmp/evil"),
         ("-Wl,@words",),
         ("-Xlinker", "@words"),
         ("--for-linker", "-plugin"),
@@ -109,6 +111,29 @@ def test_options_that_write_other_files_are_left_out(tmp_path: Path, words: tupl
 def test_options_that_run_programs_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
     with pytest.raises(NotReplayed, match="a program"):
         rewrite(link(tmp_path, "a.o", *words), Path("/w/out"), {}, {})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-Wl,-mllvm,--save-temps,-print-changed-diff-path=evil",),
+        ("-Wl,-mllvm,-Map,out,-print-changed-diff-path=evil",),
+        ("-mllvm", "-MD", "-print-changed-diff-path=evil"),
+        ("-target", "-MD", "/tmp/evil"),
+    ],
+)
+def test_values_of_options_are_not_left_out(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """The next word, which was checked as another, would become the value."""
+    arguments = rewrite(link(tmp_path, *words), Path("/w/out"), {}, {})
+    assert flatten(arguments)[:2] == flatten(words)[:2]
+
+
+def test_thin_library_of_a_pipe_is_left_as_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.o")
+    (tmp_path / "a.a").write_bytes(b"!<thin>\n" + b"pipe.o/".ljust(48) + b"0".ljust(10) + b"`\n")
+    linked = link(tmp_path, "a.a")
+    plan = ReplayPlan(BuildLinks(str(tmp_path), "recorded", (linked,), {}))
+    assert plan.piece(str(tmp_path / "a.a")) is None
 
 
 def test_linkers_options_of_the_same_letters_are_kept(tmp_path: Path) -> None:
