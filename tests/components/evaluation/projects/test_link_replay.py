@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from components.core.compiler.objects.archive import Member
 from components.core.formats.links import BuildLinks, Link, embedded_digest
 from components.core.projects.build_links.inputs import flatten
+from components.core.projects.flags.build_variants import BuildVariant
 from components.evaluation.projects.link_replay import (
     NO_BITCODE,
     Archive,
@@ -18,6 +20,7 @@ from components.evaluation.projects.link_replay import (
     has_sources,
     rewrite,
 )
+from components.evaluation.projects.own_build import _Replay
 
 LLVM_AR = "/usr/lib/llvm-19/bin/llvm-ar"
 
@@ -134,6 +137,19 @@ def test_thin_library_of_a_pipe_is_left_as_it_is(tmp_path: Path) -> None:
     linked = link(tmp_path, "a.a")
     plan = ReplayPlan(BuildLinks(str(tmp_path), "recorded", (linked,), {}))
     assert plan.piece(str(tmp_path / "a.a")) is None
+
+
+def test_links_of_an_earlier_link_lead_nowhere(tmp_path: Path) -> None:
+    """A linker that was taken over may leave anything below the root, to which this process writes, too."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "root/archives").symlink_to(tmp_path / "elsewhere")
+    plan = ReplayPlan(BuildLinks(str(tmp_path), "recorded", (), {}))
+    variant = BuildVariant("stock", Path("/usr/bin/clang-19"), [])
+    replay = _Replay(plan, variant, "-Oz", tmp_path / "root", set(), Path("/usr/lib/llvm-19/bin/clang"))
+    with pytest.raises(NotReplayed, match="symbolic link"):
+        replay._make_archive(str(tmp_path / "a.a"), Archive(((Member("a.o", memoryview(b"")), None),)))
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_linkers_options_of_the_same_letters_are_kept(tmp_path: Path) -> None:
