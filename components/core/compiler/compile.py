@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import ClassVar, Literal
 
 from components.core import problems
@@ -24,7 +23,7 @@ from components.core.formats.corpus import Module
 from components.core.formats.links import Lto
 from components.platform.errors import UserError
 from components.platform.processes import supervision
-from components.platform.processes.reaper import REAPER
+from components.platform.processes.reaper import scratch_directory
 
 Reason = Literal["failed", "timeout", "log", "died"]
 
@@ -125,8 +124,7 @@ class Compiler:
             CompileError: a failure of this module alone.
             UserError: a failure that would stop every compile.
         """
-        with TemporaryDirectory(prefix="compile-", dir=REAPER.scratch(), ignore_cleanup_errors=True) as directory:
-            scratch = Path(directory)
+        with scratch_directory("compile-") as scratch:
             prefix = scratch / "m"
             completed = self._run(request, prefix)
             names = [f"m.{i}" for i in range(request.advisor.samples)] or ["m"]
@@ -142,9 +140,9 @@ class Compiler:
 
     def make_object(self, request: Request, output: Path) -> float:
         """Compile a module to the object `output`, whose directory exists, and return the seconds of wall time."""
-        with TemporaryDirectory(prefix="compile-", dir=REAPER.scratch(), ignore_cleanup_errors=True) as directory:
-            completed = self._run(request, Path(directory) / "m")
-            take_output(Path(directory) / "m.o", output)
+        with scratch_directory("compile-") as scratch:
+            completed = self._run(request, scratch / "m")
+            take_output(scratch / "m.o", output)
         return completed.wall_s
 
     def _run(self, request: Request, prefix: Path) -> supervision.Completed:

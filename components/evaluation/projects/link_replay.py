@@ -22,6 +22,7 @@ from components.core.formats.bitcode import BitcodeError, is_bitcode, read_layou
 from components.core.formats.links import BuildLinks, Link, Lto, embedded_digest
 from components.core.projects.build_links.driver import lto_of
 from components.core.projects.build_links.inputs import flatten, input_paths, is_relocatable, takes_value
+from components.platform.storage.input_files import open_regular
 
 _BITCODE, _COMMAND = ".llvmbc", ".llvmcmd"
 _UNWANTED_FLAGS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-ftime-trace", "-save-temps"))
@@ -44,10 +45,15 @@ _DRIVER_RUNS_PROGRAMS = re.compile(
 )
 """Options of the driver that name a program or a library to run, or a directory of programs: links.json of a corpus
 from elsewhere must not."""
-_LINKER_RUNS_PROGRAMS = re.compile(r"--?plugin(?!-opt).*|--?load-pass-plugin.*|--?thinlto-(?:distributor|remote).*")
+_LINKER_RUNS_PROGRAMS = re.compile(
+    r"--?plugin(?!-opt).*|--?load-pass-plugin.*|--?thinlto-(?:distributor|remote).*"
+    r"|--?(?:linker|cuda|rocm|ptxas)-path.*|--?(?:offload|device)-.*"  # clang-linker-wrapper gets the linker's options
+)
 """The same of the linker."""
 _LLVM_OPTION = re.compile(r"--?(?:mllvm=|plugin-opt=(?=-))(.*)")
 _MLLVM, _PLUGIN_OPT = ("-mllvm", "--mllvm"), ("-plugin-opt", "--plugin-opt")
+_TARGET = ("-target", "--target")
+_CHECKED_BY_VALUE = frozenset((*_MLLVM, *_PLUGIN_OPT, *_TARGET))
 _EMBED = "-fembed-bitcode"
 _SOURCE = re.compile(r".*\.(?:c|cc|cpp|cxx|c\+\+|C|i|ii|m|mm)")
 NO_BITCODE = "without bitcode: assembly, prebuilt, or compiled without the compilers of mlgo corpus compilers"
@@ -213,7 +219,7 @@ class ReplayPlan:
 
     def _find_piece(self, path: str) -> Piece | None:
         try:
-            with open(path, "rb") as stream:
+            with os.fdopen(open_regular(path), "rb") as stream:
                 head = stream.read(TYPE_BYTES)
                 if elf_type(head) != ET_REL and not is_bitcode(head) and not is_archive(head):
                     return None
@@ -244,7 +250,11 @@ def _strongest(kinds: Collection[Lto | None]) -> Lto | None:
 
 
 def _content(member: Member) -> memoryview:
-    return memoryview(Path(member.path).read_bytes()) if member.content is None else member.content
+    if member.content is not None:
+        return member.content
+    # A thin archive of a corpus from elsewhere may name a device or a pipe.
+    with os.fdopen(open_regular(member.path), "rb") as stream:
+        return memoryview(stream.read())
 
 
 def _reason_to_keep(content: memoryview) -> str:
@@ -297,7 +307,7 @@ def runs_program(for_linker: bool, word: str, before: str) -> bool:
         llvm = match[1]
     if llvm is not None and not is_harmless_llvm_option(llvm):
         return True
-    if before in ("-target", "--target") and "/" in word and not for_linker:
+    if before in _TARGET and "/" in word and not for_linker:
         return True  # the driver runs TARGET-ld
     if for_linker and _LINKER_RUNS_PROGRAMS.fullmatch(word):
         return True
@@ -330,7 +340,8 @@ def rewrite(link: Link, output: Path, replacements: Mapping[str, Path], director
     last = {False: "", True: ""}
     for for_linker, word in words:
         before, previous = previous, (for_linker, word)
-        if word == "-Xclang" and not for_linker:
+        is_value = last[for_linker] in _CHECKED_BY_VALUE
+        if word == "-Xclang" and not for_linker and not is_value:
             _, value = next(words, (False, ""))
             if not value.startswith(_EMBED):
                 raise NotReplayed(f"its option -Xclang {value} could run a program")
@@ -338,7 +349,10 @@ def rewrite(link: Link, output: Path, replacements: Mapping[str, Path], director
         if runs_program(for_linker, word, last[for_linker]):
             raise NotReplayed(f"its option {word} could run a program: link without it to have this file compared")
         last[for_linker] = word
-        if for_linker and _UNWANTED_OF_LINKER.fullmatch(word):
+        if is_value:  # without it, the option would take the next word, which was not checked as its value
+            add(for_linker, word)
+            previous = no_option
+        elif for_linker and _UNWANTED_OF_LINKER.fullmatch(word):
             if "=" not in word and word.strip("-") != "print-map":
                 next(words, None)
             previous = no_option

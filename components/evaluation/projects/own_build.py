@@ -237,7 +237,7 @@ class _Replay:
             elif piece and piece not in self.failed:
                 replacements[real] = root / _OBJECTS / _object_name(piece)
         output = root / _TREE / plan.within(link.output)
-        output.parent.mkdir(parents=True, exist_ok=True)
+        self._make_directory(output.parent)
         arguments = rewrite(link, output, replacements, self._library_directories(link, replacements))
         libraries = {path.parent for path in replacements.values() if path.is_relative_to(root / _TREE)}
         arguments += [f"-Wl,-rpath-link,{directory}" for directory in sorted(libraries)]
@@ -274,17 +274,23 @@ class _Replay:
                 continue
             directory = os.path.normpath(os.path.dirname(path))
             ours = self.root / "libraries" / self.plan.within(directory)
-            ours.mkdir(parents=True, exist_ok=True)
+            self._make_directory(ours)
             if not (ours / name).is_symlink():
                 (ours / name).symlink_to(replacements[real])
             directories[directory] = ours
         return directories
 
+    def _make_directory(self, directory: Path, exist_ok: bool = True) -> None:
+        """Make a directory below the root. NotReplayed if an earlier link left symbolic links on the way to it."""
+        if directory.resolve() != self.root.resolve() / directory.relative_to(self.root):
+            raise NotReplayed(f"an earlier link left a symbolic link in place of {directory} or a directory above it")
+        directory.mkdir(parents=True, exist_ok=exist_ok)
+
     def _make_archive(self, path: str, archive: Archive) -> Path:
         """Make a static library with the objects of this build in place of the members that are in the corpus."""
         output = self.root / "archives" / self.plan.within(path)
         members = output.with_name(f"{output.name}.members")
-        members.mkdir(parents=True)
+        self._make_directory(members, exist_ok=False)
         names = []
         for number, (member, module) in enumerate(archive.members):
             file = members / f"{number}-{member.name}"

@@ -37,14 +37,21 @@ _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _SIGKILL = 9
 _SECCOMP_SET_MODE_FILTER, _SECCOMP_SPEC_ALLOW = 1, 4
 _ALLOW, _DENY = 0x7FFF0000, 0x00050000 | 13  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO with EACCES
+_UNKNOWN_CALL = 0x00050000 | 38  # with ENOSYS: libraries then use the older call, whose arguments a filter can read
 _X32 = 0x40000000
 _CAPABILITIES_V3, _KEPT_CAPABILITIES = 0x20080522, 1 << 1
 """CAP_DAC_OVERRIDE, by which root reads the files of others, such as a user's corpus in a container."""
 _F_SETOWN, _F_SETOWN_EX = 8, 15
+_CLONE_NEWUSER = 0x10000000
+_O_TRUNC = 0o1000
+_SET_FILE_FLAGS = (0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40806685)
+"""FS_IOC_SETFLAGS for both sizes of long, FSSETXATTR, SETVERSION, ENABLE_VERITY: by any descriptor of a file."""
+_CHANGE_SUBVOLUMES = (0x50009401, 0x50009417, 0x5000940E, 0x50009418, 0x5000940F, 0x5000943F, 0x4008941A)
+"""BTRFS_IOC_* that create, remove and change snapshots and subvolumes, which are directories."""
 
 # machine: AUDIT_ARCH_*, and the numbers of system calls.
 _NEW_NUMBERS = {"pidfd_send_signal": 424, "io_uring_setup": 425, "fchmodat2": 452, "setxattrat": 463}
-_NEW_NUMBERS["removexattrat"] = 466
+_NEW_NUMBERS |= {"removexattrat": 466, "file_setattr": 469, "clone3": 435, "openat2": 437}
 _ARCHITECTURES: dict[str, tuple[int, dict[str, int]]] = {
     "x86_64": (
         0xC000003E,
@@ -53,6 +60,11 @@ _ARCHITECTURES: dict[str, tuple[int, dict[str, int]]] = {
             **{"kill": 62, "tkill": 200, "tgkill": 234, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "fcntl": 72},
             **{"chmod": 90, "fchmod": 91, "fchmodat": 268, "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260},
             **{"utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280},
+            **{"socketpair": 53, "open": 2, "openat": 257, "ioctl": 16, "clone": 56, "unshare": 272, "setns": 308},
+            **{"setpriority": 141, "ioprio_set": 251, "sched_setparam": 142, "sched_setscheduler": 144},
+            **{"sched_setaffinity": 203, "sched_setattr": 314, "add_key": 248, "request_key": 249, "keyctl": 250},
+            **{"shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "semop": 65, "semctl": 66, "semtimedop": 220},
+            **{"msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "mq_open": 240, "mq_unlink": 241},
             **{"setxattr": 188, "lsetxattr": 189, "fsetxattr": 190},
             **{"removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, **_NEW_NUMBERS},
         },
@@ -63,6 +75,12 @@ _ARCHITECTURES: dict[str, tuple[int, dict[str, int]]] = {
             **{"seccomp": 277, "socket": 198, "truncate": 45, "setsid": 157, "setpgid": 154, "prlimit64": 261},
             **{"kill": 129, "tkill": 130, "tgkill": 131, "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240, "fcntl": 25},
             **{"fchmod": 52, "fchmodat": 53, "fchownat": 54, "fchown": 55, "utimensat": 88},
+            **{"socketpair": 199, "openat": 56, "ioctl": 29, "clone": 220, "unshare": 97, "setns": 268},
+            **{"setpriority": 140, "ioprio_set": 30, "sched_setparam": 118, "sched_setscheduler": 119},
+            **{"sched_setaffinity": 122, "sched_setattr": 274, "add_key": 217, "request_key": 218, "keyctl": 219},
+            **{"shmget": 194, "shmat": 196, "shmctl": 195, "semget": 190, "semop": 193, "semctl": 191},
+            **{"semtimedop": 192, "msgget": 186, "msgsnd": 189, "msgrcv": 188, "msgctl": 187},
+            **{"mq_open": 180, "mq_unlink": 181},
             **{"setxattr": 5, "lsetxattr": 6, "fsetxattr": 7},
             **{"removexattr": 14, "lremovexattr": 15, "fremovexattr": 16, **_NEW_NUMBERS},
         },
@@ -73,6 +91,11 @@ _ATTRIBUTES = (
     *("utime", "utimes", "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
     *("removexattr", "lremovexattr", "fremovexattr", "removexattrat"),
 )
+_SHARED = (
+    *("shmget", "shmat", "shmctl", "semget", "semop", "semctl", "semtimedop", "msgget", "msgsnd", "msgrcv", "msgctl"),
+    *("mq_open", "mq_unlink", "add_key", "request_key", "keyctl"),
+)
+"""Memory, semaphores, queues and keys that processes of a user share: they are no files, and outlive their maker."""
 
 
 class Confinement(NamedTuple):
@@ -221,9 +244,11 @@ def bubblewrap_arguments(confinement: Confinement, descriptors: list[int]) -> li
 def _filter(makes_programs: bool, daemons: bool, own: int) -> bytes | None:
     """Return the filter of system calls; None on an unknown architecture.
 
-    It denies sockets, of which Landlock restricts only TCP; truncating by path, which compilers do not do and Landlock
-    knows since Linux 6.2; changing attributes of files, which Landlock does not know; leaving the process group, so
-    that one signal ends all processes of a command; and limits of other processes.
+    It denies sockets, of which Landlock restricts only TCP, in pairs too, which send datagrams to any address;
+    truncating by path or by a descriptor that cannot write, which compilers do not do and Landlock knows since Linux
+    6.2; changing attributes of files, which Landlock does not know; objects that processes share and that are no files;
+    user namespaces, which have all capabilities; leaving the process group, so that one signal ends all processes of a
+    command; and limits and priorities of other processes.
 
     Args:
         makes_programs, daemons: see Confinement.
@@ -234,7 +259,8 @@ def _filter(makes_programs: bool, daemons: bool, own: int) -> bytes | None:
     if architecture is None:
         return None
     audit, numbers = architecture
-    load, equal, not_below, ret = 0x20, 0x15, 0x35, 0x06  # load from struct seccomp_data; jumps; return
+    # Load from struct seccomp_data; bitwise and; jumps; return.
+    load, bits, equal, not_below, ret = 0x20, 0x54, 0x15, 0x35, 0x06
     deny = (ret, 0, 0, _DENY)
     code = [
         (load, 0, 0, 4),  # the architecture: 32-bit programs have other system call numbers
@@ -245,24 +271,46 @@ def _filter(makes_programs: bool, daemons: bool, own: int) -> bytes | None:
         deny,
     ]
 
-    def add(name: str, argument: int | None = None, allowed: Sequence[int] = (), denied: Sequence[int] = ()) -> None:
-        """Deny a system call, or only some values of an argument."""
+    def add(
+        name: str,
+        argument: int | None = None,
+        allowed: Sequence[int] = (),
+        denied: Sequence[int] = (),
+        mask: int = 0,
+        answer: int = _DENY,
+    ) -> None:
+        """Deny a system call, or only some values of an argument, or of its bits in `mask`."""
         if name not in numbers:
             return
         if argument is None:
-            code.extend([(equal, 0, 1, numbers[name]), deny])
+            code.extend([(equal, 0, 1, numbers[name]), (ret, 0, 0, answer)])
             return
         values = allowed or denied
         # An allowed value jumps over the denial, a denied one to it.
         tests = [(equal, len(values) - i - (0 if allowed else 1), 0, value) for i, value in enumerate(values)]
         if not allowed:
             tests[-1] = (equal, 0, 1, values[-1])
-        block = [(load, 0, 0, 16 + 8 * argument), *tests, deny, (load, 0, 0, 0)]
+        masked = [(bits, 0, 0, mask)] if mask else []
+        block = [(load, 0, 0, 16 + 8 * argument), *masked, *tests, deny, (load, 0, 0, 0)]
         code.extend([(equal, 0, len(block), numbers[name]), *block])
 
-    for name in ("socket", "truncate", "io_uring_setup"):  # io_uring could also open sockets
+    for name in ("socket", "socketpair", "truncate", "io_uring_setup", "setns", *_SHARED):  # io_uring opens sockets
         add(name)
     add("prlimit64", 0, allowed=(0,))
+    for name in ("sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr"):
+        add(name, 0, allowed=(0,))
+    for name, own_targets in (("setpriority", (0, 1)), ("ioprio_set", (1, 2))):  # a process and its group, no user
+        add(name, 0, allowed=own_targets)
+        add(name, 1, allowed=(0,))
+    # O_RDONLY, and 3, which opens for neither reading nor writing.
+    for name, flags in (("open", 1), ("openat", 2)):
+        add(name, flags, denied=(_O_TRUNC, _O_TRUNC | 3), mask=_O_TRUNC | 3)
+    for name in ("clone", "unshare"):
+        add(name, 0, denied=(_CLONE_NEWUSER,), mask=_CLONE_NEWUSER)
+    for name in ("openat2", "clone3"):
+        add(name, answer=_UNKNOWN_CALL)
+    add("file_setattr")
+    add("ioctl", 1, denied=(*_SET_FILE_FLAGS, *_CHANGE_SUBVOLUMES))
     if not makes_programs:
         for name in _ATTRIBUTES:
             add(name)

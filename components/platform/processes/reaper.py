@@ -14,13 +14,14 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from components.platform.processes import fork_server
@@ -107,6 +108,19 @@ class Child:
             self.wait()
         finally:
             self._control.close()
+
+
+@contextlib.contextmanager
+def scratch_directory(prefix: str) -> Iterator[Path]:
+    """Make a scratch directory for a confined command, and remove it whatever the command left there."""
+    directory = tempfile.mkdtemp(prefix=prefix, dir=REAPER.scratch())
+    try:
+        yield Path(directory)
+    finally:
+        try:
+            shutil.rmtree(directory, ignore_errors=True)
+        except RecursionError:  # a tree of a thousand directories
+            subprocess.run(["/bin/rm", "-rf", "--", directory], stderr=subprocess.DEVNULL, check=False)
 
 
 class Reaper:

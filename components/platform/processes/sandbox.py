@@ -86,8 +86,15 @@ RULES = (
     ),
     Rule("network", "makes no socket, of the network or of UNIX", "use the network", seccomp=True, bubblewrap=False),
     Rule("signals", "signals only its own processes, and limits no others", "end your processes", seccomp=True),
-    Rule("other processes", "reads and changes neither memory nor environment of them", "read them", landlock=1),
-    Rule("capabilities", "has none, as root only CAP_DAC_OVERRIDE", "use those of root", landlock=1),
+    # Landlock knows neither memory that processes share by a number, nor user namespaces.
+    Rule("other processes", "reads and changes neither memory nor environment of them", "read them", seccomp=True),
+    Rule(
+        "capabilities",
+        "has none, as root only CAP_DAC_OVERRIDE",
+        "make user namespaces",
+        seccomp=True,
+        bubblewrap=False,
+    ),
     Rule("environment", "has only the variables that compilers need", "read it", always=True),
     Rule("processes", "all end with it, those in other sessions, too", "leave some running", always=True),
     Rule("time", "ends at its time limit, each process after that times the processors", "run on", always=True),

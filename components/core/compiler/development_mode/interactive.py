@@ -136,6 +136,7 @@ def open_channel(problem: str, directory: str | Path) -> Iterator[Channel]:
         os.mkfifo(base.with_suffix(suffix))
     # Opened for reading and writing, so that neither side waits for the other to open its end.
     replies, requests = (os.open(base.with_suffix(suffix), os.O_RDWR) for suffix in (".in", ".out"))
+    os.set_blocking(replies, False)  # LLVM reads each reply before its next question, so the pipe never fills
     option = problems.get(problem).llvm.channel_option
     try:
         yield Channel([*Advisor("release").flags(problem, None, None), "-mllvm", f"{option}={base}"], requests, replies)
@@ -170,7 +171,10 @@ def answer(compilation: Compilation, channel: Channel, decide: Decide) -> Iterat
         while (question := reader.next()) is not None:
             context, columns = question
             action = decide(context, columns)
-            os.write(channel.replies, np.array([action], reader.reply_type).tobytes())
+            try:
+                os.write(channel.replies, np.array([action], reader.reply_type).tobytes())
+            except BlockingIOError:
+                raise InteractiveError("log", "the compiler does not read the answers to its questions") from None
             yield InteractiveDecision(context, columns, action)
     except BaseException:
         compilation.stop()
@@ -259,7 +263,7 @@ class _Reader:
                     self._context = str(record["context"])
                 elif "observation" in record:
                     return self._observation()
-            except (ValueError, TypeError, KeyError, AttributeError):
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
                 what = f"the compiler sent {bytes(line[:60])!r}, which is not what LLVM's interactive mode sends"
                 raise InteractiveError("log", what) from None
         return None

@@ -103,7 +103,7 @@ def _header(path: Path, line: bytes) -> tuple[int, int, str, int | None]:
         decisions, functions = int(header["decisions"]), int(header["functions"])
         source = str(header.get("source", ""))
         first_round = None if "first_round" not in header else int(header["first_round"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise LogError(path, 0, f"expected the header of a callsites file, found {line[:60]!r}") from None
     if decisions < 0 or functions < 0:
         raise LogError(path, 0, f"the header {line[:60]!r} has a negative count")

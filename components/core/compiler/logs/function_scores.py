@@ -60,7 +60,7 @@ def _read(path: Path, count: str) -> tuple[Array, bytes, int]:
     try:
         fields = json.loads(header)
         number = int(fields[count]) if fields["version"] == _VERSION else -1
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         number = -1
     if number < 0:
         raise LogError(path, 0, "this is not a file of scores")

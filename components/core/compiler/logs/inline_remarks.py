@@ -22,6 +22,8 @@ from components.core.formats.names import replace_invalid_utf8
 
 _PASS = "inline-ml"
 _DECISION = "ShouldInline"
+_MAX_DEPTH = 8
+"""A record nests four deep."""
 _COST, _THRESHOLD = problems.get("inlining").policy.heuristic or ("", "")
 _FIELD = re.compile(rf"^  - ({_COST}|{_THRESHOLD}|{_DECISION}): +'?(-?\w+)'?$".encode(), re.MULTILINE)
 """A field that the comparison with LLVM's heuristic needs. YAML's parser takes longer than the compile."""
@@ -55,7 +57,7 @@ def read_inline_remarks(record: Path) -> list[InlineRemark]:
     """Read the remarks that have a decision, in the order of the compile; [] without a readable record."""
     try:
         text = replace_invalid_utf8(read_output(record).decode("utf-8", "surrogateescape"))
-        documents = list(yaml.load_all(text, _Loader))
+        documents = list(yaml.load_all(text, _Loader)) if _is_plain(text) else []
     except (FileNotFoundError, yaml.YAMLError):
         return []
     remarks = []
@@ -68,6 +70,17 @@ def read_inline_remarks(record: Path) -> list[InlineRemark]:
         if _DECISION in arguments and "Callee" in arguments and "Function" in document:
             remarks.append(InlineRemark(str(document["Function"]), arguments.pop("Callee"), arguments))
     return remarks
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether a YAML stream is no deeper than a record of LLVM, whose parser would end this process by a deep
+    one, and has no aliases, which expand to any size."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH or isinstance(event, yaml.AliasEvent):
+            return False
+    return True
 
 
 def count_departures(record: Path) -> tuple[int, int]:

@@ -162,7 +162,8 @@ def read_header(path: Path, header: Mapping[str, Any] | None) -> tuple[list[Feat
         score = read_spec(header["score"]) if "score" in header else None
         if len({spec.name for spec in specs}) != len(specs):
             raise ValueError("two features have the same name")
-    except (KeyError, TypeError, ValueError) as error:
+        record_dtype([*specs, score] if score else specs)  # ValueError: too many dimensions or bytes
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise LogError(path, 0, f"the header is not that of a training log: {error!r}") from None
     return specs, score
 

@@ -3,12 +3,14 @@
 An option that the tables take for one with a value, and the compiler for one without, would turn its value into an
 option: `-default-function-attr -fpass-plugin=X.so` is one option of cc1, and two of the driver. So the compiler gets
 the arguments once with a separator after each option and a placeholder for each value, all of which no compiler knows.
-It must report each separator as an unknown argument, and no placeholder. It ends there and compiles nothing.
+It must report each separator as an unknown argument, and no placeholder. It ends there and compiles nothing. Separators
+and placeholders are random, because messages also quote the options, which the author of a corpus chose.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +21,7 @@ from components.platform.processes import supervision
 
 _TIMEOUT_S = 60.0
 _OPTIONS_AT_A_TIME = 100
-"""Their errors are less than what is kept of stderr."""
+"""Their errors are usually less than what is kept of stderr."""
 _UNKNOWN = re.compile(r"unknown argument:? '(-_-\w+)'")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -51,9 +53,34 @@ def misparsed_options(clang: Path, arguments: Sequence[str], is_cc1: bool) -> se
 @lru_cache(maxsize=4096)
 def _misparsed(clang: Path, shapes: tuple[Shape, ...], is_cc1: bool) -> tuple[str, ...]:
     """Return the options of these that the compiler parses otherwise."""
-    words: list[str] = []
+    if not _is_clang(clang, is_cc1):
+        return ()  # it will compile nothing
+    word = _unknown_word()
+    words = [word]
     for number, (option, values) in enumerate(shapes):
-        words += [option, *(f"-_-v{number}" for _ in range(values)), f"-_-{number}"]
+        words += [option, *(f"{word}v{number}" for _ in range(values)), f"{word}s{number}"]
+    unknown = _unknown_arguments(clang, words, is_cc1)
+    if word not in unknown:  # the beginning of long messages is lost
+        if len(shapes) == 1:
+            return (shapes[0][0],)
+        middle = len(shapes) // 2
+        return _misparsed(clang, shapes[:middle], is_cc1) + _misparsed(clang, shapes[middle:], is_cc1)
+    wrong = (n for n in range(len(shapes)) if f"{word}s{n}" not in unknown or f"{word}v{n}" in unknown)
+    return tuple(shapes[number][0] for number in wrong)
+
+
+@lru_cache
+def _is_clang(clang: Path, is_cc1: bool) -> bool:
+    word = _unknown_word()
+    return word in _unknown_arguments(clang, [word], is_cc1)
+
+
+def _unknown_word() -> str:
+    return f"-_-{secrets.token_hex(8)}"
+
+
+def _unknown_arguments(clang: Path, words: Sequence[str], is_cc1: bool) -> set[str]:
+    """Return the arguments that the compiler calls unknown, as far as the end of its messages has them."""
     command = ["-cc1", *words, "-ferror-limit", "0"]
     if not is_cc1:
         command = ["-###", "--no-default-config", *words, "-c", "-xir", "/dev/null"]
@@ -63,9 +90,4 @@ def _misparsed(clang: Path, shapes: tuple[Shape, ...], is_cc1: bool) -> tuple[st
         raise UserError(
             f"{clang} took more than {_TIMEOUT_S:g} s to parse options", "check the machine's load"
         ) from None
-    stderr = _COLOUR.sub("", done.stderr)
-    if not _UNKNOWN.search(stderr) and done.returncode >= 0:
-        return ()  # this program is no clang; it will compile nothing
-    unknown = set(_UNKNOWN.findall(stderr))
-    wrong = (n for n in range(len(shapes)) if f"-_-{n}" not in unknown or f"-_-v{n}" in unknown)
-    return tuple(shapes[number][0] for number in wrong)
+    return set(_UNKNOWN.findall(_COLOUR.sub("", done.stderr)))

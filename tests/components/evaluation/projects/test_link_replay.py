@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from components.core.compiler.objects.archive import Member
 from components.core.formats.links import BuildLinks, Link, embedded_digest
 from components.core.projects.build_links.inputs import flatten
+from components.core.projects.flags.build_variants import BuildVariant
 from components.evaluation.projects.link_replay import (
     NO_BITCODE,
     Archive,
@@ -17,6 +20,7 @@ from components.evaluation.projects.link_replay import (
     has_sources,
     rewrite,
 )
+from components.evaluation.projects.own_build import _Replay
 
 LLVM_AR = "/usr/lib/llvm-19/bin/llvm-ar"
 
@@ -100,6 +104,7 @@ def test_options_that_write_other_files_are_left_out(tmp_path: Path, words: tupl
         ("-Wl,-mllvm=-load=evil.so",),
         ("-Wl,-plugin-opt=-load=evil.so",),
         ("-Wl,-plugin-opt,-load=evil.so",),
+        ("-fopenmp", "-fopenmp-targets=x86_64", "-Wl,--linker-path=/tmp/evil"),
         ("-Wl,@words",),
         ("-Xlinker", "@words"),
         ("--for-linker", "-plugin"),
@@ -109,6 +114,42 @@ def test_options_that_write_other_files_are_left_out(tmp_path: Path, words: tupl
 def test_options_that_run_programs_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
     with pytest.raises(NotReplayed, match="a program"):
         rewrite(link(tmp_path, "a.o", *words), Path("/w/out"), {}, {})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-Wl,-mllvm,--save-temps,-print-changed-diff-path=evil",),
+        ("-Wl,-mllvm,-Map,out,-print-changed-diff-path=evil",),
+        ("-mllvm", "-MD", "-print-changed-diff-path=evil"),
+        ("-target", "-MD", "/tmp/evil"),
+    ],
+)
+def test_values_of_options_are_not_left_out(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """The next word, which was checked as another, would become the value."""
+    arguments = rewrite(link(tmp_path, *words), Path("/w/out"), {}, {})
+    assert flatten(arguments)[:2] == flatten(words)[:2]
+
+
+def test_thin_library_of_a_pipe_is_left_as_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.o")
+    (tmp_path / "a.a").write_bytes(b"!<thin>\n" + b"pipe.o/".ljust(48) + b"0".ljust(10) + b"`\n")
+    linked = link(tmp_path, "a.a")
+    plan = ReplayPlan(BuildLinks(str(tmp_path), "recorded", (linked,), {}))
+    assert plan.piece(str(tmp_path / "a.a")) is None
+
+
+def test_links_of_an_earlier_link_lead_nowhere(tmp_path: Path) -> None:
+    """A linker that was taken over may leave anything below the root, to which this process writes, too."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "root/archives").symlink_to(tmp_path / "elsewhere")
+    plan = ReplayPlan(BuildLinks(str(tmp_path), "recorded", (), {}))
+    variant = BuildVariant("stock", Path("/usr/bin/clang-19"), [])
+    replay = _Replay(plan, variant, "-Oz", tmp_path / "root", set(), Path("/usr/lib/llvm-19/bin/clang"))
+    with pytest.raises(NotReplayed, match="symbolic link"):
+        replay._make_archive(str(tmp_path / "a.a"), Archive(((Member("a.o", memoryview(b"")), None),)))
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_linkers_options_of_the_same_letters_are_kept(tmp_path: Path) -> None:

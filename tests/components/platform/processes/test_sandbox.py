@@ -110,6 +110,8 @@ ATTEMPTS = {
         "open(f'{outside}/new', 'w')",
         "open(f'{outside}/file', 'r+')",
         "os.truncate(f'{outside}/file', 1)",
+        "os.open(f'{outside}/file', os.O_RDONLY | os.O_TRUNC)",
+        "os.open(f'{outside}/file', 3 | os.O_TRUNC)",
         "os.rename('mine', f'{outside}/mine')",
         "os.rename(f'{outside}/file', 'theirs')",
         "os.link(f'{outside}/kept', 'linked')",
@@ -127,11 +129,13 @@ ATTEMPTS = {
         "os.utime(os.open(f'{outside}/kept', os.O_RDONLY))",
         "os.chown(f'{outside}/kept', os.getuid(), os.getgid())",
         "os.setxattr(f'{outside}/kept', 'user.x', b'y')",
+        "fcntl.ioctl(os.open(f'{outside}/kept', os.O_RDONLY), 0x40086602, b'\\x40' + bytes(7))",  # FS_IOC_SETFLAGS
     ],
     "network": [
         "socket.create_connection(('127.0.0.1', port))",
         "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
         "socket.socket(socket.AF_UNIX)",
+        "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",  # sends to any address
     ],
     "signals": [
         "os.kill(target, 0)",
@@ -140,14 +144,22 @@ ATTEMPTS = {
         "call(libc.syscall, TKILL, target, 0)",
         "[fcntl.fcntl(r, fcntl.F_SETOWN, target), fcntl.fcntl(r, fcntl.F_SETFL, os.O_ASYNC), os.write(w, b'x'),"
         " time.sleep(0.1), os.stat(f'/proc/{target}/exe')]",  # SIGIO ends it
+        "os.setpriority(os.PRIO_PROCESS, target, 19)",
+        "os.setpriority(os.PRIO_PROCESS, os.getpid(), 19)",  # as root, the kernel itself denies the one before
+        "os.sched_setaffinity(os.getpid(), os.sched_getaffinity(0))",
+        "os.sched_setscheduler(os.getpid(), os.SCHED_OTHER, os.sched_param(0))",
         "resource.prlimit(target, resource.RLIMIT_CPU, (1, 1))",
     ],
     "other processes": [
         "open(f'/proc/{target}/environ').read()",
         "open(f'/proc/{target}/mem', 'rb')",
         "call(libc.ptrace, 16, target, 0, 0)",
+        "call(libc.shmctl, libc.shmget(0, 4096, 0o1600), 0, 0)",
     ],
-    "capabilities": ["require(int(status('CapEff'), 16) & ~2)"],
+    "capabilities": [
+        "require(int(status('CapEff'), 16) & ~2)",
+        "[call(libc.unshare, 0x10000000), require(int(status('CapEff'), 16) & ~2)]",
+    ],
     "environment": ["os.environ['OF_THE_USER']"],
     "memory": ["require(open('/proc/self/oom_score_adj').read() != '1000\\n')"],
     "disk": ["os.truncate(os.open('mine', os.O_RDWR), (4 << 30) + 1)"],
@@ -208,7 +220,8 @@ def test_each_rule_is_kept_by_each_kind_as_described(
         assert (outside / "file").read_text() == "content"
     else:
         refused = {attempt for attempt in ATTEMPTS[subject] if attempt not in succeeded}
-        assert all("chown" in attempt or "CapEff" in attempt or "F_SETOWN" in attempt for attempt in refused)
+        depends = ("chown", "CapEff", "F_SETOWN", "ioctl")  # on the user, the kernel and the file system
+        assert all(any(word in attempt for word in depends) for attempt in refused)
 
 
 DAEMON = """
@@ -276,8 +289,9 @@ def test_rules_say_what_an_older_kernel_or_another_processor_lacks(monkeypatch: 
     monkeypatch.setattr(sandbox, "landlock_abi", lambda: 2)
     assert sandbox._missing("landlock") == "" and sandbox._missing("bubblewrap") == ""
     monkeypatch.setattr(sandbox, "has_seccomp", lambda: False)
-    expected = "truncate files, change modes and times of files, use the network, end your processes"
-    assert sandbox._missing("landlock") == expected and "network" in sandbox._missing("bubblewrap")
+    expected = "truncate files, change modes and times of files, use the network, end your processes, read them"
+    assert sandbox._missing("landlock") == f"{expected}, make user namespaces"
+    assert "network" in sandbox._missing("bubblewrap")
     subjects = {rule.subject for rule in sandbox.RULES}
     assert subjects == {*ATTEMPTS, "processes", "time"}
 

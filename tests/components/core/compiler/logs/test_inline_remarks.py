@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from components.core.compiler.logs.inline_remarks import count_departures, read_inline_remarks
 
 
@@ -44,3 +46,10 @@ def test_record_without_the_heuristics_fields_counts_nothing(tmp_path: Path) -> 
     assert count_departures(tmp_path / "missing") == (0, 0)
     (tmp_path / "record").write_text(MANDATORY + "  - ShouldInline:    'true'\n")
     assert count_departures(tmp_path / "record") == (0, 0)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "- " * 20_000, "a: &a [x]\nb: [*a, *a]\n"])
+def test_deep_records_and_aliases_are_not_read(content: str, tmp_path: Path) -> None:
+    """YAML's parser would end this process by a stack overflow."""
+    (tmp_path / "record").write_text(content)
+    assert read_inline_remarks(tmp_path / "record") == []

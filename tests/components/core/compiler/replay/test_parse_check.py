@@ -25,6 +25,17 @@ def test_value_that_the_driver_takes_for_an_option_is_refused(option: str, hidde
     assert replay_arguments(["-cc1", *words], tmp_path / "m.bc", "m.o", clang=CLANG)
 
 
+@pytest.mark.parametrize("text", ["", "unknown argument: '-_-0' unknown argument: '-_-1' ", " " * 4096, "\n" * 4096])
+def test_messages_that_quote_options_hide_nothing(text: str, tmp_path: Path) -> None:
+    """The driver warns of this option, with its value, after its errors, and only the end of them is kept."""
+    loud = f"-finline-limit=1{text * (20_000 // len(text) if text else 0)}"
+    with pytest.raises(UserError, match=r"refused on replay.*\n  -default-function-attr"):
+        replay_arguments(["-default-function-attr", "-fpass-plugin=x.so", loud], tmp_path, "m.o", clang=CLANG)
+    long = f"-finline-limit={'1' * 20_000}"
+    kept = {"-Oz", "-g"} - misparsed_options(CLANG, ["-Oz", long, "-g"], is_cc1=False)
+    assert kept == {"-Oz", "-g"}
+
+
 def test_options_for_cc1_are_parsed_by_cc1(tmp_path: Path) -> None:
     def replay(*words: str) -> list[str]:
         return replay_arguments([part for word in words for part in ("-Xclang", word)], tmp_path, "o", clang=CLANG)
