@@ -447,7 +447,7 @@ class Builder:
                     differences = self._differences(compilers, root, kept, tools / RECORDS)
                 shutil.rmtree(tools / RECORDS)  # so that checks record nothing
             by_clang = compilers is None and made_by_clang(kept, root)
-            definitions = defined_names(root, build.source.directory)
+            definitions = defined_names(root, build.source.directory, log)
             kinds = {name: file.kind for name, file in files.items()}
             if not refusal(differences):  # which says more than a check that fails by it
                 emulators, foreign = _emulators(kept, files, self.target.known)

@@ -22,8 +22,8 @@ C_NAMES, CXX_NAMES = ("clang", "cc", "gcc"), ("clang++", "c++", "g++")
 _NATIVE = rf"(?:{re.escape(platform.machine())}-(?:pc-|redhat-|suse-)?linux(?:-gnu)?-)?"
 _COMPILERS = r"(?:(?P<c>cc|gcc|clang|c89|c99)|c\+\+|g\+\+|clang\+\+)(?:-[0-9.]+)?"
 _BINUTILS = r"(?:gcc-|llvm-)?(?P<program>ar|nm|ranlib|strip)(?:-[0-9.]+)?"
-_READERS = r"(?:llvm-|eu-|g)?(?:elfedit|objcopy|objdump|readelf|readobj|size|strings)(?:-[0-9.]+)?"
-"""Programs that understand ELF only. LLVM's nm and ar, which builds get, understand bitcode."""
+_READERS = r"(?:llvm-|eu-|g)?(?:elfedit|hd|hexdump|objcopy|objdump|od|readelf|readobj|size|strings|xxd)(?:-[0-9.]+)?"
+"""Programs that understand ELF only, or show bytes. LLVM's nm and ar, which builds get, understand bitcode."""
 _EDITORS = r"(?:llvm-|eu-|g)?(?:elfedit|objcopy)(?:-[0-9.]+)?"
 """Programs that change an object, but not what gcc's LTO keeps in it besides its code."""
 _LINKERS = r"ld(?:\.bfd|\.gold)?"
@@ -74,6 +74,16 @@ done
 if [ -n "$files" ] && eval "LC_ALL=C grep -qazF -e \\"\\$lto\\" -- $files" 2>/dev/null; then COMMAND; fi
 exec PROGRAM "$@"
 """
+_SIZES_BY_NM = """\
+# Of objects of LTO it knows no sizes and no addresses.
+sizes=
+for word; do
+  case $word in --print-size | --size-sort | --numeric-sort) sizes=1 ;; --* | [!-]*) ;; *[Snv]*) sizes=1 ;; esac
+done
+if [ -n "$sizes" ]; then
+RECORD
+fi
+"""
 _BITCODE = {"MAGIC": "$(printf 'BC\\300\\336')", "FILE": """[ "$(head -c 4 -- "$word" | tr -d '\\000')" = "$lto" ]"""}
 _GNU_LTO = {"MAGIC": ".gnu.lto_", "FILE": ":"}
 """Values of _IF_LTO for objects of clang and of gcc, and for files that may be linked and have no usual suffix."""
@@ -94,7 +104,11 @@ if [ -w DIRECTORY ]; then
   for word; do
     case $word in
     # ninja removes its response files, and make the sources that it makes by chains of rules.
-    @*) ! [ -f "${word#@}" ] || printf '%s\\0' 3 "$PWD" "$word" "$(cat "${word#@}")" >>DIRECTORY/$$ARGUMENTS ;;
+    @*)
+      # They may name others.
+      for name in "$word" $(sed -n 's/[[:space:]][[:space:]]*/\\n/g; /@/p' "${word#@}" 2>/dev/null); do
+        case $name in @*) ! [ -f "${name#@}" ] || printf '%s\\0' 3 "$PWD" "$name" "$(cat "${name#@}")" ;; esac
+      done >>DIRECTORY/$$ARGUMENTS ;;
     *conftest.*) ;;
     *.c | *.cc | *.cpp | *.cxx | *.c++ | *.C)
       ! [ "$word" -nt "$0" ] || printf '%s\\0' 3 "$PWD" "$word" "$(cat "$word")" >>DIRECTORY/$$SOURCES ;;
@@ -284,12 +298,14 @@ def write_bitcode_tools(
         write_executable(directory / name, text)
     if records:
         _write_readers(directory, _READERS, _BITCODE, path, records, prefixes)
+        _record_sizes_by_nm(directory, records, _BITCODE, binutils)
 
 
 def write_editors(directory: Path, path: str, records: str, prefixes: Sequence[str] = ()) -> None:
-    """Write the programs of a PATH that change objects, which are recorded when they get one of gcc's LTO. For the
-    arguments see `write_bitcode_tools`."""
+    """Write the programs of a PATH that change objects, which are recorded when they get one of gcc's LTO, as is nm if
+    it is asked for sizes. For the arguments see `write_bitcode_tools`."""
     _write_readers(directory, _EDITORS, _GNU_LTO, path, records, prefixes)
+    _record_sizes_by_nm(directory, records, _GNU_LTO, _prefixed(_BINUTILS, prefixes))
 
 
 def _write_readers(
@@ -301,6 +317,17 @@ def _write_readers(
         if pattern.fullmatch(name) and (program := shutil.which(name, path=path)):
             text = fill_template(_IF_LTO, PROGRAM=shlex.quote(program), COMMAND=record, **lto)
             write_executable(directory / name, text)
+
+
+def _record_sizes_by_nm(directory: Path, records: str, lto: Mapping[str, str], binutils: re.Pattern[str]) -> None:
+    """Let the scripts of nm record that a build asks for sizes or addresses in objects of LTO."""
+    record = fill_template(_RECORD, DIRECTORY=shlex.quote(records), SUFFIX=READERS)
+    test = fill_template(_IF_LTO, PROGRAM="nm", COMMAND=record, **lto).rpartition("exec ")[0]
+    prologue = fill_template(_SIZES_BY_NM, RECORD=test)
+    for script in directory.iterdir():
+        if (match := binutils.fullmatch(script.name)) and match["program"] == "nm":
+            text = script.read_text(encoding="utf-8")
+            script.write_text(_SHEBANG + prologue + text.removeprefix(_SHEBANG), encoding="utf-8")
 
 
 def fill_template(template: str, **values: str) -> str:

@@ -75,6 +75,11 @@ def needed_libraries(path: Path) -> frozenset[str]:
     )
 
 
+def has_search_path(path: Path) -> bool:
+    """Return whether a linked file says where its libraries are (DT_RPATH, DT_RUNPATH)."""
+    return any(tag in (_DT_RPATH, _DT_RUNPATH) for tag, _ in _dynamic_entries(Elf(memoryview(path.read_bytes()))))
+
+
 def _dynamic_entries(elf: Elf) -> list[tuple[int, int]]:
     """Return the tags and values of .dynamic."""
     dynamic = elf.section(".dynamic") or b""

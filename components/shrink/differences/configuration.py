@@ -11,19 +11,21 @@ from pathlib import Path
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".inc")
 _COMMANDS = ("flags.make", "build.ninja", "compile_commands.json")
 """Files in which CMake and Meson write the options of compiles."""
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
-_OPTION = re.compile(r"(?<![\w-])-D(\w+)")
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\b(?![ \t]+0[ \t]*$)", re.MULTILINE)
+_OPTION = re.compile(r"(?<![\w-])-D(\w+)\b(?!=0(?!\w))")
+"""Macros, but for those that are 0, as #cmakedefine01 and Autoconf's AC_CHECK_DECLS write what is missing."""
 _MAX_BYTES = 16 << 20
 
 
-def defined_names(root: Path, source: Path) -> frozenset[str]:
-    """Return the macros that headers and options of a build define which the build itself wrote.
+def defined_names(root: Path, source: Path, log: Path) -> frozenset[str]:
+    """Return the macros that headers and options of a build define which the build itself wrote, or shows in its log.
 
     Args:
         root: the tree that was built.
         source: the user's tree, of which it was a copy.
+        log: output of the build.
     """
-    names: set[str] = set()
+    names = set(_OPTION.findall(log.read_text(encoding="utf-8", errors="replace")))
     for path, pattern in _written(root, source):
         names.update(pattern.findall(path.read_text(encoding="utf-8", errors="replace")))
     return frozenset(names)

@@ -7,20 +7,37 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.shrink.differences.assembled import files_read_by_the_linker
-from components.shrink.differences.ignored import dropped_meaning, ignored_attributes, ignored_options
-from components.shrink.differences.linked_files import defined_symbols, lost_sections, named_paths, uncalled_sections
-from components.shrink.differences.linker_scripts import scripts_with_differences
+from components.shrink.differences.compiler_names import chosen_lines, function_texts
+from components.shrink.differences.ignored import (
+    dropped_meaning,
+    ignored_attributes,
+    ignored_by_lto,
+    ignored_options,
+    replaced_levels,
+)
+from components.shrink.differences.linked_files import (
+    defined_symbols,
+    gcc_version,
+    lost_search_paths,
+    lost_sections,
+    named_paths,
+    uncalled_sections,
+)
+from components.shrink.differences.linker_scripts import lost_tables, scripts_with_differences
 from components.shrink.differences.links import (
     differing_choices,
     mixed_instructions,
     replaced_functions,
     wrapped_functions,
 )
+from components.shrink.differences.order import moved_entries, moved_initializers
 from components.shrink.differences.records import Call, LinkerCall, read_calls, read_linker_calls, read_readers
 from components.shrink.differences.used_data import lost_used_data
 
 _MAX_SHOWN = 3
 _READS = "reads an object of LTO, which has no code and no sections yet"
+
+_SIZES = "asks for sizes or addresses in an object of LTO, which has none yet"
 
 
 @dataclass(frozen=True)
@@ -70,7 +87,13 @@ class FinishedBuild:
 def find_differences(build: FinishedBuild) -> tuple[Difference, ...]:
     """Return what differs between a build by the compilers of a row and the user's own build."""
     calls = read_calls(build.records, build.dropped, build.cross_options)
-    return tuple(_find(build, calls, read_linker_calls(build.records)))
+    found = tuple(_find(build, calls, read_linker_calls(build.records)))
+    if build.gnu or build.own_by_clang or refusal(found):
+        return found
+    gcc = gcc_version(build.own)
+    texts = chosen_lines(calls, build.clang, build.root, gcc) if gcc else []
+    texts += function_texts(calls, build.clang, build.root)
+    return (*found, *(Difference(text, refused=False) for text in texts))
 
 
 def _find(build: FinishedBuild, calls: Sequence[Call], linkers: Sequence[LinkerCall]) -> Iterator[Difference]:
@@ -87,19 +110,30 @@ def _find(build: FinishedBuild, calls: Sequence[Call], linkers: Sequence[LinkerC
         own = build.own / choice.output
         # The own compiler's copy is from the same file then.
         if not (choice.foreign and choice.symbol in defined_symbols(own, build.nm)):
-            yield Difference(choice.text)
+            yield Difference(choice.text, choice.refused)
     if build.lto:
         does = "changes an object of LTO, which the linker compiles again" if build.gnu else _READS
         for command in read_readers(build.records):
-            yield Difference(f"{command} {does}")
+            by_nm = command.partition(" ")[0].rpartition("-")[2] == "nm"
+            yield Difference(f"{command} {_SIZES if by_nm else does}")
         for text in files_read_by_the_linker(calls, links, build.clang, build.root):
             yield Difference(text)
+        for text in ignored_by_lto(calls, build.gnu):
+            yield Difference(text)
+    for text in replaced_levels(calls):
+        yield Difference(text, refused=False)
     for text in wrapped_functions(links, build.clang, build.nm, build.root, build.gnu):
         yield Difference(text)
     for text in scripts_with_differences(links, build.root, build.lto):
         yield Difference(text)
-    for text in [*lost_sections(build.own, build.files), *uncalled_sections(build.own, build.files)]:
+    for text in lost_tables(links, build.own, build.files, build.nm):
         yield Difference(text)
+    for find in (lost_sections, uncalled_sections, lost_search_paths):
+        for text in find(build.own, build.files):
+            yield Difference(text)
+    reverses = build.gnu and build.lto
+    for text in [*moved_initializers(build.own, build.files, reverses), *moved_entries(build.own, build.files)]:
+        yield Difference(text, refused=False)
     for text in lost_used_data(calls, build.clang, build.nm, build.own, build.files):
         yield Difference(text, refused=False)
     if named := named_paths(build.files, build.root):

@@ -124,6 +124,10 @@ _CHANGED_RESULTS: tuple[tuple[str, str, str], ...] = (
 _OPTIONS = tuple(
     (re.compile(option), meaning, re.compile(back or r"(?!)")) for option, meaning, back in _CHANGED_RESULTS
 )
+_DEFINED_FOR_ASSEMBLY = re.compile(r"(?:-Wa,(?:.*,)?)?--?defsym\b.*")
+_SEVERAL_DEFINITIONS = re.compile(r"-Wl,-z,muldefs|-Wl,--?allow-multiple-definition")
+_INIT = re.compile(r"-Wl,--?(?:init|fini)(?:=.*)?")
+_LEVEL = re.compile(r"-O\w*")
 _INTERESTING = re.compile(
     "|".join(f"(?:{part})" for option, _, back in _CHANGED_RESULTS for part in (option, back) if part)
 )
@@ -144,6 +148,43 @@ def ignored_options(calls: Iterable[Call]) -> dict[str, str]:
             if active and active not in found:
                 where = f" ({Path(call.sources[0]).name})" if call.sources else ""
                 found[active] = f"clang ignores {active}{where}, which determines {meaning}"
+    return found
+
+
+def ignored_by_lto(calls: Iterable[Call], gnu: bool) -> list[str]:
+    """Return sentences on the options that LTO does not see at the compile or at the link.
+
+    Args:
+        gnu: whether it is gcc's LTO.
+    """
+    found = {}
+    for call in calls:
+        words = list(linker_words(call.arguments.words))
+        if gnu:
+            if call.links and (word := next(filter(_INIT.fullmatch, words), "")):
+                found[word] = f"gcc's LTO does not know the function of {word} at the link"
+            continue
+        if call.compiles_text and (word := next(filter(_DEFINED_FOR_ASSEMBLY.fullmatch, words), "")):
+            found[word] = f"the assembler gets {word} at the compile, and LTO assembles at the link"
+        if call.links and (word := next(filter(_SEVERAL_DEFINITIONS.fullmatch, words), "")):
+            found[word] = f"with {word} a file may call its own of several functions, and LTO knows one"
+    return list(found.values())
+
+
+def replaced_levels(calls: Iterable[Call]) -> list[str]:
+    """Return sentences on the levels of optimization that mean more than speed and that the level for size replaces:
+    -O0 of some files only, by which code keeps what optimizations drop, and -Ofast with its -ffast-math."""
+    levels: dict[str, str] = {}
+    for call in calls:
+        level = next((word for word in reversed(call.arguments.words) if _LEVEL.fullmatch(word)), "")
+        levels |= dict.fromkeys(call.sources, level)
+    names = [Path(path).name for path, level in levels.items() if level == "-O0"]
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    found = []
+    if names and len(names) < len(levels):
+        found.append(f"{names[0]}{more}: compiled for size in place of -O0, which the build gives some files only")
+    if "-Ofast" in levels.values():
+        found.append("compiled for size in place of -Ofast, without its -ffast-math: floating point is that of IEEE")
     return found
 
 

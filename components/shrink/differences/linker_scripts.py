@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from components.core.projects.flags.linked_files import find_binaries
+from components.shrink.differences.linked_files import symbol_addresses
 from components.shrink.differences.links import words_of
 from components.shrink.differences.records import Call, LinkerCall, linker_words
 
@@ -18,6 +21,12 @@ _MAX_BYTES = 1 << 20
 _SECTIONS = (".text", ".data", ".rodata", ".bss")
 _OF_OUTPUT = re.compile(r"\b(?:ADDR|ALIGNOF|LOADADDR|SIZEOF)\s*\([^()]*\)")
 _INNERMOST = re.compile(r"\(([^()]*)\)")
+_HERE = re.compile(r"\b(?P<name>[A-Za-z_.$][\w.$]*)\s*=\s*(?:\.|ABSOLUTE\s*\(\s*\.\s*\))\s*[;)]")
+_OF_TOOLS = re.compile(
+    r"\*.*|COMMON|\.text.*|\.(?:rodata|l?data|bss|tdata|tbss)(?:[.\w]*\*)?|\.data\.rel.*|\.gnu.*|\.eh_frame.*|\.gcc_except.*"
+    r"|\.(?:(?:pre)?init|fini)_array.*|\.[cd]tors.*|\.init|\.fini|\.note.*|\.got.*|\.plt.*|\.rela?.*|\.dyn.*|\.comment|\.debug.*"
+)
+"""Sections that compilers make, which may be smaller."""
 
 
 def scripts_with_differences(links: Sequence[Call | LinkerCall], root: Path, lto: bool) -> Iterator[str]:
@@ -38,6 +47,45 @@ def scripts_with_differences(links: Sequence[Call | LinkerCall], root: Path, lto
                     f"the linker script {name} has a place for {section}, but none for {section}.NAME, which functions "
                     "and variables have of their own"
                 )
+
+
+def lost_tables(links: Sequence[Call | LinkerCall], own: Path, files: Path, nm: Path) -> Iterator[str]:
+    """Yield sentences on the tables between two symbols of a linker script that are shorter than in the user's build,
+    because nothing else names their entries: LTO or --gc-sections drops them.
+
+    Args:
+        own: what the user's own build linked.
+        files: what the other linked.
+        nm: LLVM's nm.
+    """
+    seen: set[Path] = set()
+    tables = [(path, *ends) for call in links for path, text in _scripts(call, seen) for ends in _tables(text)]
+    for name, path in sorted(find_binaries(own)) if tables else ():
+        before, after = (symbol_addresses(one, nm) for one in (path, files / name))
+        for script, begin, end in tables:
+            if not {begin, end} <= before.keys() & after.keys():
+                continue
+            size, own_size = (values[end][0] - values[begin][0] for values in (after, before))
+            if size < own_size and not before[end][1]:
+                yield (
+                    f"{name} has {size:,} bytes between {begin} and {end} of the linker script {script.name}, "
+                    f"{own_size:,} in your build"
+                )
+
+
+def _tables(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the symbols that a script defines before and behind sections of own names."""
+    places = list(_HERE.finditer(text))
+    for begin, end in itertools.pairwise(places):
+        between = text[begin.end() : end.start()]
+        patterns: list[str] = []
+        while group := _INNERMOST.search(between):
+            patterns += re.findall(r"[^\s,]+", group[1])
+            between = f"{between[: group.start()]} {group[1]} {between[group.end() :]}"
+        if (patterns := [one for one in patterns if one[0] in "._" or one.isidentifier()]) and not any(
+            map(_OF_TOOLS.fullmatch, patterns)
+        ):
+            yield begin["name"], end["name"]
 
 
 def _section_without_rest(text: str) -> str:

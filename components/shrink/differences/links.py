@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.core.compiler.objects.archive import member_contents
+from components.core.compiler.objects.archive import member_contents, read_members
 from components.core.compiler.objects.elf import Elf, ElfError
 from components.core.projects.flags.linked_files import find_binaries, is_archive
 from components.core.projects.runpath import needed_libraries
@@ -29,6 +29,8 @@ _PIC = re.compile(r"-f(?:no-)?(?:PIC|pic|PIE|pie)")
 _LINKER_VALUES = frozenset({"-m", "-o", "-z", "-soname", "-h", "-rpath", "-e", "-u", "-T", "-y", "-mllvm", "-plugin"})
 _DYNAMIC_LINKER = tuple("-dynamic-linker --dynamic-linker --version-script --dynamic-list --defsym --wrap -Map".split())
 _SCRIPT_PATH = re.compile(r"/[^\s()]+\.(?:so[.\d]*|a)\b")
+_INITIALIZERS = (b"llvm.global_ctors", b".init_array")
+"""What bitcode and objects have that run code before main."""
 _MAX_SCRIPT_BYTES = 10_000
 _INSTRUCTIONS = re.compile(
     r"-m(?:arch=|cpu=|s?s?se|avx|fma|f16c|bmi|abm|lzcnt|popcnt|movbe|aes|vaes|v?pclmul|sha|gfni|adx|xop|tbm|rdrnd|rdseed"
@@ -44,7 +46,7 @@ class Unit:
     Attributes:
         name: file, or archive and member.
         defined: symbols that it defines -> whether the definition is weak.
-        undefined: symbols that it needs.
+        undefined: symbols that it needs, in order.
         common: the defined ones that are common symbols (-fcommon): variables without a value.
         data: the other variables that it defines. A member of an archive is linked for one that is common elsewhere.
         shared: whether it is a shared library.
@@ -53,7 +55,7 @@ class Unit:
     name: str
     file: str
     defined: dict[str, bool] = field(default_factory=dict)
-    undefined: set[str] = field(default_factory=set)
+    undefined: dict[str, None] = field(default_factory=dict)
     common: set[str] = field(default_factory=set)
     data: set[str] = field(default_factory=set)
     shared: bool = False
@@ -126,7 +128,7 @@ class Symbols:
 
 def _add(unit: Unit, symbol: str, kind: str) -> None:
     if kind == "U":
-        unit.undefined.add(symbol)
+        unit.undefined[symbol] = None
     elif kind.isupper() or kind in "iu":
         unit.defined[symbol] = kind in "WV"
         if kind == "C":
@@ -139,8 +141,8 @@ def _is_shared(path: str) -> bool:
     return re.search(r"\.so(?:\.[\d.]+)?$", path) is not None
 
 
-def link_by_gnu(inputs: Sequence[Input]) -> dict[str, Unit]:
-    """Return which unit GNU ld takes each symbol from."""
+def link_by_gnu(inputs: Sequence[Input]) -> tuple[dict[str, Unit], list[Unit]]:
+    """Return which unit GNU ld takes each symbol from, and all that it links, in its order."""
     state = _Link()
     index = 0
     while index < len(inputs):
@@ -158,30 +160,37 @@ def link_by_gnu(inputs: Sequence[Input]) -> dict[str, Unit]:
                 while one.lazy and state.load_needed(one.units):
                     changed = True
         index = end
-    return state.owner
+    return state.owner, state.loaded
 
 
 def link_by_lld(inputs: Sequence[Input]) -> tuple[dict[str, Unit], list[Unit]]:
     """Return which unit lld takes each symbol from, and all that it links, in its order."""
     state = _Link()
     lazy: dict[str, Unit] = {}
+
+    def extract(symbols: Iterable[str]) -> None:
+        """Load the members that define needed ones of some symbols, and then what each member needs."""
+        pending = [iter(list(symbols))]
+        while pending:
+            symbol = next(pending[-1], None)
+            if symbol is None:
+                pending.pop()
+            elif (unit := lazy.get(symbol)) is not None and state.needs(unit, symbol):
+                state.load(unit)
+                pending.append(iter([*unit.undefined, *unit.common]))
+
     for one in inputs:
         for unit in one.units:
             if one.lazy:
                 for symbol in unit.defined:
                     if symbol not in state.owner or state.needs(unit, symbol):
                         lazy.setdefault(symbol, unit)
+                extract(unit.defined)
             else:
                 state.load(unit)
                 for symbol in unit.defined if unit.shared else unit.common:
                     lazy.pop(symbol, None)
-        while needed := [
-            lazy[symbol]
-            for symbol in (*state.undefined, *state.common)
-            if symbol in lazy and state.needs(lazy[symbol], symbol)
-        ]:
-            for unit in needed:
-                state.load(unit)
+                extract([*unit.undefined, *unit.common])
     return state.owner, state.loaded
 
 
@@ -242,12 +251,14 @@ class Choice:
         text: sentence on it.
         output: the linked file, relative to the build's tree.
         foreign: whether it is a function of which the linked copy may use more instructions than other copies.
+        refused: whether the build is not delivered; a note otherwise.
     """
 
     text: str
     output: str
     symbol: str
     foreign: bool = False
+    refused: bool = True
 
 
 def differing_choices(
@@ -426,8 +437,9 @@ def _has_archives(call: Call | LinkerCall) -> bool:
 
 
 def _archive_choices(inputs: Sequence[Input], output: str, root: Path) -> Iterator[Choice]:
-    gnu = link_by_gnu(inputs)
-    lld, _ = link_by_lld(inputs)
+    gnu, in_order = link_by_gnu(inputs)
+    lld, loaded = link_by_lld(inputs)
+    yield from _moved_initializers(in_order, loaded, output, root)
     for symbol in dict.fromkeys(symbol for one in inputs for unit in one.units for symbol in unit.undefined):
         left, right = gnu.get(symbol), lld.get(symbol)
         # A driver names libgcc.a twice, and the same member is the same code.
@@ -436,6 +448,30 @@ def _archive_choices(inputs: Sequence[Input], output: str, root: Path) -> Iterat
             text = f"{output} has {symbol} of {first} by GNU ld, which reads archives in order, and of {second} by lld"
             yield Choice(text, output, symbol)
             return
+
+
+def _moved_initializers(gnu: Sequence[Unit], lld: Sequence[Unit], output: str, root: Path) -> Iterator[Choice]:
+    """Yield the first two files with initializers that the linkers have in different orders."""
+    place = {unit.name: at for at, unit in enumerate(lld)}
+    common = [unit for unit in gnu if unit.name in place and not unit.shared]
+    places = [place[unit.name] for unit in common]
+    if places == sorted(places):
+        return
+    for first, second in itertools.pairwise(unit for unit in common if _initializes(unit)):
+        if place[first.name] > place[second.name]:
+            before, behind = (unit.name.removeprefix(f"{root}/") for unit in (first, second))
+            text = f"{output} runs the initializers of {before} before those of {behind} by GNU ld, not by lld"
+            yield Choice(text, output, "", refused=False)
+            return
+
+
+def _initializes(unit: Unit) -> bool:
+    member = unit.name.removeprefix(unit.file)[1:-1]
+    content = Path(unit.file).read_bytes()
+    if member:
+        contents = [one.content for one in read_members(memoryview(content), unit.file) if one.name == member]
+        content = bytes(contents[0] or b"") if contents else b""
+    return any(one in content for one in _INITIALIZERS)
 
 
 def _foreign_copies(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from components.core.projects.driver_arguments import without_outputs
 from components.shrink.differences.records import Call
 
 # Debian's cross compilers have /usr/TRIPLE/include.
-_SYSTEM = re.compile(r"/usr/(?:lib|(?:(?!local/)[^/]+/)?include)/.*")
+SYSTEM = re.compile(r"/usr/(?:lib|(?:(?!local/)[^/]+/)?include)/.*")
 _OTHER_ACTIONS = ("-c", "-S", "-E", "-M", "-MM", "-P", "-v", "-H")
 _LITERAL_OR_LIST = re.compile(
     r'"(?:[^"\\\n]|\\.)*"'
@@ -65,19 +65,20 @@ def preprocessed(calls: Iterable[Call], clang: Path, mentioned: re.Pattern[bytes
         if not call.compiles_text or call.arguments.other not in ("", "it writes assembly"):
             continue
         words = " ".join(call.arguments.words).encode("utf-8", "replace")
-        files = (*call.sources, *(path for path in call.headers if not _SYSTEM.fullmatch(path)))
+        files = (*call.sources, *(path for path in call.headers if not SYSTEM.fullmatch(path)))
         stdin = [str(call.stdin)] if call.stdin else []
         saved = any(mentioned.search(os.fsencode(content)) for content in call.saved.values())
         if saved or mentioned.search(words) or any(map(mentions, [*files, *stdin])):
             with call.with_saved_sources():
-                yield call, _preprocess(call, clang)
+                yield call, preprocess(call, clang)
 
 
-def _preprocess(call: Call, clang: Path) -> str:
+def preprocess(call: Call, clang: Path, options: Sequence[str] = ()) -> str:
+    """Return what a compile reads, by clang with more options."""
     linked = {name for name, _ in call.arguments.inputs if name != "-" and call.path(name) not in call.sources}
     words = without_outputs(call.arguments.words)
     kept = [word for word in words if word not in linked and word not in _OTHER_ACTIONS]
-    return call.run_clang(clang, [*kept, "-E"], "replace").stdout
+    return call.run_clang(clang, [*kept, *options, "-E"], "replace").stdout
 
 
 def attribute_lists(text: str) -> Iterator[AttributeList]:

@@ -201,7 +201,7 @@ def read_readers(records: Path) -> list[str]:
     """Return the commands that read objects of LTO by programs that understand ELF only."""
     commands = []
     for path in sorted(records.glob(f"*{READERS}")):
-        commands += [" ".join(words) for _, *words in _records_of(path)]
+        commands += [" ".join(words) for directory, *words in _records_of(path) if not _is_check(directory, words[1:])]
     return list(dict.fromkeys(commands))
 
 
@@ -218,7 +218,9 @@ def _expand(words: Sequence[str], directory: str, contents: Mapping[tuple[str, s
         if content is None:
             yield word
         else:
-            yield from split_response_file(os.fsencode(content), Path(directory, word[1:]))
+            inner = split_response_file(os.fsencode(content), Path(directory, word[1:]))
+            others = {place: text for place, text in contents.items() if place[1] != word}
+            yield from _expand(inner, directory, others)
 
 
 def _content(path: str) -> bytes | None:

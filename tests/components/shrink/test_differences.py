@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.core.projects.compiler_scripts import write_bitcode_tools, write_compilers
+from components.core.projects.compiler_scripts import write_binutils, write_bitcode_tools, write_compilers
 from components.shrink.differences.find import Difference, FinishedBuild, find_differences, notes, refusal
 from components.shrink.differences.ignored import dropped_meaning, ignored_attributes, ignored_options
 from components.shrink.differences.links import differing_choices, mixed_instructions, replaced_functions
@@ -27,13 +27,14 @@ Run = Callable[..., None]
 class Project:
     """A directory in which scripts record what they run."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, binutils: Mapping[str, Path] | None = None) -> None:
         self.root, self.tools = root / "project", root / "tools"
         self.records = self.tools / "records"
         for directory in (self.root, self.records):
             directory.mkdir(parents=True)
         path = os.environ["PATH"]
         write_compilers(self.tools, CLANG, ["-Qunused-arguments"], records=str(self.records))
+        write_binutils(self.tools, binutils or {}, path)
         write_bitcode_tools(self.tools, LLVM / "ld.lld", [], path, str(self.records))
         self.environment = {**os.environ, "PATH": f"{self.tools}:{path}"}
 

@@ -295,8 +295,10 @@ def test_macros_that_the_configuration_defines_are_read(tmp_path: Path) -> None:
         (tree / "config.h").write_text(f"{have}\n")
         (tree / "own.h").write_text("#define OWN\n")
     (root / "b/flags.make").write_text('C_DEFINES = -DWITH_Z -DNAME=\\"x-DNO\\"\n')
-    assert defined_names(root, source) == {"HAVE_X", "HAVE_Y", "WITH_Z", "NAME"}
-    own, delivered = BuiltFiles({}, definitions=defined_names(root, source)), BuiltFiles({})
+    log = tmp_path / "log"
+    log.touch()
+    assert defined_names(root, source, log) == {"HAVE_X", "HAVE_Y", "WITH_Z", "NAME"}
+    own, delivered = BuiltFiles({}, definitions=defined_names(root, source, log)), BuiltFiles({})
     assert own.lost_definitions(delivered) == ["HAVE_X", "HAVE_Y", "NAME", "WITH_Z"]
     (note,) = _notes(own, delivered)
     assert "HAVE_X, HAVE_Y, NAME, WITH_Z" in note

@@ -286,6 +286,10 @@ class Elf:
         indices: list[int] = np.flatnonzero(starts[np.minimum(self._sections["name"], len(self._names))]).tolist()
         return indices
 
+    def section_address(self, index: int) -> int:
+        """Return the address of section `index` of a linked file."""
+        return int(self._sections["address"][index])
+
     def section_name(self, index: int) -> str:
         """Return the name of section `index`."""
         return _name(self._names, self._name[index])
