@@ -15,7 +15,8 @@ from components.shrink.differences.preprocessed import SYSTEM, preprocess, prepr
 from components.shrink.differences.records import Call
 
 _CONDITIONS = re.compile(
-    rb"^\s*#\s*(?:el)?if[^\n]*\b(?:__clang\w*__|__GNUC(?:_\w+)?__|__llvm__|__has_(?:feature|extension)|\w*GCC_VERSION\w*)\b",
+    rb"^\s*#\s*(?:el)?if[^\n]*\b"
+    rb"(?:__clang\w*__|__GNUC(?:_\w+)?__|__llvm__|__has_(?:feature|extension)|\w*GCC_VERSION\w*)\b",
     re.MULTILINE,
 )
 _FUNCTION_TEXTS = re.compile(rb"\b__PRETTY_FUNCTION__\b|\bfunction_name\s*\(")

@@ -18,7 +18,8 @@ _NM_TIMEOUT_S = 300.0
 _OF_TOOLS = re.compile(
     r"\.(?:text|rodata|l?data|bss|tdata|tbss|lrodata|lbss|sdata2?|sbss2?|srodata|toc|opd|data1|rodata1|init|fini|ctors|dtors|jcr|plt|got|iplt"
     r"|igot|rela?|relr|dynamic|dynsym|dynstr|dynbss|interp|hash|comment|eh_frame|eh_frame_hdr|gcc_except_table"
-    r"|note\.(?:gnu|ABI|GNU|stapsdt|llvm|package)|exception_ranges|tm_clone_table|init_array|fini_array|preinit_array|relro_padding|bss\.rel\.ro|debug\w*"
+    r"|note\.(?:gnu|ABI-tag|GNU-stack|stapsdt|llvm|package)|exception_ranges|tm_clone_table"
+    r"|init_array|fini_array|preinit_array|relro_padding|bss\.rel\.ro|debug\w*"
     r"|gnu|stapsdt|probes|fini_array|eh_framehdr|shstrtab|symtab|strtab|copyrel|sframe|ARM|MIPS|riscv|glink|branch_lt)(?:[._].*)?"
     r"|__libc_\w+|__patchable_function_entries|__llvm_\w+|\.llvm.*|__mcount_loc|__xray\w*|xray\w*|__asan\w*|asan\w*"
     r"|__sancov\w*"

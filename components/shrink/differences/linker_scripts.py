@@ -23,8 +23,9 @@ _OF_OUTPUT = re.compile(r"\b(?:ADDR|ALIGNOF|LOADADDR|SIZEOF)\s*\([^()]*\)")
 _INNERMOST = re.compile(r"\(([^()]*)\)")
 _HERE = re.compile(r"\b(?P<name>[A-Za-z_.$][\w.$]*)\s*=\s*(?:\.|ABSOLUTE\s*\(\s*\.\s*\))\s*[;)]")
 _OF_TOOLS = re.compile(
-    r"\*.*|COMMON|\.text.*|\.(?:rodata|l?data|bss|tdata|tbss)(?:[.\w]*\*)?|\.data\.rel.*|\.gnu.*|\.eh_frame.*|\.gcc_except.*"
-    r"|\.(?:(?:pre)?init|fini)_array.*|\.[cd]tors.*|\.init|\.fini|\.note.*|\.got.*|\.plt.*|\.rela?.*|\.dyn.*|\.comment|\.debug.*"
+    r"\*.*|COMMON|\.text.*|\.(?:rodata|l?data|bss|tdata|tbss)(?:[.\w]*\*)?|\.data\.rel.*"
+    r"|\.gnu.*|\.eh_frame.*|\.gcc_except.*|\.(?:(?:pre)?init|fini)_array.*|\.[cd]tors.*|\.init|\.fini|\.note.*"
+    r"|\.got.*|\.plt.*|\.rela?.*|\.dyn.*|\.comment|\.debug.*"
 )
 """Sections that compilers make, which may be smaller."""
 
