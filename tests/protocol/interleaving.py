@@ -7,6 +7,7 @@ the end is `Interleaving.check`.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -236,6 +237,7 @@ def _simulated(world: World, store: SimulatedStore) -> Iterator[None]:
         Event=lambda: Event(world),
         Thread=lambda target, **_named: SimpleNamespace(start=lambda: world.start(world.machine, target)),
     )
+    held: dict[Path, int] = {}  # locks on what was fetched, else until the end of this process
     clock = SimpleNamespace(time=world.time, monotonic=world.time, sleep=world.sleep)
     with (
         mock.patch.object(stores, "S3Store", lambda: store),
@@ -244,8 +246,13 @@ def _simulated(world: World, store: SimulatedStore) -> Iterator[None]:
         mock.patch.object(root_lease, "time", clock),
         mock.patch.object(checkpoint_manager, "checkpoint", SimpleNamespace(write=_write, read=_read)),
         mock.patch.object(remote, "_kind_at", lambda _uri: None),
+        mock.patch(f"{fetch.__module__}._held", held),
     ):
-        yield
+        try:
+            yield
+        finally:
+            for descriptor in held.values():
+                os.close(descriptor)
 
 
 def run(seed: int, directory: Path) -> Interleaving:
