@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from components.platform.errors import UserError
+from components.platform.launcher.kfp_locations import UUID
 from components.platform.storage import MANIFEST
 from components.platform.storage.object_storage.stores import server_time, store_of
 from components.platform.storage.object_storage.sweep import SweptObjects, remove_objects
@@ -31,7 +32,6 @@ MIN_DAYS = 30
 """Minimum age of a run's newest object. A run writes nothing for longer only if a step's attempts are at their deadline
 (`ALL_ATTEMPTS` in pipelines/training.py)."""
 _PIPELINE = "mlgo-training"
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VERTEX_JOB = re.compile(r"projects/[^/]+/locations/[^/]+/pipelineJobs/(?P<id>[^/]+)")
 _RESULTS = {"policy", "evaluation", "release", "release_report", "promotion", "refusal"}
 """Artifacts of a run that others may name, or that decide on its policy."""
@@ -112,7 +112,7 @@ def _run_folder(name: str, refused: set[str]) -> str | None:
     """Return the folder of the run that an object belongs to; None if it belongs to none that may be removed."""
     parts = name.split("/")
     for number, part in enumerate(parts[:-1]):
-        ours = number > 0 and parts[number - 1] == _PIPELINE and _UUID.fullmatch(part)
+        ours = number > 0 and parts[number - 1] == _PIPELINE and re.fullmatch(UUID, part)
         if ours or part in refused:
             return "/".join(parts[: number + 1])
     return None
@@ -136,4 +136,4 @@ def _run_id(run: str) -> str:
     """Return the name of a run's folder, "" if it ran on no server: the place that is its name may contain more."""
     if job := _VERTEX_JOB.fullmatch(run):
         return job["id"]
-    return run if _UUID.fullmatch(run) else ""
+    return run if re.fullmatch(UUID, run) else ""

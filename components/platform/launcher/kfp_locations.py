@@ -28,8 +28,9 @@ DIRECT_VARIABLE = "MLGO_DIRECT_STORAGE"
 """Environment variable of a runner without KFP's launcher: steps read and write every URI themselves."""
 LOCATION = "location"
 """Metadata of an artifact that KFP does not copy: the URI in object storage that steps read and write."""
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_BELOW_ROOT = re.compile(rf"[^/]+/{_UUID}/[^/]+(?:/{_UUID})?/[^/]+$")
+UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+"""Name of a folder that KFP makes for a run or for an attempt of a task."""
+_BELOW_ROOT = re.compile(rf"[^/]+/{UUID}/[^/]+(?:/{UUID})?/[^/]+$")
 """PIPELINE/RUN_ID/TASK/UUID/ARTIFACT, the end of the URI that KFP's driver gives to an artifact."""
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from components.platform.errors import UserError
+from components.platform.launcher.kfp_locations import UUID
 from components.platform.storage import MANIFEST
 from components.platform.storage.directory import make_directory
 from components.platform.storage.object_storage.fetch import fetch, fetch_file
@@ -29,7 +30,6 @@ from pipelines.submit.kfp_run import KfpRun
 from pipelines.submit.polling import ServerRun
 from pipelines.submit.vertex import VertexJob
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _STOCK_ROOT = "minio://mlpipeline/v2/artifacts"
 """Default pipeline root of KFP's manifests."""
@@ -95,7 +95,7 @@ def newest_artifacts(folder: ObjectUri) -> dict[str, ObjectUri]:
     newest: dict[str, tuple[datetime, str]] = {}
     for stored in store_of(folder).objects(folder):
         first, *rest = stored.name.removeprefix(f"{folder.path}/").split("/")
-        name, *inner = rest if rest and _UUID.fullmatch(first) else (first, *rest)
+        name, *inner = rest if rest and re.fullmatch(UUID, first) else (first, *rest)
         if inner in ([], [MANIFEST]):
             place = stored.name.removesuffix(f"/{MANIFEST}")
             newest[name] = max(newest.get(name, (_NEVER, "")), (stored.updated or _NEVER, place))
