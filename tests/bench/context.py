@@ -27,7 +27,6 @@ class BenchContext:
         flip_compiles: compiles with flips of each module, for `credit`.
         objects: number of objects to extract bitcode from, for `corpus`.
         simulations: number of series of retrainings of each kind, for `verdicts`; of evaluations four times as many.
-        compiled_before: builds of clangs may take objects from the cache of builds; the figures are then too good.
     """
 
     run: Path
@@ -41,7 +40,6 @@ class BenchContext:
     flip_compiles: int = 8
     objects: int = 544
     simulations: int = 300
-    compiled_before: bool = False
 
     @property
     def training(self) -> Path:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 RECIPES = Path(__file__).parents[2] / "components" / "core" / "projects" / "recipes"
@@ -41,3 +44,32 @@ def mlgo_run(run: Path, *more: str, recipe: Path = TINY) -> str:
 def reused(output: str) -> list[str]:
     """Return the names of the steps that a run reports as reused."""
     return re.findall(r"^\[(\S+)\] reused", output, re.MULTILINE)
+
+
+def run_until(
+    line: str,
+    command_line: list[str],
+    ready: Callable[[], bool] = lambda: True,
+    number: signal.Signals = signal.SIGKILL,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Run a command, end it by a signal once it is ready after a line that begins so, and return what it said."""
+    said: list[str] = []
+    with subprocess.Popen(
+        command_line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        try:
+            assert process.stdout is not None
+            for one in process.stdout:
+                said.append(one)
+                if one.startswith(line):
+                    break
+            while not ready():
+                assert process.poll() is None
+                time.sleep(0.05)
+            assert process.poll() is None, "".join(said)
+            process.send_signal(number)
+            process.communicate(timeout=60)  # its steps end, too
+        finally:
+            process.kill()
+    return "".join(said)

@@ -1,4 +1,7 @@
-"""Tests that each benchmark runs on the tiny run and returns its figures. Their values need an idle machine."""
+"""Tests that benchmarks run on the tiny run and return their figures. Their values need an idle machine.
+
+Parts that take minutes even so are left to `make bench`: what they measure has tests of its own.
+"""
 
 from __future__ import annotations
 
@@ -51,18 +54,10 @@ FIGURES = {
 SMALL = partial(
     BenchContext,
     repeats=1,
-    slots=4,
-    modules_per_slot=1,
-    requests_per_slot=5,
-    modules=3,
-    samples=2,
-    flip_compiles=2,
     objects=40,
     simulations=1,
-    compiled_before=True,
 )
-OF_FEW_MODULES = {"credit_r2_unseen_modules", "credit_error_percent"}
-"""The tiny run has too few modules for these to be numbers."""
+MINUTES = {"credit", "ppo", "program", "ray", "ray_training", "release", "toolchain"}
 
 
 def test_every_benchmark_is_tested_and_every_goal_is_measured() -> None:
@@ -73,9 +68,8 @@ def test_every_benchmark_is_tested_and_every_goal_is_measured() -> None:
     assert measured <= goals <= measured | of_regalloc
 
 
-@pytest.mark.parametrize("part", sorted(FIGURES))
+@pytest.mark.parametrize("part", sorted(FIGURES.keys() - MINUTES))
 def test_benchmark_returns_its_figures(part: str, finished: tuple[Path, str], tmp_path: Path) -> None:
     figures = measure_alone(part, SMALL(finished[0], tmp_path))
     assert FIGURES[part] <= set(figures)
-    for key, figure in figures.items():
-        assert math.isfinite(figure) or key in OF_FEW_MODULES, key
+    assert all(map(math.isfinite, figures.values()))

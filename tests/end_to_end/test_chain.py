@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from components.core.formats.toolchain import load_toolchain
 from components.platform.storage import digest, verify
-from tests.end_to_end.chain import ACCEPTED, command, mlgo_run, reused
+from tests.end_to_end.chain import ACCEPTED, command, mlgo_run, reused, run_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
@@ -111,30 +109,9 @@ def test_run_killed_while_training_resumes(finished: tuple[Path, str], tmp_path:
     shutil.copytree(finished[0], run, symlinks=True)
     # With another seed, the steps after the warmstart run again, in a working directory of their own.
     command_line = command(run, *ACCEPTED, "--seed", "2")
-    said = until("[ppo] starts", command_line, lambda: any((run / "ppo").glob("*/checkpoints/*/manifest.json")))
-    assert "earlier work is kept in" in said[-1], "".join(said)
-    said = until("[evaluation] starts", command_line)
-    again = "".join(said)
+    said = run_until("[ppo] starts", command_line, lambda: any((run / "ppo").glob("*/checkpoints/*/manifest.json")))
+    assert "earlier work is kept in" in said.splitlines()[-1], said
+    again = run_until("[evaluation] starts", command_line)
     assert {"toolchain-training", "corpus", "trace", "vocab", "warmstart"} <= set(reused(again))
     assert "[ppo] starts: resumes in" in again
     verify(run / "policy")
-
-
-def until(line: str, command_line: list[str], ready: Callable[[], bool] = lambda: True) -> list[str]:
-    """Run a command, kill it once it is ready after a line that begins so, and return the lines that it said."""
-    said: list[str] = []
-    with subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        try:
-            assert process.stdout is not None
-            for one in process.stdout:
-                said.append(one)
-                if one.startswith(line):
-                    break
-            while not ready():
-                assert process.poll() is None
-                time.sleep(0.05)
-            assert process.poll() is None, "".join(said)
-        finally:
-            process.kill()
-            process.communicate(timeout=60)  # its steps end, too
-    return said

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from components.core.formats.toolchain import load_toolchain
 from components.platform.launcher.images import STEPS
 from tests.end_to_end.containers import ROOT, docker, reference
 
@@ -56,5 +57,6 @@ def test_chain_runs_and_delivers_release_clang(images: Path, container_cache: Pa
     release = output / "compose" / "release"
     version = subprocess.run([release / "bin" / "clang", "--version"], capture_output=True, text=True, check=True)
     assert "release clang, inlining policy" in version.stdout
+    assert load_toolchain(release).built["lld"] == "yes", "the image has lld's libraries"
     metrics = json.loads((output / "compose" / "evaluation" / "metrics.json").read_text())
     assert metrics["modules"] == 3 and metrics["verdict"]

@@ -8,14 +8,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from components.core.formats.toolchain import load_toolchain
 from components.platform.launcher.images import IMAGES, STEPS
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.object_storage.kfp_local import KFP_LOCAL, ROOT_VARIABLE
@@ -23,7 +21,7 @@ from components.platform.storage.uri import ObjectUri
 from components.toolchain.sdk import find_sdk
 from components.toolchain.sdk_build import DESCRIPTION
 from pipelines.spec import COMPILED, load_spec, with_images
-from tests.end_to_end.chain import reused
+from tests.end_to_end.chain import reused, run_until
 from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, reference
 from tests.servers.storage_server import storage_server
 from tests.support.llvm_project import write_llvm_project
@@ -70,20 +68,6 @@ def pipeline(run: Path, images: Path) -> list[str]:
         "--pipeline-root",
         f"gs://{BUCKET}/runs/{run.name}",
     ]
-
-
-def run_pipeline(run: Path, images: Path, environment: dict[str, str]) -> str:
-    done = subprocess.run(
-        pipeline(run, images),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-        cwd=ROOT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-8000:]
-    return done.stdout
 
 
 def container(image: str, *arguments: str, storage: str = "", mounts: tuple[Path, ...] = ()) -> tuple[int, str]:
@@ -254,79 +238,32 @@ def test_toolchain_image_counts_instructions(images: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def finished(
+def resumed(
     images: Path, environment: dict[str, str], container_cache: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, str]:
-    """Return a run of the whole pipeline in containers, killed once during PPO, with its artifacts in the bucket."""
+    """Return a run in containers that was killed during PPO, and what it said until PPO resumed.
+
+    Its artifacts are in the bucket. The last steps run in containers in test_compose.py and in KFP's local runner.
+    """
     run = tmp_path_factory.mktemp("containers") / "run"
-    process = subprocess.Popen(
-        pipeline(run, images),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-        cwd=ROOT,
-    )
-    assert process.stdout is not None
-    said: list[str] = []
-    for line in process.stdout:
-        said.append(line)
-        if line.startswith("[ppo] training:"):
-            break
-    else:
-        pytest.fail("".join(said)[-8000:])
     mirror = container_cache / "containers" / "gs" / BUCKET / "runs" / run.name
-    while not list(mirror.rglob("checkpoints/*/manifest.json")):
-        assert process.poll() is None
-        time.sleep(0.1)
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
-    return run, run_pipeline(run, images, environment)
-
-
-def test_killed_run_resumes_and_builds_release_clang(finished: tuple[Path, str], storage: str) -> None:
-    run, output = finished
-    assert {"toolchain-training", "corpus", "trace", "vocab", "warmstart"} <= set(reused(output))
-    assert re.search(r"removing the container \S+ of a killed run", output)
-    assert "[finish] the pipeline ended: SUCCEEDED" in output
-    code = (
-        "import sys\n"
-        "from components.platform.storage.object_storage.fetch import fetch\n"
-        "from components.platform.storage.uri import parse_location\n"
-        "print(fetch(parse_location(sys.argv[1])))\n"
+    command = pipeline(run, images)
+    run_until(
+        "[ppo] training:", command, lambda: any(mirror.rglob("checkpoints/*/manifest.json")), environment=environment
     )
-    environment = os.environ | {"STORAGE_EMULATOR_HOST": storage, "MLGO_CACHE_DIR": str(run.parent / "here")}
-    uri = f"gs://{BUCKET}/runs/{run.name}/release"
-    command = [sys.executable, "-c", code, uri]
-    fetched = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=ROOT)
-    release = load_toolchain(Path(fetched.stdout.splitlines()[-1]))
-    assert release.built["lld"] == "yes", "the image has lld's libraries"
-    clang = release.clang
-    source = run.parent / "one.c"
-    source.write_text("static int f(int x) { return x + 1; }\nint g(int x) { return f(f(x)); }\n")
-    compiling: list[str | Path] = [
-        clang,
-        "-Oz",
-        "-mllvm",
-        "-enable-ml-inliner=release",
-        "-c",
-        source,
-        "-o",
-        run.parent / "one.o",
-    ]
-    subprocess.run(compiling, check=True, timeout=60)
+    return run, run_until("[ppo] resuming after iteration", command, number=signal.SIGTERM, environment=environment)
 
 
-def test_second_run_reuses_every_step(finished: tuple[Path, str], images: Path, environment: dict[str, str]) -> None:
-    run, _output = finished
-    again = run_pipeline(run, images, environment)
-    assert len(reused(again)) == 10 and " starts" not in again
+def test_killed_run_resumes(resumed: tuple[Path, str]) -> None:
+    _run, output = resumed
+    assert {"toolchain-training", "corpus", "trace", "vocab", "warmstart"} == set(reused(output))
+    assert re.search(r"removing the container \S+ of a killed run", output)
 
 
 def test_steps_run_by_hand_on_uris_and_mounted_directory(
-    finished: tuple[Path, str], images: Path, storage: str, tmp_path: Path
+    resumed: tuple[Path, str], images: Path, storage: str, tmp_path: Path
 ) -> None:
-    root = f"gs://{BUCKET}/runs/{finished[0].name}"
+    root = f"gs://{BUCKET}/runs/{resumed[0].name}"
     by_hand = f"{root}-by-hand"
     toolchain, training = reference(images, "toolchain"), reference(images, "training")
     status, said = container(

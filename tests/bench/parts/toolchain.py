@@ -8,7 +8,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from components.core.compiler.advisor import Advisor
@@ -39,11 +38,10 @@ def measure(context: BenchContext) -> dict[str, float]:
     training_s, release_s = [], []
     for turn in range(context.repeats):
         cache = _cache_dir(context, source, turn)
-        environment = {} if context.compiled_before else {"CCACHE_DISABLE": "1"}
         policy = ("--policy", str(context.policy))
-        training_s.append(_toolchain_s(cache, environment, context.scratch / "training", "--mode", "training"))
-        release_s.append(_toolchain_s(cache, environment, context.scratch / "release", "--mode", "release", *policy))
-        if turn < context.repeats - 1 and not context.compiled_before:
+        training_s.append(_toolchain_s(cache, context.scratch / "training", "--mode", "training"))
+        release_s.append(_toolchain_s(cache, context.scratch / "release", "--mode", "release", *policy))
+        if turn < context.repeats - 1:
             shutil.rmtree(cache)
     release, plain = context.scratch / "release" / "bin" / "clang", _plain(cache, sdk, source)
     growth = _stripped_bytes(context, release, sdk) - _stripped_bytes(context, plain, sdk)
@@ -67,20 +65,18 @@ def measure(context: BenchContext) -> dict[str, float]:
 
 
 def _cache_dir(context: BenchContext, source: Path, turn: int) -> Path:
-    """Return a cache directory in which LLVM's source is unpacked and, unless the context says so, nothing compiled."""
-    if context.compiled_before:
-        return default_cache_dir()
+    """Return a cache directory in which LLVM's source is unpacked and nothing is compiled."""
     cache = context.scratch / f"cache-{turn}"
     cache.mkdir()
     (cache / source.parent.name).symlink_to(source.parent)
     return cache
 
 
-def _toolchain_s(cache: Path, environment: Mapping[str, str], output: Path, *arguments: str) -> float:
+def _toolchain_s(cache: Path, output: Path, *arguments: str) -> float:
     command = [sys.executable, "-m", "components.toolchain", *arguments, "--jobs", str(JOBS)]
     command += ["--cache", str(cache), "--output", str(output)]
     started_s = time.perf_counter()
-    if subprocess.run(command, env={**os.environ, **environment}, check=False).returncode != 0:
+    if subprocess.run(command, env={**os.environ, "CCACHE_DISABLE": "1"}, check=False).returncode != 0:
         raise UserError("cannot build a clang", "see the message above")
     return time.perf_counter() - started_s
 

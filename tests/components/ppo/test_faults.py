@@ -1,7 +1,7 @@
 """Interrupted trainings with real compiles resume, and their rewards equal those of an uninterrupted training.
 
-Each of the eleven interruptions is compared, iteration by iteration, with the same uninterrupted training. Kills and
-signals are tested with a training on measured flips and with one on sampled compiles.
+Each of the eleven interruptions is compared, iteration by iteration, with the same uninterrupted training, on measured
+flips. A training on sampled compiles is killed in cluster/test_on_ray.py.
 """
 
 import json
@@ -26,7 +26,7 @@ from tests.servers.storage_server import Faults, storage_server
 from tests.support.buckets import use_s3
 from tests.support.fork_server import ForkedStep
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, LEARNING_BY_DEFAULT]
 
 ITERATIONS = 8
 ALL = range(1, ITERATIONS + 1)
@@ -189,7 +189,6 @@ def test_second_training_on_a_root_directory_stops(inputs, undisturbed, tmp_path
     assert first.learned() == undisturbed
 
 
-@LEARNING_BY_DEFAULT
 def test_root_directory_in_a_bucket_on_two_machines(inputs, undisturbed, tmp_path, bucket):
     """The second training is refused. The first is killed, resumes on the second machine, and loses a checkpoint."""
     root, one, two = "gs://trainings/run", tmp_path / "one", tmp_path / "two"
@@ -216,7 +215,6 @@ def test_root_directory_in_a_bucket_on_two_machines(inputs, undisturbed, tmp_pat
     assert steps(mirror(two) / "tensorboard") == steps(tmp_path / "policy" / "tensorboard") == [*ALL]
 
 
-@LEARNING_BY_DEFAULT
 def test_lost_pod_on_kfp_resumes_below_the_artifact_root(inputs, tmp_path, monkeypatch):
     """KFP's root is one that its launcher copies, and from which nothing is left of a lost pod."""
     task = "mlgo-training/7e1c0a52-8f0b-4a55-9a0e-3f2c7f1f5d11/ppo/0b9d3c1e-2f60-4d0e-8f7a-6f1f3a2b4c5d"
@@ -247,7 +245,6 @@ def test_lost_pod_on_kfp_resumes_below_the_artifact_root(inputs, tmp_path, monke
         s3._client.cache_clear()
 
 
-@LEARNING_BY_DEFAULT
 def test_suspended_training_is_replaced_and_notices(inputs, undisturbed, tmp_path, bucket):
     """The first machine is suspended, and its process counts as dead."""
     root = "gs://trainings/run"
@@ -266,7 +263,6 @@ def test_suspended_training_is_replaced_and_notices(inputs, undisturbed, tmp_pat
     assert second.learned() == undisturbed
 
 
-@LEARNING_BY_DEFAULT
 def test_object_storage_that_fails_then_hangs(inputs, undisturbed, tmp_path, bucket):
     root = "gs://trainings/run"
     bucket.every, bucket.times = 3, 60
@@ -285,7 +281,6 @@ def test_object_storage_that_fails_then_hangs(inputs, undisturbed, tmp_path, buc
     assert bucket.failed == 60, "it failed, and recovered"
 
 
-@LEARNING_BY_DEFAULT
 def test_changed_inputs_are_refused_or_start_a_new_folder(inputs, undisturbed, whole, tmp_path):
     root = shutil.copytree(whole / "root", tmp_path / "root")
     other = Run(inputs, root, tmp_path, "--samples", "2")

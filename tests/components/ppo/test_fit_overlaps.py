@@ -129,7 +129,7 @@ def test_duration_of_the_fit_does_not_change_results(begin, before):
 
     at_once = trained("at_once")
     assert [number for number, _ in at_once[1]] == [0, 1, 2, 3]
-    before(DqnLearner, "fit", lambda *_: time.sleep(3))
+    before(DqnLearner, "fit", lambda *_: time.sleep(0.5))
     assert trained("late") == at_once
 
 

@@ -35,6 +35,7 @@ def with_options(inputs, **options):
     return [word for pair in options_by_name.items() for word in pair]
 
 
+@LEARNING_BY_DEFAULT
 def test_training_with_local_ray(inputs, first, tmp_path):
     report = train(with_options(inputs, workers="ray"), tmp_path, fresh=True)
     assert report["mean_rewards"] == first[1]["mean_rewards"]
@@ -78,6 +79,7 @@ def weights(policy: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in policy.iterdir() if path.is_file() and path.name not in of_times}
 
 
+@pytest.mark.parametrize("inputs", ["ppo"], indirect=True, scope="session")
 def test_training_survives_lost_workers_and_failing_object_storage(inputs, first, bucket, tmp_path):
     """Each iteration loses a worker or a node. The trainer is paused, then killed and started again. All is on S3."""
     paths = dict(zip(inputs[::2], inputs[1::2], strict=True))
@@ -85,7 +87,7 @@ def test_training_survives_lost_workers_and_failing_object_storage(inputs, first
     uris = {name: in_bucket(Path(paths[f"--{name}"]), name, kind) for name, kind in kinds.items()}
     bucket.every = 20
     cache = tmp_path / "trainer"
-    run = tmp_path.name  # the server keeps what the training by another algorithm wrote
+    run = tmp_path.name
     root = cache / "s3" / BUCKET / run / "@" / run
     nodes = Nodes(tmp_path / "nodes")
 
