@@ -49,7 +49,7 @@ from components.platform.storage.object_storage.packs import Pack, group_into_pa
 from components.platform.storage.object_storage.packs import parse as parse_packs
 from components.platform.storage.object_storage.packs import write as write_pack
 from components.platform.storage.object_storage.shared_write import write_shared
-from components.platform.storage.object_storage.stores import store_of
+from components.platform.storage.object_storage.stores import server_time, store_of
 from components.platform.storage.shared_state.stale_directories import create_locked
 from components.platform.storage.uri import ObjectUri, concurrent_modification_error, find_name_problem
 
@@ -234,13 +234,15 @@ def upload(directory: Path, manifest: Manifest, before: RemoteManifest, packing:
     Raises:
         UserError: object storage refuses or does not answer; a file name or a link cannot be published there.
     """
+    found = before.data
     for _attempt in range(_ATTEMPTS):
         after, in_time = _upload_once(directory, manifest, before, packing)
         if in_time:
             return after
         say(f"{before.uri}: the upload took more than {ABANDONED_AFTER_S / 3600:.0f} h; uploading again")
         before = RemoteManifest(after.uri, after.version, after.data)  # without files: they may have been swept
-    _withdraw(after)
+    if after.data != found:
+        _withdraw(after)
     raise UserError(
         f"{before.uri} cannot be published: each upload takes more than {ABANDONED_AFTER_S / 3600:.0f} h",
         "publish from a machine with a faster connection",
@@ -270,6 +272,10 @@ def _upload_once(
         except BaseException:
             _remove(uri / data)
             raise
+    # A manifest of files that may have been swept is not written at all: without an answer, it could not be withdrawn.
+    if not _in_time(written, server_time(uri)):
+        _remove(uri / data)
+        return before, False
     document = manifest_document(manifest.files, manifest.kind) | {"data": data}
     document |= {"packs": [pack.to_json() for pack in packs]} if packs else {}
     text = json.dumps(document, indent=1)
@@ -299,12 +305,14 @@ def _published_in_time(uri: ObjectUri, written: Sequence[datetime], published: d
         written: when the objects were written.
         published: when the manifest was; None if the answer that carried it was lost.
     """
-    if not written:
-        return True
-    if published is None:
+    if written and published is None:
         manifest = store_of(uri).head(uri / MANIFEST)
         published = manifest.updated if manifest else None
-    return published is None or (published - min(written)).total_seconds() < ABANDONED_AFTER_S
+    return published is None or _in_time(written, published)
+
+
+def _in_time(written: Sequence[datetime], published: datetime) -> bool:
+    return not written or (published - min(written)).total_seconds() < ABANDONED_AFTER_S
 
 
 def _withdraw(artifact: RemoteManifest) -> None:

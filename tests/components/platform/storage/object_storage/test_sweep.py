@@ -13,7 +13,9 @@ from components.platform.storage import publish
 from components.platform.storage.object_storage import remote as remote_module
 from components.platform.storage.object_storage import sweep as sweep_module
 from components.platform.storage.object_storage.fetch import fetch
+from components.platform.storage.object_storage.object_store import StoredObject
 from components.platform.storage.object_storage.remote import ABANDONED_AFTER_S, read_remote_manifest
+from components.platform.storage.object_storage.shared_write import write_shared
 from components.platform.storage.object_storage.stores import server_time
 from components.platform.storage.object_storage.sweep import sweep
 from components.platform.storage.uri import ObjectUri, mirror
@@ -122,12 +124,36 @@ def test_swept_writer_uploads_again(storage_uri: ObjectUri, tomorrow: None, monk
     assert set(names(storage_uri)) == {"manifest.json", f"{read_remote_manifest(storage_uri).data}/a"}
 
 
+def test_writer_suspended_before_its_manifest_does_not_write_it(
+    storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manifest whose answer is lost could not be withdrawn."""
+    write(storage_uri, "old")
+    before, now = read_remote_manifest(storage_uri), [server_time(storage_uri)]
+    now.insert(0, now[0] + timedelta(seconds=ABANDONED_AFTER_S + 3600))
+    manifests: list[str] = []
+
+    def write_and_keep(uri: ObjectUri, content: bytes, version: str) -> StoredObject:
+        manifests.append(version)
+        return write_shared(uri, content, version)
+
+    monkeypatch.setattr(remote_module, "server_time", lambda _uri: now.pop(0))
+    monkeypatch.setattr(remote_module, "write_shared", write_and_keep)
+    write(storage_uri, "new")
+    assert manifests == [before.version] and now == []
+    assert set(names(storage_uri)) == {"manifest.json", f"{read_remote_manifest(storage_uri).data}/a"}
+
+
 def test_writer_detects_by_server_time_that_it_is_late(storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as late, pytest.raises(UserError, match="more than"):
         late.setattr(remote_module, "ABANDONED_AFTER_S", -1.0)
         write(storage_uri, "late")
     assert set(names(storage_uri)) == set()
     write(storage_uri, "sound")
+    with monkeypatch.context() as late, pytest.raises(UserError, match="more than"):
+        late.setattr(remote_module, "ABANDONED_AFTER_S", -1.0)
+        write(storage_uri, "late")
+    assert (fetch(storage_uri) / "a").read_text() == "sound"
     assert set(names(storage_uri)) == {"manifest.json", f"{read_remote_manifest(storage_uri).data}/a"}
 
 
