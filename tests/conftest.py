@@ -18,6 +18,7 @@ KINDS = ("unit", "docker", "e2e", "ray", "tf", "toolchain")
 reported early, then the largest groups, so that parallel workers end at about the same time. One worker runs all tests
 of images and containers, which takes longest."""
 TESTS = Path(__file__).parent
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 
 # No speed checks: an example that takes 200 ms on a busy machine is not a defect.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,9 +35,15 @@ for number in (signal.SIGHUP, signal.SIGQUIT):
 
 @pytest.fixture(autouse=True)
 def own_environment() -> Iterator[None]:
-    """Variables that a test's command sets in this process do not reach later tests, nor identify their steps."""
-    before = dict(os.environ)
+    """Variables that a test's command sets in this process do not reach later tests, nor identify their steps.
+
+    Nor do its signal handlers: a step that has ended leaves some that end the process.
+    """
+    before, handlers = dict(os.environ), {number: signal.getsignal(number) for number in SIGNALS}
     yield
+    for number, handler in handlers.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
     for name in {*before, *os.environ} - {"PYTEST_CURRENT_TEST"}:
         if name not in before:
             del os.environ[name]
