@@ -42,6 +42,7 @@ class Behaviour:
         conflicts: so many of the next conditional writes answer 409.
         conflicts_commit: whether these are executed nevertheless, a moment after the answer.
         deletes_are_checked: whether deleting an object that does not exist answers 404, as Cloud Storage does.
+        page: objects that an answer lists; None for S3's 1,000.
         requests: methods and paths so far.
     """
 
@@ -50,6 +51,7 @@ class Behaviour:
     conflicts: int = 0
     conflicts_commit: bool = False
     deletes_are_checked: bool = False
+    page: int | None = None
     requests: list[str] = field(default_factory=list)
 
 
@@ -86,6 +88,8 @@ class Application:
                 environ = {name: value for name, value in environ.items() if name not in CONDITIONS}
         if behaviour.deletes_are_checked and environ["REQUEST_METHOD"] == "DELETE" and not self._exists(environ):
             return _error(start, "404 Not Found", "NoSuchKey", "The specified key does not exist.")
+        if behaviour.page and "list-type=2" in environ["QUERY_STRING"]:
+            environ = {**environ, "QUERY_STRING": f"{environ['QUERY_STRING']}&max-keys={behaviour.page}"}
         with self._lock:
             blocks = list(self._moto(environ, start if not fault else _discard))
         if fault == "answer is an error":

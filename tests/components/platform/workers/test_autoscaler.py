@@ -1,6 +1,6 @@
-"""Requests to Ray's own autoscaler, whose nodes are raylets on this machine.
+"""Requests to version 2 of Ray's own autoscaler, which KubeRay runs. Its nodes are raylets on this machine.
 
-Version 2, which KubeRay runs, starts nothing for a request that its maximum cannot meet in whole.
+It starts nothing for a request that its maximum cannot meet in whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from components.platform.workers.autoscaler import CpuRequest
 from components.platform.workers.ray_pool import RayPool
 from components.platform.workers.settings import NODE_SETTINGS
 
-pytestmark = [pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
 MAX_NODES = 3
 HEAD = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"
 """ID that Ray's node provider for tests gives the head."""
@@ -76,22 +76,21 @@ def kill_session(directory: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def autoscaling(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The address of a head with an autoscaler of a version, and no node before the first test that takes it."""
+def autoscaling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a head with an autoscaler, and no node before the first test that takes it."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        yield from autoscaling_head(tmp_path_factory.mktemp("head"), monkeypatch, request.param)
+        yield from autoscaling_head(tmp_path_factory.mktemp("head"), monkeypatch)
 
 
-def autoscaling_head(directory: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> Iterator[str]:
+def autoscaling_head(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     from ray._private import services
     from ray.cluster_utils import Cluster
 
     for name, value in {**NODE_SETTINGS, "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1"}.items():
         monkeypatch.setenv(name, value)
-    if version == 2:
-        monkeypatch.setenv("RAY_enable_autoscaler_v2", "1")
-        monkeypatch.setenv("RAY_CLOUD_INSTANCE_ID", HEAD)
-        monkeypatch.setenv("RAY_OVERRIDE_NODE_ID_FOR_TESTING", HEAD)
+    monkeypatch.setenv("RAY_enable_autoscaler_v2", "1")
+    monkeypatch.setenv("RAY_CLOUD_INSTANCE_ID", HEAD)
+    monkeypatch.setenv("RAY_OVERRIDE_NODE_ID_FOR_TESTING", HEAD)
     ip = services.get_node_ip_address()
     with socket.socket() as free:
         free.bind(("", 0))
@@ -124,7 +123,6 @@ def square(number: int) -> int:
     return number * number
 
 
-@pytest.mark.parametrize("autoscaling", [2, 1], indirect=True)
 def test_more_items_than_the_cluster_may_have_processors_are_processed_by_all(autoscaling: str) -> None:
     with RayPool(autoscaling) as pool:
         started_s = time.monotonic()
@@ -136,7 +134,6 @@ def test_more_items_than_the_cluster_may_have_processors_are_processed_by_all(au
             time.sleep(1)
 
 
-@pytest.mark.parametrize("autoscaling", [2], indirect=True)
 def test_largest_request_that_can_be_met_is_found(autoscaling: str) -> None:
     """Also where nodes have been started before."""
     import ray
