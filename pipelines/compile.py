@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -20,12 +22,23 @@ HEADER = "# Made by `mlgo pipeline compile`. Images are names here; what runs it
 DIGESTS_HEADER = "# Made by `mlgo pipeline compile --images`.\n"
 
 
-def compile_pipeline(name: str, output: Path, images: Mapping[str, Image] | None = None) -> None:
+@dataclass(frozen=True)
+class Version:
+    """A version of a pipeline as an object of Kubernetes, in `namespace`; "" for that of who applies it."""
+
+    name: str
+    namespace: str
+
+
+def compile_pipeline(
+    name: str, output: Path, images: Mapping[str, Image] | None = None, version: Version | None = None
+) -> None:
     """Write a compiled pipeline to `output` atomically. UserError if an image was not pushed.
 
     Args:
         name: a key of pipelines.spec.COMPILED_PIPELINES.
         images: pushed images, by whose digests the pipeline names them; None for names.
+        version: written as the objects Pipeline and PipelineVersion of KFP 2.17; None for the pipeline itself.
     """
     from google.protobuf.struct_pb2 import Value
     from kfp import compiler
@@ -52,12 +65,30 @@ def compile_pipeline(name: str, output: Path, images: Mapping[str, Image] | None
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".compile-") as scratch:
         compiled = Path(scratch, "pipeline.yaml")
         compiler.Compiler().compile(pipeline, str(compiled))
-        text = compiled.read_text(encoding="utf-8")
+        # Headers of our own: the version of kfp's compiler is not the pipeline's version.
+        text = HEADER + compiled.read_text(encoding="utf-8")
         if images is not None:
-            spec = without_literals(with_digests(load_spec(compiled), images, ray=None))  # for servers of each version
-            compiled.write_text(DIGESTS_HEADER + yaml.safe_dump(spec, sort_keys=True), encoding="utf-8")
-            os.replace(compiled, output)
-            return
-        # Keep a header of our own: the version of kfp's compiler is not the pipeline's version.
-        compiled.write_text(HEADER + text, encoding="utf-8")
+            spec = with_digests(load_spec(compiled), images, ray=None)
+            if version is None:
+                text = DIGESTS_HEADER + yaml.safe_dump(without_literals(spec))  # for servers of each version
+            else:
+                text = DIGESTS_HEADER + yaml.safe_dump_all(_manifests(spec, version))
+        compiled.write_text(text, encoding="utf-8")
         os.replace(compiled, output)
+
+
+def _manifests(spec: Mapping[str, Any], version: Version) -> list[dict[str, Any]]:
+    """Return what kfp's compiler writes with `kubernetes_manifest_format`, which puts no digests in place of names."""
+    name = spec["pipelineInfo"]["name"]
+    described = {"displayName": name, "description": spec["pipelineInfo"]["description"]}
+    versioned = {**described, "displayName": version.name, "pipelineName": name, "pipelineSpec": dict(spec)}
+    namespace = {"namespace": version.namespace} if version.namespace else {}
+    return [
+        {
+            "apiVersion": "pipelines.kubeflow.org/v2beta1",
+            "kind": kind,
+            "metadata": {"name": own_name, **namespace},
+            "spec": content,
+        }
+        for kind, own_name, content in (("Pipeline", name, described), ("PipelineVersion", version.name, versioned))
+    ]

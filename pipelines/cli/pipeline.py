@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Collection, Mapping
 from importlib.util import find_spec
@@ -24,6 +25,9 @@ from pipelines.local.runners.runner import Runner
 from pipelines.parameters.on_server import check_llvm_in_images, check_recipe_in_images
 from pipelines.parameters.tables import BY_NAME
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, REPORT_STEP, builds_sdk, load_spec, used_images
+
+NAME_OF_OBJECT = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A label of RFC 1123, which Kubernetes takes for names of all objects."""
 
 
 class CompiledPipeline(click.ParamType):
@@ -78,7 +82,14 @@ def pipeline_group() -> None:
     metavar="FILE|NAME=REFERENCE,...",
     help="Pushed images, which the YAML names by registry and digest.  [default: names, which no server can pull]",
 )
-def compile_command(pipeline: str, output: Path, images: str) -> None:
+@click.option(
+    "--version-name",
+    default="",
+    metavar="NAME",
+    help="Write a version of this name as the objects Pipeline and PipelineVersion, for kubectl or GitOps.",
+)
+@click.option("--namespace", default="", help="Namespace in these objects.  [default: that of who applies them]")
+def compile_command(pipeline: str, output: Path, images: str, version_name: str, namespace: str) -> None:
     """Compile pipelines/training.py, sdk.py or smoke/ to KFP's YAML; needs the environment `pipelines`.
 
     With --images any client of KFP or Vertex AI can submit the file.
@@ -88,17 +99,22 @@ def compile_command(pipeline: str, output: Path, images: str) -> None:
       mlgo pipeline compile --output training.yaml
       mlgo pipeline compile --pipeline sdk --output sdk.yaml
       mlgo pipeline compile --images build/images.json --output training.yaml
+      mlgo pipeline compile --images build/images.json --version-name training-7 --namespace kubeflow --output t.yaml
     """
     require_apart(output, "name a file elsewhere with --output")
+    if version_name and not images:
+        raise click.UsageError("--version-name needs --images: a server pulls by registry and digest")
+    if namespace and not version_name:
+        raise click.UsageError("--namespace needs --version-name")
+    for option, value in (("--version-name", version_name), ("--namespace", namespace)):
+        if value and not NAME_OF_OBJECT.fullmatch(value):
+            raise click.UsageError(f"{option} {value}: use up to 63 of a-z, 0-9 and -, not - at an end")
     in_pipelines_environment()
-    from pipelines.compile import compile_pipeline
+    from pipelines.compile import Version, compile_pipeline
+    from pipelines.images import given_images
 
-    if images:
-        from pipelines.images import given_images
-
-        compile_pipeline(pipeline, output, given_images(images))
-    else:
-        compile_pipeline(pipeline, output)
+    version = Version(version_name, namespace) if version_name else None
+    compile_pipeline(pipeline, output, given_images(images) if images else None, version)
     say(f"compiled: {output}")
 
 

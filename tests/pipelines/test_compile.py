@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 
 from components.platform.launcher.registry import STEPS
 from components.toolchain.__main__ import main
@@ -17,6 +18,7 @@ from pipelines.parameters.tables import SDK, TABLES, TRAINING
 from pipelines.smoke.rows import TABLE_STEP
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec
 from pipelines.spec_changes import dags
+from tests.support.commands import run_command
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = Path(sys.prefix).with_name(f"{Path(sys.prefix).name}-pipelines")
@@ -32,6 +34,46 @@ def test_compiled_pipeline_is_up_to_date(name: str, tmp_path: Path) -> None:
     made = (tmp_path / "p.yaml").read_text()
     assert made == COMPILED_PIPELINES[name].read_text(), "run make pipeline, and commit what it writes"
     assert {path.stem for path in COMPILED.parent.iterdir()} == set(COMPILED_PIPELINES)
+
+
+KFPS_MANIFESTS = """
+import sys
+from kfp import compiler
+from pipelines.smoke.component import smoke_pipeline
+options = compiler.KubernetesManifestOptions(
+    pipeline_version_name="smoke-7", namespace="kubeflow", include_pipeline_manifest=True)
+compiler.Compiler().compile(
+    smoke_pipeline, sys.argv[1], kubernetes_manifest_options=options, kubernetes_manifest_format=True)
+"""
+
+
+def test_manifests_are_those_of_kfps_compiler_with_digests(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "kfp.yaml", tmp_path / "ours.yaml"
+    subprocess.run([ENVIRONMENT / "bin" / "python", "-c", KFPS_MANIFESTS, theirs], cwd=ROOT, check=True, timeout=300)
+    command = [sys.executable, "-m", "pipelines", "pipeline", "compile", "--pipeline", "smoke", "--output", str(ours)]
+    images = ",".join(f"{name}=r.example.com/mlgo-{name}@sha256:{'1' * 64}" for name in ("toolchain", "training"))
+    command += ["--version-name", "smoke-7", "--namespace", "kubeflow", "--images", images]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+    expected, documents = (list(yaml.safe_load_all(path.read_text())) for path in (theirs, ours))
+    named, spec = (one[-1]["spec"].pop("pipelineSpec") for one in (expected, documents))
+    assert documents == expected
+    executors = spec["deploymentSpec"]["executors"].values()
+    assert {executor["container"]["image"].partition("@")[2] for executor in executors} == {f"sha256:{'1' * 64}"}
+    # Images, and the descriptions and choices of parameters, are added to what kfp writes.
+    assert spec.keys() == named.keys() and spec["components"] == named["components"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--version-name", "v"], "--version-name needs --images"),
+        (["--namespace", "kubeflow"], "--namespace needs --version-name"),
+        (["--images", "i", "--version-name", "V_1"], "--version-name V_1: use up to 63 of a-z, 0-9 and -"),
+    ],
+)
+def test_manifests_that_cannot_be_applied_are_refused(options: list[str], said: str, tmp_path: Path) -> None:
+    done = run_command("pipelines", "pipeline", "compile", "--output", tmp_path / "p.yaml", *options)
+    assert done.returncode == 2 and said in done.stderr and not list(tmp_path.iterdir())
 
 
 def test_missing_kfp_is_reported_with_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
