@@ -23,7 +23,7 @@ DIGESTS_HEADER = "# Made by `mlgo pipeline compile --images`.\n"
 
 
 @dataclass(frozen=True)
-class Version:
+class PipelineVersion:
     """A version of a pipeline as an object of Kubernetes, in `namespace`; "" for that of who applies it."""
 
     name: str
@@ -31,7 +31,7 @@ class Version:
 
 
 def compile_pipeline(
-    name: str, output: Path, images: Mapping[str, Image] | None = None, version: Version | None = None
+    name: str, output: Path, images: Mapping[str, Image] | None = None, version: PipelineVersion | None = None
 ) -> None:
     """Write a compiled pipeline to `output` atomically. UserError if an image was not pushed.
 
@@ -77,7 +77,7 @@ def compile_pipeline(
         os.replace(compiled, output)
 
 
-def _manifests(spec: Mapping[str, Any], version: Version) -> list[dict[str, Any]]:
+def _manifests(spec: Mapping[str, Any], version: PipelineVersion) -> list[dict[str, Any]]:
     """Return what kfp's compiler writes with `kubernetes_manifest_format`, which puts no digests in place of names."""
     name = spec["pipelineInfo"]["name"]
     described = {"displayName": name, "description": spec["pipelineInfo"]["description"]}

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from components.platform.console.interrupts import TERMINATING
+
 pytest_plugins = ["tests.support.buckets", "tests.support.shared", "tests.support.skips"]
 
 KINDS = ("unit", "docker", "e2e", "ray", "tf", "toolchain")
@@ -18,7 +20,7 @@ KINDS = ("unit", "docker", "e2e", "ray", "tf", "toolchain")
 reported early, then the largest groups, so that parallel workers end at about the same time. One worker runs all tests
 of images and containers, which takes longest."""
 TESTS = Path(__file__).parent
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+SIGNALS = (signal.SIGINT, signal.SIGPIPE, *TERMINATING)
 
 # No speed checks: an example that takes 200 ms on a busy machine is not a defect.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

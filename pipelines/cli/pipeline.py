@@ -27,7 +27,7 @@ from pipelines.parameters.tables import BY_NAME
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, REPORT_STEP, builds_sdk, load_spec, used_images
 
 NAME_OF_OBJECT = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""A label of RFC 1123, which Kubernetes takes for names of all objects."""
+"""A label of RFC 1123, which Kubernetes takes as a namespace and as the name of any object."""
 
 
 class CompiledPipeline(click.ParamType):
@@ -92,7 +92,7 @@ def pipeline_group() -> None:
 def compile_command(pipeline: str, output: Path, images: str, version_name: str, namespace: str) -> None:
     """Compile pipelines/training.py, sdk.py or smoke/ to KFP's YAML; needs the environment `pipelines`.
 
-    With --images any client of KFP or Vertex AI can submit the file.
+    With --images any client of KFP or Vertex AI can submit the file; with --version-name, too, kubectl applies it.
 
     \b
     Examples:
@@ -110,10 +110,10 @@ def compile_command(pipeline: str, output: Path, images: str, version_name: str,
         if value and not NAME_OF_OBJECT.fullmatch(value):
             raise click.UsageError(f"{option} {value}: use up to 63 of a-z, 0-9 and -, not - at an end")
     in_pipelines_environment()
-    from pipelines.compile import Version, compile_pipeline
+    from pipelines.compile import PipelineVersion, compile_pipeline
     from pipelines.images import given_images
 
-    version = Version(version_name, namespace) if version_name else None
+    version = PipelineVersion(version_name, namespace) if version_name else None
     compile_pipeline(pipeline, output, given_images(images) if images else None, version)
     say(f"compiled: {output}")
 

@@ -50,7 +50,7 @@ def run_until(
     line: str,
     command_line: list[str],
     ready: Callable[[], bool] = lambda: True,
-    number: signal.Signals = signal.SIGKILL,
+    signal_number: signal.Signals = signal.SIGKILL,
     environment: Mapping[str, str] | None = None,
 ) -> str:
     """Run a command, end it by a signal once it is ready after a line that begins so, and return what it said."""
@@ -64,12 +64,13 @@ def run_until(
                 said.append(one)
                 if one.startswith(line):
                     break
+            else:
+                raise AssertionError("".join(said)[-8000:])
             while not ready():
-                assert process.poll() is None
+                assert process.poll() is None, "".join(said)
                 time.sleep(0.05)
-            assert process.poll() is None, "".join(said)
-            process.send_signal(number)
-            process.communicate(timeout=60)  # its steps end, too
+            process.send_signal(signal_number)
+            said.append(process.communicate(timeout=180)[0])  # its steps end, too
         finally:
             process.kill()
     return "".join(said)

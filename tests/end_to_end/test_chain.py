@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -110,7 +111,7 @@ def test_run_killed_while_training_resumes(finished: tuple[Path, str], tmp_path:
     # With another seed, the steps after the warmstart run again, in a working directory of their own.
     command_line = command(run, *ACCEPTED, "--seed", "2")
     said = run_until("[ppo] starts", command_line, lambda: any((run / "ppo").glob("*/checkpoints/*/manifest.json")))
-    assert "earlier work is kept in" in said.splitlines()[-1], said
+    assert re.search(r"^\[ppo\] starts.*earlier work is kept in", said, re.MULTILINE), said
     again = run_until("[evaluation] starts", command_line)
     assert {"toolchain-training", "corpus", "trace", "vocab", "warmstart"} <= set(reused(again))
     assert "[ppo] starts: resumes in" in again

@@ -20,9 +20,10 @@ from components.platform.storage.object_storage.kfp_local import KFP_LOCAL, ROOT
 from components.platform.storage.uri import ObjectUri
 from components.toolchain.sdk import find_sdk
 from components.toolchain.sdk_build import DESCRIPTION
+from pipelines.local.runners.docker import LABEL
 from pipelines.spec import COMPILED, load_spec, with_images
 from tests.end_to_end.chain import reused, run_until
-from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, reference
+from tests.end_to_end.containers import CAUTIOUS, ROOT, USER, docker, reference
 from tests.servers.storage_server import storage_server
 from tests.support.llvm_project import write_llvm_project
 
@@ -251,13 +252,17 @@ def resumed(
     run_until(
         "[ppo] training:", command, lambda: any(mirror.rglob("checkpoints/*/manifest.json")), environment=environment
     )
-    return run, run_until("[ppo] resuming after iteration", command, number=signal.SIGTERM, environment=environment)
+    line = "[ppo] resuming after iteration"
+    return run, run_until(line, command, signal_number=signal.SIGTERM, environment=environment)
 
 
 def test_killed_run_resumes(resumed: tuple[Path, str]) -> None:
-    _run, output = resumed
+    run, output = resumed
     assert {"toolchain-training", "corpus", "trace", "vocab", "warmstart"} == set(reused(output))
     assert re.search(r"removing the container \S+ of a killed run", output)
+    assert "[ppo] resuming after iteration" in output
+    left = docker("ps", "--quiet", "--filter", f"label={LABEL}={run}")
+    assert left == "", docker("ps")
 
 
 def test_steps_run_by_hand_on_uris_and_mounted_directory(

@@ -56,7 +56,7 @@ def test_run_leaves_policy_report_and_tensorboard(first):
 @pytest.mark.tf
 @pytest.mark.parametrize("inputs", ["ppo_of_flips", "es"], indirect=True, scope="session")
 def test_same_seed_gives_the_same_rewards_from_relative_paths(inputs, first, tmp_path):
-    """The other methods are compared when they are interrupted: test_faults.py, cluster/test_on_ray.py."""
+    """The others are compared in test_faults.py and test_regalloc.py, also with another hash seed."""
     relative = [os.path.relpath(value) if isinstance(value, Path) else value for value in inputs]
     again = train(relative, Path(os.path.relpath(tmp_path)), fresh=True)
     assert again["mean_rewards"] == first[1]["mean_rewards"]

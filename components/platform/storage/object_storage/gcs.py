@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
@@ -230,8 +230,8 @@ class GcsStore:
             # The client has no call for it. Every response has a Date header, even one that denies access.
             url = f"{bucket.client._connection.API_BASE_URL}/storage/v1/b/{uri.bucket}?fields=name"
             try:
-                response = bucket.client._http.get(url, timeout=TIMEOUT_S)
-                return parsedate_to_datetime(response.headers["Date"])
+                ask = request_options()["retry"](partial(bucket.client._http.get, url, timeout=TIMEOUT_S))
+                return parsedate_to_datetime(ask().headers["Date"])
             except (KeyError, ValueError, TypeError):
                 raise StorageError(
                     f"{uri}: the server's response has no valid Date header", "use another server"

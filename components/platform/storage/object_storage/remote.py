@@ -269,11 +269,12 @@ def _upload_once(
         pairs += [(Path(scratch, Path(pack.name).name), uri / data / pack.name) for pack in packs]
         try:
             _transfer(f"uploading to {uri}", pairs, lambda batch: written.extend(store.upload(batch)))
+            in_time = not written or _in_time(written, server_time(uri))
         except BaseException:
             _remove(uri / data)
             raise
-    # A manifest of files that may have been swept is not written at all: without an answer, it could not be withdrawn.
-    if not _in_time(written, server_time(uri)):
+    if not in_time:
+        # No manifest names files that may have been swept: if its answer were lost, it could not be withdrawn.
         _remove(uri / data)
         return before, False
     document = manifest_document(manifest.files, manifest.kind) | {"data": data}

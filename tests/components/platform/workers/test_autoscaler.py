@@ -123,7 +123,7 @@ def square(number: int) -> int:
 
 
 def in_own_process(function: Callable[[str], None], address: str) -> None:
-    """Ray ends a process that it takes for cut off from its cluster, on a busy machine, too."""
+    """Run a test in a process of its own: Ray ends one that it takes for cut off from its cluster."""
     code = f"import sys; from {__name__} import {function.__name__}; {function.__name__}(sys.argv[1])"
     done = subprocess.run([sys.executable, "-c", code, address], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -200,8 +200,8 @@ def test_min_completed_fraction_counts_whole_modules(measure, capsys) -> None:
 
 
 @pytest.mark.tf
-@pytest.mark.parametrize("parts", [3])
-def test_measured_flips_do_not_depend_on_parts(artifacts, monkeypatch, parts: int) -> None:
+def test_measured_flips_do_not_depend_on_parts(artifacts, monkeypatch) -> None:
+    parts = 3
     options = dict(zip(artifacts[::2], artifacts[1::2], strict=True))
     corpus: Corpus = load_corpus(options["--corpus"])
     dense = read_dense(options["--warmstart"])

@@ -153,8 +153,17 @@ def test_writer_detects_by_server_time_that_it_is_late(storage_uri: ObjectUri, m
     with monkeypatch.context() as late, pytest.raises(UserError, match="more than"):
         late.setattr(remote_module, "ABANDONED_AFTER_S", -1.0)
         write(storage_uri, "late")
-    assert (fetch(storage_uri) / "a").read_text() == "sound"
-    assert set(names(storage_uri)) == {"manifest.json", f"{read_remote_manifest(storage_uri).data}/a"}
+    assert (fetch(storage_uri) / "a").read_text() == "sound", "no manifest was written"
+
+
+def test_manifest_that_came_too_late_is_withdrawn(storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer is suspended between its last question for the time and the manifest, each time."""
+    early = server_time(storage_uri) - timedelta(days=1)
+    with monkeypatch.context() as late, pytest.raises(UserError, match="more than"):
+        late.setattr(remote_module, "ABANDONED_AFTER_S", -1.0)
+        late.setattr(remote_module, "server_time", lambda _uri: early)
+        write(storage_uri, "late")
+    assert set(names(storage_uri)) == set()
 
 
 def test_sweep_command_lists_what_it_removes(storage_uri: ObjectUri, tomorrow: None) -> None:
