@@ -24,7 +24,7 @@ from rich.table import Table
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.errors import UserError
-from tests.bench.context import BenchContext
+from tests.bench.context import SMALL, BenchContext
 from tests.bench.goals import GOALS
 from tests.bench.isolated import measure_alone
 
@@ -47,13 +47,15 @@ PARTS = Path(__file__).with_name("parts")
 )
 @click.option("--only", multiple=True, help="Run only this benchmark (name of its module). Repeatable.")
 @click.option("--repeats", type=click.IntRange(min=3), default=3, help="Number of timings to take the median of.")
-def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeats: int) -> int:
+@click.option("--small", is_flag=True, help="Try whether the benchmarks run: figures that mean nothing, not written.")
+def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeats: int, small: bool) -> int:
     """Run the benchmarks, and print the figures with their goals.
 
     \b
     Example:
       make bench
       python -m tests.bench --only trace --repeats 5
+      python -m tests.bench --small --run runs/tiny
     """
     run_directory = _finished(run_directory.absolute()) if run_directory else _demo()
     names = part_names()
@@ -67,19 +69,21 @@ def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeat
         started_s = time.monotonic()
         say(f"[{name}] measures")
         try:
-            figures |= measure_alone(name, BenchContext(run_directory, scratch, repeats))
+            sizes = SMALL if small else {"repeats": repeats}
+            figures |= measure_alone(name, BenchContext(run_directory, scratch, **sizes))
             say(f"[{name}] took {time.monotonic() - started_s:.1f} s")
         except Exception:  # a failing benchmark must not lose the figures of the others
             traceback.print_exc()
             failed.append(name)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-    if only and output.exists():
-        figures = json.loads(output.read_text(encoding="utf-8")) | figures
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    if not small:
+        if only and output.exists():
+            figures = json.loads(output.read_text(encoding="utf-8")) | figures
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        say(f"figures: {output}")
     _print(figures)
-    say(f"figures: {output}")
     if failed:
         raise UserError(f"these benchmarks failed: {', '.join(failed)}", "see the tracebacks above")
     return 0

@@ -10,6 +10,19 @@ from pathlib import Path
 
 from components.core.formats.policy import load_policy_info
 
+SMALL: dict[str, int] = {
+    "repeats": 1,
+    "slots": 4,
+    "modules_per_slot": 1,
+    "requests_per_slot": 5,
+    "modules": 3,
+    "samples": 2,
+    "flip_compiles": 2,
+    "objects": 40,
+    "simulations": 1,
+}
+"""Attributes of a context that tries whether the benchmarks run; their figures mean nothing."""
+
 
 @dataclass(frozen=True)
 class BenchContext:

@@ -1,18 +1,17 @@
 """Tests that benchmarks run on the tiny run and return their figures. Their values need an idle machine.
 
-Parts that take minutes even so are left to `make bench`: what they measure has tests of its own.
+`python -m tests.bench --small` runs the parts that take minutes even so, too.
 """
 
 from __future__ import annotations
 
 import math
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.bench.__main__ import part_names
-from tests.bench.context import BenchContext
+from tests.bench.context import SMALL, BenchContext
 from tests.bench.goals import GOALS
 from tests.bench.isolated import measure_alone
 
@@ -51,12 +50,6 @@ FIGURES = {
     "warmstart": {"warmstart_decisions_per_s", "warmstart_agreement"},
 }
 """Figures with a goal, of a run whose problem is inlining."""
-SMALL = partial(
-    BenchContext,
-    repeats=1,
-    objects=40,
-    simulations=1,
-)
 MINUTES = {"credit", "ppo", "program", "ray", "ray_training", "release", "toolchain"}
 
 
@@ -70,6 +63,6 @@ def test_every_goal_is_a_figure_of_a_benchmark() -> None:
 
 @pytest.mark.parametrize("part", sorted(FIGURES.keys() - MINUTES))
 def test_benchmark_returns_its_figures(part: str, finished: tuple[Path, str], tmp_path: Path) -> None:
-    figures = measure_alone(part, SMALL(finished[0], tmp_path))
+    figures = measure_alone(part, BenchContext(finished[0], tmp_path, **SMALL))
     assert FIGURES[part] <= set(figures)
     assert all(map(math.isfinite, figures.values()))
