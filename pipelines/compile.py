@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -22,23 +20,17 @@ HEADER = "# Made by `mlgo pipeline compile`. Images are names here; what runs it
 DIGESTS_HEADER = "# Made by `mlgo pipeline compile --images`.\n"
 
 
-@dataclass(frozen=True)
-class PipelineVersion:
-    """A version of a pipeline as an object of Kubernetes, in `namespace`; "" for that of who applies it."""
-
-    name: str
-    namespace: str
-
-
 def compile_pipeline(
-    name: str, output: Path, images: Mapping[str, Image] | None = None, version: PipelineVersion | None = None
+    name: str, output: Path, images: Mapping[str, Image] | None = None, version_name: str = "", namespace: str = ""
 ) -> None:
     """Write a compiled pipeline to `output` atomically. UserError if an image was not pushed.
 
     Args:
         name: a key of pipelines.spec.COMPILED_PIPELINES.
         images: pushed images, by whose digests the pipeline names them; None for names.
-        version: written as the objects Pipeline and PipelineVersion of KFP 2.17; None for the pipeline itself.
+        version_name: of a version that is written, with `images`, as the objects Pipeline and PipelineVersion of KFP
+            2.17; "" for the pipeline itself.
+        namespace: of these objects; "" for that of who applies them.
     """
     from google.protobuf.struct_pb2 import Value
     from kfp import compiler
@@ -64,31 +56,24 @@ def compile_pipeline(
     make_directory(output.parent, output)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".compile-") as scratch:
         compiled = Path(scratch, "pipeline.yaml")
-        compiler.Compiler().compile(pipeline, str(compiled))
+        manifests = compiler.KubernetesManifestOptions(
+            pipeline_version_name=version_name, namespace=namespace, include_pipeline_manifest=True
+        )
+        compiler.Compiler().compile(
+            pipeline,
+            str(compiled),
+            kubernetes_manifest_options=manifests,
+            kubernetes_manifest_format=bool(version_name),
+        )
         # Headers of our own: the version of kfp's compiler is not the pipeline's version.
         text = HEADER + compiled.read_text(encoding="utf-8")
-        if images is not None:
-            spec = with_digests(load_spec(compiled), images, ray=None)
-            if version is None:
-                text = DIGESTS_HEADER + yaml.safe_dump(without_literals(spec))  # for servers of each version
-            else:
-                text = DIGESTS_HEADER + yaml.safe_dump_all(_manifests(spec, version))
+        if version_name and images is not None:
+            documents = list(yaml.safe_load_all(text))
+            version = documents[-1]["spec"]
+            version["pipelineSpec"] = with_digests(version["pipelineSpec"], images, ray=None)
+            text = DIGESTS_HEADER + yaml.safe_dump_all(documents)
+        elif images is not None:
+            spec = without_literals(with_digests(load_spec(compiled), images, ray=None))  # for servers of each version
+            text = DIGESTS_HEADER + yaml.safe_dump(spec)
         compiled.write_text(text, encoding="utf-8")
         os.replace(compiled, output)
-
-
-def _manifests(spec: Mapping[str, Any], version: PipelineVersion) -> list[dict[str, Any]]:
-    """Return what kfp's compiler writes with `kubernetes_manifest_format`, which puts no digests in place of names."""
-    name = spec["pipelineInfo"]["name"]
-    described = {"displayName": name, "description": spec["pipelineInfo"]["description"]}
-    versioned = {**described, "displayName": version.name, "pipelineName": name, "pipelineSpec": dict(spec)}
-    namespace = {"namespace": version.namespace} if version.namespace else {}
-    return [
-        {
-            "apiVersion": "pipelines.kubeflow.org/v2beta1",
-            "kind": kind,
-            "metadata": {"name": own_name, **namespace},
-            "spec": content,
-        }
-        for kind, own_name, content in (("Pipeline", name, described), ("PipelineVersion", version.name, versioned))
-    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Collection, Mapping
 from importlib.util import find_spec
@@ -25,9 +24,6 @@ from pipelines.local.runners.runner import Runner
 from pipelines.parameters.on_server import check_llvm_in_images, check_recipe_in_images
 from pipelines.parameters.tables import BY_NAME
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, REPORT_STEP, builds_sdk, load_spec, used_images
-
-NAME_OF_OBJECT = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""A label of RFC 1123, which Kubernetes takes as a namespace and as the name of any object."""
 
 
 class CompiledPipeline(click.ParamType):
@@ -106,15 +102,16 @@ def compile_command(pipeline: str, output: Path, images: str, version_name: str,
         raise click.UsageError("--version-name needs --images: a server pulls by registry and digest")
     if namespace and not version_name:
         raise click.UsageError("--namespace needs --version-name")
+    from pipelines.submit.overrides_document import DNS_LABEL
+
     for option, value in (("--version-name", version_name), ("--namespace", namespace)):
-        if value and not NAME_OF_OBJECT.fullmatch(value):
+        if value and not DNS_LABEL.fullmatch(value):
             raise click.UsageError(f"{option} {value}: use up to 63 of a-z, 0-9 and -, not - at an end")
     in_pipelines_environment()
-    from pipelines.compile import PipelineVersion, compile_pipeline
+    from pipelines.compile import compile_pipeline
     from pipelines.images import given_images
 
-    version = PipelineVersion(version_name, namespace) if version_name else None
-    compile_pipeline(pipeline, output, given_images(images) if images else None, version)
+    compile_pipeline(pipeline, output, given_images(images) if images else None, version_name, namespace)
     say(f"compiled: {output}")
 
 

@@ -49,8 +49,9 @@ LABEL_KEY = re.compile(rf"((?=[^/]{{1,253}}/){_DNS_LABEL}(\.{_DNS_LABEL})*/)?{_L
 LABEL_VALUE = re.compile(rf"({_LABEL_NAME})?")
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 """Label of a node that the cloud's controller sets, for example n2-highmem-8."""
-_VOLUME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""Name of a volume of a pod: KFP names it after the claim, the Secret or the ConfigMap."""
+DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A label of RFC 1123: a namespace, or the name of a volume, which KFP names after the claim, the Secret or the
+ConfigMap. Any object may have such a name."""
 _OBJECT = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_OBJECT = 253
 _KEY = re.compile(r"(?!\.\.?$)[-._a-zA-Z0-9]{1,253}")
@@ -266,7 +267,7 @@ def check_mounts(where: str, step: StepOverrides) -> None:
         if key == "shared_memory":
             continue
         kind = {"volumes": "pvc", "secret_as_volume": "secret", "config_map_as_volume": "configmap"}[key]
-        if not _VOLUME.fullmatch(name) or name in _KFP_VOLUMES:
+        if not DNS_LABEL.fullmatch(name) or name in _KFP_VOLUMES:
             described = {"pvc": "a claim", "secret": "a Secret", "configmap": "a ConfigMap"}[kind]
             raise UserError(
                 f"{where}: {key}: {name!r} is no name of {described} that KFP can mount", f"kubectl get {kind}"

@@ -64,12 +64,12 @@ def main(run_directory: Path | None, output: Path, only: tuple[str, ...], repeat
         raise UserError(f"unknown benchmarks: {', '.join(sorted(unknown))}", f"choose from {', '.join(names)}")
     figures: dict[str, float] = {}
     failed: list[str] = []
+    sizes = SMALL if small else {"repeats": repeats}
     for name in only or names:
         scratch = Path(tempfile.mkdtemp(prefix=f"mlgo-bench-{name}-"))
         started_s = time.monotonic()
         say(f"[{name}] measures")
         try:
-            sizes = SMALL if small else {"repeats": repeats}
             figures |= measure_alone(name, BenchContext(run_directory, scratch, **sizes))
             say(f"[{name}] took {time.monotonic() - started_s:.1f} s")
         except Exception:  # a failing benchmark must not lose the figures of the others

@@ -306,14 +306,16 @@ def _published_in_time(uri: ObjectUri, written: Sequence[datetime], published: d
         written: when the objects were written.
         published: when the manifest was; None if the answer that carried it was lost.
     """
-    if written and published is None:
+    if not written:
+        return True
+    if published is None:
         manifest = store_of(uri).head(uri / MANIFEST)
         published = manifest.updated if manifest else None
     return published is None or _in_time(written, published)
 
 
 def _in_time(written: Sequence[datetime], published: datetime) -> bool:
-    return not written or (published - min(written)).total_seconds() < ABANDONED_AFTER_S
+    return (published - min(written)).total_seconds() < ABANDONED_AFTER_S
 
 
 def _withdraw(artifact: RemoteManifest) -> None:

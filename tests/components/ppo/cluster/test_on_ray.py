@@ -87,7 +87,7 @@ def test_training_survives_lost_workers_and_failing_object_storage(inputs, first
     uris = {name: in_bucket(Path(paths[f"--{name}"]), name, kind) for name, kind in kinds.items()}
     bucket.every = 20
     cache = tmp_path / "trainer"
-    run = tmp_path.name
+    run = "run"
     root = cache / "s3" / BUCKET / run / "@" / run
     nodes = Nodes(tmp_path / "nodes")
 
