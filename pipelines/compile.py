@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from components.platform.storage.directory import make_directory
+from components.platform.storage.input_files import parse_yaml
 from pipelines.images import Image
 from pipelines.parameters.tables import TABLES
 from pipelines.spec import load_spec
@@ -68,7 +69,7 @@ def compile_pipeline(
         # Headers of our own: the version of kfp's compiler is not the pipeline's version.
         text = HEADER + compiled.read_text(encoding="utf-8")
         if version_name and images is not None:
-            documents = list(yaml.safe_load_all(text))
+            documents = parse_yaml(text, str(compiled), "this is a bug")
             version = documents[-1]["spec"]
             version["pipelineSpec"] = with_digests(version["pipelineSpec"], images, ray=None)
             text = DIGESTS_HEADER + yaml.safe_dump_all(documents)
