@@ -169,8 +169,7 @@ class BuiltFiles:
             if made is None or made.kind != file.kind:
                 return f"{name} is not made"
             if _GNU_OPENMP in file.libraries and not made.libraries & {_GNU_OPENMP, _OPENMP}:
-                remedy = "install libomp-19-dev, build the release clang again, link with -L/usr/lib/llvm-19/lib"
-                return f"{name} no longer uses OpenMP: {remedy}"
+                return f"{name} no longer uses OpenMP: install libomp-19-dev, build the release clang again"
             if lost := sorted(file.exports - made.exports):
                 more = f" and {len(lost) - 1} more symbols" if len(lost) > 1 else ""
                 return f"{name} no longer exports {lost[0]}{more}"

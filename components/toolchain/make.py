@@ -114,6 +114,8 @@ def _make_clang(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path],
         executable = build(tree, config.mode, sdk, source, config.targets, config.jobs, copies, config.embed)
         install(executable, sdk, output)
         install_binutils(sdk, output)
+        if config.mode == "release":
+            install_openmp(sdk, output)
         malloc = read_allocator(tree)
     if config.mode == "release" and not (sdk.resource_directory / "lib").is_dir():
         lacking = "install them and build it again" if config.sdk else apt_line({f"libclang-rt-{sdk.major}-dev"})
@@ -305,6 +307,17 @@ def install_binutils(sdk: Sdk, into: Path) -> None:
     ]
     lines += [f'set(CMAKE_{name.upper()} "${{CMAKE_CURRENT_LIST_DIR}}/bin/llvm-{name}")' for name in tools]
     (into / CMAKE_FILE).write_text("\n".join(lines) + "\n")
+
+
+def install_openmp(sdk: Sdk, into: Path) -> None:
+    """Create lib/libomp.so in `into`, a linker script that names the SDK's library, if that is installed.
+
+    With -fopenmp clang looks for -lomp in lib/ next to its bin/ (addOpenMPRuntimeLibraryPath in CommonArgs.cpp), and
+    for omp.h in its resource directory, where Debian's package libomp-<major>-dev has it.
+    """
+    library = sdk.prefix / "lib" / "libomp.so"
+    if library.is_file():
+        (into / "lib" / library.name).write_text(f"INPUT({library})\n")
 
 
 def _link_names(sdk: Sdk, into: Path) -> None:

@@ -63,6 +63,18 @@ def test_release_clang_is_relocatable(release_toolchain: Path, tmp_path: Path) -
     assert subprocess.run([moved / "bin" / "clang-cpp", "-"], input="a\n", capture_output=True, text=True).stdout
 
 
+def test_release_clang_builds_programs_with_threads_of_openmp(release_toolchain: Path, tmp_path: Path) -> None:
+    source, program = tmp_path / "threads.c", tmp_path / "threads"
+    source.write_text(
+        "#include <omp.h>\nint main(void) {\n  int n = 0;\n"
+        "#pragma omp parallel num_threads(3) reduction(+ : n)\n  n += omp_get_num_threads();\n  return n;\n}\n"
+    )
+    clang = release_toolchain / "bin" / "clang"
+    for flags in (["-fuse-ld=bfd"], ["-flto"]):
+        subprocess.run([clang, "-Oz", "-fopenmp", *flags, source, "-o", program], check=True)
+        assert subprocess.run([program]).returncode == 9
+
+
 def test_toolchain_json_describes_the_clang(training_toolchain: Path, release_toolchain: Path, policy: Path) -> None:
     training, release = load_toolchain(training_toolchain), load_toolchain(release_toolchain)
     assert (training.mode, release.mode) == ("training", "release")
