@@ -115,6 +115,33 @@ def compile_command(pipeline: str, output: Path, images: str, version_name: str,
     say(f"compiled: {output}")
 
 
+@pipeline_group.command("components", short_help="Write each step as a component for other pipelines.")
+@click.option(
+    "--images",
+    default="build/images.json",
+    show_default=True,
+    metavar="FILE|NAME=REFERENCE,...",
+    help="Pushed images, which the components name by registry and digest. A step without one is left out.",
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Directory to write to."
+)
+def components_command(images: str, output: Path) -> None:
+    """Write NAME/component.yaml, for kfp.components.load_component_from_file, and NAME/metadata.yaml of each step.
+
+    \b
+    Example:
+      mlgo pipeline components --images build/images.json --output components
+    """
+    require_apart(output, "name a directory elsewhere with --output")
+    in_pipelines_environment()
+    from pipelines.component_files import compile_components
+    from pipelines.images import given_images
+
+    names = compile_components(output, given_images(images))
+    say(f"{output}: {', '.join(names)}")
+
+
 @pipeline_group.command("run", short_help="Run the pipeline on this machine.")
 @RUNNER
 @OUTPUT
