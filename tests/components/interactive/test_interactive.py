@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from components.core.formats.toolchain import load_toolchain
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.toolchain
 
@@ -97,10 +97,7 @@ def test_status_is_that_of_the_compile(source: Path, tmp_path: Path) -> None:
 def test_interrupt_ends_the_compile(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "components.interactive", "--", "sh", "-c", "echo $$ >pid; exec sleep 600"]
     process = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])})
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text())
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     with pytest.raises(ProcessLookupError):

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from components.platform.command import INTERRUPTED
+from tests.support.waiting import wait_until
 
 PRELUDE = """
 import click, errno, sys, time
@@ -227,10 +227,7 @@ def test_signal_after_the_end_of_a_command_ends_the_process_at_once() -> None:
     process.send_signal(signal.SIGINT)
     _out, err = process.communicate(timeout=30)
     assert (process.returncode, err.strip()) == (128 + signal.SIGINT, INTERRUPTED)
-    deadline_s = time.monotonic() + 30
-    while scratch.exists() and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert not scratch.exists(), "the reaper removes it"
+    wait_until(lambda: not scratch.exists(), "the reaper removes it")
 
 
 @pytest.mark.tf
@@ -265,9 +262,7 @@ def test_closed_output_pipe_prints_no_traceback() -> None:
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    deadline = time.monotonic() + 90
-    while process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
+    process.wait(90)
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
     process.stderr.close()

@@ -25,6 +25,7 @@ from tests.servers.s3_server import CREDENTIALS, s3_server
 from tests.servers.storage_server import Faults, storage_server
 from tests.support.buckets import use_s3
 from tests.support.fork_server import ForkedStep
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.tf, LEARNING_BY_DEFAULT]
 
@@ -47,12 +48,7 @@ class Run:
 
     def until(self, condition):
         """Wait until `condition` is true while the process runs; return its value."""
-        deadline = time.monotonic() + DEADLINE_S
-        while not (outcome := condition()):
-            assert self.process.poll() is None, self.end()
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-        return outcome
+        return wait_until(condition, process=self.process, timeout_s=DEADLINE_S, every_s=0.002)
 
     def end(self, number=None):
         """Send the signal, if any; return the output of the process after its end."""
@@ -229,10 +225,8 @@ def test_lost_pod_on_kfp_resumes_below_the_artifact_root(inputs, tmp_path, monke
         use_s3(url, monkeypatch)
         launcher = KfpLauncher(url, tmp_path / "pods", variables={"AWS_ENDPOINT_URL_S3": url, **CREDENTIALS})
         lost, _pod = launcher.start(command)
-        deadline = time.monotonic() + DEADLINE_S
-        while not (read_versioned(f"{root}/latest.json").content or {}).get("iteration"):
-            assert lost.poll() is None and time.monotonic() < deadline, lost.communicate()
-            time.sleep(0.02)
+        latest = f"{root}/latest.json"
+        wait_until(lambda: (read_versioned(latest).content or {}).get("iteration"), "", lost, DEADLINE_S)
         lost.kill()
         lost.communicate()
         done = launcher.run(command)

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from components.trace.collect import collect, sample_modules
 from components.trace.config import TraceConfig
 from components.vocab.build import build
 from components.vocab.config import VocabConfig
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.toolchain
 
@@ -167,9 +167,7 @@ def test_input_that_is_replaced_during_the_step_ends_it(
     command: list[str | Path] = [sys.executable, "-m", "components.trace", "--corpus", tmp_path / "corpus"]
     command += ["--toolchain", waiting, "--output", tmp_path / "out", "--workers", "local:1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as step:
-        end = time.monotonic() + 120
-        while not living_with(marker) and step.poll() is None and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_until(lambda: living_with(marker), process=step, timeout_s=120)
         if replaced == "the corpus":
             os.rename(tmp_path / "corpus", tmp_path / "aside")
             os.rename(tmp_path / "other", tmp_path / "corpus")

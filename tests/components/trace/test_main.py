@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from components.core.formats.corpus import Corpus
 from components.platform.storage.manifest import write_manifest
 from tests.support.commands import run_command
+from tests.support.waiting import wait_until
 
 FEATURE = {"name": "callee_users", "type": "int64_t", "shape": [1]}
 Living = Callable[[str], list[int]]
@@ -122,26 +122,19 @@ def hanging(make_corpus: Callable[..., Corpus], clang: Path, tmp_path: Path, mar
     return [*command, "--toolchain", str(toolchain), "--output", str(output)], output
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "timed out"
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("killer", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL])
 def test_interrupted_step_leaves_no_processes_or_output(
     killer: signal.Signals, hanging: tuple[list[str], Path], marker: str, living_with: Living
 ) -> None:
     command, output = hanging
     with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True) as step:
-        wait_for(lambda: len(living_with(marker)) >= 4)
+        wait_until(lambda: len(living_with(marker)) >= 4)
         os.kill(step.pid, killer)
         _, messages = step.communicate(timeout=300)
     at_once = killer in (signal.SIGKILL, signal.SIGQUIT)
     assert step.returncode == (-killer if at_once else 128 + killer)
     assert "Traceback" not in messages
-    wait_for(lambda: not living_with(marker))
+    wait_until(lambda: not living_with(marker))
     assert not output.exists()
     if not at_once:
         assert not list(output.parent.glob(".out*"))

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from components.platform.storage import publish
 from pipelines.local.runners.process import ProcessRunner
 from pipelines.local.scheduler import run_pipeline
 from pipelines.local.step import Condition, Step
+from tests.support.waiting import wait_until
 
 
 class Toys:
@@ -207,10 +207,7 @@ def test_no_step_outlives_a_stopped_run(toys: Toys, number: signal.Signals) -> N
     _out, err = process.communicate(timeout=90)
     assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
     assert number == signal.SIGKILL or err.strip() == f"{INTERRUPTED} to continue"
-    deadline_s = time.monotonic() + 60
-    while children_of_run(toys) and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    assert children_of_run(toys) == []
+    wait_until(lambda: not children_of_run(toys))
 
 
 def test_killed_step_resumes_in_its_working_directory(toys: Toys, capsys: pytest.CaptureFixture[str]) -> None:
@@ -351,9 +348,8 @@ def test_failing_exit_handler_does_not_hide_the_error(
 def test_interrupted_exit_handler_does_not_hide_the_error(toys: Toys) -> None:
     sleeper = replace(LAST, command=("python", "-c", "import time; print('late', flush=True); time.sleep(60)"))
     process = start(toys, sleeper, toys.step("bad", (), "--fail", "1"))
-    log, deadline_s = toys.directory / "logs" / "finish.log", time.monotonic() + 60
-    while not (log.exists() and "\nlate" in log.read_text()) and time.monotonic() < deadline_s:
-        time.sleep(0.05)
+    log = toys.directory / "logs" / "finish.log"
+    wait_until(lambda: log.exists() and "\nlate" in log.read_text())
     os.kill(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=90)
     assert process.returncode == 130 and "error: step bad failed" in out and err.strip() == f"{INTERRUPTED} to continue"

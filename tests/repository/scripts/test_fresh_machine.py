@@ -6,10 +6,11 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / ".ci" / "fresh-machine"
@@ -41,10 +42,7 @@ def test_killed_run_leaves_no_directory_mount_or_process(tmp_path: Path, number:
     parent.mkdir()
     environment = {**os.environ, "PATH": f"{debootstrap.parent}:{os.environ['PATH']}", "TMPDIR": str(parent)}
     running = subprocess.Popen([SCRIPT], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "started").exists():
-        assert time.monotonic() < deadline and running.poll() is None
-        time.sleep(0.05)
+    wait_until((tmp_path / "started").exists, process=running)
     running.send_signal(number)
     assert running.wait(timeout=60) == (130 if number == signal.SIGINT else 143)
     assert list(parent.iterdir()) == []

@@ -6,13 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import yaml
 
 from components.core.formats.corpus import load_corpus
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
 LISTS = """
@@ -173,11 +173,8 @@ def test_interrupted_build_leaves_no_processes_or_directories(
     # One project is being built while the next one is being prepared.
     build = command(recipes / "two.yaml", tmp_path / "c")
     process = subprocess.Popen(build, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while (sleeping := _running_projects(tmp_path)) < {"slow", "late"} and time.monotonic() < deadline:
-        time.sleep(0.05)
     try:
-        assert sleeping == {"slow", "late"}, "both started"
+        wait_until(lambda: _running_projects(tmp_path) == {"slow", "late"}, "both started")
         process.send_signal(number)
         _, stderr = process.communicate(timeout=60)
     finally:

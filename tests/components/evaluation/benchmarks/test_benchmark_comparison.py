@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -45,6 +44,7 @@ from components.evaluation.metrics_types import InstructionTotals, RunMetrics, e
 from components.evaluation.report.terminal_report import print_programs
 from components.platform.errors import UserError
 from tests.support.commands import run_command
+from tests.support.waiting import wait_until
 
 CLANG = Path(shutil.which("clang-19") or "clang-19")
 CALLGRIND = Counter("callgrind", Path(shutil.which("valgrind") or "valgrind"), 1, parallel=True)
@@ -228,12 +228,8 @@ build_and_run(Path(sys.argv[1]), Path(sys.argv[2]))
 def test_interrupt_kills_the_programs(make_recipe: Callable[..., Path], tmp_path: Path) -> None:
     recipe = make_recipe(text("abcde"), {**text("fghij"), "name": "other"}, {**text("klmno"), "name": "third"})
     started = subprocess.Popen([sys.executable, "-c", INTERRUPTED, recipe, tmp_path], stderr=subprocess.PIPE, text=True)
-    deadline_s = time.monotonic() + 300
     try:
-        while len(processes_in(tmp_path / "benchmarks")) < 2:
-            time.sleep(0.05)
-            assert started.poll() is None, "the process ended before the interrupt"
-            assert time.monotonic() < deadline_s, "the programs do not start"
+        wait_until(lambda: len(processes_in(tmp_path / "benchmarks")) >= 2, "the programs do not start", started, 300)
         started.send_signal(signal.SIGINT)
         try:
             _, stderr = started.communicate(timeout=60)

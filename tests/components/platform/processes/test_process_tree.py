@@ -17,6 +17,7 @@ import pytest
 from components.platform.processes import supervision, tree_supervisor
 from components.platform.processes.build_tools import run_logged
 from components.platform.processes.process_tree import ProcessTree
+from tests.support.waiting import wait_until
 
 Living = Callable[[str], list[int]]
 
@@ -87,18 +88,15 @@ def test_signal_to_a_step_ends_daemons_of_its_command(
     line = leave(how, marker, 0, tmp_path)[2].replace("exit 0", "echo ready; sleep 3600; :")
     step = subprocess.Popen([sys.executable, "-c", STEP, str(tmp_path), "sh", "-c", line])
     try:
-        deadline_s = time.monotonic() + 60
-        while "\nready\n" not in (tmp_path / "log").read_text() if (tmp_path / "log").exists() else True:
-            assert time.monotonic() < deadline_s and step.poll() is None
-            time.sleep(0.02)
+        log = tmp_path / "log"
+        wait_until(lambda: log.exists() and "\nready\n" in log.read_text(), process=step)
         assert len(living_with(marker)) >= 2, "the shell and its daemon"
         step.send_signal(number)
         assert step.wait(60) == (-number if number == signal.SIGKILL else 128 + number)
     finally:
         step.kill()
-    while living_with(marker):
-        assert number == signal.SIGKILL and time.monotonic() < deadline_s + 60
-        time.sleep(0.02)
+    assert number == signal.SIGKILL or not living_with(marker)
+    wait_until(lambda: not living_with(marker))
 
 
 def test_ordinary_users_leave_nothing_behind_either(marker: str, living_with: Living, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from components.platform.processes import reaper
+from tests.support.waiting import wait_until
 
 
 def test_scratch_directories_of_dead_processes_are_removed(tmp_path: Path) -> None:
@@ -59,16 +60,12 @@ def test_interrupt_while_the_reaper_is_closed_is_quiet() -> None:
     try:
         process.stdin.write("\n")
         process.stdin.flush()
-        deadline_s = time.monotonic() + 60
-        while _waits_for(process.pid) != "wait4" and time.monotonic() < deadline_s:
-            time.sleep(0.01)
+        wait_until(lambda: _waits_for(process.pid) == "wait4")
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=60) == ("", "") and Path(scratch).is_dir()
     finally:
         os.kill(int(server), signal.SIGCONT)
-    while Path(scratch).exists() and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert not Path(scratch).exists()
+    wait_until(lambda: not Path(scratch).exists())
 
 
 def _waits_for(pid: int) -> str:

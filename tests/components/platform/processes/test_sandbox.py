@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from components.platform.processes import sandbox, supervision
 from components.platform.processes.cgroup import available_processors
 from components.platform.processes.confinement import Confinement, Kind, has_seccomp, landlock_abi
 from components.platform.processes.reaper import REAPER
+from tests.support.waiting import wait_until
 
 DEFAULT = Advisor("default")
 SOURCE = "int root(int x) { return x + 1; }\n"
@@ -262,14 +262,9 @@ def test_daemon_of_a_killed_parent_ends(marker: str, living_with: Callable[[str]
     command = [sys.executable, "-I", "-S", "-c", DAEMON.format(leader="time.sleep(3600)"), marker]
     code = f"from components.platform.processes import supervision\nsupervision.run({command!r}, 3600)"
     with subprocess.Popen([sys.executable, "-c", code]) as parent:
-        deadline_s = time.monotonic() + 60
-        while len([pid for pid in living_with(marker) if pid != parent.pid]) < 3:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.02)
+        wait_until(lambda: len([pid for pid in living_with(marker) if pid != parent.pid]) >= 3)
         parent.kill()
-    while living_with(marker):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
+    wait_until(lambda: not living_with(marker))
 
 
 def test_processor_time_is_limited(scratch: Path) -> None:

@@ -17,18 +17,12 @@ import pytest
 
 from components.platform.errors import UserError
 from components.platform.processes import reaper, supervision
+from tests.support.waiting import wait_until
 
 Living = Callable[[str], list[int]]
 
 # A child with descendants that would live for an hour; the marker is in all command lines.
 FAMILY = 'sh -c "sleep 3600; : {word}" {word} & sh -c "sleep 3600 & wait" {word} & echo started {word} >&2; wait'
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition was not met in time"
-        time.sleep(0.01)
 
 
 def family(word: str) -> list[str]:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,6 +33,7 @@ from tests.servers.kubernetes_server import (
     status,
 )
 from tests.support.crd import SCHEMAS, needs_schemas
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
 SPEC = RayJobSpec("ppo-1", "mlgo", "r/i@sha256:" + "a" * 64, ("mlgo", "ppo", "--minutes", "60"))
@@ -360,9 +360,7 @@ def test_interrupted_step_leaves_the_rayjob_running_and_follows_it_again(make: M
     setting.cluster.holds.clear()  # it stays in its first state
     command = [sys.executable, "-c", STEP, str(setting.directory)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as step:
-        deadline_s = time.monotonic() + 30
-        while "GET" not in setting.methods() and time.monotonic() < deadline_s:
-            time.sleep(0.02)
+        wait_until(lambda: "GET" in setting.methods(), process=step)
         os.kill(step.pid, by)
         output, error = step.communicate(timeout=30)
     if by == signal.SIGTERM:

@@ -14,6 +14,7 @@ from components.platform.command import INTERRUPTED
 from components.platform.errors import UserError
 from components.platform.processes import supervision
 from components.platform.workers import LocalPool, WorkerPool, make_pool
+from tests.support.waiting import wait_until
 
 
 def test_every_item_is_yielded_once_with_its_index() -> None:
@@ -93,10 +94,7 @@ def main():
 run_step(main)
 """
     with subprocess.Popen([sys.executable, "-c", program], stderr=-1, text=True) as step:
-        end = time.monotonic() + 60
-        while len(living_with(marker)) < 3:  # the step itself and two children
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: len(living_with(marker)) >= 3)  # the step itself and two children
         step.send_signal(interrupt)
         _, messages = step.communicate(timeout=60)
     assert step.returncode == 128 + interrupt

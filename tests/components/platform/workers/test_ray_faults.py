@@ -18,6 +18,7 @@ from components.platform.errors import UserError
 from components.platform.workers import LocalPool, WorkerPool
 from components.platform.workers.ray_pool import RayPool
 from tests.components.platform.workers.conftest import SLOTS, Nodes
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
@@ -85,13 +86,6 @@ def worker_of(_item: object) -> int:
     return os.getpid()
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
-
-
 def test_worker_process_killed_during_compiles(
     cluster_pool: RayPool,
     slow_clang: Path,
@@ -111,7 +105,7 @@ def test_worker_process_killed_during_compiles(
             os.kill(victims[0], signal.SIGKILL)
     assert sorted(done) == expected
     assert cluster_pool.lost >= 1
-    until(lambda: not living_with(marker), "an end of all compiles")
+    wait_until(lambda: not living_with(marker), "an end of all compiles")
 
 
 def test_node_killed_during_an_iteration(
@@ -124,7 +118,9 @@ def test_node_killed_during_an_iteration(
     living_with: Callable[[str], list[int]],
 ) -> None:
     node = nodes.add()
-    until(lambda: sizes(cluster_pool, slow_clang, corpus.modules[:2]) and cluster_pool.size == 3 * SLOTS, "the node")
+    wait_until(
+        lambda: sizes(cluster_pool, slow_clang, corpus.modules[:2]) and cluster_pool.size == 3 * SLOTS, "the node"
+    )
     done = []
     compiling = compile_all(cluster_pool, Compiler(slow_clang, "inlining"), requests(corpus.modules), Quarantine(0))
     for request, result in compiling:
@@ -133,7 +129,7 @@ def test_node_killed_during_an_iteration(
             nodes.kill(node)
     assert sorted(done) == expected
     assert cluster_pool.lost >= 1
-    until(lambda: not living_with(marker), "an end of all compiles")
+    wait_until(lambda: not living_with(marker), "an end of all compiles")
     assert sizes(cluster_pool, slow_clang, corpus.modules[:2]) and cluster_pool.size == 2 * SLOTS
 
 

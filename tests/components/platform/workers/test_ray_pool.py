@@ -22,6 +22,7 @@ from components.platform.errors import UserError
 from components.platform.processes import supervision
 from components.platform.workers import WorkerPool, make_pool
 from components.platform.workers.ray_pool import RayPool
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
@@ -99,19 +100,12 @@ def shell(marker: str, n: int) -> object:
     return n if n == 0 else supervision.run(["/bin/sh", "-c", f"sleep 3600; : {marker}"], 3600)
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
-
-
 def test_closing_the_iterator_kills_running_work(
     pool: RayPool, marker: str, living_with: Callable[[str], list[int]]
 ) -> None:
     outcomes = pool.map_unordered(partial(shell, marker), range(50))
     assert next(outcomes) == (0, 0)
-    until(lambda: living_with(marker), "a child")
+    wait_until(lambda: living_with(marker), "a child")
     outcomes.close()  # type: ignore[attr-defined]
     assert living_with(marker) == []
     assert list(pool.map_unordered(abs, [-3])) == [(0, 3)]  # and can be used after that
@@ -140,7 +134,7 @@ def test_killed_worker_loses_nothing_and_leaves_nothing(
     assert sorted(outcomes) == [(n, n * n) for n in range(12)]
     assert pool.lost > lost
     assert next(iter(pool.map_unordered(who, [0])))[1] != victim
-    until(lambda: not living_with(marker), "an end of all children")
+    wait_until(lambda: not living_with(marker), "an end of all children")
 
 
 def die(n: int) -> int:

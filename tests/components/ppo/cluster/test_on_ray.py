@@ -22,6 +22,7 @@ from tests.servers.s3_server import Behaviour, s3_server
 from tests.servers.storage_server import Faults
 from tests.support.buckets import use_s3
 from tests.support.fork_server import ForkedStep
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
@@ -98,20 +99,13 @@ def test_training_survives_lost_workers_and_failing_object_storage(inputs, first
         return ForkedStep("ppo", *options, environment={"MLGO_CACHE_DIR": str(cache)})
 
     def await_iteration(number: int) -> None:
-        end = time.monotonic() + 120
-        while not any(int(path.parent.name[:6]) >= number for path in root.glob("checkpoints/[0-9]*/manifest.json")):
-            assert trainer.poll() is None, trainer.communicate()
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        manifests = "checkpoints/[0-9]*/manifest.json"
+        saved = lambda: any(int(path.parent.name[:6]) >= number for path in root.glob(manifests))  # noqa: E731
+        wait_until(saved, process=trainer, timeout_s=120)
 
     def lose_worker() -> None:
         """A worker that has died already takes seconds to be replaced."""
-        end = time.monotonic() + 120
-        while not (workers := nodes.workers()):
-            assert trainer.poll() is None, trainer.communicate()
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        os.kill(workers[0], signal.SIGKILL)
+        os.kill(wait_until(nodes.workers, process=trainer, timeout_s=120)[0], signal.SIGKILL)
 
     try:
         nodes.add()

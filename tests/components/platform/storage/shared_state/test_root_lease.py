@@ -20,6 +20,7 @@ from components.platform.storage.shared_state.process_identity import ProcessIde
 from components.platform.storage.shared_state.root_lease import LATEST, LeaseLost, RootLease
 from components.platform.storage.shared_state.versioned_json import read_versioned, write_versioned
 from components.platform.storage.uri import mirror, parse_location, uri_of
+from tests.support.waiting import wait_until
 
 CODE = """
 import sys
@@ -159,11 +160,7 @@ def test_released_or_long_silent_training_is_replaced_at_once(root, where, monke
 def test_heartbeat_is_written(root, where):
     with RootLease(root, "training", heartbeat_s=0.05):
         beats: set[int] = set()
-        deadline = time.monotonic() + 30
-        while len(beats) < 4 and time.monotonic() < deadline:
-            beats.add(read_versioned(f"{where}/{LATEST}").number)
-            time.sleep(0.02)
-    assert len(beats) >= 4
+        wait_until(lambda: beats.add(read_versioned(f"{where}/{LATEST}").number) or len(beats) >= 4)
 
 
 def test_heartbeat_continues_after_a_failed_write(tmp_path, capsys):
@@ -171,17 +168,13 @@ def test_heartbeat_continues_after_a_failed_write(tmp_path, capsys):
         in_the_way, aside = tmp_path / LATEST, tmp_path / "aside"
         in_the_way.rename(aside)
         in_the_way.mkdir()
-        deadline = time.monotonic() + 30
-        while "no heartbeat written" not in (said := capsys.readouterr().out) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert "directory" in said
+        said = wait_until(lambda: [out for out in [capsys.readouterr().out] if "no heartbeat written" in out])
+        assert "directory" in said[0]
         in_the_way.rmdir()
         aside.rename(in_the_way)
         latest = str(tmp_path / LATEST)
         before = read_versioned(latest).number
-        while read_versioned(latest).number < before + 2 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert read_versioned(latest).number >= before + 2
+        wait_until(lambda: read_versioned(latest).number >= before + 2)
 
 
 def test_invalid_document_is_reported(tmp_path):
