@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from components.platform.launcher.images import CLANG
 from components.platform.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, PAGES_VARIABLE
 from components.platform.launcher.registry import TASKS
 from components.platform.rayjob.manifest import RUN_LABEL
+from components.platform.rayjob.spec import SUBDOMAIN
 from components.platform.rayjob.step_lease import RUN_VARIABLE
 from pipelines.spec import containers, expect_pipeline, ray_image
 from pipelines.spec_changes import with_given_digests, without_cache
@@ -25,7 +25,6 @@ NOTIFY_KEY = "url"
 _EXECUTOR = "exec-"
 """What kfp puts before a component's name."""
 _USER = {"runAsUser": 1000}
-_SECRET = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RESERVED_LABELS = ("kubernetes.io", "k8s.io", "argoproj.io", "kubeflow.org")
 """Prefixes of labels that Kubernetes, Argo and KFP set themselves (KFP also `pipeline/runid`)."""
 
@@ -68,7 +67,7 @@ def notify_settings(spec: Mapping[str, Any], secret: str) -> tuple[dict[str, Any
     Raises:
         UserError: `secret` is not a valid name of a Secret, or the pipeline has no such step.
     """
-    if len(secret) > 253 or not _SECRET.fullmatch(secret):
+    if not SUBDOMAIN.fullmatch(secret):
         # Do not print its value: if a URL was passed by mistake, it is the secret itself.
         raise UserError(
             "--notify-secret is not the name of a Kubernetes Secret",

@@ -36,6 +36,7 @@ from components.platform.launcher.notify import (
     OUTCOME_VARIABLE,
     PAGES_VARIABLE,
 )
+from components.platform.rayjob.spec import SUBDOMAIN
 from components.platform.storage.input_files import parse_yaml, read_text
 
 DEFAULT = "default"
@@ -52,8 +53,6 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A label of RFC 1123: a namespace, or the name of a volume, which KFP names after the claim, the Secret or the
 ConfigMap. Any object may have such a name."""
-_OBJECT = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_MAX_OBJECT = 253
 _KEY = re.compile(r"(?!\.\.?$)[-._a-zA-Z0-9]{1,253}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PIPELINE_VARIABLES = (
@@ -310,7 +309,7 @@ def check_variables(where: str, step: StepOverrides) -> None:
 
 
 def _check_object(where: str, name: str, kind: str) -> None:
-    if len(name) > _MAX_OBJECT or not _OBJECT.fullmatch(name):
+    if not SUBDOMAIN.fullmatch(name):
         raise UserError(f"{where}: {name!r} is no name of a Kubernetes object", f"kubectl get {kind}")
 
 
