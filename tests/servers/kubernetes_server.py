@@ -69,10 +69,17 @@ class Cluster:
         self.holds.set()
         self.version_moves = 0
         self.log: list[str] = []
+        self._submitter, self._minute = "x7k2p", 0
         self.cluster_pods: list[dict[str, Any]] = []
         self.has_kuberay = True
         self.lock = threading.Lock()
         self._version = 100
+
+    def replace_submitter(self) -> None:
+        """Replace the pod that follows the job's log by one that begins with the whole log, in a later minute."""
+        self._submitter, self._minute = "9zrw4", 3
+        lines = ["Job submission server address", *(line.partition(" ")[2] for line in self.log)]
+        self.log[:] = [f"2026-01-01T00:02:00.{number:09}Z {line}" for number, line in enumerate(lines)]
 
     def respond(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         self.asked.append((method, path, query, body))
@@ -101,11 +108,11 @@ class Cluster:
             if label == "ray.io/cluster":
                 return 200, {"kind": "PodList", "items": self.cluster_pods if name.endswith("-raycluster") else []}
             there = label == "batch.kubernetes.io/job-name" and name in self.jobs and self.log
-            pod = {"metadata": {"name": f"{name}-x7k2p", "creationTimestamp": "2026-01-01T00:00:00Z"}}
+            pod = {"metadata": {"name": f"{name}-{self._submitter}", "creationTimestamp": "2026-01-01T00:00:00Z"}}
             return 200, {"kind": "PodList", "items": [pod] if there else []}
         if (
             path.startswith(f"{PODS}/")
-            and path.endswith("-x7k2p/log")
+            and path.endswith(f"-{self._submitter}/log")
             and query.get("timestamps", "").lower() == "true"
         ):
             since_s = time.time() - float(query.get("sinceSeconds", "inf"))
@@ -149,7 +156,7 @@ class Cluster:
                 job["status"]["rayClusterName"] = f"{name}-raycluster"
             if state == "RUNNING":
                 done = len(self.log)
-                self.log.append(f"2026-01-01T00:00:{done // 3:02}.{done:09}Z iteration {done}")
+                self.log.append(f"2026-01-01T00:{self._minute:02}:{done // 3:02}.{done:09}Z iteration {done}")
             if deployment == "Failed":
                 job["status"] |= {"reason": "AppFailed", "message": "Job entrypoint command failed with exit code 1"}
         return 200, job

@@ -15,6 +15,8 @@ from components.platform.storage.digests import json_digest
 
 API_VERSION = "ray.io/v1"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+_SUBMITTER_RETRIES = 10
+"""Lost submitters, also those that end with a lost head, until the training starts again on a new cluster."""
 RUN_LABEL = "pipeline/runid"
 """Label with the ID of the run, as KFP gives it to the pods of a run."""
 
@@ -38,6 +40,7 @@ def rayjob(spec: RayJobSpec) -> dict[str, Any]:
             # A separate pod submits the job and follows its log, so that `kubectl logs` shows the driver's output.
             "submissionMode": "K8sJobMode",
             "submitterPodTemplate": submitter_template(spec),
+            "submitterConfig": {"backoffLimit": _SUBMITTER_RETRIES},
             "shutdownAfterJobFinishes": True,
             "ttlSecondsAfterFinished": spec.ttl_s,
             "preRunningDeadlineSeconds": spec.start_limit_s,

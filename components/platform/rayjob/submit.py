@@ -28,6 +28,8 @@ from components.platform.rayjob.step_lease import PATIENCE_S, StepLease
 TAIL = 20
 _COLOR = re.compile("\x1b\\[[0-9;]*m")
 """What colors the lines of `ray job submit`."""
+_SAME_LINES = 3
+"""Number of lines by which the log of a job is recognized: those of a training have iteration and time."""
 _FIRST_LINES = 1000
 """Number of earlier lines that a step prints when it starts to follow a log."""
 _CLOCK_SKEW_S = 60
@@ -220,6 +222,7 @@ class DriverLog:
     def __init__(self, server: ApiServer, namespace: str, job: str) -> None:
         self._server, self._namespace, self._job = server, namespace, job
         self._pod, self._last_stamp = "", ""
+        self._end_of_last_pod: list[str] = []
         self.tail: deque[str] = deque(maxlen=TAIL)
 
     def new_lines(self) -> list[str]:
@@ -233,6 +236,7 @@ class DriverLog:
         pod = self._newest_pod()
         if pod != self._pod:
             self._pod, self._last_stamp = pod, ""
+            self._end_of_last_pod = list(self.tail)[-_SAME_LINES:]
         if not pod:
             return []
         since: dict[str, Any] = {"tail_lines": _FIRST_LINES}
@@ -257,7 +261,17 @@ class DriverLog:
                 lines.append(_COLOR.sub("", content))
         if lines:
             self._last_stamp = stamped[-1].partition(" ")[0]
+        lines = self._without_repeated(lines)
         self.tail.extend(lines)
+        return lines
+
+    def _without_repeated(self, lines: list[str]) -> list[str]:
+        """Return the lines after those of the pod before: the submitter that replaces a lost one begins with all."""
+        count = len(self._end_of_last_pod)
+        for end in range(len(lines), count - 1, -1) if count else ():
+            if lines[end - count : end] == self._end_of_last_pod:
+                self._end_of_last_pod = []
+                return lines[end:]
         return lines
 
     def _newest_pod(self) -> str:
