@@ -1,8 +1,9 @@
 """Compile the steps to component files, each for use in pipelines of others. Imports kfp, as training.py.
 
 A component file is what kfp.components.load_component_from_file reads. It names its image by digest, and its parameters
-have the defaults of the pipeline that the step comes from: "" makes the step use its own default. Next to it is a
-metadata.yaml with the fields of the repository kubeflow/pipelines-components, and image, inputs, outputs and resources.
+have the defaults of the pipeline that the step belongs to; "" makes the step use its own default. Next to it is a
+metadata.yaml: name, stability, dependencies and tags as in the repository kubeflow/pipelines-components, and image,
+inputs, outputs and resources.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ def compile_components(output: Path, images: Mapping[str, Image]) -> list[str]:
     Raises:
         UserError: no image of a step was pushed.
     """
-    pushed = [name for name in COMPONENTS if TASKS[name].image in images] or list(COMPONENTS)
-    specs = {name: _component(name, images) for name in pushed}
+    references = {key: image.reference for key, image in images.items()}
+    pushed = [name for name in COMPONENTS if "@sha256:" in references.get(TASKS[name].image, "")]
+    specs = {name: _component(name, images) for name in pushed or COMPONENTS}  # without one, `with_digests` refuses
     for name, spec in specs.items():
         make_directory(output / name, output)
         header = "# Made by `mlgo pipeline components`.\n"
@@ -69,8 +71,8 @@ def _component(name: str, images: Mapping[str, Image]) -> dict[str, Any]:
     component = copy.deepcopy(component)  # the pipelines, which may be compiled later, pass all arguments
     given = load_spec(COMPILED_PIPELINES[pipeline])["root"]["inputDefinitions"]["parameters"]
     for key, described in component.component_spec.inputs.items():
-        definition = given.get(key, {"defaultValue": ""})
-        if described.type in _PARAMETERS and "defaultValue" in definition:
+        own_default = {"defaultValue": ""} if described.type == "String" else {}
+        if described.type in _PARAMETERS and "defaultValue" in (definition := given.get(key, own_default)):
             described.default, described.optional = definition["defaultValue"], True
     with tempfile.TemporaryDirectory() as scratch:
         compiler.Compiler().compile(component, path := str(Path(scratch, "component.yaml")))

@@ -313,11 +313,12 @@ def install_openmp(sdk: Sdk, into: Path) -> None:
     """Create lib/libomp.so in `into`, a linker script that names the SDK's library, if that is installed.
 
     With -fopenmp clang looks for -lomp in lib/ next to its bin/ (addOpenMPRuntimeLibraryPath in CommonArgs.cpp), and
-    for omp.h in its resource directory, where Debian's package libomp-<major>-dev has it.
+    for omp.h in its resource directory, where Debian's package libomp-<major>-dev has it. An SDK whose libraries are in
+    a directory of the target is left out.
     """
     library = sdk.prefix / "lib" / "libomp.so"
     if library.is_file():
-        (into / "lib" / library.name).write_text(f"INPUT({library})\n")
+        (into / "lib" / library.name).write_text(f'INPUT("{library}")\n')
 
 
 def _link_names(sdk: Sdk, into: Path) -> None:

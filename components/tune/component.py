@@ -29,7 +29,7 @@ def tune(  # type: ignore[no-untyped-def]
         training: Training clang.
         policy: Policy whose decisions the search starts from.
         release: Release clang with that policy.
-        minutes: Minutes of search.
+        minutes: Minutes of search. Empty: the step's default.
         recipe: Recipe of the programs to link. Empty: none.
         flag_rows: Rows of flags under which they are linked, separated by commas; `all`: there is a plan only if they
             are smaller than by stock clang. Empty: nothing is linked.

@@ -102,7 +102,7 @@ def compile_command(pipeline: str, output: Path, images: str, version_name: str,
         raise click.UsageError("--version-name needs --images: a server pulls by registry and digest")
     if namespace and not version_name:
         raise click.UsageError("--namespace needs --version-name")
-    from pipelines.submit.overrides_document import DNS_LABEL
+    from components.platform.rayjob.spec import DNS_LABEL
 
     for option, value in (("--version-name", version_name), ("--namespace", namespace)):
         if value and not DNS_LABEL.fullmatch(value):
@@ -124,7 +124,10 @@ def compile_command(pipeline: str, output: Path, images: str, version_name: str,
     help="Pushed images, which the components name by registry and digest. A step without one is left out.",
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Directory to write to."
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Directory to write to. Other files in it stay.",
 )
 def components_command(images: str, output: Path) -> None:
     """Write NAME/component.yaml, for kfp.components.load_component_from_file, and NAME/metadata.yaml of each step.

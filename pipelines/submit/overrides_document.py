@@ -36,7 +36,7 @@ from components.platform.launcher.notify import (
     OUTCOME_VARIABLE,
     PAGES_VARIABLE,
 )
-from components.platform.rayjob.spec import SUBDOMAIN
+from components.platform.rayjob.spec import DNS_LABEL, SUBDOMAIN
 from components.platform.storage.input_files import parse_yaml, read_text
 
 DEFAULT = "default"
@@ -50,9 +50,6 @@ LABEL_KEY = re.compile(rf"((?=[^/]{{1,253}}/){_DNS_LABEL}(\.{_DNS_LABEL})*/)?{_L
 LABEL_VALUE = re.compile(rf"({_LABEL_NAME})?")
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 """Label of a node that the cloud's controller sets, for example n2-highmem-8."""
-DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""A label of RFC 1123: a namespace, or the name of a volume, which KFP names after the claim, the Secret or the
-ConfigMap. Any object may have such a name."""
 _KEY = re.compile(r"(?!\.\.?$)[-._a-zA-Z0-9]{1,253}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PIPELINE_VARIABLES = (
@@ -266,6 +263,7 @@ def check_mounts(where: str, step: StepOverrides) -> None:
         if key == "shared_memory":
             continue
         kind = {"volumes": "pvc", "secret_as_volume": "secret", "config_map_as_volume": "configmap"}[key]
+        # KFP names a volume after its claim, Secret or ConfigMap.
         if not DNS_LABEL.fullmatch(name) or name in _KFP_VOLUMES:
             described = {"pvc": "a claim", "secret": "a Secret", "configmap": "a ConfigMap"}[kind]
             raise UserError(

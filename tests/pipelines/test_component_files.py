@@ -18,9 +18,12 @@ from pipelines.spec import COMPILED_PIPELINES, containers, load_spec
 from tests.pipelines.test_compile import ENVIRONMENT, ROOT
 
 DIGEST = f"sha256:{'1' * 64}"
-IMAGES = ",".join(f"{key}=r.example.com/mlgo-{key}@{DIGEST}" for key in ("toolchain", "training", "sdk", "clang"))
+IMAGE = {
+    key: f"{key}=r.example.com/mlgo-{key}@{DIGEST}" for key in ("toolchain", "training", "sdk", "clang", "cluster")
+}
+IMAGES = ",".join(reference for key, reference in IMAGE.items() if key != "cluster")
 EXAMPLES = ROOT / "docs" / "examples" / "components"
-OF_RETRAINING = {"finish", "promote", "record-refusal"}
+RUN_TASKS = {"finish", "promote", "record-refusal"}
 """Tasks about a whole run of this project's pipeline."""
 
 
@@ -46,7 +49,7 @@ def test_every_step_is_a_component(components: Path) -> None:
         for component in spec["components"]
         if "executorLabel" in spec["components"][component]
     }
-    assert {path.name for path in components.iterdir()} == tasks - OF_RETRAINING
+    assert {path.name for path in components.iterdir()} == tasks - RUN_TASKS
 
 
 def test_trace_in_a_pipeline_of_others(components: Path, tmp_path: Path) -> None:
@@ -86,8 +89,9 @@ def test_metadata_names_image_inputs_outputs_and_resources(components: Path) -> 
 
 def test_steps_without_a_pushed_image_are_left_out_and_none_is_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pipelines", "pipeline", "components", "--output", str(tmp_path / "c")]
-    subprocess.run([*command, "--images", IMAGES.split(",")[3]], cwd=ROOT, check=True, timeout=300)
+    subprocess.run([*command, "--images", IMAGE["clang"]], cwd=ROOT, check=True, timeout=300)
     assert [path.name for path in (tmp_path / "c").iterdir()] == ["shrink"]
-    cluster = f"cluster=r.example.com/mlgo-cluster@{DIGEST}"
-    done = subprocess.run([*command, "--images", cluster], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [*command, "--images", IMAGE["cluster"]], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 1 and "the image toolchain has no digest" in done.stderr

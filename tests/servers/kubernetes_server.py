@@ -69,15 +69,19 @@ class Cluster:
         self.holds.set()
         self.version_moves = 0
         self.log: list[str] = []
-        self._submitter, self._minute = "x7k2p", 0
+        self._submitter, self._owner, self._minute = "x7k2p", "first", 0
         self.cluster_pods: list[dict[str, Any]] = []
         self.has_kuberay = True
         self.lock = threading.Lock()
         self._version = 100
 
-    def replace_submitter(self) -> None:
-        """Replace the pod that follows the job's log by one that begins with the whole log, in a later minute."""
-        self._submitter, self._minute = "9zrw4", 3
+    def replace_submitter(self, owner: str) -> None:
+        """Replace the pod that follows the job's log by one that begins with the whole log, in a later minute.
+
+        Args:
+            owner: UID of its Job: "first" if that stays.
+        """
+        self._submitter, self._owner, self._minute = "9zrw4", owner, 3
         lines = ["Job submission server address", *(line.partition(" ")[2] for line in self.log)]
         self.log[:] = [f"2026-01-01T00:02:00.{number:09}Z {line}" for number, line in enumerate(lines)]
 
@@ -108,8 +112,12 @@ class Cluster:
             if label == "ray.io/cluster":
                 return 200, {"kind": "PodList", "items": self.cluster_pods if name.endswith("-raycluster") else []}
             there = label == "batch.kubernetes.io/job-name" and name in self.jobs and self.log
-            pod = {"metadata": {"name": f"{name}-{self._submitter}", "creationTimestamp": "2026-01-01T00:00:00Z"}}
-            return 200, {"kind": "PodList", "items": [pod] if there else []}
+            metadata: dict[str, Any] = {
+                "name": f"{name}-{self._submitter}",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            }
+            metadata["labels"] = {"batch.kubernetes.io/controller-uid": self._owner}
+            return 200, {"kind": "PodList", "items": [{"metadata": metadata}] if there else []}
         if (
             path.startswith(f"{PODS}/")
             and path.endswith(f"-{self._submitter}/log")

@@ -15,10 +15,10 @@ from components.platform.storage.digests import json_digest
 
 API_VERSION = "ray.io/v1"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-_SUBMITTER_RETRIES = 10
-"""Lost submitters, also those that end with a lost head, until the training starts again on a new cluster."""
 RUN_LABEL = "pipeline/runid"
 """Label with the ID of the run, as KFP gives it to the pods of a run."""
+_SUBMITTER_RETRIES = 10
+"""Submitters that may be lost before the attempt fails; each ends with its head, too. KubeRay's default is 2."""
 
 
 def job_name(identity: Mapping[str, str], prefix: str = "ppo") -> str:

@@ -23,6 +23,8 @@ S3_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 MAX_NAME = 47  # KubeRay appends suffixes: up to 53 for the cluster's name, up to 63 for services
 _LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1035, which KubeRay requires
+DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A label of RFC 1123: a namespace. Any object may have such a name."""
 SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 """A subdomain of RFC 1123: the name of most objects of Kubernetes."""
 _RUN = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?")
@@ -74,7 +76,7 @@ class RayJobSpec:
 
     def __post_init__(self) -> None:
         _matches(self.name, _LABEL, "name of a RayJob", "letters a-z, digits and hyphens, a letter first", MAX_NAME)
-        _matches(self.namespace, SUBDOMAIN, "namespace", "letters a-z, digits and hyphens", 63)
+        _matches(self.namespace, DNS_LABEL, "namespace", "letters a-z, digits and hyphens", 63)
         _matches(self.service_account, SUBDOMAIN, "service account", "letters a-z, digits, hyphens and dots", 253)
         for secret in filter(None, (self.credentials_secret, self.s3_credentials_secret)):
             _matches(secret, SUBDOMAIN, "Secret", "letters a-z, digits, hyphens and dots", 253)

@@ -221,8 +221,8 @@ class DriverLog:
 
     def __init__(self, server: ApiServer, namespace: str, job: str) -> None:
         self._server, self._namespace, self._job = server, namespace, job
-        self._pod, self._last_stamp = "", ""
-        self._end_of_last_pod: list[str] = []
+        self._pod, self._owner, self._last_stamp = "", "", ""
+        self._end_of_lost: list[str] = []
         self.tail: deque[str] = deque(maxlen=TAIL)
 
     def new_lines(self) -> list[str]:
@@ -233,10 +233,10 @@ class DriverLog:
             return []
 
     def _new_lines(self) -> list[str]:
-        pod = self._newest_pod()
-        if pod != self._pod:
-            self._pod, self._last_stamp = pod, ""
-            self._end_of_last_pod = list(self.tail)[-_SAME_LINES:]
+        pod, owner = self._newest_pod()
+        if pod and pod != self._pod:
+            self._end_of_lost = list(self.tail)[-_SAME_LINES:] if owner == self._owner else []
+            self._pod, self._owner, self._last_stamp = pod, owner, ""
         if not pod:
             return []
         since: dict[str, Any] = {"tail_lines": _FIRST_LINES}
@@ -266,22 +266,30 @@ class DriverLog:
         return lines
 
     def _without_repeated(self, lines: list[str]) -> list[str]:
-        """Return the lines after those of the pod before: the submitter that replaces a lost one begins with all."""
-        count = len(self._end_of_last_pod)
-        for end in range(len(lines), count - 1, -1) if count else ():
-            if lines[end - count : end] == self._end_of_last_pod:
-                self._end_of_last_pod = []
+        """Return the lines after those that the submitter of the same Job has printed before it was lost.
+
+        The one that replaces it begins with the whole log, or, if its head was lost too, with that of a new attempt.
+        The first read with more than its own greeting decides; what comes in two parts is printed again.
+        """
+        if len(lines) <= _SAME_LINES:
+            return lines
+        lost, self._end_of_lost = self._end_of_lost, []
+        for end in range(len(lost), len(lines) + 1) if lost else ():
+            if lines[end - len(lost) : end] == lost:
                 return lines[end:]
         return lines
 
-    def _newest_pod(self) -> str:
+    def _newest_pod(self) -> tuple[str, str]:
+        """Return the name and the Job's UID of the newest pod, "" if there is none."""
         # Kubernetes gives this label to the pods of a Job; KubeRay names the Job like the RayJob.
         label = f"batch.kubernetes.io/job-name={self._job}"
         pods = self._server.call(
             self._server.pods.list_namespaced_pod, self._namespace, label_selector=label, patience_s=0
         ).items
-        created_and_names = sorted((str(pod.metadata.creation_timestamp or ""), pod.metadata.name) for pod in pods)
-        return created_and_names[-1][1] if created_and_names else ""
+        if not pods:
+            return "", ""
+        newest = max(pods, key=lambda pod: (str(pod.metadata.creation_timestamp or ""), pod.metadata.name)).metadata
+        return newest.name, (newest.labels or {}).get("batch.kubernetes.io/controller-uid", "")
 
 
 def _age_s(stamp: str) -> int:

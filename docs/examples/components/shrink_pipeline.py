@@ -22,7 +22,7 @@ def list_files(shrunk: dsl.Input[dsl.Artifact], listing: dsl.Output[dsl.Markdown
 
 @dsl.pipeline(name="smallest-build")
 def pipeline(source: str, command: str = ""):
-    smallest = shrink(source=source, command=command).set_cpu_limit("4").set_memory_limit("8G")
+    smallest = shrink(source=source, command=command).set_cpu_limit("8").set_memory_limit("16G")
     list_files(shrunk=smallest.outputs["shrunk"])
 
 

@@ -36,9 +36,11 @@ def most_refused(trace: dsl.Input[dsl.Dataset], table: dsl.Output[dsl.Markdown])
 
 @dsl.pipeline(name="most-refused-callees")
 def pipeline(recipe: str = "demo"):
-    code = corpus(recipe=recipe).set_memory_limit("8G")
-    clang = toolchain().set_cpu_limit("4").set_memory_limit("8G")
-    decisions = trace(corpus=code.outputs["corpus"], training=clang.outputs["training"]).set_memory_limit("8G")
+    code = corpus(recipe=recipe)
+    clang = toolchain()
+    decisions = trace(corpus=code.outputs["corpus"], training=clang.outputs["training"])
+    for task in (code, clang, decisions):
+        task.set_cpu_limit("4").set_memory_limit("8G")
     most_refused(trace=decisions.outputs["trace"])
 
 

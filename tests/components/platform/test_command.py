@@ -227,7 +227,7 @@ def test_signal_after_the_end_of_a_command_ends_the_process_at_once() -> None:
     process.send_signal(signal.SIGINT)
     _out, err = process.communicate(timeout=30)
     assert (process.returncode, err.strip()) == (128 + signal.SIGINT, INTERRUPTED)
-    wait_until(lambda: not scratch.exists(), "the reaper removes it")
+    wait_until(lambda: not scratch.exists(), "the reaper")
 
 
 @pytest.mark.tf

@@ -226,7 +226,7 @@ def test_lost_pod_on_kfp_resumes_below_the_artifact_root(inputs, tmp_path, monke
         launcher = KfpLauncher(url, tmp_path / "pods", variables={"AWS_ENDPOINT_URL_S3": url, **CREDENTIALS})
         lost, _pod = launcher.start(command)
         latest = f"{root}/latest.json"
-        wait_until(lambda: (read_versioned(latest).content or {}).get("iteration"), "", lost, DEADLINE_S)
+        wait_until(lambda: (read_versioned(latest).content or {}).get("iteration"), process=lost, timeout_s=DEADLINE_S)
         lost.kill()
         lost.communicate()
         done = launcher.run(command)

@@ -349,7 +349,7 @@ def test_interrupted_exit_handler_does_not_hide_the_error(toys: Toys) -> None:
     sleeper = replace(LAST, command=("python", "-c", "import time; print('late', flush=True); time.sleep(60)"))
     process = start(toys, sleeper, toys.step("bad", (), "--fail", "1"))
     log = toys.directory / "logs" / "finish.log"
-    wait_until(lambda: log.exists() and "\nlate" in log.read_text())
+    wait_until(lambda: log.exists() and "\nlate" in log.read_text(), process=process)
     os.kill(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=90)
     assert process.returncode == 130 and "error: step bad failed" in out and err.strip() == f"{INTERRUPTED} to continue"

@@ -174,7 +174,7 @@ def test_interrupted_build_leaves_no_processes_or_directories(
     build = command(recipes / "two.yaml", tmp_path / "c")
     process = subprocess.Popen(build, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     try:
-        wait_until(lambda: _running_projects(tmp_path) == {"slow", "late"}, "both started")
+        wait_until(lambda: _running_projects(tmp_path) == {"slow", "late"}, "both projects")
         process.send_signal(number)
         _, stderr = process.communicate(timeout=60)
     finally:

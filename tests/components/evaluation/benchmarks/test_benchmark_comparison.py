@@ -229,7 +229,7 @@ def test_interrupt_kills_the_programs(make_recipe: Callable[..., Path], tmp_path
     recipe = make_recipe(text("abcde"), {**text("fghij"), "name": "other"}, {**text("klmno"), "name": "third"})
     started = subprocess.Popen([sys.executable, "-c", INTERRUPTED, recipe, tmp_path], stderr=subprocess.PIPE, text=True)
     try:
-        wait_until(lambda: len(processes_in(tmp_path / "benchmarks")) >= 2, "the programs do not start", started, 300)
+        wait_until(lambda: len(processes_in(tmp_path / "benchmarks")) >= 2, "the programs", started, timeout_s=300)
         started.send_signal(signal.SIGINT)
         try:
             _, stderr = started.communicate(timeout=60)

@@ -87,7 +87,7 @@ def test_missing_directory_and_missing_interpreter_are_errors(tmp_path: Path) ->
 
 def test_dead_server_is_an_error_and_the_next_child_gets_another(marker: str, living_with: Living) -> None:
     def kill() -> None:
-        wait_until(lambda: bool(living_with(marker)))
+        wait_until(lambda: living_with(marker))
         assert reaper.REAPER._server is not None
         reaper.REAPER._server.kill()
 
@@ -185,7 +185,7 @@ def test_kill_running_kills_only_children_of_the_given_threads(
     threads = [threading.Thread(target=work, args=(name,)) for name in ("doomed", "spared")]
     for thread in threads:
         thread.start()
-    wait_until(lambda: bool(living_with(f"{marker}-doomed")) and bool(living_with(f"{marker}-spared")))
+    wait_until(lambda: living_with(f"{marker}-doomed") and living_with(f"{marker}-spared"))
     supervision.kill_running({threads[0].ident or 0})
     (tmp_path / "spared").touch()
     for thread in threads:

@@ -59,6 +59,7 @@ def test_kuberay_accepts_every_manifest(spec: RayJobSpec) -> None:
     stored = check(rayjob(spec))
     job, cluster = stored["spec"], stored["spec"]["rayClusterSpec"]
     assert len(stored["metadata"]["name"]) <= 47 and job["shutdownAfterJobFinishes"]
+    assert job["submitterConfig"]["backoffLimit"] > 2, "KubeRay's default, which a long training uses up"
     assert cluster["rayVersion"] and cluster["authOptions"]["mode"] == "token"
     for pod in pods(stored).values():
         assert pod["restartPolicy"] == "Never"  # for the autoscaler, v2

@@ -100,8 +100,11 @@ def test_training_survives_lost_workers_and_failing_object_storage(inputs, first
 
     def await_iteration(number: int) -> None:
         manifests = "checkpoints/[0-9]*/manifest.json"
-        saved = lambda: any(int(path.parent.name[:6]) >= number for path in root.glob(manifests))  # noqa: E731
-        wait_until(saved, process=trainer, timeout_s=120)
+        wait_until(
+            lambda: any(int(path.parent.name[:6]) >= number for path in root.glob(manifests)),
+            process=trainer,
+            timeout_s=120,
+        )
 
     def lose_worker() -> None:
         """A worker that has died already takes seconds to be replaced."""

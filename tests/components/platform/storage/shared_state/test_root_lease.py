@@ -160,7 +160,12 @@ def test_released_or_long_silent_training_is_replaced_at_once(root, where, monke
 def test_heartbeat_is_written(root, where):
     with RootLease(root, "training", heartbeat_s=0.05):
         beats: set[int] = set()
-        wait_until(lambda: beats.add(read_versioned(f"{where}/{LATEST}").number) or len(beats) >= 4)
+
+        def read() -> bool:
+            beats.add(read_versioned(f"{where}/{LATEST}").number)
+            return len(beats) >= 4
+
+        wait_until(read)
 
 
 def test_heartbeat_continues_after_a_failed_write(tmp_path, capsys):
@@ -168,8 +173,9 @@ def test_heartbeat_continues_after_a_failed_write(tmp_path, capsys):
         in_the_way, aside = tmp_path / LATEST, tmp_path / "aside"
         in_the_way.rename(aside)
         in_the_way.mkdir()
-        said = wait_until(lambda: [out for out in [capsys.readouterr().out] if "no heartbeat written" in out])
-        assert "directory" in said[0]
+        said: list[str] = []
+        wait_until(lambda: said.append(capsys.readouterr().out) or "no heartbeat written" in said[-1])
+        assert "directory" in said[-1]
         in_the_way.rmdir()
         aside.rename(in_the_way)
         latest = str(tmp_path / LATEST)
