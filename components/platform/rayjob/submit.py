@@ -28,6 +28,8 @@ from components.platform.rayjob.step_lease import PATIENCE_S, StepLease
 TAIL = 20
 _COLOR = re.compile("\x1b\\[[0-9;]*m")
 """What colors the lines of `ray job submit`."""
+_TRACEBACK = re.compile(r'^Traceback .*\n  File "[^"]*/bin/ray", .*\n( .*\n)*', re.MULTILINE)
+"""Where `ray job logs` was in its code when it lost the head; its last line, which follows, says that."""
 _SAME_LINES = 3
 """Number of lines by which the log of a job is recognized: those of a training have iteration and time."""
 _FIRST_LINES = 1000
@@ -261,6 +263,7 @@ class DriverLog:
                 lines.append(_COLOR.sub("", content))
         if lines:
             self._last_stamp = stamped[-1].partition(" ")[0]
+            lines = _TRACEBACK.sub("", "\n".join(lines)).split("\n")
         lines = self._without_repeated(lines)
         self.tail.extend(lines)
         return lines

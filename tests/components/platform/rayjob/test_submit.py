@@ -298,6 +298,17 @@ def test_driver_lines_split_only_at_newlines_and_have_no_colors(make: Make, caps
     assert output.count("iteration 1\n") == 1
 
 
+def test_lost_head_is_told_without_the_code_of_rays_client(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    setting = make()
+    lost = "RuntimeError: WebSocket connection closed unexpectedly with close code 1006"
+    ours = ["Traceback (most recent call last):", '  File "/x/lib/train.py", line 1', "ValueError: of the trainer"]
+    rays = [ours[0], '  File "/opt/node/bin/ray", line 8, in <module>', "    sys.exit(main())", "        ^^^^", lost]
+    setting.cluster.log += [f"2025-12-31T23:59:59.{n:09}Z {line}" for n, line in enumerate([*ours, *rays])]
+    setting.run()
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(("RayJob", "iteration"))]
+    assert lines == [*ours, lost]
+
+
 @pytest.mark.parametrize("owner", ["first", "second"])
 def test_a_new_submitter_of_the_same_job_does_not_repeat_the_lines_of_the_lost_one(
     make: Make, owner: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
