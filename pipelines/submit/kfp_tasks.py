@@ -3,9 +3,10 @@
 KFP (2.17: backend/src/common/util/workflow.go, apiserver/server/api_converter.go) lists every node of the workflow with
 its display name and the IDs of its children, but without its own full name or ID. A container task `ppo` has three
 levels of nodes: `ppo-driver`, then `ppo`, a DAG with one node `executor`, which is the pod, or has a child
-`executor(N)` for each attempt. KFP 2.17 gives every node a retry strategy, so that each of these has children `NAME(N)`
-of its own. An ID is the workflow's name and a hash of the node's full name (Argo's Workflow.NodeID), so that the names
-that the PipelineSpec leads to can be looked for among the IDs.
+`executor(N)` for each attempt. A DAG within the pipeline, such as a condition, has a driver, too. KFP 2.17 gives every
+node a retry strategy, so that each of these has children `NAME(N)` of its own. An ID is the workflow's name and a hash
+of the node's full name (Argo's Workflow.NodeID), so that the names that the PipelineSpec leads to can be looked for
+among the IDs.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ _EXIT_STRATEGY = "ALL_UPSTREAM_TASKS_COMPLETED"
 _EXECUTORS = ("retry-system-container-impl", "system-container-impl")
 """Argo's templates of a task's pods, with and without a retry policy (argocompiler/container.go)."""
 _DRIVERS = ("system-container-driver",)
+_DAG_DRIVERS = ("system-dag-driver",)
 _NOT_BEGUN = ("", "RUNTIME_STATE_UNSPECIFIED")
 """States of a task that is not there yet, or that Argo omits because one before it failed."""
 
 
 def tasks_of(run: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Task]:
-    """Return the container tasks of a run, each after those that it depends on.
+    """Return the container tasks of a run, each after those that it depends on, and DAGs whose driver failed.
 
     Args:
         spec: the run's PipelineSpec; empty if it is unknown, which gives no tasks.
@@ -34,25 +36,27 @@ def tasks_of(run: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Task]:
     details = run.get("run_details")
     listed = details.get("task_details") if isinstance(details, Mapping) else None
     nodes = _Nodes([detail for detail in listed or () if isinstance(detail, Mapping)])
-    return [_task(task_path, nodes) for task_path in _task_paths(spec)]
+    return [task for path in _task_paths(spec) if (task := (_failed_dag if path.is_dag else _task)(path, nodes))]
 
 
 @dataclass(frozen=True)
 class _TaskPath:
-    """Where a container task is in a workflow.
+    """Where a task is in a workflow.
 
     Attributes:
         path: names of the nodes from the root to the task.
         retries: the PipelineSpec gives it a retry policy.
+        is_dag: it is a DAG, not a container.
     """
 
     path: tuple[str, ...]
     retries: bool
+    is_dag: bool = False
 
 
 def _task_paths(spec: Mapping[str, Any]) -> list[_TaskPath]:
     try:
-        return list(_within(spec, spec["root"], ("root",)))
+        return [_TaskPath(("root",), False, is_dag=True), *_within(spec, spec["root"], ("root",))]
     except (KeyError, TypeError, AttributeError, IndexError):  # not of the form that KFP's compiler writes
         return []
 
@@ -66,6 +70,7 @@ def _within(spec: Mapping[str, Any], component: Mapping[str, Any], path: tuple[s
         # An exit handler is a hook of the task that it waits for (argocompiler/dag.go).
         inner_path = (*path, f"{task['dependentTasks'][0]}.onExit", name) if is_hook else (*path, name)
         if "dag" in inner:
+            yield _TaskPath(inner_path, False, is_dag=True)
             yield from _within(spec, inner, inner_path)
         else:
             yield _TaskPath(inner_path, "retryPolicy" in task)
@@ -116,6 +121,14 @@ class _Nodes:
         children = {self._id(child) for name in names for child in (f"{name}(0)", f"{name}.executor")}
         return ([detail for detail in candidates if _children(detail) & children] or candidates or [{}])[-1]
 
+    def driver(self, path: Sequence[str], templates: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """Return the state of the driver of the task at a path, and the pods that it may be."""
+        *above, name = path
+        drivers = self.at((*above, f"{name}-driver"))
+        pods = [pod for driver in drivers for pod in self.attempts(driver) or [driver]]
+        state = _state(self.detail(f"{name}-driver", drivers))
+        return state, self.pods(pods[-1], templates) if pods else ()
+
     def pods(self, name: str, templates: Sequence[str]) -> tuple[str, ...]:
         """Return the pods that a node may be (Argo's util.GeneratePodName)."""
         return tuple(f"{self._workflow}-{template}-{_fnv1a(name)}" for template in templates)
@@ -128,18 +141,16 @@ class _Nodes:
 
 
 def _task(task_path: _TaskPath, nodes: _Nodes) -> Task:
-    *above, name = task_path.path
+    name = task_path.path[-1]
     at = nodes.at(task_path.path)
     detail = nodes.detail(name, at)
     state = _state(detail)
     if state in _NOT_BEGUN:
-        drivers = nodes.at((*above, f"{name}-driver"))
-        begun = _state(nodes.detail(f"{name}-driver", drivers))
-        pods = [pod for driver in drivers for pod in nodes.attempts(driver) or [driver]]
+        begun, pods = nodes.driver(task_path.path, _DRIVERS)
         return Task(
             name,
             begun if begun == "FAILED" else "",
-            pods=nodes.pods(pods[-1], _DRIVERS) if pods else (),
+            pods=pods,
             may_wait=begun in ("PENDING", "RUNNING") and nodes.any_pending,
         )
     parents = [attempt for task in at for attempt in (task, *nodes.attempts(task))]
@@ -157,6 +168,12 @@ def _task(task_path: _TaskPath, nodes: _Nodes) -> Task:
         nodes.pods(started[-1], _EXECUTORS) if started else (),
         state == "RUNNING" and nodes.any_pending,
     )
+
+
+def _failed_dag(task_path: _TaskPath, nodes: _Nodes) -> Task | None:
+    """Return a DAG whose driver failed, so that none of its tasks begins; None for others."""
+    state, pods = nodes.driver(task_path.path, _DAG_DRIVERS)
+    return Task(task_path.path[-1], state, pods=pods) if state == "FAILED" else None
 
 
 def _state(detail: Mapping[str, Any]) -> str:

@@ -50,8 +50,8 @@ class Workflow:
 
     Args:
         spec: PipelineSpec.
-        states: container task -> its state, or states of its attempts. CACHED: its executor is skipped. DRIVER_FAILED:
-            only its driver ran. Tasks that are not named have not begun, or are omitted after a failure.
+        states: container task -> its state, or states of its attempts. CACHED: its executor is skipped. DRIVER_FAILED,
+            also of a DAG: only its driver ran. Tasks that are not named have not begun, or are omitted after a failure.
         ended: the workflow's final state, empty while it runs.
         defaults: KFP's ConfigMap has templateDefaults.retryStrategy.
     """
@@ -123,7 +123,8 @@ class Workflow:
             return [full]
         if self._states.get(name) == "DRIVER_FAILED":
             driver = self._driver(f"{full}-driver", boundary, *parents, state="FAILED")
-            self.pods[name] = f"{WORKFLOW}-system-container-driver-{node_hash(driver)}"
+            kind = "dag" if "dag" in component else "container"
+            self.pods[name] = f"{WORKFLOW}-system-{kind}-driver-{node_hash(driver)}"
             self._add(full, boundary, [driver], "RUNTIME_STATE_UNSPECIFIED")
             return [full]
         driver = self._driver(f"{full}-driver", boundary, *parents)
@@ -159,7 +160,7 @@ class Workflow:
         self._one_task(name, {**task, "dependentTasks": []}, hook, [])
 
     def _begun(self, component: Mapping[str, Any], name: str) -> bool:
-        if "dag" not in component:
+        if "dag" not in component or name in self._states:
             return name in self._states
         tasks = component["dag"]["tasks"]
         return any(self._begun(self._spec["components"][t["componentRef"]["name"]], n) for n, t in tasks.items())

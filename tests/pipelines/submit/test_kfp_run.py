@@ -171,6 +171,18 @@ def test_failed_driver_fails_its_task() -> None:
     assert not tasks["trace"].state and tasks["finish"].attempts == 1
 
 
+def test_failed_driver_of_a_condition_is_a_failed_task() -> None:
+    """Seen on a real server: all container tasks had succeeded, and those in the condition never began."""
+    names = ("corpus", "toolchain-training", "trace", "vocab", "warmstart", "ppo", "evaluation", "finish")
+    tasks, workflow = read_states(
+        dict.fromkeys(names, "SUCCEEDED") | {"release-and-promote": "DRIVER_FAILED"}, "FAILED"
+    )
+    failed = [task for task in tasks.values() if task.state == "FAILED"]
+    assert failed == [Task("release-and-promote", "FAILED", pods=(workflow.pods["release-and-promote"],))]
+    assert not tasks["toolchain-release"].state
+    assert "release-and-promote" not in read_states(dict.fromkeys(names, "SUCCEEDED"), "SUCCEEDED")[0]
+
+
 def test_tasks_of_other_servers_are_found_by_name() -> None:
     """A server that lists tasks, without children: attempts are unknown."""
     listed = [{"display_name": "corpus", "state": "SUCCEEDED"}, {"display_name": "executor", "state": "FAILED"}]
