@@ -17,6 +17,7 @@ import click
 
 from components.core.formats.policy import IMAGE_VARIABLE
 from components.core.projects.option import unwrap_type
+from components.platform.console import say
 from components.platform.console.interrupts import continues_when_rerun
 from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER_VARIABLE
@@ -25,7 +26,7 @@ from components.platform.rayjob.manifest import job_name
 from components.platform.rayjob.options import parse_settings, parse_spot
 from components.platform.rayjob.spec import NAMESPACE, ON_HEAD, TRAINER, RayJobSpec
 from components.platform.rayjob.step_lease import LEASE_VARIABLE, RUN_VARIABLE, StepLease
-from components.platform.rayjob.submit import run_rayjob
+from components.platform.rayjob.submit import end_rayjob, run_rayjob
 from components.platform.storage.manifest import MANIFEST, manifest_digest
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.object_storage.gcs import EMULATOR_VARIABLE
@@ -46,7 +47,9 @@ service account has them, or a Secret."""
 def run_as_rayjob(
     context: click.Context, config: TrainingConfig, image: str, spot_node_label: str, ray_cluster_options: str
 ) -> None:
-    """Run a command line as a RayJob. Its options were parsed without downloading what they name.
+    """Run a command line as a RayJob, and delete that when it has succeeded; a failed one stays.
+
+    The options were parsed without downloading what they name.
 
     Args:
         image, spot_node_label, ray_cluster_options: the options of these names (platform/rayjob/options.py).
@@ -86,6 +89,10 @@ def run_as_rayjob(
             f" kubectl delete rayjob --namespace {spec.namespace} {spec.name}",
         )
     fetch(output, config.output)  # where the launcher looks for the output of a step
+    try:
+        end_rayjob(spec, server)
+    except UserError as error:
+        say(f"RayJob {spec.namespace}/{spec.name} stays, and counts towards the quota: {error.problem}")
 
 
 def trainer_command(context: click.Context) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -26,7 +26,7 @@ from kubernetes.utils.quantity import parse_quantity
 from urllib3.exceptions import HTTPError
 
 from components.platform.errors import UserError
-from components.platform.rayjob.kubernetes import is_header_error, role_binding, status_message
+from components.platform.rayjob.kubernetes import is_header_error, quota_remedy, role_binding, status_message
 from components.platform.rayjob.manifest import API_VERSION, rayjob
 from components.platform.rayjob.ray_cluster import SERVICE_ACCOUNT
 from components.platform.rayjob.spec import S3_VARIABLES, RayJobSpec
@@ -444,6 +444,8 @@ class Cluster:
             if error.status == 404:
                 return None
             cause = f"{error.status} {status_message(error)}" if error.status else str(error.reason)
+            if remedy := quota_remedy(cause):
+                raise _CannotLook(missing(f"{what}: {cause}", remedy)) from None
         except (HTTPError, OSError, ValueError) as error:  # ValueError: the answer is not of the API's shape
             cause = "the token has a character that HTTP does not allow" if is_header_error(error) else str(error)
         raise _CannotLook(unknown(f"{what}: {' '.join(cause.split())[:400]}", "ask somebody who may look"))

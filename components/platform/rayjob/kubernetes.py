@@ -152,7 +152,7 @@ def error_of_refusal(error: ApiException, what: str, remedy: str) -> UserError:
         case 401:
             return UserError(problem, "does the pod's service account exist?")
         case 403:
-            return UserError(problem, _rights_remedy(status_message(error)))
+            return UserError(problem, quota_remedy(problem) or _rights_remedy(status_message(error)))
         case _:
             return UserError(problem, remedy)
 
@@ -163,6 +163,13 @@ def role_binding(of: str, account: str, namespace: str) -> str:
         f"kubectl create rolebinding {of}-{account} --namespace {namespace} --role mlgo-run-ray-jobs "
         f"--serviceaccount {of}:{account}"
     )
+
+
+def quota_remedy(message: str) -> str:
+    """Return the remedy if a message of Kubernetes is about a quota, else ""."""
+    if "exceeded quota" not in message:
+        return ""
+    return "kubectl get rayjobs: delete those of failed trainings, or raise the quota (k8s/base/quota.yaml)"
 
 
 def _rights_remedy(message: str) -> str:

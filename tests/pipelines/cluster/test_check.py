@@ -74,6 +74,7 @@ class Api:
     Attributes:
         answers: path -> body of a GET; a path that is missing answers 404.
         forbidden: paths that answer 403.
+        reason: message of these answers; empty for one about rights.
         denied: (account, verb, resource) that reviews do not allow.
         reviews: reviews that were asked for.
         deleted: paths of objects that were deleted.
@@ -95,6 +96,7 @@ class Api:
         }
     )
     forbidden: set[str] = field(default_factory=set)
+    reason: str = ""
     denied: set[tuple[str, str, str]] = field(default_factory=set)
     reviews: list[dict[str, Any]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
@@ -104,7 +106,7 @@ class Api:
 
     def respond(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if path in self.forbidden:
-            return status(403, "Forbidden", f'User "me" cannot read {path}')
+            return status(403, "Forbidden", self.reason or f'User "me" cannot read {path}')
         if path == "/apis/authorization.k8s.io/v1/subjectaccessreviews" and method == "POST":
             kubernetes_validate.validate(body, "1.31", strict=True)
             self.reviews.append(body)
@@ -272,6 +274,14 @@ def test_missing_admission_policy_is_found(api: Api, check: Check) -> None:
 def test_who_may_create_no_rayjobs_cannot_look_at_admission(api: Api, check: Check) -> None:
     api.forbidden.add(RAYJOBS)
     assert any("RayJobs: 403" in line for line in lines(check(), "unknown"))
+
+
+def test_full_quota_of_rayjobs_is_found(api: Api, check: Check) -> None:
+    api.forbidden.add(RAYJOBS)
+    api.reason = 'rayjobs.ray.io "check-1" is forbidden: exceeded quota: mlgo, requested: count/rayjobs.ray.io=1'
+    done = check()
+    (line,) = (line for line in lines(done, "missing") if "exceeded quota: mlgo" in line)
+    assert "failed trainings" in done.stdout[done.stdout.index(line) :].splitlines()[1]
 
 
 def test_placeholder_in_workload_identity_is_found(api: Api, check: Check) -> None:

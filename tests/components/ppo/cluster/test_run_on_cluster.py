@@ -177,12 +177,17 @@ def test_job_name_depends_on_inputs_and_options(
     assert len(set(names)) == len(names)
 
 
-def test_successful_rayjob_is_not_repeated(
+def test_successful_rayjob_is_not_repeated_and_deleted_at_the_end(
     cluster: Cluster, arguments: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A namespace has a quota of RayJobs, also of those that have ended."""
+    cluster.denied.add("DELETE")
     step(arguments)
+    assert "stays, and counts towards the quota" in capsys.readouterr().out
+    cluster.denied.clear()
     step(arguments)
     assert cluster.created == 1 and "exists already; following it" in capsys.readouterr().out
+    assert "deletionTimestamp" in job(cluster)["metadata"]
 
 
 def test_policy_replaces_what_is_in_its_mirror(
