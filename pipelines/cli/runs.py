@@ -81,8 +81,9 @@ def logs_command(server: PipelineServer, run: str, task: str) -> None:
         pods = begun[task].pods
         command = f" or kubectl logs --container main {pods[0]}" if pods else ""
         raise UserError(
-            f"the server has no log of the step {task}: it wrote nothing yet, or its pod and archived log are gone",
-            f"see {server.page(found.run_id)}{command}",
+            f"the server has no log of the step {task}: it wrote nothing yet, its pod and archived log are gone, or "
+            "the server may not read those of running pods, which KFP's web page may",
+            f"see {server.page(found.run_id)}{command}, or pass --host with the URL of the web page",
         )
     for line in lines:
         say(line)

@@ -178,6 +178,8 @@ class KfpRun:
             if begins := [number for number, line in enumerate(log) if line.startswith(beginning)]:
                 lines = log[begins[-1] :]
                 break
+        if not lines and "evaluation" in succeeded and succeeded["evaluation"].reused:
+            lines = ["the evaluation was reused: its run has the verdict"]
         return lines + ([f"artifacts: {self.artifact_folder}"] if self.artifact_folder else [])
 
     def failure(self) -> UserError:

@@ -226,6 +226,14 @@ def test_inputs_that_a_driver_dumps_are_not_shown() -> None:
     assert without_launcher(dump + reason) == reason
 
 
+def test_run_with_a_reused_evaluation_says_where_the_verdict_is(start: Start, host: str) -> None:
+    run = KfpRun(KfpClient(KfpAddress(host)), start())
+    names = ("corpus", "toolchain-training", "trace", "vocab", "warmstart", "ppo", "evaluation")
+    details = Workflow(SPEC, dict.fromkeys(names, "CACHED"), "SUCCEEDED").details(run.run_id)
+    run.document |= {"run_details": {"task_details": details}}
+    assert run.results()[0] == "the evaluation was reused: its run has the verdict"
+
+
 def test_server_without_controller_is_told(start: Start, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = KfpRun(KfpClient(KfpAddress(host)), start())
     run.document |= {"state": "PENDING", "run_details": {}}
