@@ -136,6 +136,16 @@ def test_messages_of_troubleshooting_occur_in_the_code() -> None:
     assert [message for message in rows if not any(text.startswith(message) for text in texts)] == []
 
 
+def test_commands_of_the_tutorial_are_those_that_tests_run() -> None:
+    """test_build_systems.py runs the commands of own-code.md as they stand there."""
+    blocks = re.findall(r"^```shell\n(.*?)^```", (DOCS / "tutorial.md").read_text(), re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    built = [line for line in lines if line.startswith(("(cd", "mlgo corpus extract", "mlgo evaluation"))]
+    run = (DOCS / "own-code.md").read_text().splitlines()
+    assert len(built) == 4 and set(built) <= set(run)
+    assert {line.split("-j")[0] for line in lines if "shrink" in line} <= {line.split("-j")[0] for line in run}
+
+
 def test_commands_that_replace_those_of_ml_compiler_opt_exist() -> None:
     page = (DOCS / "ml-compiler-opt.md").read_text()
     reference = (DOCS / "reference.md").read_text()
