@@ -173,7 +173,8 @@ def _task(task_path: _TaskPath, nodes: _Nodes) -> Task:
 def _failed_dag(task_path: _TaskPath, nodes: _Nodes) -> Task | None:
     """Return a DAG whose driver failed, so that none of its tasks begins; None for others."""
     state, pods = nodes.driver(task_path.path, _DAG_DRIVERS)
-    return Task(task_path.path[-1], state, pods=pods) if state == "FAILED" else None
+    # Without pods the state is that of another DAG of the same name.
+    return Task(task_path.path[-1], state, pods=pods) if state == "FAILED" and pods else None
 
 
 def _state(detail: Mapping[str, Any]) -> str:
