@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from components.platform.rayjob.spec import RAY_VERSION, RayJobSpec
-from components.platform.workers.settings import NODE_SETTINGS
+from components.platform.workers.settings import NODE_SETTINGS, SUBREAPER
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Directory in which Kubernetes mounts a pod's service account token and its API server's CA certificate."""
@@ -119,6 +119,9 @@ def _pod(
     spec: RayJobSpec, name: str, resources: dict[str, Any], store_bytes: int, *more_volumes: dict[str, Any]
 ) -> dict[str, Any]:
     env = {**NODE_SETTINGS, **spec.env}
+    if name == "ray-head":
+        # With SIGCHLD ignored, Ray's job supervisor there takes each end of the trainer for a success.
+        env[SUBREAPER] = "false"
     mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}, {"name": "shm", "mountPath": "/dev/shm"}]
     volumes: list[dict[str, Any]] = [
         {"name": "tmp", "emptyDir": {"sizeLimit": "32Gi"}},  # corpus, compilers, Ray's logs and what it spills

@@ -3,12 +3,13 @@
 REPLY_BYTES = 1_000_000
 """Size limit of direct answers. Larger ones (Ray's default: 100 KB) pass through the object stores of both nodes, which
 takes the head two to four times as long per answer; see docs/performance.md."""
+SUBREAPER = "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper"
 NODE_SETTINGS = {
     # Send no usage statistics.
     "RAY_USAGE_STATS_ENABLED": "0",
     # Ray, too, kills the children of a dead worker, not only the worker's reaper. It also makes all processes of Ray
     # ignore SIGCHLD, which components.platform.processes.supervision.restore_sigchld undoes.
-    "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper": "true",
+    SUBREAPER: "true",
     "RAY_max_direct_call_object_size": str(REPLY_BYTES),
     # No log of every call, which is large.
     "RAY_task_events_report_interval_ms": "0",

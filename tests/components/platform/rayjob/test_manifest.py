@@ -15,7 +15,7 @@ from components.platform.errors import UserError
 from components.platform.rayjob.manifest import job_name, rayjob
 from components.platform.rayjob.ray_cluster import SERVICE_ACCOUNT
 from components.platform.rayjob.spec import GKE_SPOT, RAY_VERSION, RayJobSpec
-from components.platform.workers.settings import NODE_SETTINGS
+from components.platform.workers.settings import NODE_SETTINGS, SUBREAPER
 from tests.support.crd import check, needs_schemas
 
 IMAGE = "europe-docker.pkg.dev/p/r/mlgo-cluster@sha256:" + "5" * 64
@@ -150,10 +150,11 @@ def test_the_head_compiles_nothing() -> None:
 
 
 def test_every_node_has_the_node_settings() -> None:
-    for part in ("head", "workers"):
+    """But Ray's job supervisor, on the head, must see the trainer's status: SIGCHLD is not ignored there."""
+    for part, subreaper in (("head", "false"), ("workers", "true")):
         (container,) = pods(rayjob(SPEC))[part]["containers"]
         env = {variable["name"]: variable["value"] for variable in container["env"]}
-        assert NODE_SETTINGS.items() <= env.items()
+        assert (NODE_SETTINGS | {SUBREAPER: subreaper}).items() <= env.items()
 
 
 def test_job_name_is_the_same_for_the_same_training() -> None:
