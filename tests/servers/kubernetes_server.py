@@ -81,9 +81,12 @@ class Cluster:
         Args:
             owner: UID of its Job: "first" if that stays.
         """
-        self._submitter, self._owner, self._minute = "9zrw4", owner, 3
-        lines = ["Job submission server address", *(line.partition(" ")[2] for line in self.log)]
-        self.log[:] = [f"2026-01-01T00:02:00.{number:09}Z {line}" for number, line in enumerate(lines)]
+        self._submitter, self._owner, self._minute = f"9zrw{len(self.log)}", owner, self._minute + 3
+        greeting = f"2026-01-01 00:02:00,{len(self.log):03}\tINFO cli.py:42 -- Job submission server address"
+        lines = [greeting, *(content for line in self.log if "address" not in (content := line.partition(" ")[2]))]
+        self.log[:] = [
+            f"2026-01-01T00:{self._minute - 1:02}:00.{number:09}Z {line}" for number, line in enumerate(lines)
+        ]
 
     def respond(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         self.asked.append((method, path, query, body))

@@ -30,6 +30,8 @@ _COLOR = re.compile("\x1b\\[[0-9;]*m")
 """What colors the lines of `ray job submit`."""
 _TRACEBACK = re.compile(r'^Traceback .*\n  File "[^"]*/bin/ray", .*\n( .*\n)*', re.MULTILINE)
 """Where `ray job logs` was in its code when it lost the head; its last line, which follows, says that."""
+_RAYS_CLIENT = re.compile(r"\S+ \S+\s+\w+ (cli|sdk)\.py:\d+ -- ")
+"""Lines of `ray job submit` itself, which each submitter prints with its own times."""
 _SAME_LINES = 3
 """Number of lines by which the log of a job is recognized: those of a training have iteration and time."""
 _FIRST_LINES = 1000
@@ -237,7 +239,8 @@ class DriverLog:
     def _new_lines(self) -> list[str]:
         pod, owner = self._newest_pod()
         if pod and pod != self._pod:
-            self._end_of_lost = list(self.tail)[-_SAME_LINES:] if owner == self._owner else []
+            ours = [line for line in self.tail if not _RAYS_CLIENT.match(line)]
+            self._end_of_lost = ours[-_SAME_LINES:] if owner == self._owner else []
             self._pod, self._owner, self._last_stamp = pod, owner, ""
         if not pod:
             return []
