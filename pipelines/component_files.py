@@ -9,6 +9,7 @@ inputs, outputs and resources.
 from __future__ import annotations
 
 import copy
+import functools
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,11 +70,11 @@ def _component(name: str, images: Mapping[str, Image]) -> dict[str, Any]:
     """Return the PipelineSpec of a component, whose root is its task, with digests and defaults."""
     component, pipeline = COMPONENTS[name]
     component = copy.deepcopy(component)  # the pipelines, which may be compiled later, pass all arguments
-    given = load_spec(COMPILED_PIPELINES[pipeline])["root"]["inputDefinitions"]["parameters"]
+    defaults = _defaults(pipeline)
     for key, described in component.component_spec.inputs.items():
-        own_default = {"defaultValue": ""} if described.type == "String" else {}
-        if described.type in _PARAMETERS and "defaultValue" in (definition := given.get(key, own_default)):
-            described.default, described.optional = definition["defaultValue"], True
+        default = defaults.get(key, "" if described.type == "String" else None)
+        if described.type in _PARAMETERS and default is not None:
+            described.default, described.optional = default, True
     with tempfile.TemporaryDirectory() as scratch:
         compiler.Compiler().compile(component, path := str(Path(scratch, "component.yaml")))
         spec = with_digests(load_spec(Path(path)), images, ray=None)
@@ -82,6 +83,13 @@ def _component(name: str, images: Mapping[str, Image]) -> dict[str, Any]:
         variables = [f"{variable['name']}={variable['value']}" for variable in container.pop("env", ())]
         container["command"] = [*(["env", *variables] if variables else []), *container["command"]]
     return spec
+
+
+@functools.cache
+def _defaults(pipeline: str) -> dict[str, Any]:
+    """Return the default of each parameter of a pipeline; None: it is required."""
+    parameters = load_spec(COMPILED_PIPELINES[pipeline])["root"]["inputDefinitions"]["parameters"]
+    return {name: one.get("defaultValue") for name, one in parameters.items()}
 
 
 def _metadata(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,13 +50,13 @@ class _TaskPath:
     """
 
     path: tuple[str, ...]
-    retries: bool
+    retries: bool = False
     is_dag: bool = False
 
 
 def _task_paths(spec: Mapping[str, Any]) -> list[_TaskPath]:
     try:
-        return [_TaskPath(("root",), False, is_dag=True), *_within(spec, spec["root"], ("root",))]
+        return [_TaskPath(("root",), is_dag=True), *_within(spec, spec["root"], ("root",))]
     except (KeyError, TypeError, AttributeError, IndexError):  # not of the form that KFP's compiler writes
         return []
 
@@ -70,7 +70,7 @@ def _within(spec: Mapping[str, Any], component: Mapping[str, Any], path: tuple[s
         # An exit handler is a hook of the task that it waits for (argocompiler/dag.go).
         inner_path = (*path, f"{task['dependentTasks'][0]}.onExit", name) if is_hook else (*path, name)
         if "dag" in inner:
-            yield _TaskPath(inner_path, False, is_dag=True)
+            yield _TaskPath(inner_path, is_dag=True)
             yield from _within(spec, inner, inner_path)
         else:
             yield _TaskPath(inner_path, "retryPolicy" in task)
