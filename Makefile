@@ -88,7 +88,9 @@ lock: $(VENV)/.training ## update the locks: Python packages with hashes, the im
 	printf '%s\n' grpc-google-iam-v1 grpcio kfp-kubernetes model-registry | add -o build/lock/others.txt; \
 	awk 'FNR == NR {if (/^[^ ]/) known[$$1]; next} /^[^ ]/ {keep = !($$1 in known)} keep' \
 	  $(LOCKS)/pipelines.txt build/lock/vertex.txt build/lock/others.txt > $(LOCKS)/schemas.txt; \
-	awk '/^[^ ]/ {keep = /^(packaging|setuptools|wheel)==/} keep' $(LOCKS)/training.txt > $(LOCKS)/build.txt
+	awk '/^[^ ]/ {keep = /^(packaging|setuptools|wheel)==/} keep' $(LOCKS)/training.txt > $(LOCKS)/build.txt; \
+	$(BIN)/python $(LOCKS)/keep-used-hashes build/lock/bin/uv $(addprefix $(LOCKS)/,$(addsuffix .txt, \
+	  build steps cluster training ray test pipelines schemas bucket))
 	@$(LOCKS)/pin-apt $(LOCKS)/apt-toolchain.txt $(LOCKS)/apt-clang.txt $(LOCKS)/apt-training.txt $(LOCKS)/apt-ci.txt
 
 .PHONY: lock-images
