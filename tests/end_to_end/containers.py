@@ -24,10 +24,18 @@ CAUTIOUS = (
 
 
 def build_images(output: Path, *more: str) -> Path:
-    """Build images from this checkout; return `output`, the images.json."""
-    command = [sys.executable, "-m", "pipelines", "images", "build", "--output", str(output), *more]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    """Build images from this checkout, and remove those that tests built from others; return `output`, images.json."""
+    command = [sys.executable, "-m", "pipelines", "images", "build", "--registry", "mlgo-test", "--output", str(output)]
+    done = subprocess.run(
+        [*command, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-6000:]
+    commit = str(json.loads(output.read_text())["training"]["tag"]).rpartition(":")[2]
+    for image in docker(
+        "image", "ls", "--filter", "reference=mlgo-test/*", "--format", "{{.Repository}}:{{.Tag}}"
+    ).split():
+        if not image.endswith(f":{commit}"):
+            docker("image", "rm", image, check=False)  # a second run may have removed it
     return output
 
 
