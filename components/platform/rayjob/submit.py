@@ -30,10 +30,8 @@ _COLOR = re.compile("\x1b\\[[0-9;]*m")
 """What colors the lines of `ray job submit`."""
 _TRACEBACK = re.compile(r'^Traceback .*\n  File "[^"]*/bin/ray", .*\n( .*\n)*', re.MULTILINE)
 """Where `ray job logs` was in its code when it lost the head; its last line, which follows, says that."""
-_RAYS_CLIENT = re.compile(r"\S+ \S+\s+\w+ (cli|sdk)\.py:\d+ -- ")
-"""Lines of `ray job submit` itself, which each submitter prints with its own times."""
 _SAME_LINES = 3
-"""Number of lines by which the log of a job is recognized: those of a training have iteration and time."""
+"""Number of lines in a row by which the log of a job is recognized: those of a training have iteration and time."""
 _FIRST_LINES = 1000
 """Number of earlier lines that a step prints when it starts to follow a log."""
 _CLOCK_SKEW_S = 60
@@ -226,7 +224,7 @@ class DriverLog:
     def __init__(self, server: ApiServer, namespace: str, job: str) -> None:
         self._server, self._namespace, self._job = server, namespace, job
         self._pod, self._owner, self._last_stamp = "", "", ""
-        self._end_of_lost: list[str] = []
+        self._lost_tail: list[str] = []
         self.tail: deque[str] = deque(maxlen=TAIL)
 
     def new_lines(self) -> list[str]:
@@ -239,8 +237,7 @@ class DriverLog:
     def _new_lines(self) -> list[str]:
         pod, owner = self._newest_pod()
         if pod and pod != self._pod:
-            ours = [line for line in self.tail if not _RAYS_CLIENT.match(line)]
-            self._end_of_lost = ours[-_SAME_LINES:] if owner == self._owner else []
+            self._lost_tail = list(self.tail) if owner == self._owner else []
             self._pod, self._owner, self._last_stamp = pod, owner, ""
         if not pod:
             return []
@@ -259,15 +256,15 @@ class DriverLog:
         )
         text = response.data.decode("utf-8", "replace")
         lines = []
-        stamped = text.removesuffix("\n").split("\n")  # str.splitlines also splits at characters within a line
-        for line in stamped:
+        last_stamp = self._last_stamp
+        for line in text.split("\n"):  # str.splitlines also splits at characters within a line
             stamp, _space, content = line.partition(" ")
-            if stamp > self._last_stamp:
+            # An error of the node, which may follow a status of 200, has no time.
+            if stamp > self._last_stamp and stamp[0].isdigit():
                 lines.append(_COLOR.sub("", content))
-        if lines:
-            self._last_stamp = stamped[-1].partition(" ")[0]
-            lines = _TRACEBACK.sub("", "\n".join(lines)).split("\n")
-        lines = self._without_repeated(lines)
+                last_stamp = stamp
+        self._last_stamp = last_stamp
+        lines = self._without_repeated(_TRACEBACK.sub("", "\n".join(lines)).split("\n") if lines else [])
         self.tail.extend(lines)
         return lines
 
@@ -275,14 +272,15 @@ class DriverLog:
         """Return the lines after those that the submitter of the same Job has printed before it was lost.
 
         The one that replaces it begins with the whole log, or, if its head was lost too, with that of a new attempt.
-        The first read with more than its own greeting decides; what comes in two parts is printed again.
+        Lines of Ray's client are in the log of one submitter only: what is around them is found. Of a log that comes
+        in two parts, the first is printed again.
         """
-        if len(lines) <= _SAME_LINES:
-            return lines
-        lost, self._end_of_lost = self._end_of_lost, []
-        for end in range(len(lost), len(lines) + 1) if lost else ():
-            if lines[end - len(lost) : end] == lost:
-                return lines[end:]
+        count = min(_SAME_LINES, len(self._lost_tail))
+        ends = {tuple(lines[end - count : end]): end for end in range(len(lines), count - 1, -1)}
+        for end in range(len(self._lost_tail), count - 1, -1):
+            if after := ends.get(tuple(self._lost_tail[end - count : end])):
+                self._lost_tail = []
+                return lines[after:]
         return lines
 
     def _newest_pod(self) -> tuple[str, str]:
