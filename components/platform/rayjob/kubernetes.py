@@ -169,7 +169,7 @@ def quota_remedy(message: str) -> str:
     """Return the remedy if a message of Kubernetes is about a quota, else ""."""
     if "exceeded quota" not in message:
         return ""
-    return "kubectl get rayjobs: delete those of failed trainings, or raise the quota (k8s/base/quota.yaml)"
+    return "kubectl get rayjobs -A: delete those of failed trainings, or raise the quota (k8s/base/quota.yaml)"
 
 
 def _rights_remedy(message: str) -> str:
