@@ -93,7 +93,7 @@ def _attach(server: ApiServer, spec: RayJobSpec) -> None:
                 say(f"{_title(spec)} exists already; following it")
                 return
             say(f"{_title(spec)} has failed before; starting it again")
-            if not _delete(server, spec, job["metadata"]):
+            if not _delete(server, spec, job["metadata"]["uid"]):
                 continue
         _await_deletion(server, spec, job["metadata"]["uid"])
     raise UserError(f"{_title(spec)} is repeatedly deleted and created", "find out who else runs this training")
@@ -146,13 +146,12 @@ def _failure(spec: RayJobSpec, status: dict[str, Any], tail: list[str], pending:
     )
 
 
-def _delete(server: ApiServer, spec: RayJobSpec, metadata: dict[str, Any]) -> bool:
-    """Delete the RayJob with this metadata; return False if it has changed since and must be looked at again."""
+def _delete(server: ApiServer, spec: RayJobSpec, uid: str) -> bool:
+    """Delete the RayJob with this UID; return False if another step has replaced it."""
     options = V1DeleteOptions(
         api_version="v1",
         kind="DeleteOptions",
-        # Another step may have replaced it.
-        preconditions=V1Preconditions(uid=metadata["uid"], resource_version=metadata["resourceVersion"]),
+        preconditions=V1Preconditions(uid=uid),
         # Dependents first: KubeRay would take the old RayJob's Job, which has the same name, for the new one's.
         propagation_policy="Foreground",
     )
@@ -167,15 +166,13 @@ def _delete(server: ApiServer, spec: RayJobSpec, metadata: dict[str, Any]) -> bo
 
 
 def end_rayjob(spec: RayJobSpec, server: ApiServer) -> None:
-    """Delete the RayJob and its cluster, if it exists.
+    """Delete the RayJob and its cluster, if it exists; one that replaces it meanwhile stays.
 
     Raises:
-        UserError, ApiException: the server refuses or does not answer.
+        UserError: the server refuses or does not answer.
     """
-    for _attempt in range(_ATTEMPTS):
-        job = _get(server, spec)
-        if job is None or _delete(server, spec, job["metadata"]):
-            return
+    if job := _get(server, spec):
+        _delete(server, spec, job["metadata"]["uid"])
 
 
 def _await_deletion(server: ApiServer, spec: RayJobSpec, uid: str) -> None:

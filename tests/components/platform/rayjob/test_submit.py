@@ -21,7 +21,7 @@ from kubernetes.client import ApiException
 from components.platform.errors import UserError
 from components.platform.rayjob.kubernetes import ApiServer, error_of_refusal
 from components.platform.rayjob.spec import RayJobSpec
-from components.platform.rayjob.submit import DriverLog, run_rayjob
+from components.platform.rayjob.submit import DriverLog, end_rayjob, run_rayjob
 from tests.servers.kubernetes_server import (
     FAILS,
     RAYJOBS,
@@ -195,13 +195,24 @@ def test_failed_rayjob_is_reported_with_its_last_lines_and_restarted(make: Make)
     assert options["propagationPolicy"] == "Foreground" and options["preconditions"]["uid"] == first
 
 
-def test_rayjob_that_changes_before_deletion_is_read_again(make: Make) -> None:
-    setting = make(FAILS, SUCCEEDS)
-    with pytest.raises(UserError):
-        setting.run()
-    setting.cluster.version_moves = 1
+def test_rayjob_of_another_step_is_not_deleted(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has replaced the one that is looked at, between the two requests."""
+    setting = make()
     setting.run()
-    assert setting.methods().count("DELETE") == 2 and setting.cluster.created == 2
+    cluster, respond = setting.cluster, setting.cluster.respond
+    metadata = cluster.jobs["ppo-1"]["job"]["metadata"]
+
+    def replace_before_deletion(method: str, *asked: Any) -> tuple[int, Any]:
+        metadata["resourceVersion"] += "0"  # KubeRay writes the status: it is the same RayJob
+        if method == "DELETE" and replaced:
+            metadata["uid"] = "another"
+        return respond(method, *asked)
+
+    monkeypatch.setattr(cluster, "respond", replace_before_deletion)
+    for replaced in (True, False):
+        end_rayjob(SPEC, ApiServer(setting.directory))
+        assert ("deletionTimestamp" in metadata) is not replaced
+    assert setting.methods().count("DELETE") == 2
 
 
 def test_stopped_rayjob_has_failed(make: Make) -> None:
