@@ -19,7 +19,7 @@ from kubernetes.client import ApiException, V1DeleteOptions, V1Preconditions
 from components.platform.console import say
 from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
-from components.platform.rayjob.kubernetes import ApiServer, error_of_refusal, status_reason
+from components.platform.rayjob.kubernetes import ApiServer, error_of_refusal
 from components.platform.rayjob.manifest import API_VERSION, rayjob
 from components.platform.rayjob.pending_pods import PendingPods
 from components.platform.rayjob.spec import RayJobSpec
@@ -83,11 +83,11 @@ def _attach(server: ApiServer, spec: RayJobSpec) -> None:
             say(f"{_title(spec)} is started")
             return
         except ApiException as error:
-            if error.status != 409 or status_reason(error) != "AlreadyExists":
+            if error.status != 409:
                 raise error_of_refusal(error, _title(spec), _REMEDY) from None
         job = _get(server, spec)
         if job is None:
-            continue  # deleted between the two requests
+            continue  # deleted between the two requests, or the quota changed during the first
         if "deletionTimestamp" not in job["metadata"]:
             if not _has_failed(job):
                 say(f"{_title(spec)} exists already; following it")

@@ -161,6 +161,20 @@ def test_lost_response_does_not_start_a_second_rayjob(make: Make) -> None:
     assert setting.cluster.created == 1 and setting.methods()[:2] == ["POST", "POST"]
 
 
+def test_creation_while_the_quota_changes_is_repeated(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods of other trainings count towards the same quota."""
+    setting = make()
+    respond = setting.cluster.respond
+    refusals = ['Operation cannot be fulfilled on resourcequotas "mlgo": the object has been modified'] * 2
+
+    def respond_with_conflict(method: str, *asked: Any) -> tuple[int, Any]:
+        return status(409, "Conflict", refusals.pop()) if method == "POST" and refusals else respond(method, *asked)
+
+    monkeypatch.setattr(setting.cluster, "respond", respond_with_conflict)
+    setting.run()
+    assert setting.cluster.created == 1
+
+
 def test_failed_status_requests_are_retried(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     setting = make()
     setting.cluster.busy = 2
