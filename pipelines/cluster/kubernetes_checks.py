@@ -302,7 +302,10 @@ class Cluster:
         """Check by dry runs that the namespace admits the training, and no RayJob of another kind."""
         policy = f"admission policy {_ADMISSION}"
         spec = dataclasses.replace(spec, name=f"check-{secrets.token_hex(4)}")
-        if _ADMISSION not in self._refusal(dataclasses.replace(spec, service_account="default")):
+        forbidden = self._refusal(dataclasses.replace(spec, service_account="default"))
+        if forbidden is None:
+            return []
+        if _ADMISSION not in forbidden:
             text = f"RayJobs in {self.namespace} may use every Secret and account there: no {policy} refuses them"
             return [missing(text, f"{_APPLY}, on Kubernetes 1.30 or newer")]
         refusal = self._refusal(spec)
@@ -311,18 +314,21 @@ class Cluster:
             return [missing(f"the training is refused: {reason}", "change k8s/base/values.env, and apply it again")]
         return [ok(f"{policy} restricts RayJobs in {self.namespace}")]
 
-    def _refusal(self, spec: RayJobSpec) -> str:
-        """Return what admission says against a RayJob, "" if nothing. _CannotLook if this user may not create any."""
+    def _refusal(self, spec: RayJobSpec) -> str | None:
+        """Return what admission says against a RayJob, "" if nothing; None if the server has no RayJobs.
+
+        _CannotLook if this user may not create any.
+        """
         group, version = API_VERSION.split("/")
         try:
             create = self.custom.create_namespaced_custom_object
             address = (group, version, self.namespace, "rayjobs")
-            self._ask("RayJobs", functools.partial(create, *address, rayjob(spec), dry_run="All"))
+            created = self._ask("RayJobs", functools.partial(create, *address, rayjob(spec), dry_run="All"))
         except _CannotLook as error:
             if "denied request" not in error.finding.what:
                 raise
             return error.finding.what
-        return ""
+        return None if created is None else ""
 
     @_or_unknown
     def _check_account(self, name: str) -> list[Finding]:
@@ -523,14 +529,14 @@ class _Pod:
 
 
 def _pods(spec: RayJobSpec) -> list[_Pod]:
-    """Return the pods of the largest cluster: submitter, head with autoscaler, workers."""
+    """Return the pods of the largest cluster: submitter, head, with autoscaler unless Kueue starts it, workers."""
     job = rayjob(spec)["spec"]
     cluster = job["rayClusterSpec"]
     group = cluster["workerGroupSpecs"][0]
-    head = [container["resources"] for container in cluster["headGroupSpec"]["template"]["spec"]["containers"]]
+    head = [*cluster["headGroupSpec"]["template"]["spec"]["containers"], cluster.get("autoscalerOptions", {})]
     parts = {
         "submitter": (1, [c["resources"] for c in job["submitterPodTemplate"]["spec"]["containers"]]),
-        "head": (1, [*head, cluster["autoscalerOptions"]["resources"]]),
+        "head": (1, [container["resources"] for container in head if container]),
         "worker": (group["maxReplicas"], [c["resources"] for c in group["template"]["spec"]["containers"]]),
     }
     return [

@@ -84,11 +84,13 @@ def _asked(run_id: str) -> Outcome:
 def _outcome(run: KfpRun) -> Outcome:
     """Return how the run ends, of which this step is the last: by the states of its other tasks."""
     deadline_s = time.monotonic() + _PATIENCE_S
-    others = [task for task in run.tasks if task.name != _THIS]
-    while any(task.state == "RUNNING" for task in others) and time.monotonic() <= deadline_s:
+    # Until KFP has stored that this task runs, others may have ended since, such as the driver of a condition.
+    while time.monotonic() <= deadline_s and any(
+        task.state == "RUNNING" if task.name != _THIS else not task.state for task in run.tasks
+    ):
         time.sleep(_POLL_S)
         run.refresh()
-        others = [task for task in run.tasks if task.name != _THIS]
+    others = [task for task in run.tasks if task.name != _THIS]
     pipeline = str((run.spec.get("pipelineInfo") or {}).get("name", ""))
     if run.state == "CANCELING":
         return Outcome("CANCELED", pipeline)

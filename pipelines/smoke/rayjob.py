@@ -79,6 +79,6 @@ def check_ray(cluster_options: str, run_id: str, server: ApiServer | None = None
         refused_here = spec.name not in error.remedy
         raise UserError(error.problem, error.remedy if refused_here else _FAILED_REMEDY) from None
     finally:  # also where it failed or the run is canceled: nobody needs what is left of it
-        with suppress(UserError, ApiException):
+        with suppress(UserError):
             end_rayjob(spec, api)
     return f"a RayJob in {spec.namespace} has started a head and run a program on it"

@@ -57,7 +57,7 @@ def server(run: Mapping[str, Any], log: str = "", token: str = "") -> Iterator[t
 
 def at_its_end(states: Mapping[str, Any], state: str = "RUNNING") -> dict[str, Any]:
     """Return a run whose exit handler runs, as the API answers it."""
-    workflow = Workflow(SPEC, {**states, "finish": "RUNNING"})
+    workflow = Workflow(SPEC, {"finish": "RUNNING", **states})
     details = {"task_details": workflow.details("run-1")}
     return {"run_id": "run-1", "state": state, "pipeline_spec": SPEC, "run_details": details}
 
@@ -135,18 +135,19 @@ def test_webhook_is_told_where_the_api_cannot_be_asked(monkeypatch: pytest.Monke
 def test_states_that_kfp_stores_late_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.finish.__main__._POLL_S", 0.02)
     asked = []
+    succeeded = dict.fromkeys(("corpus", "toolchain-training", "trace", "vocab", "warmstart", "ppo"), "SUCCEEDED")
+    late: list[dict[str, str]] = [{"evaluation": "RUNNING"}, {"finish": ""}, {"release-and-promote": "DRIVER_FAILED"}]
 
     class Late(dict[str, Any]):
         def items(self) -> Any:
             asked.append(1)
-            states = {"corpus": "RUNNING" if len(asked) < 3 else "FAILED"}
-            return at_its_end(states).items()
+            return at_its_end(succeeded | {"evaluation": "SUCCEEDED"} | late[len(asked) - 1]).items()
 
     with server(Late(run_id="run-1")) as (url, received):
         monkeypatch.setenv(HOST_VARIABLE, url)
         monkeypatch.setenv(NOTIFY_VARIABLE, f"{url}/hook")
         finish("--run-id", "run-1")
-    assert received[0]["failed"] == "corpus" and len(asked) == 3
+    assert received[0]["failed"] == "release-and-promote" and len(asked) == 3
 
 
 def test_outcome_of_a_run_on_this_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

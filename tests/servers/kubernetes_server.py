@@ -67,7 +67,6 @@ class Cluster:
         self.silent, self.silent_method, self.busy, self.gone_after = 0, "", 0, 2
         self.holds = threading.Event()
         self.holds.set()
-        self.version_moves = 0
         self.log: list[str] = []
         self._submitter, self._owner, self._minute = "x7k2p", "first", 0
         self.cluster_pods: list[dict[str, Any]] = []
@@ -174,9 +173,6 @@ class Cluster:
 
     def _delete(self, name: str, body: Any) -> tuple[int, Any]:
         metadata = self.jobs[name]["job"]["metadata"]
-        if self.version_moves > 0:
-            self.version_moves -= 1
-            metadata["resourceVersion"] = self._next_version()
         preconditions = (body or {}).get("preconditions", {})
         if any(metadata[key] != value for key, value in preconditions.items()):
             return status(409, "Conflict", "the object has been modified")

@@ -33,8 +33,8 @@ def beside(percent: float, limit: float) -> str:
 
 
 def required_in_words(percent: float, comparative: Sequence[str] = SMALLER) -> str:
-    """Format a required reduction: "at least 0.5%", or "at most 1% larger" if a growth is accepted."""
-    return f"at least {percent:g}%" if percent >= 0 else f"at most {-percent:g}% {comparative[1]}"
+    """Format a required reduction: "at least 0.5% smaller", or "at most 1% larger" if a growth is accepted."""
+    return f"at least {percent:g}% {comparative[0]}" if percent >= 0 else f"at most {-percent:g}% {comparative[1]}"
 
 
 def interval(bounds: Sequence[float] | None) -> str:

@@ -51,7 +51,6 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
         metrics=metrics,
         headline=policy_choice.headline(metrics),
         required=required_in_words(metrics.min_reduction_percent, objective.labels.comparative),
-        less=objective.labels.less,
         estimate_lines=policy_choice.estimate_lines(metrics),
         caveats=policy_choice.caveats(metrics),
         columns=terminal_report.shown_columns(metrics),

@@ -257,7 +257,7 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
         *_algorithm_sentence(training.hyperparameters),
         f"- Verdict{card.subject}: **{markdown_text(verdict(gate, programs))}**: measured: {linked}{held_out} "
         f"{change(gate.reduction_percent, labels.comparative)}, compiled by the {gate.compiled_by} "
-        f"clang; {required_in_words(gate.min_reduction_percent, labels.comparative)} is required"
+        f"clang; required: {required_in_words(gate.min_reduction_percent, labels.comparative)}"
         + (" of linked files" if gate.judged_by == "linked" else ""),
         *([f"- Programs: {markdown_text(summary(programs))}"] if programs else []),
         *(f"- {markdown_text(note[0].upper() + note[1:])}" for note in card.notes),

@@ -192,7 +192,8 @@ class Progress:
         count = f"{self.done}/{self.total}" if self.total is not None else str(self.done)
         parts = [f"{self.description}: {count}", self._note()]
         if outcome:
-            parts.append(f"{outcome} in {now_s - self._started_s:.1f} s")
+            resumed = " since it resumed" if self._before else ""
+            parts.append(f"{outcome} in {now_s - self._started_s:.1f} s{resumed}")
         elif self.total and self.done > self._before:
             left_s = (self.total - self.done) * (now_s - self._started_s) / (self.done - self._before)
             parts.append(f"{left_s:.0f} s left")

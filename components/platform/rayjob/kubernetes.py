@@ -169,7 +169,7 @@ def quota_remedy(message: str) -> str:
     """Return the remedy if a message of Kubernetes is about a quota, else ""."""
     if "exceeded quota" not in message:
         return ""
-    return "kubectl get rayjobs: delete those of failed trainings, or raise the quota (k8s/base/quota.yaml)"
+    return "kubectl get rayjobs -A: delete those of failed trainings, or raise the quota (k8s/base/quota.yaml)"
 
 
 def _rights_remedy(message: str) -> str:
@@ -182,17 +182,9 @@ def _rights_remedy(message: str) -> str:
 
 def status_message(error: ApiException) -> str:
     """Return the message of the `Status` object of an error."""
-    return str(_status(error).get("message") or error.body or error.reason)[:500]
-
-
-def status_reason(error: ApiException) -> str:
-    """Return the machine-readable reason of the `Status` object of an error ("AlreadyExists"), or ""."""
-    return str(_status(error).get("reason", ""))
-
-
-def _status(error: ApiException) -> dict[str, Any]:
     try:
         status = json.loads(error.body or "")
     except ValueError:
-        return {}
-    return status if isinstance(status, dict) else {}
+        status = {}
+    message = status.get("message") if isinstance(status, dict) else ""
+    return str(message or error.body or error.reason)[:500]

@@ -19,7 +19,7 @@ from kubernetes.client import ApiException, V1DeleteOptions, V1Preconditions
 from components.platform.console import say
 from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
-from components.platform.rayjob.kubernetes import ApiServer, error_of_refusal, status_reason
+from components.platform.rayjob.kubernetes import ApiServer, error_of_refusal
 from components.platform.rayjob.manifest import API_VERSION, rayjob
 from components.platform.rayjob.pending_pods import PendingPods
 from components.platform.rayjob.spec import RayJobSpec
@@ -30,10 +30,8 @@ _COLOR = re.compile("\x1b\\[[0-9;]*m")
 """What colors the lines of `ray job submit`."""
 _TRACEBACK = re.compile(r'^Traceback .*\n  File "[^"]*/bin/ray", .*\n( .*\n)*', re.MULTILINE)
 """Where `ray job logs` was in its code when it lost the head; its last line, which follows, says that."""
-_RAYS_CLIENT = re.compile(r"\S+ \S+\s+\w+ (cli|sdk)\.py:\d+ -- ")
-"""Lines of `ray job submit` itself, which each submitter prints with its own times."""
 _SAME_LINES = 3
-"""Number of lines by which the log of a job is recognized: those of a training have iteration and time."""
+"""Number of lines in a row by which the log of a job is recognized: those of a training have iteration and time."""
 _FIRST_LINES = 1000
 """Number of earlier lines that a step prints when it starts to follow a log."""
 _CLOCK_SKEW_S = 60
@@ -85,17 +83,17 @@ def _attach(server: ApiServer, spec: RayJobSpec) -> None:
             say(f"{_title(spec)} is started")
             return
         except ApiException as error:
-            if error.status != 409 or status_reason(error) != "AlreadyExists":
+            if error.status != 409:
                 raise error_of_refusal(error, _title(spec), _REMEDY) from None
         job = _get(server, spec)
         if job is None:
-            continue  # deleted between the two requests
+            continue  # deleted between the two requests, or the quota changed during the first
         if "deletionTimestamp" not in job["metadata"]:
             if not _has_failed(job):
                 say(f"{_title(spec)} exists already; following it")
                 return
             say(f"{_title(spec)} has failed before; starting it again")
-            if not _delete(server, spec, job["metadata"]):
+            if not _delete(server, spec, job["metadata"]["uid"]):
                 continue
         _await_deletion(server, spec, job["metadata"]["uid"])
     raise UserError(f"{_title(spec)} is repeatedly deleted and created", "find out who else runs this training")
@@ -148,13 +146,12 @@ def _failure(spec: RayJobSpec, status: dict[str, Any], tail: list[str], pending:
     )
 
 
-def _delete(server: ApiServer, spec: RayJobSpec, metadata: dict[str, Any]) -> bool:
-    """Delete the RayJob with this metadata; return False if it has changed since and must be looked at again."""
+def _delete(server: ApiServer, spec: RayJobSpec, uid: str) -> bool:
+    """Delete the RayJob with this UID; return False if another step has replaced it."""
     options = V1DeleteOptions(
         api_version="v1",
         kind="DeleteOptions",
-        # Another step may have replaced it.
-        preconditions=V1Preconditions(uid=metadata["uid"], resource_version=metadata["resourceVersion"]),
+        preconditions=V1Preconditions(uid=uid),
         # Dependents first: KubeRay would take the old RayJob's Job, which has the same name, for the new one's.
         propagation_policy="Foreground",
     )
@@ -169,15 +166,13 @@ def _delete(server: ApiServer, spec: RayJobSpec, metadata: dict[str, Any]) -> bo
 
 
 def end_rayjob(spec: RayJobSpec, server: ApiServer) -> None:
-    """Delete the RayJob and its cluster, if it exists.
+    """Delete the RayJob and its cluster, if it exists; one that replaces it meanwhile stays.
 
     Raises:
-        UserError, ApiException: the server refuses or does not answer.
+        UserError: the server refuses or does not answer.
     """
-    for _attempt in range(_ATTEMPTS):
-        job = _get(server, spec)
-        if job is None or _delete(server, spec, job["metadata"]):
-            return
+    if job := _get(server, spec):
+        _delete(server, spec, job["metadata"]["uid"])
 
 
 def _await_deletion(server: ApiServer, spec: RayJobSpec, uid: str) -> None:
@@ -226,7 +221,7 @@ class DriverLog:
     def __init__(self, server: ApiServer, namespace: str, job: str) -> None:
         self._server, self._namespace, self._job = server, namespace, job
         self._pod, self._owner, self._last_stamp = "", "", ""
-        self._end_of_lost: list[str] = []
+        self._lost_tail: list[str] = []
         self.tail: deque[str] = deque(maxlen=TAIL)
 
     def new_lines(self) -> list[str]:
@@ -239,8 +234,7 @@ class DriverLog:
     def _new_lines(self) -> list[str]:
         pod, owner = self._newest_pod()
         if pod and pod != self._pod:
-            ours = [line for line in self.tail if not _RAYS_CLIENT.match(line)]
-            self._end_of_lost = ours[-_SAME_LINES:] if owner == self._owner else []
+            self._lost_tail = list(self.tail) if owner == self._owner else []
             self._pod, self._owner, self._last_stamp = pod, owner, ""
         if not pod:
             return []
@@ -259,15 +253,15 @@ class DriverLog:
         )
         text = response.data.decode("utf-8", "replace")
         lines = []
-        stamped = text.removesuffix("\n").split("\n")  # str.splitlines also splits at characters within a line
-        for line in stamped:
+        last_stamp = self._last_stamp
+        for line in text.split("\n"):  # str.splitlines also splits at characters within a line
             stamp, _space, content = line.partition(" ")
-            if stamp > self._last_stamp:
+            # An error of the node, which may follow a status of 200, has no time.
+            if stamp > self._last_stamp and stamp[0].isdigit():
                 lines.append(_COLOR.sub("", content))
-        if lines:
-            self._last_stamp = stamped[-1].partition(" ")[0]
-            lines = _TRACEBACK.sub("", "\n".join(lines)).split("\n")
-        lines = self._without_repeated(lines)
+                last_stamp = stamp
+        self._last_stamp = last_stamp
+        lines = self._without_repeated(_TRACEBACK.sub("", "\n".join(lines)).split("\n") if lines else [])
         self.tail.extend(lines)
         return lines
 
@@ -275,14 +269,15 @@ class DriverLog:
         """Return the lines after those that the submitter of the same Job has printed before it was lost.
 
         The one that replaces it begins with the whole log, or, if its head was lost too, with that of a new attempt.
-        The first read with more than its own greeting decides; what comes in two parts is printed again.
+        Lines of Ray's client are in the log of one submitter only: what is around them is found. Of a log that comes
+        in two parts, the first is printed again.
         """
-        if len(lines) <= _SAME_LINES:
-            return lines
-        lost, self._end_of_lost = self._end_of_lost, []
-        for end in range(len(lost), len(lines) + 1) if lost else ():
-            if lines[end - len(lost) : end] == lost:
-                return lines[end:]
+        count = min(_SAME_LINES, len(self._lost_tail))
+        ends = {tuple(lines[end - count : end]): end for end in range(len(lines), count - 1, -1)}
+        for end in range(len(self._lost_tail), count - 1, -1):
+            if after := ends.get(tuple(self._lost_tail[end - count : end])):
+                self._lost_tail = []
+                return lines[after:]
         return lines
 
     def _newest_pod(self) -> tuple[str, str]:

@@ -271,6 +271,16 @@ def test_missing_admission_policy_is_found(api: Api, check: Check) -> None:
     assert "1.30" in done.stdout[done.stdout.index(line) :].splitlines()[1]
 
 
+def test_admission_of_rayjobs_is_not_tried_without_kuberay(
+    api: Api, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    respond = api.respond
+    missing = status(404, "NotFound", "the server could not find the requested resource")
+    monkeypatch.setattr(api, "respond", lambda *asked: missing if "ray.io" in asked[1] else respond(*asked))
+    done = check()
+    assert "KubeRay's operator" in lines(done, "missing")[0] and "every Secret" not in done.stdout
+
+
 def test_who_may_create_no_rayjobs_cannot_look_at_admission(api: Api, check: Check) -> None:
     api.forbidden.add(RAYJOBS)
     assert any("RayJobs: 403" in line for line in lines(check(), "unknown"))
@@ -300,6 +310,8 @@ def test_quota_and_nodes_that_are_too_small(api: Api, check: Check) -> None:
         done.stdout
     )
     assert "none of 1 nodes is large enough for head (" in lines(done, "unknown")[1]
+    queued = check("--workers", "4", "--ray-cluster-options", "queue=q")
+    assert "team leaves 18 requests.cpu of 18.1;" in queued.stdout, "no autoscaler in a queue of Kueue"
     enough = check("--workers", "1", "--ray-cluster-options", "cpus_per_worker=1,head_cpus=1")
     assert len(lines(enough, "unknown")) == 1 and "does not fit" not in enough.stdout, enough.stdout
 

@@ -34,6 +34,8 @@ def test_interval_that_nearly_touches_zero_has_the_digits_that_tell() -> None:
     assert change(1e-15) == "same" and change(1e-7) == "0.0000001% smaller"
 
 
-@pytest.mark.parametrize(("percent", "text"), [(0.5, "at least 0.5%"), (0, "at least 0%"), (-1, "at most 1% larger")])
+@pytest.mark.parametrize(
+    ("percent", "text"), [(0.5, "at least 0.5% smaller"), (0, "at least 0% smaller"), (-1, "at most 1% larger")]
+)
 def test_required_in_words(percent: float, text: str) -> None:
     assert required_in_words(percent) == text

@@ -41,7 +41,9 @@ def test_units_of_an_earlier_run_count_for_no_rate(capsys: pytest.CaptureFixture
         progress._started_s -= 60
         progress._printed_s -= 60
         progress.advance()
-    assert "training: 21/40, 1.0/min, 1140 s left" in capsys.readouterr().out
+    before, last = capsys.readouterr().out.splitlines()
+    assert before == "training: 21/40, 1.0/min, 1140 s left"
+    assert ", done in 60." in last and last.endswith(" s since it resumed")
 
 
 def test_few_lines_are_printed_on_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

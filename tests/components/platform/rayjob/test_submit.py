@@ -21,7 +21,7 @@ from kubernetes.client import ApiException
 from components.platform.errors import UserError
 from components.platform.rayjob.kubernetes import ApiServer, error_of_refusal
 from components.platform.rayjob.spec import RayJobSpec
-from components.platform.rayjob.submit import run_rayjob
+from components.platform.rayjob.submit import DriverLog, end_rayjob, run_rayjob
 from tests.servers.kubernetes_server import (
     FAILS,
     RAYJOBS,
@@ -161,6 +161,20 @@ def test_lost_response_does_not_start_a_second_rayjob(make: Make) -> None:
     assert setting.cluster.created == 1 and setting.methods()[:2] == ["POST", "POST"]
 
 
+def test_creation_while_the_quota_changes_is_repeated(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods of other trainings count towards the same quota."""
+    setting = make()
+    respond = setting.cluster.respond
+    refusals = ['Operation cannot be fulfilled on resourcequotas "mlgo": the object has been modified'] * 2
+
+    def respond_with_conflict(method: str, *asked: Any) -> tuple[int, Any]:
+        return status(409, "Conflict", refusals.pop()) if method == "POST" and refusals else respond(method, *asked)
+
+    monkeypatch.setattr(setting.cluster, "respond", respond_with_conflict)
+    setting.run()
+    assert setting.cluster.created == 1
+
+
 def test_failed_status_requests_are_retried(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     setting = make()
     setting.cluster.busy = 2
@@ -195,13 +209,24 @@ def test_failed_rayjob_is_reported_with_its_last_lines_and_restarted(make: Make)
     assert options["propagationPolicy"] == "Foreground" and options["preconditions"]["uid"] == first
 
 
-def test_rayjob_that_changes_before_deletion_is_read_again(make: Make) -> None:
-    setting = make(FAILS, SUCCEEDS)
-    with pytest.raises(UserError):
-        setting.run()
-    setting.cluster.version_moves = 1
+def test_rayjob_of_another_step_is_not_deleted(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has replaced the one that is looked at, between the two requests."""
+    setting = make()
     setting.run()
-    assert setting.methods().count("DELETE") == 2 and setting.cluster.created == 2
+    cluster, respond = setting.cluster, setting.cluster.respond
+    metadata = cluster.jobs["ppo-1"]["job"]["metadata"]
+
+    def replace_before_deletion(method: str, *asked: Any) -> tuple[int, Any]:
+        metadata["resourceVersion"] += "0"  # KubeRay writes the status: it is the same RayJob
+        if method == "DELETE" and replaced:
+            metadata["uid"] = "another"
+        return respond(method, *asked)
+
+    monkeypatch.setattr(cluster, "respond", replace_before_deletion)
+    for replaced in (True, False):
+        end_rayjob(SPEC, ApiServer(setting.directory))
+        assert ("deletionTimestamp" in metadata) is not replaced
+    assert setting.methods().count("DELETE") == 2
 
 
 def test_stopped_rayjob_has_failed(make: Make) -> None:
@@ -333,6 +358,42 @@ def test_a_new_submitter_of_the_same_job_does_not_repeat_the_lines_of_the_lost_o
         assert lines == whole[1:] and len(lines) == len(set(lines)) == 9
     else:
         assert lines[-len(whole) :] == whole and lines[: -len(whole)] == whole[1 : len(lines) - len(whole) + 1] != []
+
+
+def test_lines_of_rays_client_do_not_hide_those_of_the_job(make: Make) -> None:
+    """A submitter that lost the connection ends with an error; the next one first waits for the head."""
+    setting = make()
+    setting.cluster.jobs["ppo-1"] = {}
+    log = DriverLog(ApiServer(setting.directory), SPEC.namespace, SPEC.name)
+    job = [f"iteration {n}" for n in range(9)]
+    waits = ["Waiting for Ray Dashboard GCS to become healthy ..."] * 4
+
+    def read(*lines: str) -> list[str]:
+        setting.cluster.log = [f"2026-01-01T00:00:00.{n:09}Z {line}" for n, line in enumerate(lines)]
+        return log.new_lines()
+
+    error = "RuntimeError: WebSocket connection closed unexpectedly with close code 1006"
+    assert read("address, 00:00", *job[:5], error) == ["address, 00:00", *job[:5], error]
+    setting.cluster.replace_submitter("first")
+    assert read(*waits) == waits
+    assert read(*waits, "address, 00:01", *job) == job[5:]
+
+
+def test_error_of_a_node_does_not_end_the_log(
+    make: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It follows a status of 200, without a time."""
+    setting = make([("Running", "RUNNING")] * 3 + [("Complete", "SUCCEEDED")])
+    respond = setting.cluster.respond
+
+    def respond_with_error(method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        code, answer = respond(method, path, query, body)
+        return code, f"{answer}unable to retrieve container logs\n" if path.endswith("/log") else answer
+
+    monkeypatch.setattr(setting.cluster, "respond", respond_with_error)
+    setting.run()
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("RayJob")]
+    assert lines == ["iteration 0", "iteration 1", "iteration 2"]
 
 
 def test_log_on_a_lost_node_is_not_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
