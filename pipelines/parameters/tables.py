@@ -1,7 +1,6 @@
-"""The tables of parameters, one for each pipeline. A new parameter is a row here and its use in the pipeline.
+"""The tables of parameters, one for each pipeline. A new parameter is a row here and an input of a component.
 
-KFP wants the names and the defaults a second time, in the signature of the pipeline, and the arguments of the
-components; a test compares them.
+The signatures of the pipelines, their options and their help are made of it (pipelines/training.py).
 """
 
 from __future__ import annotations
