@@ -57,20 +57,7 @@ class KfpPipelines(PipelineServer):
         return SubmittedRun(run_id, f"run {request.name}: {self.page(run_id)}")
 
     def prepare(self, options: SubmitOptions, starts_now: bool = False) -> RunRequest:
-        """Check what the user asks for, and return what the server is sent.
-
-        Args:
-            starts_now: see CheckedRun.request.
-        """
-        self._check(options)
-        run = check_run(options)
-        if run.ray and options.pipeline_root and not options.artifact_root:
-            check_cloud_root(options.pipeline_root, vertex=False, rayjob=True)
-        package = None if options.stored_pipeline else package_for_kfp(options, run.ray, self.page(""))
-        return run.request(options, package, starts_now)
-
-    def _check(self, options: SubmitOptions) -> None:
-        """Raise UserError for a root or a setting that no run on KFP can have."""
+        """Check what the user asks for, and return what the server is sent; see CheckedRun.request."""
         if options.stored_pipeline and options.labels:
             refuse_change(options, "label")
         if options.artifact_root:
@@ -83,6 +70,11 @@ class KfpPipelines(PipelineServer):
                 "gs://BUCKET/PATH, a training whose pod is lost starts again from the beginning, and workers=rayjob "
                 "fails"
             )
+        run = check_run(options)
+        if run.ray and options.pipeline_root and not options.artifact_root:
+            check_cloud_root(options.pipeline_root, vertex=False, rayjob=True)
+        package = None if options.stored_pipeline else package_for_kfp(options, run.ray, self.page(""))
+        return run.request(options, package, starts_now)
 
     def send(self, request: RunRequest) -> str:
         """Start a run, unless a stored pipeline has one of its name in the experiment; return its ID.
@@ -141,8 +133,7 @@ class KfpPipelines(PipelineServer):
         name, namespace = options.experiment_name, self._client.namespace_to_create_in()
         if found := self._find_experiment(name, namespace):
             return found
-        body = {"display_name": name} | ({"namespace": namespace} if namespace else {})
-        return _id_of(self._client.ask("POST", "experiments", body), "experiment_id")
+        return _id_of(self._client.ask("POST", "experiments", _named(name, namespace)), "experiment_id")
 
     def _find_experiment(self, name: str, namespace: str) -> str:
         """Return the ID of the experiment, "" if there is none. UserError if there are several."""
@@ -158,8 +149,18 @@ class KfpPipelines(PipelineServer):
             UserError: the server does not know what an option asks for.
         """
         version = self._client.health.numbers
-        platform = _known_settings(package.platform, version) if package.platform else None
-        return dict(without_literals(package.spec) if _is_older(version, _NEWEST_FIELDS) else package.spec), platform
+        platform: dict[str, Any] | None = json.loads(json.dumps(package.platform))
+        kubernetes = platform["platforms"]["kubernetes"] if platform else {}
+        if "pipelineConfig" in kubernetes and _is_older(version, _LIMITS_AND_TAGS):
+            raise _needs("--ttl-hours or --deadline-hours", _LIMITS_AND_TAGS, version)
+        if not _is_older(version, _NEWEST_FIELDS):
+            return dict(package.spec), platform
+        for label, config in kubernetes.get("deploymentSpec", {}).get("executors", {}).items():
+            config.pop("securityContext", None)  # no pod of such a KFP could run where that is needed
+            if any("subPath" in mount for mount in config.get("pvcMount", ())):
+                what = f"--overrides: {label.removeprefix('exec-')}: volumes: sub_path"
+                raise _needs(what, _NEWEST_FIELDS, version, "mount the whole volume")
+        return dict(without_literals(package.spec)), platform
 
     def _list(self, route: str, name: str, key: str = "", **query: str) -> list[Any]:
         """Return the objects of a route with this display name.
@@ -210,8 +211,7 @@ class KfpPipelines(PipelineServer):
                     "pass another --version-name",
                 )
         else:
-            body = {"display_name": name} | ({"namespace": namespace} if namespace else {})
-            pipeline = _id_of(client.ask("POST", "pipelines", body), "pipeline_id")
+            pipeline = _id_of(client.ask("POST", "pipelines", _named(name, namespace)), "pipeline_id")
         text = yaml.safe_dump_all([spec, platform] if platform else [spec], sort_keys=True)
         try:
             uploaded = client.upload(
@@ -325,6 +325,11 @@ def _body(request: RunRequest, experiment: str, source: Mapping[str, Any]) -> di
     return body | ({"service_account": options.service_account} if options.service_account else {})
 
 
+def _named(name: str, namespace: str) -> dict[str, str]:
+    """Return the body of a request that creates a pipeline or an experiment."""
+    return {"display_name": name} | ({"namespace": namespace} if namespace else {})
+
+
 def _times(trigger: Any) -> str:
     """Return when a recurring run starts runs."""
     cron, period = ((trigger or {}).get(key) or {} for key in ("cron_schedule", "periodic_schedule"))
@@ -361,22 +366,6 @@ def warn_of_nodes(spec: Mapping[str, Any]) -> None:
     if here and (finding := cluster.too_large_steps(spec)):
         say(f"warning: the cluster at {cluster.host}: {finding.what}")
         say(f"  {finding.remedy}")
-
-
-def _known_settings(platform: Mapping[str, Any], version: tuple[int, int] | None) -> dict[str, Any]:
-    """Return a PlatformSpec that a KFP server of this version knows; see KfpPipelines._known."""
-    copy: dict[str, Any] = json.loads(json.dumps(platform))
-    kubernetes = copy["platforms"]["kubernetes"]
-    if "pipelineConfig" in kubernetes and _is_older(version, _LIMITS_AND_TAGS):
-        raise _needs("--ttl-hours or --deadline-hours", _LIMITS_AND_TAGS, version)
-    if not _is_older(version, _NEWEST_FIELDS):
-        return copy
-    for label, config in kubernetes.get("deploymentSpec", {}).get("executors", {}).items():
-        config.pop("securityContext", None)  # no pod of such a KFP could run where that is needed
-        if any("subPath" in mount for mount in config.get("pvcMount", ())):
-            what = f"--overrides: {label.removeprefix('exec-')}: volumes: sub_path"
-            raise _needs(what, _NEWEST_FIELDS, version, "mount the whole volume")
-    return copy
 
 
 def _is_older(version: tuple[int, int] | None, other: tuple[int, int]) -> bool:

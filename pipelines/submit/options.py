@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,10 +56,6 @@ class SubmitOptions:
         """Return the name of the pipeline: of the stored one, if that has a name, or of the compiled one."""
         stored = "" if "://" in self.stored_pipeline else self.stored_pipeline
         return stored or str(self.spec["pipelineInfo"]["name"])
-
-    def new_run_name(self) -> str:
-        """Return the display name of a run that starts now."""
-        return self.name or f"{self.pipeline}-{time.strftime('%Y%m%d-%H%M%S')}"
 
     @property
     def experiment_name(self) -> str:

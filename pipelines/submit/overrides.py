@@ -29,7 +29,6 @@ from pipelines.submit.overrides_document import (
     Accelerator,
     Amount,
     StepOverrides,
-    Toleration,
     check_mounts,
     check_variables,
     cpus,
@@ -244,7 +243,10 @@ def _pod_settings(step: StepOverrides) -> dict[str, Any]:
     if selector := {**(step.node_selector or {}), **machine}:
         config["nodeSelector"] = {"labels": selector}
     if step.tolerations:
-        config["tolerations"] = [_toleration(toleration) for toleration in step.tolerations]
+        for toleration in map(msgspec.to_builtins, step.tolerations):
+            if "toleration_seconds" in toleration:
+                toleration["tolerationSeconds"] = str(toleration.pop("toleration_seconds"))
+            config.setdefault("tolerations", []).append({key: value for key, value in toleration.items() if value})
     if step.volumes:
         config["pvcMount"] = [
             # kfp-kubernetes writes the name a second time, in a field that is deprecated.
@@ -284,13 +286,6 @@ def _pod_settings(step: StepOverrides) -> dict[str, Any]:
     return config
 
 
-def _toleration(toleration: Toleration) -> dict[str, Any]:
-    fields = msgspec.to_builtins(toleration)
-    seconds = fields.pop("toleration_seconds", None)
-    present = {key: value for key, value in fields.items() if value}
-    return present | ({"tolerationSeconds": str(seconds)} if seconds is not None else {})
-
-
 def _named_object(field: str, name: str, deprecated: bool = False) -> dict[str, Any]:
     """Return the fields of a KubernetesExecutorConfig that name a Secret, ConfigMap or claim.
 
@@ -298,5 +293,4 @@ def _named_object(field: str, name: str, deprecated: bool = False) -> dict[str, 
         field: the field that is deprecated; `field` + "Parameter" has taken its place.
         deprecated: write both, as kfp-kubernetes does.
     """
-    named: dict[str, Any] = {f"{field}Parameter": {"runtimeValue": {"constant": name}}}
-    return {**named, **({field: name} if deprecated else {})}
+    return {f"{field}Parameter": {"runtimeValue": {"constant": name}}} | ({field: name} if deprecated else {})

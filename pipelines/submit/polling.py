@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import click
 
@@ -158,12 +158,6 @@ def describe_state(state: str) -> str:
 def describe_curve(folder: str) -> str:
     """Return the command that shows the training's curve, in a line of text."""
     return f"training curve: tensorboard --logdir {folder}"
-
-
-def report_canceled(run: str, where: str) -> NoReturn:
-    """Say that somebody canceled the run, and exit with EXIT_CANCELED."""
-    say_error(f"error: the run {run} was canceled\n  remedy: see it at {where}, and submit it again")
-    raise click.exceptions.Exit(EXIT_CANCELED)
 
 
 def describe_duration(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +48,8 @@ class CheckedRun:
         if package and starts_now and options.cache:
             package = reuse_results(package, self.values)
         given = {name: self.values[name] for name in options.parameters}
-        return RunRequest(options, package, given, options.new_run_name())
+        name = options.name or f"{options.pipeline}-{time.strftime('%Y%m%d-%H%M%S')}"
+        return RunRequest(options, package, given, name)
 
 
 def check_run(options: SubmitOptions) -> CheckedRun:

@@ -10,17 +10,19 @@ from datetime import datetime
 from functools import partial
 from typing import ClassVar, Literal, Protocol
 
-from components.platform.console import say
+import click
+
+from components.platform.console import say, say_error
 from components.platform.errors import UserError
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.options import SubmitOptions
 from pipelines.submit.polling import (
+    EXIT_CANCELED,
     PATIENCE_S,
     NoAnswer,
     NotFound,
     ServerRun,
     poll,
-    report_canceled,
     report_run_continues,
 )
 
@@ -213,7 +215,8 @@ def wait(server: PipelineServer, run_id: str, poll_s: float | None = None, patie
             time.sleep(server.poll_s if poll_s is None else poll_s)
             poll(run.refresh, run_id, page, patience_s)
     if run.state == "CANCELED":
-        report_canceled(run_id, page)
+        say_error(f"error: the run {run_id} was canceled\n  remedy: see it at {page}, and submit it again")
+        raise click.exceptions.Exit(EXIT_CANCELED)
     if run.state != "SUCCEEDED":
         raise run.failure()
     for line in run.results():

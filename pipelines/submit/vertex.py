@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
-from urllib.parse import urlencode
 
 from components.platform.errors import UserError
 from pipelines.parameters.on_server import check_cloud_root
@@ -20,7 +19,7 @@ from pipelines.submit.overrides import override_for_vertex
 from pipelines.submit.polling import RUN_ENDED, TRAINING, Task, describe_curve, describe_state
 from pipelines.submit.run_checks import check_run
 from pipelines.submit.server import PipelineServer, RunSummary, Schedule, ScheduleChange, SubmittedRun, seconds_since
-from pipelines.submit.vertex_client import VertexAddress, authorized_session, call
+from pipelines.submit.vertex_client import VertexAddress, authorized_session, call, pages
 
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
 _PAGE_SIZE = 100
@@ -51,7 +50,7 @@ class VertexJob:
         self.refresh()
 
     def refresh(self) -> None:
-        self._job = call(self._server, "GET", self.run_id, None)
+        self._job = call(self._server, "GET", self.run_id)
 
     @property
     def state(self) -> str:
@@ -153,11 +152,7 @@ class VertexPipelines(PipelineServer):
         return SubmittedRun(run_id, f"job: {run_id}")
 
     def prepare(self, options: SubmitOptions, starts_now: bool = False) -> RunRequest:
-        """Check what the user asks for, and return what the service is sent.
-
-        Args:
-            starts_now: see CheckedRun.request.
-        """
+        """Check what the user asks for, and return what the service is sent; see CheckedRun.request."""
         if options.stored_pipeline:
             check_template(options.stored_pipeline)
         check_cloud_root(options.pipeline_root)
@@ -224,19 +219,14 @@ class VertexPipelines(PipelineServer):
 
     def change_schedule(self, schedule_id: str, change: ScheduleChange) -> None:
         if change == "delete":
-            call(self.server, "DELETE", schedule_id, None)
+            call(self.server, "DELETE", schedule_id)
         else:
             call(self.server, "POST", f"{schedule_id}:{change}", {})
 
     def _pages(self, kind: str) -> Iterator[Mapping[str, Any]]:
         """Yield the region's resources of a kind, newest first."""
-        query = {"orderBy": "create_time desc", "pageSize": _PAGE_SIZE}
-        while True:
-            answer = call(self.server, "GET", f"{self.server.parent}/{kind}?{urlencode(query)}", None)
-            yield from answer.get(kind, ())
-            if not (token := answer.get("nextPageToken")):
-                return
-            query["pageToken"] = token
+        resource = f"{self.server.parent}/{kind}"
+        return pages(self.server, resource, kind, orderBy="create_time desc", pageSize=_PAGE_SIZE)
 
     def run(self, run_id: str) -> VertexJob:
         return VertexJob(self.server, run_id)
