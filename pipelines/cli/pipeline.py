@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,22 +27,14 @@ from pipelines.parameters.tables import BY_NAME
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, REPORT_STEP, builds_sdk, load_spec, used_images
 
 
-class CompiledPipeline(click.ParamType):
-    """The name of one of this project's pipelines, or the path of another compiled one, as a path."""
-
-    name = "pipeline"
-
-    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
-        if path := COMPILED_PIPELINES.get(str(value)):
-            return path
-        path = click.Path(path_type=Path, dir_okay=False).convert(str(value), parameter, context)
-        assert isinstance(path, Path)
-        return path
+def _compiled_pipeline(value: str) -> Any:
+    """Convert the name of one of this project's pipelines, or the path of another compiled one, to a path."""
+    return COMPILED_PIPELINES.get(value) or click.Path(path_type=Path, dir_okay=False).convert(value, None, None)
 
 
 PIPELINE = click.option(
     "--pipeline",
-    type=CompiledPipeline(),
+    type=_compiled_pipeline,
     default="training",
     show_default=True,
     metavar=f"{'|'.join(COMPILED_PIPELINES)}|FILE",

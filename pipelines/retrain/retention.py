@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from components.platform.errors import UserError
@@ -37,26 +37,9 @@ _RESULTS = {"policy", "evaluation", "release", "release_report", "promotion", "r
 """Artifacts of a run that others may name, or that decide on its policy."""
 
 
-@dataclass
-class OldRun(SweptObjects):
-    """The objects of a run.
-
-    Attributes:
-        uri: its folder.
-        refused: its policy was not promoted; otherwise it failed.
-    """
-
-    uri: ObjectUri
-    refused: bool
-
-    @property
-    def what(self) -> str:
-        return "run whose policy was not promoted" if self.refused else "run that ended without a policy"
-
-
 def sweep_runs(
     place: ObjectUri, states: Sequence[str], older_than_days: int, dry_run: bool = False
-) -> Iterator[OldRun]:
+) -> Iterator[SweptObjects]:
     """Remove the artifacts of old runs below `place` that promoted nothing, and yield each run.
 
     Args:
@@ -75,23 +58,24 @@ def sweep_runs(
     loaded = [_load_existing(location) for location in states]
     promoted, refused = _runs_of(loaded)
     named = {*states, *(uri for entry in _entries(loaded) for uri in (entry.policy, entry.evaluation))}
-    runs: dict[str, OldRun] = {}
+    runs: dict[str, SweptObjects] = {}
     in_use: set[str] = set()
     for stored in present:
         path = _run_folder(stored.name, refused)
         if path is None or (place.path and not f"{path}/".startswith(f"{place.path}/")):
             continue  # of no run, or of one of which only a part is listed
-        run = runs.setdefault(path, OldRun(replace(place, path=path), path.rpartition("/")[2] in refused))
-        run.add(stored)
+        runs.setdefault(path, SweptObjects(replace(place, path=path))).add(stored)
         if stored.updated is None or stored.updated >= before:
             in_use.add(path)
     for path, run in runs.items():
-        if path in in_use or path.rpartition("/")[2] in promoted or not (run.refused or _failed(run)):
+        run_id = path.rpartition("/")[2]
+        if path in in_use or run_id in promoted or not (run_id in refused or _failed(run)):
             continue
+        run.what = f"run {'whose policy was not promoted' if run_id in refused else 'that ended without a policy'}"
         if any(uri.startswith(f"{run.uri}/") for uri in named):
             continue
         if not dry_run:
-            remove_objects(run, run.uri)
+            remove_objects(run)
         yield run
 
 
@@ -102,7 +86,7 @@ def _load_existing(location: str) -> State:
     return state
 
 
-def _failed(run: OldRun) -> bool:
+def _failed(run: SweptObjects) -> bool:
     """Return whether a run has artifacts, but no result."""
     artifacts = {name.split("/")[-2] for name in run.versions if name.endswith(f"/{MANIFEST}")}
     return bool(artifacts) and not artifacts & _RESULTS

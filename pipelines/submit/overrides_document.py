@@ -202,13 +202,13 @@ class StepOverrides(Struct, forbid_unknown_fields=True):
 KEYS = StepOverrides.__struct_fields__
 
 
-def read_overrides(path: Path) -> dict[str, StepOverrides]:
+def read_overrides(path: str | Path) -> dict[str, StepOverrides]:
     """Read an overrides file: settings by task's name, and for all tasks under DEFAULT.
 
     Raises:
         UserError: the file cannot be read, or a key or value is invalid, on whichever server.
     """
-    documents = parse_yaml(read_text(path, _REMEDY), str(path), _REMEDY)
+    documents = parse_yaml(read_text(Path(path), _REMEDY), str(path), _REMEDY)
     if len(documents) != 1 or not isinstance(documents[0], dict) or not documents[0]:
         raise UserError(f"{path} is not one mapping of tasks to settings", _REMEDY)
     return {str(task): _step(document, f"{path}: {task}") for task, document in documents[0].items()}

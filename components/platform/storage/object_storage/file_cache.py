@@ -66,11 +66,6 @@ class FileCache:
     def _measure(self) -> int:
         return sum(size_of(entry) for entry in self._directory.iterdir())
 
-    @property
-    def held_bytes(self) -> int:
-        """Total size of the entries, as known to this process."""
-        return self._bytes
-
     @contextmanager
     def using(self) -> Iterator[None]:
         """Keep the directories that `files` returns to this thread until the block ends."""
