@@ -50,7 +50,6 @@ ON_IMAGE = {"sdk": "toolchain", "clang": "toolchain", CLUSTER: "training"}
 _LAYERS_BYTES = {"toolchain": 1.2e9, "clang": 0.5e9, "training": 1.4e9}
 """Size of an image's own layers. Building it takes more, unless it is cached."""
 _SOURCES = ("components", "pipelines", "docker", "pyproject.toml")
-"""What images are made of."""
 _TIMEOUT_S = 1800
 _BY_DIGEST = re.compile(r"[\w.:/-]+@sha256:[0-9a-f]{64}")
 
@@ -211,7 +210,6 @@ def read_images(path: Path) -> dict[str, Image]:
 
 
 def write_images(path: Path, images: dict[str, Image]) -> None:
-    """Write images.json, atomically."""
     make_directory(path.parent, path)
     replace_text(path, json.dumps({name: asdict(image) for name, image in sorted(images.items())}, indent=1) + "\n")
 
@@ -294,7 +292,6 @@ def _script_error(text: str) -> UserError:
 
 
 def ensure_bases(names: tuple[str, ...]) -> None:
-    """Run docker/base-image for the bases of `names`."""
     command = [str(_DOCKER / "base-image"), *(BASES[name] for name in names)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
     if done.returncode != 0:
@@ -302,7 +299,6 @@ def ensure_bases(names: tuple[str, ...]) -> None:
 
 
 def locked_base(base: str) -> str:
-    """Return the reference of a base image from the lock file. UserError if the lock file does not have it."""
     for line in BASES_LOCK.read_text(encoding="utf-8").splitlines():
         reference = line.partition("#")[0].strip()
         if reference.partition("@")[0] == base:

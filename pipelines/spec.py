@@ -99,7 +99,6 @@ def used_images(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 @expect_pipeline
 def builds_sdk(spec: Mapping[str, Any]) -> bool:
-    """Return whether a pipeline is this project's that builds an LLVM SDK."""
     return bool(spec.get("pipelineInfo", {}).get("name") == _SDK_PIPELINE)
 
 

@@ -179,7 +179,6 @@ def print_result(root: str, skipped: Collection[str]) -> None:
 
     Args:
         root: directory or URI of the run's artifacts.
-        skipped: names of the steps that a condition skipped.
     """
     from components.evaluation.report.terminal_report import print_table, read_metrics
 
@@ -220,9 +219,7 @@ def make_runner(kind: str, images: str, parameters: dict[str, str], pipeline: Pa
     """Return the runner that --runner names.
 
     Args:
-        images: --images, for docker.
         parameters: the pipeline's, as returned by `local_parameters`.
-        pipeline: YAML file of the compiled pipeline.
     """
     if kind == "docker":
         spec = load_spec(pipeline)
@@ -244,7 +241,6 @@ def make_runner(kind: str, images: str, parameters: dict[str, str], pipeline: Pa
 
 
 def _llvm_major(parameters: dict[str, str]) -> int:
-    """Return the parameter `llvm_major` or its default; raise UserError if it is not a whole number."""
     try:
         return int(parameters.get("llvm_major", BY_NAME["llvm_major"].default))
     except ValueError:

@@ -31,9 +31,7 @@ class Part:
 
     Attributes:
         description: kind and size of the packages.
-        used_by: the commands that need them.
         missing: returns which are missing; "" if they are complete.
-        install: installs them.
     """
 
     description: str
@@ -173,7 +171,6 @@ PARTS = {
         "kfp in an environment of its own (0.3 GB)", "mlgo pipeline compile", _missing_pipelines, _install_pipelines
     ),
 }
-"""Name of a part -> the part."""
 
 
 @click.command("setup")

@@ -48,7 +48,6 @@ def submit_command(server: PipelineServer, options: SubmitOptions, wait: bool) -
 
 
 def submit_run(server: PipelineServer, options: SubmitOptions, wait: bool) -> None:
-    """Submit a run, and follow it if `wait`."""
     run = server.submit(options)
     say(run.line)
     if wait:

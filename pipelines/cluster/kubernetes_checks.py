@@ -114,10 +114,6 @@ class Cluster:
     Args:
         context: of the kubeconfig; empty for its current one, or in a pod for the pod's cluster.
 
-    Attributes:
-        host: URL of the API server.
-        custom: the API of custom resources.
-
     Raises:
         UserError: there is no kubeconfig, or it has no such context.
     """
@@ -140,7 +136,6 @@ class Cluster:
         self._reviews = client.AuthorizationV1Api(api)
 
     def at(self, namespace: str) -> Cluster:
-        """Return the same cluster with another namespace."""
         other = copy.copy(self)
         other.namespace = namespace
         return other
@@ -178,7 +173,6 @@ class Cluster:
 
         Args:
             secrets: names of Secrets that KFP's launcher reads as this account.
-            version: of KFP, major and minor; None if it is unknown.
         """
         findings = self._check_namespace()
         if findings[0].status == "missing":
@@ -196,7 +190,6 @@ class Cluster:
         """Check the namespace of Ray clusters, their service account, and what the training step may do there.
 
         Args:
-            spec: of the Ray cluster that the training step starts.
             steps: service account of the step, in `steps_namespace`.
         """
         findings = self._check_namespace() if self.namespace != steps_namespace else []
@@ -453,8 +446,6 @@ class Cluster:
 
 @dataclass(frozen=True)
 class _Size:
-    """Processors, and bytes of memory."""
-
     cpus: Decimal
     memory_bytes: Decimal
 

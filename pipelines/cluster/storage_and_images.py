@@ -54,7 +54,6 @@ def check_bucket(pipeline_root: str) -> Finding:
 
 
 def check_images(images: Mapping[str, Image], names: tuple[str, ...]) -> list[Finding]:
-    """Check that each of the images `names` is built, pushed, and can be pulled."""
     findings = []
     pushed = []
     for name in names:
@@ -77,11 +76,7 @@ def check_images(images: Mapping[str, Image], names: tuple[str, ...]) -> list[Fi
 
 
 class KfpChecks:
-    """What a KFP server tells of itself.
-
-    Attributes:
-        version: major and minor; None if it is unknown.
-    """
+    """What a KFP server tells of itself."""
 
     def __init__(self, server: KfpAddress) -> None:
         self._server = server

@@ -51,7 +51,6 @@ def run_locally(
         parameters: the pipeline's, as text; the others have their defaults.
         output: absolute path of the run directory: logs, state, and, without `pipeline_root`, artifacts.
         pipeline_root: a URI in object storage or a directory for the artifacts.
-        write: as_option or as_parameter: how messages write a parameter.
 
     Returns:
         The names of the steps that a condition skipped.

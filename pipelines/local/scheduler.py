@@ -64,7 +64,6 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, locations: Ru
 
 
 def log_path(run: Path, step: Step) -> Path:
-    """Return the path of the step's log, which has all of its output."""
     return run / "logs" / f"{step.name}.log"
 
 
@@ -158,11 +157,7 @@ def _begin(step: Step, records: StepRecords, runner: Runner) -> bool:
 
 
 def _finish(ended: RunningStep, records: StepRecords, undone: Sequence[str]) -> None:
-    """Record the result of a step that has ended. UserError if the step failed, or wrote no artifact.
-
-    Args:
-        undone: names of the steps that have not finished, for the message of a failure.
-    """
+    """Record the result of a step that has ended. UserError if the step failed, or wrote no artifact."""
     step = ended.step
     artifact, log = records.locations.artifact(step.output), log_path(records.run, step)
     if ended.status != 0:

@@ -10,7 +10,6 @@ from pathlib import Path
 import components
 
 ROOT = Path(components.__file__).parent.parent
-"""The directory that holds the packages."""
 FLOORS = ("components.core", "components.platform")
 """The packages of what steps share; their subpackages are digested one by one."""
 IGNORED = frozenset({"components/platform/console"})
@@ -23,9 +22,6 @@ class SourceDigests:
 
     The code of a step is its package and, transitively, the packages that it imports; of modules that lie directly in
     `components`, `pipelines` or a floor, these modules.
-
-    Args:
-        root: the directory that holds the packages.
     """
 
     def __init__(self, root: Path = ROOT) -> None:

@@ -26,7 +26,6 @@ class Condition:
     equal: bool = True
 
     def holds(self, value: str) -> bool:
-        """Return whether the condition is true for the parameter's value."""
         return (value == self.value) is self.equal
 
 
@@ -38,11 +37,9 @@ class RunLocations:
     files: str
 
     def artifact(self, name: str) -> str:
-        """Return the path or URI of an artifact."""
         return str(_join(self.artifacts, name))
 
     def file(self, step: str, name: str) -> str:
-        """Return the path of a small output file of a step."""
         return str(_join(self.files, step, name))
 
 
@@ -56,7 +53,6 @@ class Step:
         name: name for the user; also the name of the log and of the step's state.
         image: name of the image that it runs in (a value of components.platform.launcher.images.IMAGES).
         module: package with the step's code, "components.vocab".
-        command: the program, without placeholders.
         arguments: its arguments. KFP's placeholders for parameters are filled in; those for artifacts are not, so that
             the step's identity does not depend on the location of the run.
         output: name of the artifact that it writes, which is also its location in the run.

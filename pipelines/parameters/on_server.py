@@ -30,11 +30,7 @@ _DIRECT_ROOT = "--artifact-root s3://BUCKET/PATH or --pipeline-root gs://BUCKET/
 
 
 def require_shared(state: str, option: str, location: str) -> None:
-    """Raise UserError if the state is in object storage, but the policy that it would name is not.
-
-    Args:
-        option: the option that gives `location`, for the message.
-    """
+    """Raise UserError if the state is in object storage, but the policy that it would name is not."""
     if location.startswith(f"{KFP_LOCAL}://"):
         raise UserError(
             f"the policy is at {location}, in this pod, from which Kubeflow Pipelines copies it: the next run could "
@@ -121,11 +117,7 @@ def check_places_on_server(values: Mapping[str, Any], mounts: Collection[str] | 
 
 
 def check_llvm_in_images(values: Mapping[str, Any]) -> None:
-    """Raise UserError if a run whose steps are containers needs an LLVM that the images lack.
-
-    Args:
-        values: the pipeline's parameters.
-    """
+    """Raise UserError if a run whose steps are containers needs an LLVM that the images lack."""
     strategy: Strategy = values.get("strategy") or "sdk"
     major = int(float(values.get("llvm_major") or IMAGE_LLVM_MAJOR))
     if release_strategy(strategy, major) == "plugin":
@@ -157,9 +149,6 @@ def check_recipe_in_images(values: Mapping[str, Any]) -> None:
     """Raise UserError if a run whose steps are containers should build Debian packages: that needs root and mounts.
 
     A recipe that cannot be read here is left to the step: its path may be on a volume, its URI for another account.
-
-    Args:
-        values: the pipeline's parameters.
     """
     recipe = str(values.get("recipe") or "")
     if not recipe:

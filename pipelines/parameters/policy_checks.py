@@ -21,10 +21,6 @@ def check_extra_policy(location: str, problem: str, llvm_major: int, option: str
 
     A path that does not exist on this machine is accepted: it may exist where the step runs.
 
-    Args:
-        problem, llvm_major: problem and LLVM version of the run.
-        option: the policy as the user named it, for messages.
-
     Raises:
         UserError: it is not a policy, is for the run's own problem or another LLVM, or lacks its C++ form.
     """
@@ -51,10 +47,6 @@ def check_start_from(location: str, problem: str, option: str) -> None:
 
     A path that does not exist on this machine is accepted: it may exist where the step runs.
 
-    Args:
-        problem: problem of the run.
-        option: the policy as the user named it, for messages.
-
     Raises:
         UserError: it is not a policy, or is for another problem.
     """
@@ -70,7 +62,6 @@ def check_external_clang(clang: str, llvm_major: int, problem: str, start_from: 
     """Check the training clang that others built by compiling a few lines with it.
 
     Args:
-        problem, llvm_major: problem and LLVM version of the run.
         start_from: "heuristic", one of PRETRAINED_NAMES, or path or URI of the policy that training starts from.
         own_sdk: whether the release clang is linked from another LLVM than the installed one.
 
@@ -101,10 +92,6 @@ def check_start_features(start_from: str, logged: Collection[FeatureSpec]) -> No
     """Check that a training clang that others built has all features that a policy needs; optional ones may be missing.
 
     A path that does not exist on this machine is accepted, as in `check_start_from`.
-
-    Args:
-        start_from: path or URI of the policy.
-        logged: the features that the clang logs.
 
     Raises:
         UserError: it lacks some.

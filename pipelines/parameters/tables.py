@@ -349,7 +349,6 @@ SDK = (
     ),
     Parameter("jobs", "Parallel compiles.", JOBS, empty="the processors that the step has", example="32"),
 )
-"""Of the pipeline that builds an SDK."""
 
 SHRINK = (
     Parameter(
@@ -385,7 +384,6 @@ SHRINK = (
         example="10",
     ),
 )
-"""Of the pipeline that builds code smaller."""
 
 SMOKE = (
     Parameter(
@@ -402,7 +400,6 @@ SMOKE = (
         empty="defaults",
     ),
 )
-"""Of the smoke test."""
 
 TABLES = {"training": TRAINING, "sdk": SDK, "shrink": SHRINK, "smoke": SMOKE}
 """Name of a compiled pipeline -> its parameters."""

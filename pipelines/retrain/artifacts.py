@@ -33,7 +33,6 @@ def check_run(run: Mapping[str, str], toolchain: str, problem: str | None) -> No
 
     Args:
         run: locations of its policy, evaluation, corpus and, if a release clang was built, release_report.
-        toolchain: location of its training clang.
         problem: of the deployed policy; None if nothing is deployed.
 
     Raises:

@@ -46,7 +46,6 @@ def sweep_runs(
         place: an empty path means the whole bucket.
         states: locations of the states of retraining that name refused policies.
         older_than_days: at least MIN_DAYS.
-        dry_run: yield them without removing them.
 
     Raises:
         UserError: object storage refuses or does not answer, or a state cannot be read.
@@ -87,7 +86,6 @@ def _load_existing(location: str) -> State:
 
 
 def _failed(run: SweptObjects) -> bool:
-    """Return whether a run has artifacts, but no result."""
     artifacts = {name.split("/")[-2] for name in run.versions if name.endswith(f"/{MANIFEST}")}
     return bool(artifacts) and not artifacts & _RESULTS
 

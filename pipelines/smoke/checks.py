@@ -72,7 +72,6 @@ def check_run_id(run_id: str) -> str:
 
 
 def check_temporary_files() -> str:
-    """Write and read a temporary file."""
     content = os.urandom(1 << 20)
     with tempfile.NamedTemporaryFile() as file:
         file.write(content)
@@ -138,7 +137,6 @@ def check_root(output: str) -> str:
 
 
 def check_artifact(location: str) -> str:
-    """Read and verify the artifact of an earlier step."""
     where = parse_location(location)
     directory = fetch(where) if isinstance(where, ObjectUri) else where
     manifest = require_artifact(directory, "artifact", verify_content=True)
@@ -146,7 +144,6 @@ def check_artifact(location: str) -> str:
 
 
 def check_clang(program: str = _CLANG) -> str:
-    """Compile a function."""
     path = shutil.which(program)
     if path is None:
         raise UserError(
@@ -190,7 +187,6 @@ class KfpApi:
         self.version = ""
 
     def check(self) -> str:
-        """Ask the server for its version."""
         try:
             self.version = KfpClient(self._server).health.version
         except NoAnswer as error:

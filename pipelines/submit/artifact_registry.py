@@ -25,7 +25,6 @@ _STORED = re.compile(
 
 
 def check_template(uri: str) -> None:
-    """Raise UserError for a URI that is no stored pipeline."""
     if not _STORED.fullmatch(uri):
         raise UserError(
             f"--stored-pipeline {uri!r} is no pipeline in Artifact Registry",

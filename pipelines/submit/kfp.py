@@ -94,7 +94,6 @@ class KfpPipelines(PipelineServer):
         return _id_of(self._client.ask("POST", "runs", _body(request, experiment, source)), "run_id")
 
     def _source(self, request: RunRequest) -> dict[str, Any]:
-        """Return the fields of a request that say what is run."""
         if request.package is None:
             return {"pipeline_version_reference": self._newest_version(request.options)}
         spec, platform = self._known(request.package)
@@ -271,11 +270,7 @@ class KfpPipelines(PipelineServer):
             self._client.ask("POST", f"{route}:{'disable' if change == 'pause' else 'enable'}")
 
     def _pages(self, route: str, key: str = "", **query: str) -> Iterator[Mapping[str, Any]]:
-        """Yield all objects of a route, newest first.
-
-        Args:
-            key: of the list in the answer; empty if it is the route.
-        """
+        """Yield all objects of a route, newest first."""
         token = ""
         while True:
             answer = self._client.ask(
@@ -326,7 +321,6 @@ def _body(request: RunRequest, experiment: str, source: Mapping[str, Any]) -> di
 
 
 def _named(name: str, namespace: str) -> dict[str, str]:
-    """Return the body of a request that creates a pipeline or an experiment."""
     return {"display_name": name} | ({"namespace": namespace} if namespace else {})
 
 
@@ -345,7 +339,6 @@ def _objects(document: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _id_of(entry: Any, name: str) -> str:
-    """Return an object's ID. UserError if it has none."""
     identity = entry.get(name) if isinstance(entry, Mapping) else None
     if not isinstance(identity, str) or not identity:
         raise UserError(f"KFP answers with an object that has no {name}", "check the address")

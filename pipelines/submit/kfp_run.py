@@ -54,10 +54,7 @@ class KfpRun:
     """A run, as the server last answered.
 
     Attributes:
-        run_id: its ID.
         document: a V2beta1Run of the API.
-        host: URL of the server.
-        page: URL of the run's page.
 
     Raises:
         UserError: what is given is a run's name or page instead of its ID.
@@ -77,7 +74,6 @@ class KfpRun:
         self.refresh()
 
     def refresh(self) -> None:
-        """Ask the server again."""
         try:
             self.document = self._client.ask("GET", f"runs/{self.run_id}")
         except NotFound:

@@ -15,7 +15,6 @@ class SubmitOptions:
 
     Attributes:
         spec: PipelineSpec of the compiled pipeline.
-        images: the images of the steps, as --images names them.
         parameters: the pipeline's parameters that are given, as text.
         overrides: settings of steps by the task's name.
         pipeline_root: root of artifacts; empty for the server's default.
@@ -59,7 +58,6 @@ class SubmitOptions:
 
     @property
     def experiment_name(self) -> str:
-        """Return the name of the experiment, which KFP's runs have."""
         return self.experiment or self.pipeline
 
 
@@ -78,7 +76,6 @@ class RunRequest:
     Attributes:
         package: the pipeline that is sent; None for a stored one.
         parameters: those that are given, with their types.
-        name: display name.
     """
 
     options: SubmitOptions

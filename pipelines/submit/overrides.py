@@ -37,7 +37,6 @@ from pipelines.submit.overrides_document import (
 
 VERTEX_KEYS = ("cpu", "memory", "accelerator", "env")
 _SMALL = (("cpu", Amount(request="500m"), cpus), ("memory", Amount(request="2G"), gigabytes))
-"""What --small requests at most."""
 _CLUSTER_NAMES = ".cluster.local,.svc,.kubeflow"
 """NO_PROXY for the names of services in a cluster whose KFP is in its usual namespace."""
 VERTEX_ACCELERATORS = (
@@ -192,7 +191,6 @@ def _by_executor(
 
 
 def _set_amount(resources: dict[str, Any], name: str, amount: Amount | None, read: Callable[[str], float]) -> None:
-    """Set the request and limit of a ResourceSpec: name is cpu or memory."""
     for kind in ("request", "limit"):
         value = getattr(amount, kind, None)
         if value is not None:
@@ -237,7 +235,6 @@ def _check_order(resources: Mapping[str, Any], task: str) -> None:
 
 
 def _pod_settings(step: StepOverrides) -> dict[str, Any]:
-    """Return the fields of a KubernetesExecutorConfig for a step."""
     config: dict[str, Any] = {}
     machine = {INSTANCE_TYPE: step.machine_type} if step.machine_type else {}
     if selector := {**(step.node_selector or {}), **machine}:

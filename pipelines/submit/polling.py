@@ -16,14 +16,11 @@ from components.platform.errors import UserError
 from components.platform.storage.downloads.retry import GaveUp, retry
 
 PATIENCE_S = environment_number("MLGO_POLL_PATIENCE_S", 300)
-"""How long requests may keep failing."""
 TIMEOUT_S = 60.0
-"""Timeout of one request."""
 EXIT_CANCELED = 3
 """Exit status of a command whose run was canceled. 1 is a run that failed, and 2 wrong usage."""
 
 RUN_ENDED = {"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED"}
-"""States of runs that have ended."""
 TRAINING = "ppo"
 """Name of the task that trains, and of the working directory that it writes."""
 
@@ -62,7 +59,6 @@ class Task:
     may_wait: bool = False
 
     def describe(self) -> str:
-        """Return the state for a line of text."""
         if self.reused:
             return "reused the result of another run"
         attempts = f"attempt {self.attempts}" if self.attempts > 1 else ""
@@ -110,10 +106,6 @@ class ServerRun(Protocol):
 def poll(ask: Callable[[], T], run: str, where: str, patience_s: float = PATIENCE_S) -> T:
     """Return what `ask` returns; retry with growing pauses while it raises NoAnswer.
 
-    Args:
-        run: name of the run, for messages.
-        where: URL of the run, for messages.
-
     Raises:
         UserError: no answer for `patience_s`, or the server refuses; the message says that the run continues.
         NotFound: there is no such run.
@@ -150,18 +142,15 @@ def report_run_continues(run: str, where: str) -> Iterator[None]:
 
 
 def describe_state(state: str) -> str:
-    """Return the state of a run as a sentence about it."""
     ended = {"SUCCEEDED": "it succeeded", "FAILED": "it failed", "CANCELED": "it was canceled"}
     return ended.get(state, f"it is {state.lower() or 'not started'}")
 
 
 def describe_curve(folder: str) -> str:
-    """Return the command that shows the training's curve, in a line of text."""
     return f"training curve: tensorboard --logdir {folder}"
 
 
 def describe_duration(seconds: float) -> str:
-    """Return a time in a unit that suits it."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

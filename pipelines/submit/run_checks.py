@@ -29,7 +29,6 @@ class CheckedRun:
     """What the checks of a run found out.
 
     Attributes:
-        values: all parameters of the pipeline, with their types.
         ray: whether a step starts a Ray cluster. None: the pipeline has no parameter that decides this, as the smoke
             test, whose step looks for KubeRay.
     """
@@ -78,7 +77,6 @@ def check_run(options: SubmitOptions) -> CheckedRun:
 
 
 def _refuse_changes(options: SubmitOptions) -> None:
-    """Raise UserError for an option that changes the pipeline, which is stored."""
     for name in ("overrides", "small", "notify_secret", "ttl_hours", "deadline_hours"):
         if getattr(options, name):
             refuse_change(options, name)
@@ -87,7 +85,6 @@ def _refuse_changes(options: SubmitOptions) -> None:
 
 
 def refuse_change(options: SubmitOptions, name: str) -> None:
-    """Raise the UserError for the option `name`, which changes the pipeline, which is stored."""
     raise UserError(
         f"--{name.replace('_', '-')} changes the pipeline, which is stored on the server",
         f"pass it to mlgo pipeline upload, or leave --stored-pipeline {options.stored_pipeline} out",

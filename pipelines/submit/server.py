@@ -34,8 +34,6 @@ _NAMED = 10
 
 @dataclass(frozen=True)
 class SubmittedRun:
-    """A run that was started: its ID, and a line that names it."""
-
     run_id: str
     line: str
 
@@ -46,7 +44,6 @@ class RunSummary:
 
     Attributes:
         run_id: its ID, or its resource name on Vertex AI.
-        state: as ServerRun.state.
         begun: when it was created; None if the server does not say it.
         seconds: from its creation to its end, or until now; None if that is unknown.
     """
@@ -64,7 +61,6 @@ class Schedule:
 
     Attributes:
         schedule_id: its ID, or its resource name on Vertex AI.
-        active: whether it starts runs.
         times: cron expression, or another description of when runs start.
     """
 
@@ -174,9 +170,7 @@ def _identify(text: str, names: Mapping[str, str], kind: str, missing: str) -> s
     """Return the ID that `text` is, begins or names. NotFound unless there is one.
 
     Args:
-        names: name by ID.
         kind: "run" or "schedule".
-        missing: the problem if there is none.
     """
     if text in names:
         return text

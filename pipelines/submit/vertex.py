@@ -36,9 +36,6 @@ _RESERVED_LABEL = "vertex-ai-pipelines-run-billing-id"
 class VertexJob:
     """A PipelineJob, as the service last answered; see polling.ServerRun.
 
-    Attributes:
-        run_id: its resource name.
-
     Raises:
         NotFound: there is no such job.
     """
@@ -97,7 +94,6 @@ class VertexJob:
         )
 
     def remarks(self) -> list[str]:
-        """Return the command for the training's curve."""
         policy = self.artifact_uri(TRAINING, TRAINING)
         return [describe_curve(f"{policy}/tensorboard")] if policy else []
 
@@ -106,7 +102,6 @@ class VertexJob:
         return UserError(f"{self.run_id} did not succeed: {message}", f"see it at {_CONSOLE}")
 
     def results(self) -> list[str]:
-        """Return where the report and the artifacts are."""
         settings = self._job.get("runtimeConfig")
         root = settings.get("gcsOutputDirectory") if isinstance(settings, Mapping) else ""
         uris = (self.artifact_uri(step, step.replace("-", "_")) for step in (REPORT_STEP, "evaluation"))
@@ -115,7 +110,6 @@ class VertexJob:
 
 
 def _state_of(job: Mapping[str, Any]) -> str:
-    """Return the state of a PipelineJob in the words of ServerRun."""
     state = str(job.get("state", "")).removeprefix("PIPELINE_STATE_")
     return "CANCELED" if state == "CANCELLED" else state
 
@@ -147,7 +141,6 @@ class VertexPipelines(PipelineServer):
         self.server = server
 
     def submit(self, options: SubmitOptions) -> SubmittedRun:
-        """Create a PipelineJob; see PipelineServer."""
         run_id = self.send(self.prepare(options, starts_now=True))
         return SubmittedRun(run_id, f"job: {run_id}")
 
@@ -188,7 +181,6 @@ class VertexPipelines(PipelineServer):
         return f"schedule: {call(self.server, 'POST', f'{parent}/schedules', document)['name']}"
 
     def upload(self, options: SubmitOptions, version: str, repository: str) -> str:
-        """Store a pipeline in Artifact Registry; return a line with its URI."""
         if not repository:
             raise UserError(
                 "--vertex without --repository: Vertex AI's pipelines are stored in Artifact Registry",
@@ -224,7 +216,6 @@ class VertexPipelines(PipelineServer):
             call(self.server, "POST", f"{schedule_id}:{change}", {})
 
     def _pages(self, kind: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the region's resources of a kind, newest first."""
         resource = f"{self.server.parent}/{kind}"
         return pages(self.server, resource, kind, orderBy="create_time desc", pageSize=_PAGE_SIZE)
 
@@ -262,7 +253,6 @@ def package_for_vertex(options: SubmitOptions) -> Package:
 
 
 def check_job_settings(options: SubmitOptions, server: VertexAddress) -> None:
-    """Raise UserError for a setting that Vertex AI refuses."""
     if options.network and not _NETWORK.fullmatch(options.network):
         raise UserError(
             f"--network {options.network!r} is no full name of a network",
@@ -295,7 +285,6 @@ def check_job_settings(options: SubmitOptions, server: VertexAddress) -> None:
 
 
 def _job(request: RunRequest) -> dict[str, Any]:
-    """Return a PipelineJob."""
     options = request.options
     values = {"parameterValues": dict(request.parameters)} if request.parameters else {}
     optional = {

@@ -31,11 +31,7 @@ _terminated = False
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised on a signal in TERMINATING.
-
-    Attributes:
-        number: the signal.
-    """
+    """Raised on a signal in TERMINATING."""
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
         super().__init__()
@@ -93,10 +89,6 @@ def raise_soon(error: Callable[[], BaseException], frame: FrameType | None) -> N
     """Raise an exception from a signal's handler, as soon as TensorFlow and `delay_interrupts` blocks have returned.
 
     Until then SIGALRM and the real-time timer are used. If several exceptions wait, the first one is raised.
-
-    Args:
-        error: makes the exception.
-        frame: the frame that the handler interrupted.
     """
     global _pending
     _pending = _pending or error

@@ -75,7 +75,6 @@ REPEATS = Repeats()
 SEED = click.IntRange(0, 2**31 - 1)
 """Type of --seed: NumPy refuses negative seeds, and PPO shifts the seed by 32 bits for the 64-bit seeds of compiles."""
 LLVM_MAJOR = click.IntRange(min=1, max=999)
-"""Type of --llvm-major."""
 
 
 def environment_number(name: str, default: float) -> float:

@@ -29,11 +29,8 @@ def step(
         name: key of registry.TASKS, which has the step, its image and its time limit.
         arguments: option of the step -> value, which may be one of KFP's placeholders; True for a flag; a list for an
             option that is repeated.
-        subcommand: command of a step that has several.
-        words: what follows the options.
         copies, values, metrics, matrices: the launcher's options --copy and so on, FILE -> place or output; with
             metrics FILE may be FILE:KEY,...
-        work, extends: the launcher's options of these names.
     """
     task = TASKS[name]
     step = STEPS[task.step].module.removeprefix("components.")

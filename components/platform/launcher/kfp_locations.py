@@ -45,7 +45,6 @@ def resolve_locations(
     Args:
         arguments: the step's, with KFP's placeholders filled in. Only URIs of the step's artifacts are replaced, not
             those in parameters: nobody copies these.
-        executor_input: the parsed ExecutorInput.
         work: name of the output that is a working directory, "" for none.
         artifact_root: URI below which the step writes its outputs; "" for where KFP wants them.
 

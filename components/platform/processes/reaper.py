@@ -146,7 +146,6 @@ class Reaper:
 
         Args:
             stdin: the file that the child reads; None for an empty stdin.
-            confinement: what the child may do, see sandbox.py.
         """
         requests = self._connection()
         task = {

@@ -44,7 +44,6 @@ class Rule:
     """A promise about a confined command, with all processes that it starts.
 
     Attributes:
-        subject: what it is about.
         promise: what the command can do at most.
         unless_kept: what it could do otherwise.
         landlock: the version of Landlock that keeps it alone; None if none does.
@@ -118,8 +117,6 @@ def confinement(writable: Path, timeout_s: float, makes_programs: bool = False, 
 
     Args:
         writable: the only directory below which the command may write.
-        timeout_s: its time limit.
-        makes_programs, daemons: see Confinement.
     """
     cpu_s = math.ceil(timeout_s * available_processors()) + 1
     chosen = kind()

@@ -100,7 +100,6 @@ def run(
     Args:
         timeout_s: time limit; time in which this process was stopped does not count.
         stdout: a file descriptor, or subprocess.DEVNULL.
-        cwd: working directory; None for that of this process.
         stdin: an absolute path; None for /dev/null.
         writable: confines the child if the machine supports it: the child can write only below this directory and has
             no network, see sandbox.py. None: not confined.

@@ -58,8 +58,6 @@ class _Input:
 
 
 class CommandInputs:
-    """The inputs of one command."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._local: dict[Path, _Input] = {}

@@ -113,7 +113,6 @@ def scan_directory(
 
 
 def manifest_document(entries: Iterable[ManifestEntry], kind: str = "") -> dict[str, object]:
-    """Return the JSON document that manifest.json holds."""
     head: dict[str, object] = {"version": VERSION, "kind": kind} if kind else {"version": VERSION}
     return head | {"files": [entry.to_json() for entry in entries]}
 
@@ -334,7 +333,6 @@ def _refuse(manifest: Manifest, names: list[str], what: str) -> None:
 
 
 def list_names(names: Sequence[str], limit: int = 5) -> str:
-    """Return the first names, for messages."""
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 

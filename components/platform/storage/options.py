@@ -114,9 +114,7 @@ class ProgramType(click.ParamType):
 
 
 PROGRAM = ProgramType()
-"""A program to run."""
 ARTIFACT = LocationType("dir|uri", fetch, "artifact")
-"""An artifact to read."""
 OUTPUT = LocationType("dir|uri", mirror)
 """An artifact to write; nothing is fetched."""
 WORK_DIR = LocationType("dir|uri", mirror)
@@ -128,4 +126,3 @@ TREE = LocationType("dir|uri", fetch_tree, "any")
 WHOLE_TREE = LocationType("dir|uri", fetch_tree, "whole")
 """The same where all files in it are the input: an output there would be among them the next time."""
 FILE = LocationType("file|uri", fetch_file)
-"""A single file to read."""

@@ -62,15 +62,12 @@ class Cluster:
         ).remote(slots)
 
     def put(self, value: Any) -> Any:
-        """Put `value` into the object store and return the reference."""
         return self._ray.put(value)
 
     def kill(self, handle: Any) -> None:
-        """Kill an actor, if it is alive."""
         self._ray.kill(handle)
 
     def wait(self, references: Sequence[Any], timeout_s: float) -> None:
-        """Wait until all are done or have failed."""
         self._ray.wait(list(references), num_returns=len(references), timeout=timeout_s)
 
     def request_cpus(self, cpus: int) -> None:

@@ -69,12 +69,9 @@ class _Worker:
     """An actor on a node.
 
     Attributes:
-        handle: Ray's handle of the actor.
-        node: Ray's ID of the node.
         prepared: number of the function that it has; -2 - number while that function is being sent.
         items: items that it has or will be sent next, by key.
         unsent: keys and pickles of those that will be sent next.
-        exchanges: number of running calls.
         alone: it has a suspect item, see _SUSPECT_DEATHS.
     """
 
@@ -97,7 +94,6 @@ class _Worker:
 
     @property
     def load(self) -> float:
-        """Items per slot."""
         return len(self.items) / self.slots
 
 

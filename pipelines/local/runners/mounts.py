@@ -39,9 +39,6 @@ _IMAGES_OWN = tuple(
 def mounted_paths(command: Sequence[str]) -> tuple[Path, ...]:
     """Return the paths of this machine that a step's command reads: absolute, existing, none inside another.
 
-    Args:
-        command: the command with its placeholders filled in.
-
     Raises:
         UserError: a path would hide a directory of the container itself, or a recipe is invalid.
     """

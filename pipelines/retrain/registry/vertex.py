@@ -78,7 +78,6 @@ class VertexRegistry:
         return []
 
     def _upload(self, entry: RegistryEntry, model: str, first: bool) -> str:
-        """Upload a version; return its ID."""
         card = entry.card or entry.summary
         if len(card.encode()) > _DESCRIPTION_BYTES:
             card = card.encode()[:_DESCRIPTION_BYTES].decode(errors="ignore") + "…"
@@ -137,7 +136,6 @@ class VertexRegistry:
                 self._merge(model, other, f"-{ALIAS}")
 
     def _holders(self, model: str) -> list[str]:
-        """Return the IDs of the versions that have the alias."""
         return [str(one["versionId"]) for one in self._versions(model) if ALIAS in one.get("versionAliases", ())]
 
     def _merge(self, model: str, version: str, alias: str) -> None:
@@ -145,5 +143,4 @@ class VertexRegistry:
 
 
 def _label(text: str) -> str:
-    """Return a text in the characters that labels may have."""
     return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:_LABEL_LENGTH]

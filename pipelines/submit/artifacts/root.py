@@ -17,7 +17,6 @@ from components.platform.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, pa
 from pipelines.spec import containers, expect_pipeline
 
 OPTION = "--artifact-root"
-"""The option of `mlgo pipeline submit` and of the launcher."""
 
 
 def check_artifact_root(root: str) -> None:

@@ -35,7 +35,6 @@ _PASSING_MESSAGES = (
 
 
 def require_git(purpose: str) -> None:
-    """Raise UserError if git is not installed."""
     if shutil.which("git") is None:
         raise UserError(f"git is missing, {purpose}", "sudo apt-get install git")
 

@@ -42,7 +42,6 @@ def sweep_finished(
 
     Args:
         folder: an empty path means the whole bucket.
-        dry_run: yield it without removing it.
         older_than_s: minimum age of each object by the server's clock.
 
     Raises:

@@ -18,10 +18,8 @@ from components.platform.storage.manifest import READ_BYTES, ManifestEntry, NotA
 FOLDER = "@packs"
 """Name of the packs' folder below the data folder. Artifacts with a folder of that name are not packed."""
 MIN_FILES = 64
-"""Minimum number of small files; fewer are not packed."""
 MAX_FILE_BYTES = 1 << 20
 PACK_BYTES = 64 << 20
-"""Size after which the next pack begins."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,6 @@ class Pack:
     offsets: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the pack's entry in manifest.json."""
         return {"name": self.name, "bytes": self.size_bytes, "crc32c": self.crc32c, "offsets": dict(self.offsets)}
 
 
@@ -99,7 +96,6 @@ def parse(document: Any, files: Iterable[ManifestEntry], source: str, remedy: st
 
     Args:
         document: the manifest, read from `source`.
-        files: its entries.
         remedy: what to do about an invalid manifest, for errors.
 
     Raises:

@@ -86,7 +86,6 @@ class RemoteManifest:
 
     @property
     def packed(self) -> frozenset[str]:
-        """Names of the files that are stored in packs."""
         return frozenset(name for pack in self.packs for name in pack.offsets)
 
 
@@ -303,7 +302,6 @@ def _published_in_time(uri: ObjectUri, written: Sequence[datetime], published: d
     Uses the server's timestamps: a process, or a whole machine, that was suspended for a day does not notice it.
 
     Args:
-        written: when the objects were written.
         published: when the manifest was; None if the answer that carried it was lost.
     """
     if not written:

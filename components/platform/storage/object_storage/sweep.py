@@ -52,7 +52,6 @@ def sweep(folder: ObjectUri, dry_run: bool = False, older_than_s: float = ABANDO
 
     Args:
         folder: an empty path means the whole bucket.
-        dry_run: yield them without removing them.
         older_than_s: minimum age, at least `ABANDONED_AFTER_S`: younger folders may have a live writer.
 
     Raises:

@@ -22,7 +22,6 @@ def exclusive_lock(
     Args:
         path: of the lock file; its directory exists.
         waiting: message if another process holds the lock; "" prints none.
-        progress: prints the message.
         limit_s: how long to wait for it; -1 means for ever.
 
     Raises:
