@@ -28,6 +28,7 @@ from typing import Any
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER, STEPS
+from components.platform.processes.output import capture, read_output
 from components.platform.storage.directory import make_directory
 from components.platform.storage.input_files import MissingFile, read_json, typed
 from components.platform.storage.output_files import replace_text
@@ -236,7 +237,12 @@ def docker_client() -> Iterator[Any]:
 def layers(client: Any, image: Image) -> list[tuple[int, str]]:
     """Return (bytes, instruction that made it) of each layer that is not empty, the base first."""
     history = client.images.get(image.reference).history()
-    return [(entry["Size"], _instruction(entry["CreatedBy"])) for entry in reversed(history) if entry["Size"]]
+    found = []
+    for entry in reversed(history):
+        text = entry["CreatedBy"].removeprefix("/bin/sh -c ").removeprefix("#(nop)")
+        if entry["Size"]:
+            found.append((entry["Size"], " ".join(text.split())[:90] or "base image"))
+    return found
 
 
 def _require_tools(new: set[str]) -> None:
@@ -263,9 +269,7 @@ def _require_tools(new: set[str]) -> None:
         return
     problems = [error.problem for error in missing]
     remedies = [error.remedy for error in missing]
-    done = subprocess.run(
-        [str(_DOCKER / "bare-debian"), "--check"], stderr=subprocess.PIPE, text=True, errors="replace"
-    )
+    done = capture([_DOCKER / "bare-debian", "--check"])
     if done.returncode != 0:
         bootstrap = _script_error(done.stderr)
         problems.append(f"if no registry answers, {bootstrap.problem}")
@@ -384,13 +388,4 @@ def commit() -> str:
 
 
 def _git(*arguments: str) -> str:
-    try:
-        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, errors="replace")
-    except FileNotFoundError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _instruction(created_by: str) -> str:
-    text = created_by.removeprefix("/bin/sh -c ").removeprefix("#(nop)").strip()
-    return " ".join(text.split())[:90] or "base image"
+    return read_output(["git", "-C", ROOT, *arguments], _TIMEOUT_S).strip()

@@ -13,7 +13,7 @@ from components.platform.console.number_types import finite_float
 from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER_VARIABLE, IMAGES
 from components.platform.storage.input_files import MissingFile, expect_shape, parse_yaml, read_text
-from pipelines.local.unsupported import ON_KFP
+from pipelines.local.step import ON_KFP
 
 _COMPILED = Path(__file__).parent / "compiled"
 COMPILED_PIPELINES = {name: _COMPILED / f"{name}.yaml" for name in ("training", "sdk", "shrink", "smoke")}

@@ -20,6 +20,7 @@ import click
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail, run_logged
+from components.platform.processes.output import capture
 from components.platform.processes.python_module import ROOT
 
 REQUIREMENTS = ROOT / "docker" / "requirements"
@@ -54,7 +55,7 @@ def _install_apt(*options: str) -> list[str]:
 
 
 def _missing_debian() -> str:
-    done = subprocess.run(_install_apt("--list"), capture_output=True, text=True, errors="replace")
+    done = capture(_install_apt("--list"))
     if done.returncode != 0:
         return done.stderr.partition("\n")[0].removeprefix("error: ") or "install-apt failed"
     return f"missing: {done.stdout.strip()}" if done.stdout.strip() else ""

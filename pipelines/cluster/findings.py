@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 
@@ -21,16 +22,6 @@ class Finding:
     remedy: str = ""
 
 
-def ok(what: str) -> Finding:
-    """Return the finding that a requirement is met."""
-    return Finding("ok", what)
-
-
-def missing(what: str, remedy: str) -> Finding:
-    """Return the finding that a requirement is not met."""
-    return Finding("missing", what, remedy)
-
-
-def unknown(what: str, remedy: str) -> Finding:
-    """Return the finding that a requirement could not be checked."""
-    return Finding("unknown", what, remedy)
+ok = partial(Finding, "ok")
+missing = partial(Finding, "missing")
+unknown = partial(Finding, "unknown")

@@ -83,10 +83,6 @@ _RAYJOB_RIGHTS = (
 )
 
 
-def _has_kubeconfig() -> bool:
-    return any(Path(path).expanduser().exists() for path in KUBE_CONFIG_DEFAULT_LOCATION.split(os.pathsep))
-
-
 class _CannotLook(Exception):
     """The API refuses the request of a check, or does not answer."""
 
@@ -120,8 +116,9 @@ class Cluster:
 
     def __init__(self, namespace: str, context: str = "") -> None:
         settings = client.Configuration()
+        files = [Path(path).expanduser() for path in KUBE_CONFIG_DEFAULT_LOCATION.split(os.pathsep)]
         try:
-            if not context and not _has_kubeconfig() and SERVICE_ACCOUNT.is_dir():
+            if not context and not any(map(Path.exists, files)) and SERVICE_ACCOUNT.is_dir():
                 config.load_incluster_config(client_configuration=settings)
             else:
                 config.load_kube_config(context=context or None, client_configuration=settings)
@@ -259,13 +256,9 @@ class Cluster:
         if version is None:
             return [unknown(f"{what} is restricted, which needs KFP 2.16 or newer", "pass --host URL, to ask KFP")]
         if version < _RESTRICTED_SINCE:
-            number = ".".join(map(str, version))
-            return [
-                missing(
-                    f"{what} is restricted, which refuses the steps of KFP {number}",
-                    "upgrade KFP to 2.16 or newer, or run steps in a namespace with the level baseline",
-                )
-            ]
+            refused = f"{what} is restricted, which refuses the steps of KFP {'.'.join(map(str, version))}"
+            remedy = "upgrade KFP to 2.16 or newer, or run steps in a namespace with the level baseline"
+            return [missing(refused, remedy)]
         return [ok(f"{what} is restricted, and KFP can run steps there")]
 
     @_or_unknown
@@ -273,14 +266,8 @@ class Cluster:
         """Check that KubeRay knows the fields that the training step sets: it refuses others."""
         group, version = API_VERSION.split("/")
         what = f"fields of rayjobs.{group}"
-        definition = self._ask(
-            what,
-            self.custom.get_cluster_custom_object,
-            "apiextensions.k8s.io",
-            "v1",
-            "customresourcedefinitions",
-            f"rayjobs.{group}",
-        )
+        address = ("apiextensions.k8s.io", "v1", "customresourcedefinitions", f"rayjobs.{group}")
+        definition = self._ask(what, self.custom.get_cluster_custom_object, *address)
         try:
             (served,) = [entry for entry in definition["spec"]["versions"] if entry["name"] == version]
             schema = served["schema"]["openAPIV3Schema"]
@@ -325,12 +312,8 @@ class Cluster:
             return [missing(f"there is no {what} in {self.namespace}", _APPLY)]
         identity = (account.metadata.annotations or {}).get(_WORKLOAD_IDENTITY, "")
         if "CHANGE-ME" in identity:
-            return [
-                missing(
-                    f"{what} acts as {identity}",
-                    "set its account in k8s/base/values.env, and apply overlays/gke again",
-                )
-            ]
+            remedy = "set its account in k8s/base/values.env, and apply overlays/gke again"
+            return [missing(f"{what} acts as {identity}", remedy)]
         return [ok(f"{what}{f', as {identity}' if identity else ''}")]
 
     @_or_unknown
@@ -348,22 +331,17 @@ class Cluster:
     def _check_rights(self, account: str, of: str, rights: Sequence[Right]) -> list[Finding]:
         """Check what a service account of the namespace `of` may do in this one."""
         denied = []
+        user = {
+            "user": f"system:serviceaccount:{of}:{account}",
+            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{of}"],
+        }
         for right in rights:
+            asked = {name: value for name, value in dataclasses.asdict(right).items() if value or name == "group"}
+            attributes = client.V1ResourceAttributes(namespace=self.namespace, **asked)
             review = client.V1SubjectAccessReview(
                 api_version="authorization.k8s.io/v1",
                 kind="SubjectAccessReview",
-                spec=client.V1SubjectAccessReviewSpec(
-                    user=f"system:serviceaccount:{of}:{account}",
-                    groups=["system:serviceaccounts", f"system:serviceaccounts:{of}"],
-                    resource_attributes=client.V1ResourceAttributes(
-                        namespace=self.namespace,
-                        verb=right.verb,
-                        group=right.group,
-                        resource=right.resource,
-                        subresource=right.subresource or None,
-                        name=right.name or None,
-                    ),
-                ),
+                spec=client.V1SubjectAccessReviewSpec(**user, resource_attributes=attributes),
             )
             reviewed = self._ask(f"rights of {account}", self._reviews.create_subject_access_review, review)
             if reviewed is None or not reviewed.status.allowed:

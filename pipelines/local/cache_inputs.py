@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 from components.core.formats.toolchain import digest_of_clang
@@ -13,6 +12,7 @@ from components.core.projects.compile_commands import objects_in
 from components.core.projects.recipe import load_recipes
 from components.core.projects.source import git_commit
 from components.platform.errors import UserError
+from components.platform.processes.output import capture
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.digests import file_digest
 from components.platform.storage.input_files import read_bytes
@@ -29,10 +29,7 @@ def identify_toolchain(llvm_major: int) -> tuple[str, ...]:
     clang = shutil.which(f"clang-{llvm_major}")
     if clang is None:
         return ()
-    version = subprocess.run(
-        [clang, "--version"], capture_output=True, text=True, errors="replace", check=False, timeout=60
-    )
-    return (version.stdout.partition("\n")[0],)
+    return (capture([clang, "--version"], 60).stdout.partition("\n")[0],)
 
 
 def identify_recipe(recipe: Path) -> tuple[str, ...]:

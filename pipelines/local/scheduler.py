@@ -145,9 +145,8 @@ def _begin(step: Step, records: StepRecords, runner: Runner) -> bool:
     """Start the step unless its artifact can be reused; return whether it is reused."""
     identity = runner.identity(step)
     key = records.key(step, identity)
-    record = records.reusable(step, key)
-    if record:
-        made = f"{records.locations.artifact(step.output)}, made in {record.seconds:.0f} s"
+    if (seconds := records.reusable(step, key)) is not None:
+        made = f"{records.locations.artifact(step.output)}, made in {seconds:.0f} s"
         say(f"[{step.name}] reused: its inputs have not changed ({made})")
         return True
     note = records.prepare_work(step, identity) if step.work else ""

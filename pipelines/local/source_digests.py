@@ -89,12 +89,12 @@ class SourceDigests:
 
 
 def _imported_modules(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in (*_PACKAGES, *FLOORS):
-        return [f"{node.module}.{alias.name}" for alias in node.names]
-    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-    if isinstance(node, ast.ImportFrom) and node.level == 0:
-        names = [str(node.module)]
-    return names
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom) or node.level or not node.module:
+        return []
+    within = node.module in (*_PACKAGES, *FLOORS)
+    return [f"{node.module}.{alias.name}" for alias in node.names] if within else [node.module]
 
 
 def _path(module: str) -> str:

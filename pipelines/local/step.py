@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from pathlib import PurePosixPath
 
 from components.platform.errors import UserError
 
+ON_KFP = "submit it to KFP, which runs every pipeline"
+"""Remedy for what the runners of this machine do not support."""
 SINGLE_FILE_TYPES = frozenset({"system.Metrics", "system.ClassificationMetrics", "system.HTML", "system.Markdown"})
 """Artifact types that are one file for KFP's UI; all others are a directory or a folder in object storage."""
 
@@ -93,16 +96,8 @@ class Step:
 
     def start_arguments(self) -> tuple[str, ...]:
         """Return the arguments without the flags in `extends` and their values: those that a working directory fits."""
-        arguments: list[str] = []
-        skip = False
-        for argument in self.arguments:
-            if skip:
-                skip = False
-            elif argument in self.extends:
-                skip = True
-            else:
-                arguments.append(argument)
-        return tuple(arguments)
+        pairs = itertools.pairwise(("", *self.arguments))
+        return tuple(argument for before, argument in pairs if not {before, argument} & {*self.extends})
 
     def executor_input(self, locations: RunLocations) -> str:
         """Return the ExecutorInput as JSON, which KFP passes for {{$}}."""

@@ -7,7 +7,6 @@ import os
 import platform
 import secrets
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from components.platform.errors import UserError
 from components.platform.launcher.images import IMAGES
 from components.platform.processes.cgroup import available_memory, available_processors
+from components.platform.processes.output import capture
 from components.platform.processes.reaper import MEMORY_BYTES, MEMORY_FILE_SYSTEM
 from components.platform.storage import require_artifact
 from components.platform.storage.object_storage.fetch import fetch
@@ -164,7 +164,7 @@ def check_tensorflow() -> str:
 
 
 def _run(command: list[str], what: str, directory: str | None = None) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=directory, check=False)
+    done = capture(command, cwd=directory)
     if done.returncode == 0:
         return done.stdout
     how = f"exit status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"

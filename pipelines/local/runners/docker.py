@@ -124,7 +124,13 @@ class DockerRunner(Runner):
             problem = f"docker cannot start the step {step.name}: {error.explanation}"
             raise UserError(problem, "see the docker daemon's log") from None
         reader, writer = os.pipe()
-        threading.Thread(target=_copy_logs, args=(container, writer), daemon=True).start()
+
+        def copy_logs() -> None:
+            with open(writer, "wb", buffering=0) as stream, contextlib.suppress(Exception):
+                for block in container.logs(stream=True, follow=True):
+                    stream.write(block)
+
+        threading.Thread(target=copy_logs, daemon=True).start()
         return container, reader
 
     def _has_ended(self, running: RunningStep) -> bool:
@@ -173,9 +179,3 @@ class DockerRunner(Runner):
     def _own(self, folder: Path) -> None:
         if os.getuid() == 0:
             os.chown(folder, *self._user)
-
-
-def _copy_logs(container: Any, writer: int) -> None:
-    with open(writer, "wb", buffering=0) as stream, contextlib.suppress(Exception):
-        for block in container.logs(stream=True, follow=True):
-            stream.write(block)
