@@ -149,9 +149,9 @@ def connect(address: str, slots: int | None) -> Cluster:
         try:
             ray.init(address=address, **common)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError, ray.exceptions.RayError) as error:
-            raise UserError(
-                f"the Ray cluster at {address} cannot be used: {_first_line(error)}", _remedy(str(error))
-            ) from None
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+            problem = f"the Ray cluster at {address} cannot be used: {lines[0][:300]}"
+            raise UserError(problem, _remedy(str(error))) from None
     return Cluster(ray, False)
 
 
@@ -161,11 +161,6 @@ def _remedy(message: str) -> str:
     if re.search(r"version", message, re.IGNORECASE):
         return f"the cluster must run the same Ray and Python ({sys.version.split()[0]}) as this environment"
     return "check the address (HOST:PORT of the head's GCS, 6379 by default) and that this machine is one of its nodes"
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:300]
 
 
 @contextmanager

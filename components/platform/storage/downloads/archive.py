@@ -146,6 +146,7 @@ def _require_plain(archive: Path, tree: Path, confined: bool) -> None:
 
 
 def _unpack_zip(archive: Path, into: Path) -> None:
+    remedy = "use a tar or zip archive that unzip -t accepts"
     try:
         with zipfile.ZipFile(archive) as file:
             for member in file.infolist():
@@ -155,12 +156,11 @@ def _unpack_zip(archive: Path, into: Path) -> None:
                     written.chmod(mode | 0o600)
     # Damaged archives raise many exceptions: RuntimeError for encryption, NotImplementedError for a compression.
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, struct.error, lzma.LZMAError) as error:
-        raise UserError(f"cannot unpack {archive}: {error}", "use a tar or zip archive that unzip -t accepts") from None
+        raise UserError(f"cannot unpack {archive}: {error}", remedy) from None
+    except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+        problem = f"it has a file and a directory of one name, {error.filename}"
+        raise UserError(f"cannot unpack {archive}: {problem}", remedy) from None
     except OSError as error:
-        if error.errno is None:  # bz2's of a damaged stream
-            problem = f"cannot unpack {archive}: {error}"
-            raise UserError(problem, "use a tar or zip archive that unzip -t accepts") from None
-        if not isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError):
+        if error.errno is not None:
             raise
-        problem = f"cannot unpack {archive}: it has a file and a directory of one name, {error.filename}"
-        raise UserError(problem, "use a tar or zip archive that unzip -t accepts") from None
+        raise UserError(f"cannot unpack {archive}: {error}", remedy) from None  # bz2's of a damaged stream

@@ -130,7 +130,10 @@ class FileCache:
             shutil.rmtree(partial, ignore_errors=True)
 
     def _evict(self) -> int:
-        entries = sorted((path for path in self._directory.iterdir() if not _is_being_filled(path)), key=last_used)
+        # Entries that are being filled stay; those left by a killed process are older than an hour.
+        oldest_s = time.time() - _LONGEST_FETCH_S
+        paths = (p for p in self._directory.iterdir() if not p.name.startswith(".") or last_used(p) <= oldest_s)
+        entries = sorted(paths, key=last_used)
         sizes = {path: size_of(path) for path in entries}
         total = sum(sizes.values())
         for path in entries:
@@ -149,11 +152,6 @@ def _artifact(uri: str, content: str) -> tuple[RemoteManifest, dict[str, Manifes
     if not remote.version or manifest_digest(remote.files) != content:
         raise UserError(f"{uri} was replaced or removed since this run started", "start again")
     return remote, {entry.name: entry for entry in remote.files}
-
-
-def _is_being_filled(path: Path) -> bool:
-    """Return whether the entry is being filled; one left by a killed process is older than an hour."""
-    return path.name.startswith(".") and time.time() - last_used(path) < _LONGEST_FETCH_S
 
 
 def download_files(remote: RemoteManifest, entries: Sequence[ManifestEntry], into: Path) -> None:

@@ -110,7 +110,9 @@ def read_manifest_to_replace(uri: ObjectUri, kind: str) -> RemoteManifest:
     """
     store_of(uri).require_writable(uri / MANIFEST)
     text, version = store_of(uri).read(uri / MANIFEST)
-    for parent in _parents(uri):
+    parent = uri
+    while "/" in parent.path:
+        parent = replace(parent, path=parent.path.rpartition("/")[0])
         if (within := _kind_at(parent)) is not None:
             raise UserError(f"{uri} lies within {describe_kind(within)}, {parent}", "choose another --output")
     if text is None:
@@ -140,13 +142,6 @@ def _is_damaged(text: bytes) -> bool:
         head, start = b'{"version":1,', re.sub(rb"\s", b"", text[:100])
         return head[: len(start)] == start[: len(head)]
     return isinstance(document, dict) and document.get("version") == VERSION and set(document) <= _KEYS
-
-
-def _parents(uri: ObjectUri) -> Iterator[ObjectUri]:
-    """Yield the places that `uri` lies below, without the bucket."""
-    while "/" in uri.path:
-        uri = replace(uri, path=uri.path.rpartition("/")[0])
-        yield uri
 
 
 @lru_cache(maxsize=256)
@@ -240,8 +235,9 @@ def upload(directory: Path, manifest: Manifest, before: RemoteManifest, packing:
             return after
         say(f"{before.uri}: the upload took more than {ABANDONED_AFTER_S / 3600:.0f} h; uploading again")
         before = RemoteManifest(after.uri, after.version, after.data)  # without files: they may have been swept
-    if after.data != found:
-        _withdraw(after)
+    if after.data != found:  # unless another writer has replaced it
+        store_of(after.uri).delete(after.uri / MANIFEST, after.version)
+        _remove(after.uri / after.data)
     raise UserError(
         f"{before.uri} cannot be published: each upload takes more than {ABANDONED_AFTER_S / 3600:.0f} h",
         "publish from a machine with a faster connection",
@@ -314,12 +310,6 @@ def _published_in_time(uri: ObjectUri, written: Sequence[datetime], published: d
 
 def _in_time(written: Sequence[datetime], published: datetime) -> bool:
     return (published - min(written)).total_seconds() < ABANDONED_AFTER_S
-
-
-def _withdraw(artifact: RemoteManifest) -> None:
-    """Remove an artifact unless another writer has replaced it."""
-    store_of(artifact.uri).delete(artifact.uri / MANIFEST, artifact.version)
-    _remove(artifact.uri / artifact.data)
 
 
 def _require_publishable(uri: ObjectUri, files: Sequence[ManifestEntry]) -> None:
