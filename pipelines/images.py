@@ -178,11 +178,7 @@ def _require_no_credentials(client: Any, name: str, image: Image) -> None:
 
 
 def given_images(text: str) -> dict[str, Image]:
-    """Return the images that --images names: in a file as images.json, or in the text itself as NAME=REFERENCE,...
-
-    Raises:
-        UserError: as read_images; or a name is not the name of an image, or a reference has no digest.
-    """
+    """Return the images that --images names: in a file as images.json, or in the text itself as NAME=REFERENCE,..."""
     # Path.exists raises an error for a text that is too long for a path.
     if "=" not in text or os.path.exists(text):
         return read_images(Path(text))
@@ -253,9 +249,6 @@ def _require_tools(new: set[str]) -> None:
 
     Args:
         new: images that were not built here before.
-
-    Raises:
-        UserError: something is missing; the message names all of it.
     """
     missing: list[UserError] = []
     if shutil.which("docker") is None:

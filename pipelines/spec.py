@@ -104,11 +104,7 @@ def builds_sdk(spec: Mapping[str, Any]) -> bool:
 
 @expect_pipeline
 def parameter_values(spec: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the pipeline's parameters: those in `texts` (as text), defaults for the others.
-
-    Raises:
-        UserError: a parameter is unknown, has the wrong type, or has neither value nor default.
-    """
+    """Return the pipeline's parameters: those in `texts` (as text), defaults for the others."""
     definitions = spec["root"].get("inputDefinitions", {}).get("parameters", {})
     unknown = sorted(set(texts) - set(definitions))
     if unknown:

@@ -249,11 +249,7 @@ def _llvm_major(parameters: dict[str, str]) -> int:
 
 
 def in_pipelines_environment() -> None:
-    """Replace this process by the same command in the environment that has kfp, unless this is that environment.
-
-    Raises:
-        UserError: no environment has kfp.
-    """
+    """Replace this process by the same command in the environment that has kfp, unless this is that environment."""
     interpreters = [path / "bin" / "python" for path in pipelines_environments()]
     if named := os.environ.get("MLGO_PIPELINES_PYTHON"):
         interpreters = [Path(named)]

@@ -109,9 +109,6 @@ class Cluster:
 
     Args:
         context: of the kubeconfig; empty for its current one, or in a pod for the pod's cluster.
-
-    Raises:
-        UserError: there is no kubeconfig, or it has no such context.
     """
 
     def __init__(self, namespace: str, context: str = "") -> None:

@@ -22,11 +22,7 @@ _FROM_HERE = "checked with this machine's credentials, not with those of the pod
 
 
 def check_bucket(pipeline_root: str) -> Finding:
-    """Publish a small artifact below `pipeline_root`, or an artifact root, read it, and remove it.
-
-    Raises:
-        UserError: `pipeline_root` is not a place in object storage.
-    """
+    """Publish a small artifact below `pipeline_root`, or an artifact root, read it, and remove it."""
     from components.platform.storage.object_storage.fetch import fetch
     from components.platform.storage.object_storage.object_store import StorageError
 

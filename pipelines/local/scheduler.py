@@ -178,9 +178,6 @@ def run_lock(run: Path) -> Iterator[int]:
 
     Steps inherit the descriptor, so the lock lasts until the last of them ends, even if the run itself was killed and
     its steps are still cleaning up. A new run then waits for them up to ORPHANS_WAIT_S.
-
-    Raises:
-        UserError: another run uses the directory.
     """
     path = run / ".steps" / "lock"
     make_directory(path.parent, run)

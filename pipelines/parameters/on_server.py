@@ -48,9 +48,6 @@ def check_bucket_exists(root: str, option: str = "--pipeline-root") -> None:
     """Read below the root of the artifacts with the user's credentials.
 
     Steps may have other credentials, so where these do not suffice, or nothing answers, the user is only warned.
-
-    Raises:
-        UserError: there is no such bucket.
     """
     location = parse_location(root)
     assert isinstance(location, ObjectUri)

@@ -100,11 +100,7 @@ class KfpPipelines(PipelineServer):
         return {"pipeline_spec": {"pipeline_spec": spec, "platform_spec": platform} if platform else spec}
 
     def _newest_version(self, options: SubmitOptions) -> dict[str, str]:
-        """Return the reference to the newest version of the stored pipeline.
-
-        Raises:
-            UserError: there is none, or it was stored with another artifact root than the run's.
-        """
+        """Return the reference to the newest version of the stored pipeline."""
         client, name = self._client, options.stored_pipeline
         pipelines = self._list("pipelines", name, namespace=client.namespace_to_create_in())
         if len(pipelines) != 1:
@@ -142,11 +138,7 @@ class KfpPipelines(PipelineServer):
         return _id_of(experiments[0], "experiment_id") if experiments else ""
 
     def _known(self, package: Package) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Return PipelineSpec and PlatformSpec as this server knows them: an older one refuses fields that came later.
-
-        Raises:
-            UserError: the server does not know what an option asks for.
-        """
+        """Return PipelineSpec and PlatformSpec as this server knows them: an older one refuses fields that came later."""
         version = self._client.health.numbers
         platform: dict[str, Any] | None = json.loads(json.dumps(package.platform))
         kubernetes = platform["platforms"]["kubernetes"] if platform else {}

@@ -64,9 +64,6 @@ def notify_settings(spec: Mapping[str, Any], secret: str, pages: str) -> tuple[d
     Args:
         secret: name of a Kubernetes Secret with the key NOTIFY_KEY, in the namespace of the steps.
         pages: as for package_for_kfp.
-
-    Raises:
-        UserError: `secret` is not a valid name of a Secret, or the pipeline has no such step.
     """
     if not SUBDOMAIN.fullmatch(secret):
         # Do not print its value: if a URL was passed by mistake, it is the secret itself.
@@ -116,11 +113,7 @@ def run_id_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 @expect_pipeline
 def pod_labels(spec: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return settings for `platform_spec` that label the pods of all steps.
-
-    Raises:
-        UserError: one is no label of Kubernetes, or belongs to Kubernetes, Argo or KFP.
-    """
+    """Return settings for `platform_spec` that label the pods of all steps."""
     for key, value in labels.items():
         prefix = key.rpartition("/")[0]
         if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):

@@ -67,11 +67,7 @@ _EXTENDED_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-
 def override_for_kfp(
     spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return a copy of the PipelineSpec with the resources of each step, and settings for kfp_package.platform_spec.
-
-    Raises:
-        UserError: the pipeline has no such step, KFP has no such setting, or a request exceeds its limit.
-    """
+    """Return a copy of the PipelineSpec with the resources of each step, and settings for kfp_package.platform_spec."""
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     pods = {}
     for task, label, step in _by_executor(spec, overrides):
@@ -102,11 +98,7 @@ def override_for_kfp(
 
 @expect_pipeline
 def override_for_vertex(spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]) -> dict[str, Any]:
-    """Return a copy of the PipelineSpec with the resources of each step.
-
-    Raises:
-        UserError: the pipeline has no such step, or Vertex AI has no such setting.
-    """
+    """Return a copy of the PipelineSpec with the resources of each step."""
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     for task, label, step in _by_executor(spec, overrides):
         if step.machine_type is not None:
@@ -159,11 +151,7 @@ def with_small_requests(spec: Mapping[str, Any]) -> dict[str, Any]:
 def _by_executor(
     spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]
 ) -> list[tuple[str, str, StepOverrides]]:
-    """Return (task, label of its executor, settings) for each container with settings.
-
-    Raises:
-        UserError: no step has such a name, or two steps share a container but not their settings.
-    """
+    """Return (task, label of its executor, settings) for each container with settings."""
     labels: dict[str, set[str]] = {}
     for tasks in dags(spec):
         for task, definition in tasks.items():

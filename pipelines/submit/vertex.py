@@ -240,11 +240,7 @@ class VertexPipelines(PipelineServer):
 
 
 def package_for_vertex(options: SubmitOptions) -> Package:
-    """Return the pipeline with digests of images and what else the options change.
-
-    Raises:
-        UserError: an image was not pushed, or the pipeline or the service does not have what the overrides ask for.
-    """
+    """Return the pipeline with digests of images and what else the options change."""
     spec = with_given_digests(options.spec, options.images)
     if not options.cache:
         spec = without_cache(spec)

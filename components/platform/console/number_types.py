@@ -78,11 +78,7 @@ LLVM_MAJOR = click.IntRange(min=1, max=999)
 
 
 def environment_number(name: str, default: float) -> float:
-    """Return the number in the environment variable `name`, or `default` if it is not set.
-
-    Raises:
-        UserError: the value is not a number with 0 < number <= 1e6.
-    """
+    """Return the number in the environment variable `name`, or `default` if it is not set."""
     text = os.environ.get(name, "")
     try:
         value = finite_float(text) if text else default

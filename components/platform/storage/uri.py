@@ -97,12 +97,7 @@ NO_WORDS = Words()
 
 
 def parse_location(text: str) -> Location:
-    """Parse a path option: gs://BUCKET/PATH, s3://BUCKET/PATH, file:///PATH or a path.
-
-    Raises:
-        UserError: another scheme; a URI without a bucket or a path, or with a name that no object can have; a file://
-            URI of another host.
-    """
+    """Parse a path option: gs://BUCKET/PATH, s3://BUCKET/PATH, file:///PATH or a path."""
     scheme, separator, rest = text.partition("://")
     if separator and scheme in SCHEMES:
         return _parse_object_uri(text, scheme, rest)
@@ -158,9 +153,6 @@ def mirror(uri: ObjectUri, version: str = "") -> Path:
 
     Args:
         version: hexadecimal digits that identify one version of an input; empty for an output.
-
-    Raises:
-        UserError: a component of the name is too long for a file name.
     """
     parts = [quote(part, safe=" ") for part in uri.path.split("/")]
     if longest := next((part for part in parts if len(part) > _MAX_PART_BYTES), None):

@@ -22,11 +22,7 @@ _IMAGES_OWN = (
 
 
 def mounted_paths(command: Sequence[str]) -> tuple[Path, ...]:
-    """Return the paths of this machine that a step's command reads: absolute, existing, none inside another.
-
-    Raises:
-        UserError: a path would hide a directory of the container itself, or a recipe is invalid.
-    """
+    """Return the paths of this machine that a step's command reads: absolute, existing, none inside another."""
     paths: set[Path] = set()
     for flag, argument in itertools.pairwise(command):
         path = _local(argument)

@@ -28,11 +28,7 @@ def check_artifact_root(root: str) -> None:
 
 @expect_pipeline
 def with_artifact_root(spec: Mapping[str, Any], root: str) -> dict[str, Any]:
-    """Return a copy of a PipelineSpec whose steps read and write artifacts below `root`.
-
-    Raises:
-        UserError: the pipeline has no such step.
-    """
+    """Return a copy of a PipelineSpec whose steps read and write artifacts below `root`."""
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     ours = [container for _label, container in containers(copy) if tuple(container.get("command", ())) == COMMAND]
     for container in ours:

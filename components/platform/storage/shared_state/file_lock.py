@@ -23,9 +23,6 @@ def exclusive_lock(
         path: of the lock file; its directory exists.
         waiting: message if another process holds the lock; "" prints none.
         limit_s: how long to wait for it; -1 means for ever.
-
-    Raises:
-        UserError: another process holds it for `limit_s`, one that is stopped for example.
     """
     from filelock import FileLock, Timeout  # takes 30 ms, which commands without locks need not wait for
 
