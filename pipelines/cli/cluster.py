@@ -87,8 +87,7 @@ def check(
       mlgo cluster check --namespace kubeflow --service-account pipeline-runner --workers 0
       mlgo cluster check --namespace kubeflow --service-account pipeline-runner --secret mlgo-notify
     """
-    from pipelines.cluster.findings import Finding, missing
-    from pipelines.cluster.kubernetes_checks import UNKNOWN_IMAGE, Cluster
+    from pipelines.cluster.kubernetes_checks import UNKNOWN_IMAGE, Cluster, Finding, missing
     from pipelines.cluster.storage_and_images import KfpChecks, check_bucket, check_images
     from pipelines.images import given_images
     from pipelines.submit.artifacts.root import check_artifact_root

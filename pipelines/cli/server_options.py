@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -163,17 +164,12 @@ def takes_server(command: Callable[..., Any], required: bool = True) -> Callable
     """
 
     @functools.wraps(command)
-    def call(
-        host: str, vertex: str, namespace: str, existing_token_file: Path | None, in_cluster_token: bool, **others: Any
-    ) -> Any:
-        if not required and not host and not vertex:
+    def call(**values: Any) -> Any:
+        own = {name: values[name] for name in inspect.signature(choose_server).parameters}
+        others = {name: value for name, value in values.items() if name not in own}
+        if not required and not own["host"] and not own["vertex"]:
             return command(server=None, **others)
-        server = choose_server(host, vertex, namespace, existing_token_file, in_cluster_token)
-        values = others | {
-            "namespace": namespace,
-            "existing_token_file": existing_token_file,
-            "in_cluster_token": in_cluster_token,
-        }
+        server = choose_server(**own)
         for name, (reason, remedy) in server.lacks.items():
             if values.get(name):
                 raise UserError(f"--{name.replace('_', '-')}: {reason}", remedy)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec
 
 from kubernetes import client, config
 from kubernetes.client import ApiException
@@ -30,7 +30,6 @@ from components.platform.rayjob.kubernetes import is_header_error, quota_remedy,
 from components.platform.rayjob.manifest import API_VERSION, rayjob
 from components.platform.rayjob.ray_cluster import SERVICE_ACCOUNT
 from components.platform.rayjob.spec import S3_VARIABLES, RayJobSpec
-from pipelines.cluster.findings import Finding, missing, ok, unknown
 
 TIMEOUT_S = (5.0, 30.0)  # to connect; between two bytes of an answer
 _APPLY = "kubectl apply -k k8s/overlays/gke (or plain)"
@@ -49,6 +48,26 @@ _SMALLER_STEPS = "ask for less: mlgo pipeline submit --small, or cpu and memory 
 _SMALLER_RAY = "lower cpus_per_worker (--ray-cluster-options)"
 
 P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        status: `unknown` if this account or this machine cannot look.
+        what: the thing that was checked, with what is wrong with it.
+        remedy: what to do; empty if nothing.
+    """
+
+    status: Literal["ok", "missing", "unknown"]
+    what: str
+    remedy: str = ""
+
+
+ok = functools.partial(Finding, "ok")
+missing = functools.partial(Finding, "missing")
+unknown = functools.partial(Finding, "unknown")
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,10 @@ def main(run_id: str) -> None:
         say("the pipeline has ended; no webhook is configured")
         return
     else:
-        outcome = _asked(run_id)
+        try:
+            outcome = _outcome(KfpRun(KfpClient(server_of_pod()), run_id))
+        except UserError as error:
+            outcome = Outcome("UNKNOWN", error=f"KFP's API does not tell: {error.problem}")
     what = ": ".join(filter(None, (outcome.failed, outcome.error)))
     say(f"the pipeline ended: {outcome.state}" + (f": {what}" if what else ""))
     pages = os.environ.get(PAGES_VARIABLE, "")
@@ -71,14 +74,6 @@ def main(run_id: str) -> None:
             "page": f"{pages}{run_id}" if pages and run_id else "",
         }
     )
-
-
-def _asked(run_id: str) -> Outcome:
-    """Return the outcome that KFP's API tells; UNKNOWN with the reason if it cannot be asked."""
-    try:
-        return _outcome(KfpRun(KfpClient(server_of_pod()), run_id))
-    except UserError as error:
-        return Outcome("UNKNOWN", error=f"KFP's API does not tell: {error.problem}")
 
 
 def _outcome(run: KfpRun) -> Outcome:

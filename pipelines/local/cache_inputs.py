@@ -9,7 +9,7 @@ from pathlib import Path
 
 from components.core.formats.toolchain import digest_of_clang
 from components.core.projects.compile_commands import objects_in
-from components.core.projects.recipe import load_recipes
+from components.core.projects.recipe import load_recipes, locate_recipe
 from components.core.projects.source import git_commit
 from components.platform.errors import UserError
 from components.platform.processes.output import capture
@@ -17,6 +17,7 @@ from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.digests import file_digest
 from components.platform.storage.input_files import read_bytes
 from components.platform.storage.manifest import manifest_digest
+from components.platform.storage.object_storage.fetch import fetch_file
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import ObjectUri
 
@@ -43,6 +44,12 @@ def identify_recipe(recipe: Path) -> tuple[str, ...]:
     trees = [fact for source in sources if source.kind == "path" for fact in identify_path(Path(source.location))]
     commits = [git_commit(source, default_cache_dir()) for source in dict.fromkeys(sources) if source.kind == "git"]
     return (_sha256(repr(projects)), *trees, *commits)
+
+
+def fetch_recipe(recipe: str) -> Path:
+    """Return the file of a recipe: that of a built-in one, a path, or the download of a URI."""
+    location = locate_recipe(recipe)
+    return fetch_file(location) if isinstance(location, ObjectUri) else location
 
 
 def identify_build(compile_commands: Path) -> tuple[str, ...]:

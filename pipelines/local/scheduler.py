@@ -121,10 +121,8 @@ def _run_last(
             ended = runner.wait()
             if ended.status != 0:
                 failed.append(_describe_failure(ended, log_path(records.run, step)))
-        except UserError as error:
-            failed.append(f"step {step.name} failed: {error.problem}")
-        except OSError as error:
-            failed.append(f"step {step.name} failed: {error}")
+        except (UserError, OSError) as error:
+            failed.append(f"step {step.name} failed: {getattr(error, 'problem', error)}")
     return failed
 
 

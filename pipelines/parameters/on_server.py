@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from components.core.formats.strategy import DEBIAN_SOURCE_MAJORS, Strategy, release_strategy
-from components.core.projects.recipe import load_recipes, locate_recipe
+from components.core.projects.recipe import load_recipes
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.downloads.archive import is_archive_url
 from components.platform.storage.object_storage.object_store import StorageError
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import GS, KFP_LOCAL, S3, USAGE, ObjectUri, in_object_storage, parse_location
+from pipelines.local.cache_inputs import fetch_recipe
 from pipelines.parameters.parameter import as_parameter
 from pipelines.parameters.tables import BY_NAME, PLACES
 
@@ -151,12 +152,7 @@ def check_recipe_in_images(values: Mapping[str, Any]) -> None:
     if not recipe:
         return
     try:
-        location = locate_recipe(recipe)
-        if isinstance(location, ObjectUri):
-            from components.platform.storage.object_storage.fetch import fetch_file
-
-            location = fetch_file(location)
-        projects = load_recipes(location).projects
+        projects = load_recipes(fetch_recipe(recipe)).projects
     except UserError:
         return
     if packages := [project.name for project in projects if project.debian]:

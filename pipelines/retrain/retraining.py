@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from components.core.formats.policy import HEURISTIC
@@ -54,22 +54,13 @@ def retrain(
     # took its place, is not read: then the evaluation refuses the trained one.
     artifacts = run_artifacts(root, REPORT_STEP not in skipped)
     check_run(artifacts, f"{root}/training", problem)
-    return promote(state_location, artifacts, evaluator(root, parameters, output, runner), by, seed)
-
-
-def evaluator(root: str, parameters: Mapping[str, str], output: Path, runner: Runner) -> Callable[[str], str]:
-    """Return a function that evaluates a policy on the corpus of the run at `root`, and returns the location.
-
-    Args:
-        output: directory of the logs.
-    """
 
     def evaluate(policy: str) -> str:
         step = deployed_evaluation_step(policy, root, parameters)
         run_pipeline([step], output, runner, RunLocations(root, str(output / ".files")))
         return f"{root}/{step.output}"
 
-    return evaluate
+    return promote(state_location, artifacts, evaluate, by, seed)
 
 
 def training_start(state: State, parameters: Mapping[str, str]) -> str:

@@ -138,7 +138,7 @@ class KfpPipelines(PipelineServer):
         return _id_of(experiments[0], "experiment_id") if experiments else ""
 
     def _known(self, package: Package) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Return PipelineSpec and PlatformSpec as this server knows them: an older one refuses fields that came later."""
+        """Return PipelineSpec and PlatformSpec as this server knows them: older ones refuse later fields."""
         version = self._client.health.numbers
         platform: dict[str, Any] | None = json.loads(json.dumps(package.platform))
         kubernetes = platform["platforms"]["kubernetes"] if platform else {}

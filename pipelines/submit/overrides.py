@@ -26,7 +26,6 @@ from pipelines.submit.overrides_document import (
     KEYS,
     SHARED_MEMORY,
     SHARED_MEMORY_VOLUME,
-    Accelerator,
     Amount,
     StepOverrides,
     check_mounts,
@@ -84,13 +83,7 @@ def override_for_kfp(
         check_mounts(f"--overrides: {task}", step)  # by default and for this task
         check_variables(f"--overrides: {task}", step)
         _warn_of_proxy(task, step.env or {})
-        container = copy["deploymentSpec"]["executors"][label]["container"]
-        _set_variables(container, step.env)
-        resources = container.setdefault("resources", {})
-        _set_amount(resources, "cpu", step.cpu, cpus)
-        _set_amount(resources, "memory", step.memory, gigabytes)
-        _set_accelerator(resources, step.accelerator)
-        _check_order(resources, task)
+        _check_order(_set_resources(copy["deploymentSpec"]["executors"][label]["container"], step), task)
         if config := _pod_settings(step):
             pods[label] = config
     return copy, pods
@@ -122,16 +115,11 @@ def override_for_vertex(spec: Mapping[str, Any], overrides: Mapping[str, StepOve
                 f"--overrides: {task}: accelerator: Vertex AI has no type {step.accelerator.type!r}",
                 f"it has {', '.join(VERTEX_ACCELERATORS)}",
             )
-        container = copy["deploymentSpec"]["executors"][label]["container"]
-        _set_variables(container, step.env)
-        resources = container.setdefault("resources", {})
-        for name, amount, read in (("cpu", step.cpu, cpus), ("memory", step.memory, gigabytes)):
-            if amount:
-                # The compiled request may exceed the new limit, and Vertex AI does not read it.
-                for stale in (f"{name}Request", f"resource{name.capitalize()}Request"):
-                    resources.pop(stale, None)
-            _set_amount(resources, name, amount, read)
-        _set_accelerator(resources, step.accelerator)
+        resources = _set_resources(copy["deploymentSpec"]["executors"][label]["container"], step)
+        for name, amount in (("cpu", step.cpu), ("memory", step.memory)):
+            # The compiled request may exceed the new limit, and Vertex AI does not read it.
+            for stale in (f"{name}Request", f"resource{name.capitalize()}Request") if amount else ():
+                resources.pop(stale, None)
     return copy
 
 
@@ -186,11 +174,22 @@ def _set_amount(resources: dict[str, Any], name: str, amount: Amount | None, rea
             resources[f"resource{name.capitalize()}{kind.capitalize()}"] = str(value)
 
 
-def _set_variables(container: dict[str, Any], variables: Mapping[str, str] | None) -> None:
-    """Set environment variables of a PipelineContainerSpec; others of the same name do not stay."""
-    if variables:
-        others = [entry for entry in container.get("env", ()) if entry["name"] not in variables]
-        container["env"] = [*others, *({"name": name, "value": value} for name, value in variables.items())]
+def _set_resources(container: dict[str, Any], step: StepOverrides) -> dict[str, Any]:
+    """Set variables and resources of a PipelineContainerSpec; return its ResourceSpec.
+
+    Other variables of the same name do not stay.
+    """
+    if step.env:
+        others = [entry for entry in container.get("env", ()) if entry["name"] not in step.env]
+        container["env"] = [*others, *({"name": name, "value": value} for name, value in step.env.items())]
+    resources: dict[str, Any] = container.setdefault("resources", {})
+    _set_amount(resources, "cpu", step.cpu, cpus)
+    _set_amount(resources, "memory", step.memory, gigabytes)
+    if step.accelerator:
+        count = str(step.accelerator.count)  # an int64, which is text in protocol buffers' JSON
+        kind = step.accelerator.type
+        resources["accelerator"] = {"type": kind, "count": count, "resourceType": kind, "resourceCount": count}
+    return resources
 
 
 def _warn_of_proxy(task: str, variables: Mapping[str, str]) -> None:
@@ -200,13 +199,6 @@ def _warn_of_proxy(task: str, variables: Mapping[str, str]) -> None:
         say(f"warning: --overrides: {task}: HTTPS_PROXY is set without NO_PROXY, so KFP's launcher asks the proxy for")
         say("  KFP's own services, and the step fails before it starts")
         say(f"  remedy: NO_PROXY: {_CLUSTER_NAMES},ADDRESS, that of kubectl get service kubernetes --namespace default")
-
-
-def _set_accelerator(resources: dict[str, Any], accelerator: Accelerator | None) -> None:
-    if accelerator:
-        count = str(accelerator.count)  # an int64, which is text in protocol buffers' JSON
-        kind = accelerator.type
-        resources["accelerator"] = {"type": kind, "count": count, "resourceType": kind, "resourceCount": count}
 
 
 def _check_order(resources: Mapping[str, Any], task: str) -> None:

@@ -181,15 +181,9 @@ class StepOverrides(Struct, forbid_unknown_fields=True):
 
     def mounts(self) -> list[tuple[str, str, str]]:
         """Return the key, the name of the volume and the path of everything that is mounted."""
-        return [
-            *(("volumes", volume.pvc, volume.mount_path) for volume in self.volumes or ()),
-            *(("secret_as_volume", volume.secret, volume.mount_path) for volume in self.secret_as_volume or ()),
-            *(
-                ("config_map_as_volume", volume.config_map, volume.mount_path)
-                for volume in self.config_map_as_volume or ()
-            ),
-            *([("shared_memory", SHARED_MEMORY_VOLUME, SHARED_MEMORY)] if self.shared_memory else []),
-        ]
+        named = (("volumes", "pvc"), ("secret_as_volume", "secret"), ("config_map_as_volume", "config_map"))
+        mounts = [(key, getattr(one, of), one.mount_path) for key, of in named for one in getattr(self, key) or ()]
+        return mounts + ([("shared_memory", SHARED_MEMORY_VOLUME, SHARED_MEMORY)] if self.shared_memory else [])
 
     def over(self, default: StepOverrides) -> StepOverrides:
         """Return these settings, and those of `default` for keys that are not here."""
