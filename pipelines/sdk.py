@@ -7,7 +7,8 @@ from kfp import dsl
 
 from components.toolchain.component import toolchain_sdk
 from pipelines.parameters.tables import SDK
-from pipelines.training import Values, notification, pipeline, sized, table_inputs
+from pipelines.tasks import Values, notification, sized
+from pipelines.training import pipeline, table_inputs
 
 
 @pipeline(

@@ -12,8 +12,7 @@ Imports kfp, so it runs only in the environment `pipelines`.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kfp import dsl
@@ -23,25 +22,16 @@ from components.evaluation.component import evaluation as evaluate
 from components.evaluation.component import release_report as report_release
 from components.evaluation.component import select_policy
 from components.platform.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
-from components.platform.launcher.registry import TASKS
 from components.ppo.component import ppo as train
 from components.toolchain.component import toolchain_release, toolchain_training
 from components.trace.component import trace as collect_trace
 from components.tune.component import tune as search_plan
 from components.vocab.component import vocab as make_vocab
 from components.warmstart.component import warmstart as clone
-from pipelines.finish.component import finish
 from pipelines.parameters.parameter import Parameter
 from pipelines.parameters.tables import BY_NAME, TRAINING
 from pipelines.retrain.component import promote, record_refusal
-
-RETRY_PAUSE = "5s"
-"""Before the second attempt. A stock KFP 2.17 lets it pass before it reports a failure that it does not retry, too."""
-ALL_ATTEMPTS = "30d"
-"""Argo's deadline for all attempts of a task together, so it exceeds three of the longest time limit (72 h). Without a
-value kfp writes one hour; before 2.17 it writes no more than that."""
-Values = Mapping[str, Any]
-"""The inputs of a pipeline, by name: channels of KFP."""
+from pipelines.tasks import Values, notification, sized
 
 
 def pipeline(
@@ -67,36 +57,6 @@ def table_inputs(table: Iterable[Parameter]) -> list[inspect.Parameter]:
 
 def _input(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind, default=default)
-
-
-def sized(component: Any, cached: bool = True) -> Callable[..., dsl.PipelineTask]:
-    """Return `component` with its tasks' limits of CPUs and memory in the registry, and three attempts.
-
-    It takes the inputs of the pipeline, of which those with the names of its own are passed, and others by keyword.
-
-    Half of the limits is requested. The server decides what it retries: KFP from 2.17 on a pod that was lost, but no
-    step that failed; older versions and Vertex AI a step that failed. So a step repeats its own requests.
-
-    Args:
-        cached: whether KFP may reuse the outputs of an earlier task with the same inputs.
-    """
-
-    def add(values: Values = MappingProxyType({}), **others: Any) -> dsl.PipelineTask:
-        own = values.keys() & (component.component_spec.inputs or {})
-        task = component(**{name: values[name] for name in own} | others)
-        limits = TASKS[task.component_spec.name]
-        task.set_cpu_request(f"{limits.cpus * 500}m").set_cpu_limit(str(limits.cpus))
-        task.set_memory_request(f"{limits.memory_gb // 2}G").set_memory_limit(f"{limits.memory_gb}G")
-        task.set_retry(2, backoff_duration=RETRY_PAUSE, backoff_factor=2.0, backoff_max_duration=ALL_ATTEMPTS)
-        return task if cached else task.set_caching_options(False)
-
-    return add
-
-
-def notification() -> dsl.PipelineTask:
-    """Return the task that notifies of a run's end; it always runs, because a notification is not a result."""
-    notified = sized(finish, cached=False)(run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER)
-    return notified.set_cpu_request("100m").set_memory_request("256M")  # it sends some requests
 
 
 _ARTIFACTS = {

@@ -30,7 +30,7 @@ from pipelines.retrain.state import Deployed, State, load_state
 
 MIN_DAYS = 30
 """Minimum age of a run's newest object. A run writes nothing for longer only if a step's attempts are at their deadline
-(`ALL_ATTEMPTS` in pipelines/training.py)."""
+(`ALL_ATTEMPTS` in pipelines/tasks.py)."""
 _PIPELINE = "mlgo-training"
 _VERTEX_JOB = re.compile(r"projects/[^/]+/locations/[^/]+/pipelineJobs/(?P<id>[^/]+)")
 _RESULTS = {"policy", "evaluation", "release", "release_report", "promotion", "refusal"}

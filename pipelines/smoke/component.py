@@ -14,7 +14,7 @@ from kfp import dsl
 
 from components.platform.launcher.declare import step
 from components.platform.launcher.images import CLUSTER, CLUSTER_VARIABLE, IMAGES
-from pipelines.training import notification, sized
+from pipelines.tasks import notification, sized
 
 
 @dsl.container_component
