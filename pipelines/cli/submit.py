@@ -48,10 +48,10 @@ def submit_command(server: PipelineServer, options: SubmitOptions, wait: bool) -
 
 
 def submit_run(server: PipelineServer, options: SubmitOptions, wait: bool) -> None:
-    run = server.submit(options)
-    say(run.line)
+    run_id, line = server.submit(options)
+    say(line)
     if wait:
-        wait_for(server, run.run_id)
+        wait_for(server, run_id)
 
 
 @pipeline_group.command("upload", short_help="Store the pipeline, or a new version of it, on KFP or for Vertex AI.")

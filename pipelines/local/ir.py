@@ -24,6 +24,8 @@ from pipelines.spec_changes import dags
 STATUS = "{{status}}"
 """Placeholder for KFP's PipelineTaskFinalStatus in the arguments of an exit handler."""
 
+_FINAL_STATUS = object()
+"""KFP's PipelineTaskFinalStatus, as a value of a parameter."""
 _RUN_NAMES = ("{{$.pipeline_job_uuid}}", "{{$.pipeline_job_resource_name}}")
 """Placeholders for the ID and the resource name of a run; a run on this machine has neither."""
 _PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
@@ -43,11 +45,6 @@ class _TaskOutput:
     key: str
 
 
-@dataclass(frozen=True)
-class _FinalStatus:
-    """KFP's PipelineTaskFinalStatus."""
-
-
 def steps_of(spec: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[Step, ...]:
     """Return the steps of the pipeline with these parameters, exit handlers (`always`) last.
 
@@ -56,7 +53,7 @@ def steps_of(spec: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[St
             the same name or write artifacts of the same name.
     """
     _require_supported(spec)
-    steps = tuple(_flatten(spec, spec["root"]["dag"], {k: v for k, v in parameters.items()}, {}, (), ()))
+    steps = tuple(_flatten(spec, spec["root"]["dag"], parameters, {}, (), ()))
     for what, names in (
         ("are named", [step.name for step in steps]),
         ("write an artifact named", [step.output for step in steps if step.output]),
@@ -184,7 +181,7 @@ def _parameter(
         made = source["taskOutputParameter"]
         return _TaskOutput(_require_producer(spec, dag, made["producerTask"], task), made["outputParameterKey"])
     if "taskFinalStatus" in source:
-        return _FinalStatus()
+        return _FINAL_STATUS
     raise UserError(f"the task {task} has a parameter with an unsupported source: {source}", ON_KFP)
 
 
@@ -246,7 +243,7 @@ def _text(value: Any, task: str) -> str:
             f"the task {task} takes the output {value.key} of {value.task} as a parameter, which is not supported here",
             ON_KFP,
         )
-    if isinstance(value, _FinalStatus):
+    if value is _FINAL_STATUS:
         return STATUS
     if isinstance(value, str):
         return value

@@ -22,8 +22,8 @@ from pipelines.submit.kfp_run import KfpRun, require_run_id, run_state, stored_s
 from pipelines.submit.kfp_tasks import parse_time
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.polling import RUN_ENDED, describe_state
-from pipelines.submit.run_checks import check_run, refuse_change
-from pipelines.submit.server import PipelineServer, RunSummary, Schedule, ScheduleChange, SubmittedRun, seconds_since
+from pipelines.submit.run_checks import check_run, refuse_change, run_request
+from pipelines.submit.server import PipelineServer, RunSummary, Schedule, ScheduleChange, seconds_since
 
 MAX_CONCURRENCY = 10
 """Limit of the API server (recurring_run.proto)."""
@@ -50,14 +50,14 @@ class KfpPipelines(PipelineServer):
         self.server = server
         self._client = KfpClient(server)
 
-    def submit(self, options: SubmitOptions) -> SubmittedRun:
+    def submit(self, options: SubmitOptions) -> tuple[str, str]:
         """Start a run; see PipelineServer. A stored pipeline's run of the same name is not started again."""
         request = self.prepare(options, starts_now=True)
         run_id = self.send(request)
-        return SubmittedRun(run_id, f"run {request.name}: {self.page(run_id)}")
+        return run_id, f"run {request.name}: {self.page(run_id)}"
 
     def prepare(self, options: SubmitOptions, starts_now: bool = False) -> RunRequest:
-        """Check what the user asks for, and return what the server is sent; see CheckedRun.request."""
+        """Check what the user asks for, and return what the server is sent; see run_request."""
         if options.stored_pipeline and options.labels:
             refuse_change(options, "label")
         if options.artifact_root:
@@ -70,11 +70,11 @@ class KfpPipelines(PipelineServer):
                 "gs://BUCKET/PATH, a training whose pod is lost starts again from the beginning, and workers=rayjob "
                 "fails"
             )
-        run = check_run(options)
-        if run.ray and options.pipeline_root and not options.artifact_root:
+        values, ray = check_run(options)
+        if ray and options.pipeline_root and not options.artifact_root:
             check_cloud_root(options.pipeline_root, vertex=False, rayjob=True)
-        package = None if options.stored_pipeline else package_for_kfp(options, run.ray, self.page(""))
-        return run.request(options, package, starts_now)
+        package = None if options.stored_pipeline else package_for_kfp(options, ray, self.page(""))
+        return run_request(options, values, package, starts_now)
 
     def send(self, request: RunRequest) -> str:
         """Start a run, unless a stored pipeline has one of its name in the experiment; return its ID.

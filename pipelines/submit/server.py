@@ -33,12 +33,6 @@ _NAMED = 10
 
 
 @dataclass(frozen=True)
-class SubmittedRun:
-    run_id: str
-    line: str
-
-
-@dataclass(frozen=True)
 class RunSummary:
     """A run in a list.
 
@@ -83,8 +77,8 @@ class PipelineServer(Protocol):
     """Option of a command that this kind of server does not have -> why, and what to do."""
     poll_s: float
 
-    def submit(self, options: SubmitOptions) -> SubmittedRun:
-        """Start a run.
+    def submit(self, options: SubmitOptions) -> tuple[str, str]:
+        """Start a run; return its ID, and a line that names it.
 
         Raises:
             UserError: a parameter, a root or another option is invalid, an image was not pushed, or the server or the

@@ -17,8 +17,8 @@ from pipelines.submit.kfp_tasks import parse_time
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.overrides import override_for_vertex
 from pipelines.submit.polling import RUN_ENDED, TRAINING, Task, describe_curve, describe_state
-from pipelines.submit.run_checks import check_run
-from pipelines.submit.server import PipelineServer, RunSummary, Schedule, ScheduleChange, SubmittedRun, seconds_since
+from pipelines.submit.run_checks import check_run, run_request
+from pipelines.submit.server import PipelineServer, RunSummary, Schedule, ScheduleChange, seconds_since
 from pipelines.submit.vertex_client import VertexAddress, authorized_session, call, pages
 
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
@@ -140,24 +140,24 @@ class VertexPipelines(PipelineServer):
     def __init__(self, server: VertexAddress) -> None:
         self.server = server
 
-    def submit(self, options: SubmitOptions) -> SubmittedRun:
+    def submit(self, options: SubmitOptions) -> tuple[str, str]:
         run_id = self.send(self.prepare(options, starts_now=True))
-        return SubmittedRun(run_id, f"job: {run_id}")
+        return run_id, f"job: {run_id}"
 
     def prepare(self, options: SubmitOptions, starts_now: bool = False) -> RunRequest:
-        """Check what the user asks for, and return what the service is sent; see CheckedRun.request."""
+        """Check what the user asks for, and return what the service is sent; see run_request."""
         if options.stored_pipeline:
             check_template(options.stored_pipeline)
         check_cloud_root(options.pipeline_root)
         check_job_settings(options, self.server)
-        run = check_run(options)
-        if run.ray:
+        values, ray = check_run(options)
+        if ray:
             raise UserError(
                 "--param workers=rayjob: a RayJob needs steps that run in a Kubernetes cluster",
                 "submit to a KFP server (--host URL), or use workers=local",
             )
         package = None if options.stored_pipeline else package_for_vertex(options)
-        return run.request(options, package, starts_now)
+        return run_request(options, values, package, starts_now)
 
     def send(self, request: RunRequest) -> str:
         """Create a PipelineJob; return its resource name."""
