@@ -117,7 +117,6 @@ def push_images(names: tuple[str, ...], output: Path, allow_bootstrapped_base: b
 
     Args:
         names: keys of BASES. Empty: all built images.
-        allow_bootstrapped_base: also push images whose base image docker/base-image made on this machine.
 
     Raises:
         UserError: an image is not built, its base image was made on this machine and that is not allowed or has
@@ -195,7 +194,6 @@ def given_images(text: str) -> dict[str, Image]:
 
 
 def read_images(path: Path) -> dict[str, Image]:
-    """Read images.json. UserError if the file does not exist, or is not a list of images."""
     try:
         document = read_json(path, "make images")
     except MissingFile:
@@ -213,7 +211,6 @@ def write_images(path: Path, images: dict[str, Image]) -> None:
 
 @contextmanager
 def docker_client() -> Iterator[Any]:
-    """Yield a client of the docker daemon. UserError if the daemon does not answer."""
     import docker
     import requests
     from docker.errors import DockerException

@@ -16,7 +16,6 @@ class ImageHelp:
     """Help of one image.
 
     Attributes:
-        description: what the image is for, and what it does not contain.
         steps: steps whose dependencies it has.
         groups: commands of mlgo that work in it, except steps.
         examples: (comment, arguments of mlgo, as in a shell).

@@ -15,9 +15,8 @@ from components.core.projects.option import find_database
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.python_module import module_command
-from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.replaceable import require_apart
-from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage, parse_location
+from components.platform.storage.uri import USAGE, in_object_storage
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PARAMS_FILE, PIPELINE_ROOT, RUNNER
 from pipelines.cli.setup import pipelines_environments
 from pipelines.local.locations import artifact_digest, artifact_root
@@ -181,10 +180,10 @@ def print_result(root: str, skipped: Collection[str]) -> None:
         root: directory or URI of the run's artifacts.
     """
     from components.evaluation.report.terminal_report import print_table, read_metrics
+    from pipelines.retrain.artifacts import local
 
     artifact = "evaluation" if REPORT_STEP in skipped else "release_report"
-    location = parse_location(f"{root}/{artifact}")
-    report = fetch(location) if isinstance(location, ObjectUri) else location
+    report = local(f"{root}/{artifact}")
     print_table(read_metrics(report), report)
     if REPORT_STEP in skipped and artifact_digest(f"{root}/release"):
         say(f"{root}/release is of an earlier run")

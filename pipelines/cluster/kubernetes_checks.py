@@ -154,7 +154,6 @@ class Cluster:
         return other
 
     def require_answer(self) -> None:
-        """Raise UserError if the API server does not answer, or does not accept the credentials."""
         try:
             client.VersionApi(self._core.api_client).get_code(_request_timeout=TIMEOUT_S)
         except ValueError as error:  # the answer is not of the API's shape
@@ -178,7 +177,6 @@ class Cluster:
             ) from None
 
     def check_operators(self, ray: bool) -> list[Finding]:
-        """Check that KFP's and, for Ray clusters, KubeRay's resources are served."""
         return [finding for operator in _OPERATORS[: 2 if ray else 1] for finding in self._check_operator(*operator)]
 
     def check_steps(self, account: str, secrets: Sequence[str], version: tuple[int, int] | None) -> list[Finding]:

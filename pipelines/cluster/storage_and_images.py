@@ -92,7 +92,6 @@ class KfpChecks:
         self._finding = ok(what)
 
     def findings(self, namespace: str) -> list[Finding]:
-        """Return whether the pipeline can run on this server, with its steps in `namespace`."""
         findings = [self._finding]
         if self._one_user and namespace == NAMESPACE:
             findings.append(

@@ -79,7 +79,6 @@ def identify_path(path: Path) -> tuple[str, ...]:
 
 
 def identify_clang(path: Path) -> tuple[str, ...]:
-    """Identify a clang by its content and that of LLVM's libraries that it loads."""
     return (digest_of_clang(path),) if path.is_file() else ()
 
 

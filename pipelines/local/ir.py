@@ -24,8 +24,6 @@ from pipelines.spec_changes import dags
 STATUS = "{{status}}"
 """Placeholder for KFP's PipelineTaskFinalStatus in the arguments of an exit handler."""
 
-_FINAL_STATUS = object()
-"""KFP's PipelineTaskFinalStatus, as a value of a parameter."""
 _RUN_NAMES = ("{{$.pipeline_job_uuid}}", "{{$.pipeline_job_resource_name}}")
 """Placeholders for the ID and the resource name of a run; a run on this machine has neither."""
 _PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
@@ -181,7 +179,7 @@ def _parameter(
         made = source["taskOutputParameter"]
         return _TaskOutput(_require_producer(spec, dag, made["producerTask"], task), made["outputParameterKey"])
     if "taskFinalStatus" in source:
-        return _FINAL_STATUS
+        return STATUS
     raise UserError(f"the task {task} has a parameter with an unsupported source: {source}", ON_KFP)
 
 
@@ -243,8 +241,6 @@ def _text(value: Any, task: str) -> str:
             f"the task {task} takes the output {value.key} of {value.task} as a parameter, which is not supported here",
             ON_KFP,
         )
-    if value is _FINAL_STATUS:
-        return STATUS
     if isinstance(value, str):
         return value
     if isinstance(value, float) and value.is_integer():

@@ -47,10 +47,8 @@ def run_locally(
     """Run a compiled pipeline.
 
     Args:
-        pipeline: YAML file written by `mlgo pipeline compile`.
         parameters: the pipeline's, as text; the others have their defaults.
         output: absolute path of the run directory: logs, state, and, without `pipeline_root`, artifacts.
-        pipeline_root: a URI in object storage or a directory for the artifacts.
 
     Returns:
         The names of the steps that a condition skipped.

@@ -35,7 +35,6 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, locations: Ru
     Args:
         run: absolute path of the run directory, created if it does not exist: logs, state, and, unless `locations` says
             otherwise, artifacts.
-        locations: locations of artifacts and files; default: inside `run`.
 
     Raises:
         UserError: a step failed (the error names it and its log), another run uses the directory, or steps may not

@@ -62,10 +62,8 @@ class Step:
         inputs: placeholder's name -> name of the artifact to read.
         outputs: placeholder's name -> KFP's schema title, for every output artifact, including `output` and `work`.
         parameters: names of output parameters, each a file with its value.
-        conditions: if one does not hold, the step and everything that depends on it is skipped.
         after: steps that must end before this one, in addition to those whose artifacts it reads.
         always: exit handler: runs last, whether or not others failed; its arguments may contain STATUS.
-        environment: variables that are set for it, besides those of the runner.
         cache_inputs: anything else that the result depends on and the arguments do not show (content of a file that is
             named on the command line, version of a program that the step calls): text, compared for equality.
         work: name of a working directory that survives a kill: the step resumes there what an interrupted run of it

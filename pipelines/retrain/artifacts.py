@@ -33,7 +33,6 @@ def check_run(run: Mapping[str, str], toolchain: str, problem: str | None) -> No
 
     Args:
         run: locations of its policy, evaluation, corpus and, if a release clang was built, release_report.
-        problem: of the deployed policy; None if nothing is deployed.
 
     Raises:
         UserError: an artifact is missing, damaged or of another kind; the policy cannot be trained further, does not

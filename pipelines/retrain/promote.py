@@ -106,7 +106,6 @@ def compare(
 
 
 def _compare_on(new: Measurements, old: Measurements | None, modules: Collection[str]) -> Comparison:
-    """Compare an evaluation with that of the deployed policy, or with LLVM's heuristic, on some modules."""
     if old is None:
         return new.compare(POLICY, np.array([name in modules for name in new.modules], bool))
     return new.compare_policies(old, modules)

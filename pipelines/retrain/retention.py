@@ -43,7 +43,6 @@ def sweep_runs(
     """Remove the artifacts of old runs below `place` that promoted nothing, and yield each run.
 
     Args:
-        place: an empty path means the whole bucket.
         states: locations of the states of retraining that name refused policies.
         older_than_days: at least MIN_DAYS.
 

@@ -79,7 +79,6 @@ def training_start(state: State, parameters: Mapping[str, str]) -> str:
 
 
 def deployed_evaluation_step(policy: str, root: str, parameters: Mapping[str, str]) -> Step:
-    """Return a step that evaluates the deployed policy with the training clang on the corpus of the run at `root`."""
     output = "deployed_evaluation"
     problem, workers = parameters.get("problem", "inlining"), parameters.get("workers", "local")
     arguments = evaluation_arguments(policy, f"{root}/corpus", f"{root}/training", problem, workers, f"{root}/{output}")

@@ -36,7 +36,6 @@ class Deployed:
     """A promoted policy.
 
     Attributes:
-        features: names of its features, sorted.
         modules: name -> crc32c of the bitcode of the corpus that it was trained and evaluated on.
         reduction_percent, ci95: result of the evaluation at its promotion, with its 95% interval.
         promoted_at: seconds since the epoch.
@@ -45,7 +44,6 @@ class Deployed:
         regressed: modules that it makes clearly worse than LLVM's heuristic does, the worst first.
         promoted_by: person or account that promoted it; "" if not known, as also the following.
         corpus_digest, toolchain_digest: content of its corpus and its training clang.
-        evaluation: location of the evaluation that decided, which has the model card.
         comparisons: number of comparisons of new policies with this one, of versions before 4.
     """
 
@@ -139,7 +137,6 @@ class State:
         return self.deployed.regressed if self.deployed else ()
 
     def require_outside(self, root: str) -> None:
-        """Raise UserError if a run with artifacts at `root` would overwrite a policy that is or was deployed."""
         entries = [entry for entry in (self.deployed, *self.history) if entry is not None]
         if any(entry.policy.startswith(f"{root}/") for entry in entries):
             raise UserError(
@@ -163,7 +160,6 @@ class State:
         return replace(self, comparisons=counts, decisions=_newest(decision, self.decisions))
 
     def rolled_back(self, by: str = "", reason: str = "", now: float = 0.0) -> State:
-        """Return the state with the previous policy deployed again. UserError if there is no previous policy."""
         if not self.history or self.deployed is None:
             raise UserError("there is no previous policy to roll back to", "promote another policy first")
         gone = self.deployed

@@ -38,11 +38,7 @@ _ROOT_REMEDY = (
 
 
 def check_image(expected: str) -> str:
-    """Return what this container is. UserError if it is not the image of this project that the step asks for.
-
-    Args:
-        expected: a key of IMAGES.
-    """
+    """Return what this container is. UserError if it is not the image of this project that the step asks for."""
     actual = os.environ.get("MLGO_IMAGE", "")
     if actual and actual != expected:
         raise UserError(
@@ -96,9 +92,6 @@ def check_shared_memory(folder: Path = MEMORY_FILE_SYSTEM, needed_bytes: int = M
 
 def check_root(output: str) -> str:
     """Write, read and delete an object next to the step's output, with the step's own credentials.
-
-    Args:
-        output: place of the step's artifact, as the launcher gives it.
 
     Raises:
         NotTried: KFP copies the step's artifacts.

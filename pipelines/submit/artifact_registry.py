@@ -37,9 +37,7 @@ def upload_template(server: VertexAddress, repository: str, spec: Mapping[str, A
 
     Args:
         repository: name of a repository of the project in the region.
-        spec: PipelineSpec, whose name becomes that of the package.
         tag: names this version; a tag that exists moves to it.
-        host: URL of the registry; empty for the region's.
 
     Raises:
         UserError: a name is invalid, there are no credentials, or the registry refuses.

@@ -51,9 +51,7 @@ class KfpAddress:
     Attributes:
         host: its URL; one without a scheme becomes http://.
         namespace: the user's, of a server with several users; empty otherwise.
-        token: a bearer token; empty for none.
         token_file: file with a bearer token, read again for each request, because tokens expire.
-        in_cluster: send the token that Kubernetes projects into a pod.
     """
 
     host: str

@@ -15,12 +15,10 @@ class SubmitOptions:
 
     Attributes:
         spec: PipelineSpec of the compiled pipeline.
-        parameters: the pipeline's parameters that are given, as text.
         overrides: settings of steps by the task's name.
         pipeline_root: root of artifacts; empty for the server's default.
         artifact_root: root of artifacts that steps read and write themselves; empty for none, or that of the stored
             pipeline.
-        name: of the run or schedule; empty for one with the time.
         service_account: of the steps; empty for the server's default.
         stored_pipeline: name (KFP) or URI (Vertex AI) of a stored pipeline to start in place of `spec`, whose
             parameters must agree with it.
@@ -75,7 +73,6 @@ class RunRequest:
 
     Attributes:
         package: the pipeline that is sent; None for a stored one.
-        parameters: those that are given, with their types.
     """
 
     options: SubmitOptions

@@ -44,7 +44,6 @@ class Task:
         state: such as RUNNING; empty if the task has not begun.
         seconds: from its start to its end; None if it has not ended, or that is unknown.
         attempts: number of pods that were started for it; 0 if there was none, or that is unknown.
-        reused: the server reused the result of another run.
         pods: possible names of its newest pod, the likeliest first; that of its driver if it has not begun. Empty if
             there was none, or that is unknown.
         may_wait: its pod, or that of a task that runs at the same time, is pending.

@@ -38,7 +38,6 @@ class RunSummary:
 
     Attributes:
         run_id: its ID, or its resource name on Vertex AI.
-        begun: when it was created; None if the server does not say it.
         seconds: from its creation to its end, or until now; None if that is unknown.
     """
 
@@ -89,9 +88,6 @@ class PipelineServer(Protocol):
         """Start runs at the times of a schedule; return a line that names it.
 
         Runs that were missed, while it was disabled for example, do not start.
-
-        Args:
-            max_concurrency: how many of its runs may run at the same time.
         """
 
     def upload(self, options: SubmitOptions, version: str, repository: str) -> str:

@@ -39,7 +39,6 @@ class Terminated(KeyboardInterrupt):
 
 
 def interrupted_status(error: BaseException) -> int:
-    """Return the exit status for the signal that interrupted a command."""
     return 128 + error.number if isinstance(error, Terminated) else EXIT_INTERRUPTED
 
 
@@ -133,7 +132,6 @@ def _raise_pending(_number: int, frame: FrameType | None) -> None:
 
 
 def _runs_tensorflow(frame: FrameType | None) -> bool:
-    """Return whether a function of TensorFlow is on the stack."""
     while frame is not None:
         if str(frame.f_globals.get("__name__")).startswith(_PACKAGES):
             return True

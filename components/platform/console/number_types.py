@@ -32,8 +32,6 @@ class FiniteFloat(click.ParamType):
 
 
 class FiniteFloatRange(click.FloatRange):
-    """click.FloatRange that refuses NaN and infinity."""
-
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
         return float(super().convert(FINITE_FLOAT.convert(value, parameter, context), parameter, context))
 

@@ -61,7 +61,6 @@ class Rule:
     always: bool = False
 
     def kept_by(self, kind: Kind, abi: int, seccomp: bool) -> bool:
-        """Return whether the promise is kept by a kind of sandbox, with Landlock of the version `abi`."""
         if self.always or (self.seccomp and seccomp and kind != "none"):
             return True
         if kind == "landlock":

@@ -145,7 +145,6 @@ def run(
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal with its meaning."""
     try:
         return f"{signal.Signals(number).name} ({signal.strsignal(number)})"
     except ValueError:

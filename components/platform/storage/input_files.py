@@ -88,7 +88,6 @@ def path_errors(path: Path, remedy: str = "check the path") -> Iterator[None]:
 
 
 def read_text(path: Path, remedy: str = "check the path") -> str:
-    """Return the content of a UTF-8 file. UserError as `read_bytes`, or it is not UTF-8."""
     try:
         return read_bytes(path, remedy).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -96,7 +95,6 @@ def read_text(path: Path, remedy: str = "check the path") -> str:
 
 
 def read_json(path: Path, remedy: str = "check the path") -> Any:
-    """Return the document in a JSON file. UserError as `read_bytes` and `parse_json`."""
     return parse_json(read_bytes(path, remedy), str(path), remedy)
 
 

@@ -153,7 +153,6 @@ def command_inputs() -> CommandInputs | None:
 
 
 def require_unchanged_inputs() -> None:
-    """Raise UserError if an input of the running command was replaced or modified."""
     if (inputs := command_inputs()) is not None:
         inputs.require_unchanged()
 

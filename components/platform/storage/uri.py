@@ -48,7 +48,6 @@ class ObjectUri:
     """A place in object storage.
 
     Attributes:
-        scheme: one of SCHEMES.
         path: without a slash at either end; it may be empty and then names the whole bucket.
     """
 

@@ -24,7 +24,6 @@ _RAY = re.compile(r"ray(?::(auto|[^\s:/]+:[0-9]{1,5}))?")
 
 
 def check_workers(spec: str) -> None:
-    """Raise UserError unless `spec` is one of the forms in HELP."""
     if not any(form.fullmatch(spec) for form in (_LOCAL, _RAY, _RAYJOB)):
         raise UserError(
             f"--workers {spec!r} is not known",

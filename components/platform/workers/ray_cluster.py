@@ -84,7 +84,6 @@ class Cluster:
             self._request.update()
 
     def description(self) -> str:
-        """Return the resources of the cluster, for messages."""
         has, free = self._ray.cluster_resources(), self._ray.available_resources()
         text = f"the Ray cluster has {has.get('CPU', 0):g} processors, {free.get('CPU', 0):g} of them free"
         starting = self._request.description() if self._request is not None else ""

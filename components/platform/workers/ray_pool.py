@@ -71,7 +71,6 @@ class _Worker:
     Attributes:
         prepared: number of the function that it has; -2 - number while that function is being sent.
         items: items that it has or will be sent next, by key.
-        unsent: keys and pickles of those that will be sent next.
         alone: it has a suspect item, see _SUSPECT_DEATHS.
     """
 
@@ -104,7 +103,6 @@ class _Item:
     Attributes:
         died_on: nodes of its actors that died and of whose deaths it may be the cause.
         losses: number of its actors that died for any reason.
-        suspect: it runs alone on an actor.
     """
 
     index: int
@@ -119,8 +117,6 @@ class _Exclusion:
     """A node on which an actor could not be used.
 
     Attributes:
-        error: the newest reason.
-        times: how often in succession.
         since_s: the first time of these.
         until_s: when an actor is started there again.
     """
@@ -379,7 +375,6 @@ class RayPool:
                     yield item.index, result
 
     def _remove(self, worker: _Worker) -> list[_Item]:
-        """Kill an actor, and return the items that it had."""
         items, worker.items = list(worker.items.values()), {}
         self._workers.remove(worker)
         self._cluster.kill(worker.handle)

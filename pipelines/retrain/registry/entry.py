@@ -26,10 +26,7 @@ class RegistryEntry:
 
     Attributes:
         model: name of the model, for example "mlgo-inlining"; each promoted policy is a version of it.
-        uri: location of the policy's artifact.
-        digest: digest of the artifact, which identifies the version.
         summary: a sentence for lists.
-        author: who promoted it.
         card: model card in Markdown; "" if there is none.
         figures: name -> number, in percent.
         facts: name -> text: problem, LLVM version, digests, run, reason.

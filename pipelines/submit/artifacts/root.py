@@ -20,7 +20,6 @@ OPTION = "--artifact-root"
 
 
 def check_artifact_root(root: str) -> None:
-    """Raise UserError unless `root` is a folder that steps on a server can read and write themselves."""
     location = parse_location(root) if root.partition("://")[0] in REMOTE_SCHEMES else None
     if not isinstance(location, ObjectUri) or "?" in root:
         raise UserError(f"{OPTION} {root} is no folder in object storage that steps read themselves", f"pass {USAGE}")

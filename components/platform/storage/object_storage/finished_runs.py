@@ -41,7 +41,6 @@ def sweep_finished(
     """Remove what ended runs left below `folder`, and yield it.
 
     Args:
-        folder: an empty path means the whole bucket.
         older_than_s: minimum age of each object by the server's clock.
 
     Raises:

@@ -27,7 +27,6 @@ class Pack:
     """An object that holds several files.
 
     Attributes:
-        name: path below the artifact's data folder.
         offsets: file name -> byte offset of its content in the pack.
     """
 
@@ -60,7 +59,6 @@ def group_into_packs(entries: Iterable[ManifestEntry]) -> list[list[ManifestEntr
 
 
 def write(directory: Path, entries: Sequence[ManifestEntry], archive: Path) -> Pack:
-    """Write a pack of these files of `directory` to `archive`."""
     with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar:
         for entry in entries:
             header = tarfile.TarInfo(entry.name)

@@ -51,7 +51,6 @@ def sweep(folder: ObjectUri, dry_run: bool = False, older_than_s: float = ABANDO
     """Remove the abandoned folders of the artifacts at and below `folder`, and yield each.
 
     Args:
-        folder: an empty path means the whole bucket.
         older_than_s: minimum age, at least `ABANDONED_AFTER_S`: younger folders may have a live writer.
 
     Raises:
