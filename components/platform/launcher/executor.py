@@ -19,6 +19,7 @@ from msgspec import Struct
 from components.platform.storage import read_manifest
 from components.platform.storage.input_files import expect_shape, parse_json, read_json, typed
 from components.platform.storage.manifest import manifest_digest
+from components.platform.storage.output_files import replace_text
 
 
 class _Artifact(Struct):
@@ -64,9 +65,7 @@ def write_executor_output(executor_input: Mapping[str, Any], metadata: Mapping[s
         artifacts[name] = {"artifacts": made}
     path = Path(output_file)
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(json.dumps({"artifacts": artifacts}, allow_nan=False), encoding="utf-8")
-    os.replace(fresh, path)
+    replace_text(path, json.dumps({"artifacts": artifacts}, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:

@@ -360,11 +360,9 @@ def _entry(directory: Path, path: Path, sha256: bool) -> ManifestEntry:
 
 def checksum(path: Path) -> tuple[int, str]:
     """Read a file once; return its size in bytes and its crc32c, encoded as in the manifest."""
-    crc32c, size_bytes = google_crc32c.Checksum(), 0
+    crc32c = google_crc32c.Checksum()
     with open(path, "rb") as stream:
-        while block := stream.read(READ_BYTES):
-            crc32c.update(block)
-            size_bytes += len(block)
+        size_bytes = sum(map(len, crc32c.consume(stream, READ_BYTES)))
     return size_bytes, base64.b64encode(crc32c.digest()).decode()
 
 

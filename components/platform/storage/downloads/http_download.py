@@ -56,8 +56,7 @@ def _download_once(url: str, path: Path) -> None:
                 requests.get(url, stream=True, timeout=TIMEOUT_S, headers={"Accept-Encoding": "identity"}) as response,
             ):
                 response.raise_for_status()
-                blocks = response.raw.stream(_BLOCK_BYTES, decode_content=False)
-                while (block := next(blocks, None)) is not None:
+                for block in response.raw.stream(_BLOCK_BYTES, decode_content=False):
                     heard()
                     file.write(block)
         except requests.TooManyRedirects:
