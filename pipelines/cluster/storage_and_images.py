@@ -71,36 +71,20 @@ def check_images(images: Mapping[str, Image], names: tuple[str, ...]) -> list[Fi
     return findings
 
 
-class KfpChecks:
-    """What a KFP server tells of itself."""
-
-    def __init__(self, server: KfpAddress) -> None:
-        self._server = server
-        self._one_user = False
-        self.version: tuple[int, int] | None = None
-        try:
-            health = KfpClient(server).require_usable()
-        except NoAnswer as error:
-            self._finding = unknown(error.problem, error.remedy)
-            return
-        except UserError as error:
-            self._finding = missing(error.problem, error.remedy)
-            return
-        self.version = health.numbers
-        self._one_user = health.multi_user is False
-        what = f"Kubeflow Pipelines {health.version or 'of a version that it does not tell'} at {server.host}"
-        self._finding = ok(what)
-
-    def findings(self, namespace: str) -> list[Finding]:
-        findings = [self._finding]
-        if self._one_user and namespace == NAMESPACE:
-            findings.append(
-                missing(
-                    f"KFP at {self._server.host} has one user: it runs steps in its own namespace, not in {namespace}",
-                    "check that one: --namespace kubeflow --service-account pipeline-runner",
-                )
-            )
-        return findings
+def check_kfp(server: KfpAddress, namespace: str) -> tuple[list[Finding], tuple[int, int] | None]:
+    """Check whether the pipeline can run on a server, with its steps in `namespace`; also return its major and minor version."""
+    try:
+        health = KfpClient(server).require_usable()
+    except NoAnswer as error:
+        return [unknown(error.problem, error.remedy)], None
+    except UserError as error:
+        return [missing(error.problem, error.remedy)], None
+    findings = [ok(f"Kubeflow Pipelines {health.version or 'of a version that it does not tell'} at {server.host}")]
+    if health.multi_user is False and namespace == NAMESPACE:
+        problem = f"KFP at {server.host} has one user: it runs steps in its own namespace, not in {namespace}"
+        remedy = "check that one: --namespace kubeflow --service-account pipeline-runner"
+        findings.append(missing(problem, remedy))
+    return findings, health.numbers
 
 
 def _check_pull(docker: Any, reference: str) -> Finding:
