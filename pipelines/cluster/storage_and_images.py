@@ -72,7 +72,7 @@ def check_images(images: Mapping[str, Image], names: tuple[str, ...]) -> list[Fi
 
 
 def check_kfp(server: KfpAddress, namespace: str) -> tuple[list[Finding], tuple[int, int] | None]:
-    """Check whether the pipeline can run on a server, with its steps in `namespace`; also return its major and minor version."""
+    """Check whether the pipeline can run on a server; also return the server's major and minor version."""
     try:
         health = KfpClient(server).require_usable()
     except NoAnswer as error:
