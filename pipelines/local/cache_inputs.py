@@ -87,9 +87,6 @@ def identify_remote(uri: ObjectUri) -> tuple[str, ...]:
 
     An artifact is identified by its manifest, a file or folder written by another tool by the service's checksums, or
     by versions where listings have no checksums.
-
-    Raises:
-        UserError: nothing is at the URI, access is denied, or the service does not answer.
     """
     from components.platform.storage.object_storage.remote import read_remote_manifest
 

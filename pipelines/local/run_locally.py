@@ -70,11 +70,7 @@ def run_locally(
 def local_steps(
     pipeline: Path, parameters: Mapping[str, str], write: FormatParameter = as_parameter
 ) -> tuple[Step, ...]:
-    """Return the pipeline's steps, with the state of this machine that their results depend on.
-
-    Raises:
-        UserError: a parameter has a value that no step accepts.
-    """
+    """Return the pipeline's steps, with the state of this machine that their results depend on."""
     spec = load_spec(pipeline)
     values = checked_values(spec, parameters, write)
     if uses_rayjob(values):

@@ -80,9 +80,6 @@ def compare(
         old: evaluation of the deployed policy; None compares with LLVM's heuristic.
         number: number of the comparison with what is deployed; 1 is the first.
         week: ISO week; empty for all modules.
-
-    Raises:
-        UserError: the evaluations measure different things, or have no modules in common.
     """
     if old is not None and new.objective.name != old.objective.name:
         raise UserError(
@@ -302,9 +299,6 @@ def own_verdict(run: Mapping[str, str], policy_digest: str) -> tuple[str, Metric
 
     Args:
         run: as for `promotion`; "evaluation" is required.
-
-    Raises:
-        UserError: a report is of another policy.
     """
     subjects = {"evaluation": "the new policy", "release_report": "the release clang of the new policy"}
     metrics: Metrics | None = None

@@ -38,9 +38,6 @@ def upload_template(server: VertexAddress, repository: str, spec: Mapping[str, A
     Args:
         repository: name of a repository of the project in the region.
         tag: names this version; a tag that exists moves to it.
-
-    Raises:
-        UserError: a name is invalid, there are no credentials, or the registry refuses.
     """
     import requests
     from google.auth.exceptions import GoogleAuthError

@@ -36,9 +36,6 @@ def package_for_kfp(options: SubmitOptions, ray: bool | None, pages: str) -> Pac
     Args:
         ray: whether a step starts a Ray cluster; None if that is unknown.
         pages: the URL to which the ID of a run is appended for its page.
-
-    Raises:
-        UserError: an image was not pushed, or the pipeline does not have what an option asks for.
     """
     spec = with_given_digests(options.spec, options.images, ray)
     if not options.cache:

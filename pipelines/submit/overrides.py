@@ -28,6 +28,7 @@ from pipelines.submit.overrides_document import (
     SHARED_MEMORY_VOLUME,
     Amount,
     StepOverrides,
+    check_machine,
     check_mounts,
     check_variables,
     cpus,
@@ -70,18 +71,14 @@ def override_for_kfp(
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     pods = {}
     for task, label, step in _by_executor(spec, overrides):
-        if step.machine_type and INSTANCE_TYPE in (step.node_selector or {}):  # by default and for this task
-            raise UserError(
-                f"--overrides: {task}: machine_type is node_selector {INSTANCE_TYPE}, which is given, too",
-                "leave one out",
-            )
+        # What is set by default and what for this task may contradict each other.
+        for check in (check_machine, check_mounts, check_variables):
+            check(f"--overrides: {task}", step)
         if step.accelerator and not _EXTENDED_RESOURCE.fullmatch(step.accelerator.type):
             raise UserError(
                 f"--overrides: {task}: accelerator: {step.accelerator.type!r} is no resource of a Kubernetes node",
                 "for example nvidia.com/gpu; choose the model with node_selector",
             )
-        check_mounts(f"--overrides: {task}", step)  # by default and for this task
-        check_variables(f"--overrides: {task}", step)
         _warn_of_proxy(task, step.env or {})
         _check_order(_set_resources(copy["deploymentSpec"]["executors"][label]["container"], step), task)
         if config := _pod_settings(step):

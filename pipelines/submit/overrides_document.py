@@ -195,11 +195,7 @@ KEYS = StepOverrides.__struct_fields__
 
 
 def read_overrides(path: str | Path) -> dict[str, StepOverrides]:
-    """Read an overrides file: settings by task's name, and for all tasks under DEFAULT.
-
-    Raises:
-        UserError: the file cannot be read, or a key or value is invalid, on whichever server.
-    """
+    """Read an overrides file: settings by task's name, and for all tasks under DEFAULT."""
     documents = parse_yaml(read_text(Path(path), _REMEDY), str(path), _REMEDY)
     if len(documents) != 1 or not isinstance(documents[0], dict) or not documents[0]:
         raise UserError(f"{path} is not one mapping of tasks to settings", _REMEDY)
@@ -226,8 +222,7 @@ def _step(document: Any, where: str) -> StepOverrides:
             f"{where}: machine_type {step.machine_type!r} is no value of a node's label {INSTANCE_TYPE}",
             f"kubectl get nodes --label-columns {INSTANCE_TYPE}",
         )
-    if step.machine_type is not None and INSTANCE_TYPE in (step.node_selector or {}):
-        raise UserError(f"{where}: machine_type is node_selector {INSTANCE_TYPE}, which is given, too", "leave one out")
+    check_machine(where, step)
     for toleration in step.tolerations or ():
         if problem := _toleration_problem(toleration):
             raise UserError(f"{where}: tolerations: {problem}", "kubectl explain pod.spec.tolerations")
@@ -246,6 +241,11 @@ def _step(document: Any, where: str) -> StepOverrides:
     check_mounts(where, step)
     check_variables(where, step)
     return step
+
+
+def check_machine(where: str, step: StepOverrides) -> None:
+    if step.machine_type and INSTANCE_TYPE in (step.node_selector or {}):
+        raise UserError(f"{where}: machine_type is node_selector {INSTANCE_TYPE}, which is given, too", "leave one out")
 
 
 def check_mounts(where: str, step: StepOverrides) -> None:

@@ -102,11 +102,7 @@ RULES = (
 
 
 def kind() -> Kind:
-    """Return how children are confined on this machine; say once what a corpus from elsewhere could do nevertheless.
-
-    Raises:
-        UserError: $MLGO_COMPILE_SANDBOX names a kind that is unknown or does not work here.
-    """
+    """Return how children are confined on this machine; say once what a corpus from elsewhere could do nevertheless."""
     with _LOCK:
         return _kind(os.environ.get(SANDBOX_VARIABLE, ""))
 

@@ -57,9 +57,6 @@ def registry_entry(deployed: Deployed, model: str = "") -> RegistryEntry:
 
     Args:
         model: name of the model; empty for one that names the problem.
-
-    Raises:
-        UserError: the evaluation cannot be read.
     """
     reward = OBJECTIVES[problems.get(deployed.problem).objective].labels.reward
     figures = {"reduction_percent": deployed.reduction_percent}

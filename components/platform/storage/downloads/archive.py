@@ -65,9 +65,6 @@ def download_archive(url: str, sha256: str, cache: Path, source: str, progress: 
     Args:
         sha256: 64 hexadecimal digits in lower case.
         source: what says the checksum, for messages.
-
-    Raises:
-        UserError: it cannot be downloaded, or has another checksum.
     """
     folder = cache / "archives"
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,9 +103,6 @@ def unpack(archive: Path, into: Path, confined: bool = False) -> Path:
 
     Args:
         confined: refuse links that lead out of the tree.
-
-    Raises:
-        UserError: it is no archive, is damaged, or has devices, pipes or such links.
     """
     scratch = into.with_name(into.name + ".unpacking")
     scratch.mkdir(parents=True)

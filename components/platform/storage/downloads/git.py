@@ -40,11 +40,7 @@ def require_git(purpose: str) -> None:
 
 
 def remote_commit(url: str, name: str, progress: Say = say) -> str:
-    """Return the commit (hex) that a branch or tag of a repository points to now; a branch comes first, as in clones.
-
-    Raises:
-        UserError: git is not installed, the repository cannot be read, or has no such branch or tag.
-    """
+    """Return the commit (hex) that a branch or tag of a repository points to; a branch comes first, as in clones."""
     require_git(f"it reads {url}")
     task, remedy = f"read which commit {name} of {url} is", "check the URL, the tag and the network"
     tag = f"refs/tags/{name}"

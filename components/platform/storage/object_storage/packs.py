@@ -95,10 +95,6 @@ def parse(document: Any, files: Iterable[ManifestEntry], source: str, remedy: st
     Args:
         document: the manifest, read from `source`.
         remedy: what to do about an invalid manifest, for errors.
-
-    Raises:
-        NotAManifest: the packs cannot be parsed, or list something that is not a file of the artifact or already in
-            another pack.
     """
     try:
         packs = tuple(_parse_pack(pack) for pack in document.get("packs", []))

@@ -403,11 +403,7 @@ def list_folder(uri: ObjectUri) -> dict[str, tuple[str, int]]:
 
 
 def download_folder(uri: ObjectUri, names: Iterable[str], into: Path) -> None:
-    """Download the named objects below `uri`, for content that other tools put there.
-
-    Raises:
-        UserError: the names cannot be files of one directory; an object is gone.
-    """
+    """Download the named objects below `uri`, for content that other tools put there."""
     names = list(names)
     try:
         check_names(names)
