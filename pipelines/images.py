@@ -243,9 +243,6 @@ def _require_tools(new: set[str]) -> None:
 
     Whether a registry answers is seen only then. So what it takes to make a base image is named here if other things
     are missing, too; docker/base-image checks it before it makes the first one.
-
-    Args:
-        new: images that were not built here before.
     """
     missing: list[UserError] = []
     if shutil.which("docker") is None:

@@ -16,7 +16,6 @@ class ImageHelp:
     """Help of one image.
 
     Attributes:
-        steps: steps whose dependencies it has.
         groups: commands of mlgo that work in it, except steps.
         examples: (comment, arguments of mlgo, as in a shell).
         entry: beginning of the command, in an image without an entry point.

@@ -215,11 +215,7 @@ def local_parameters(params: tuple[str, ...], params_file: Mapping[str, str] | N
 
 
 def make_runner(kind: str, images: str, parameters: dict[str, str], pipeline: Path = COMPILED) -> Runner:
-    """Return the runner that --runner names.
-
-    Args:
-        parameters: the pipeline's, as returned by `local_parameters`.
-    """
+    """Return the runner that --runner names."""
     if kind == "docker":
         spec = load_spec(pipeline)
         if not builds_sdk(spec):

@@ -57,7 +57,6 @@ class Finding:
     Attributes:
         status: `unknown` if this account or this machine cannot look.
         what: the thing that was checked, with what is wrong with it.
-        remedy: what to do; empty if nothing.
     """
 
     status: Literal["ok", "missing", "unknown"]
@@ -493,11 +492,7 @@ def step_pods(spec: Mapping[str, Any]) -> list[_Pod]:
 
 @dataclass(frozen=True)
 class _Pod:
-    """Requests of a kind of pods of the Ray cluster.
-
-    Attributes:
-        memory_bytes: of each pod, as `cpus`.
-    """
+    """Requests of a kind of pods of the Ray cluster."""
 
     name: str
     count: int

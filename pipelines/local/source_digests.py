@@ -31,11 +31,7 @@ class SourceDigests:
         self._present: dict[str, list[Path]] = {}
 
     def of(self, module: str) -> str:
-        """Return the sha256 (hex) over all files that the step's code is in.
-
-        Args:
-            module: the step's package, "components.vocab" or "pipelines.retrain".
-        """
+        """Return the sha256 (hex) over all files that the step's code is in."""
         total = hashlib.sha256()
         for path in sorted(self.paths(module)):
             total.update(f"{path} {self._digest(path)}\n".encode())

@@ -55,7 +55,6 @@ class Step:
     Attributes:
         name: name for the user; also the name of the log and of the step's state.
         image: name of the image that it runs in (a value of components.platform.launcher.images.IMAGES).
-        module: package with the step's code, "components.vocab".
         arguments: its arguments. KFP's placeholders for parameters are filled in; those for artifacts are not, so that
             the step's identity does not depend on the location of the run.
         output: name of the artifact that it writes, which is also its location in the run.

@@ -67,11 +67,7 @@ def check_bucket_exists(root: str, option: str = "--pipeline-root") -> None:
 
 
 def check_state_on_server(state: str, root: str, own: str) -> None:
-    """Raise UserError unless steps on a server can read and write the state, and others can read what they promote.
-
-    Args:
-        root, own: --pipeline-root and --artifact-root; "" for none.
-    """
+    """Raise UserError unless steps on a server can read and write the state, and others can read what they promote."""
     if not in_object_storage(state):
         raise UserError(f"the state {state} is on this machine, but the steps run on others", f"name it {USAGE}.json")
     if not own and root.partition("://")[0] in KFP_SCHEMES:

@@ -15,7 +15,6 @@ class RetrainInputs:
     """Current state to compare with the deployed policy; None for what was not looked at.
 
     Attributes:
-        now: seconds since the epoch.
         features: features that the training clang logs, sorted.
         modules: module name -> crc32c of its bitcode, in a corpus of the current code.
     """

@@ -219,9 +219,7 @@ def decide(
     """Return the decision about a new policy, by its own reports and by its comparison with what is deployed.
 
     Args:
-        decision: time, policy and reported reduction.
         refused: why its own reports rule out a promotion; "" if they do not.
-        judged: metrics of the last of its own reports.
         read: returns its measurements, and those of the deployed policy on the same corpus; None if none is deployed.
             Called only if the reports allow a promotion, or if nothing is deployed.
     """
@@ -295,11 +293,7 @@ def _linked_files(metrics: SizeMetrics, variant: str) -> set[tuple[str, str, int
 
 
 def own_verdict(run: Mapping[str, str], policy_digest: str) -> tuple[str, Metrics]:
-    """Return why a run's own reports rule out its promotion, "" if they do not, and the metrics of the last one read.
-
-    Args:
-        run: as for `promotion`; "evaluation" is required.
-    """
+    """Return why a run's own reports rule out its promotion, "" if they do not; and the metrics of the last one."""
     subjects = {"evaluation": "the new policy", "release_report": "the release clang of the new policy"}
     metrics: Metrics | None = None
     for name in ("evaluation", *(("release_report",) if "release_report" in run else ())):

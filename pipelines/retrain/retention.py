@@ -44,7 +44,6 @@ def sweep_runs(
 
     Args:
         states: locations of the states of retraining that name refused policies.
-        older_than_days: at least MIN_DAYS.
 
     Raises:
         UserError: object storage refuses or does not answer, or a state cannot be read.

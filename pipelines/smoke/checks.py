@@ -197,8 +197,6 @@ def check_retry(read: str, fail_once: str, version: str) -> str:
     Args:
         read: artifact of an earlier step, next to which the first attempt leaves its mark: a server may give the
             second attempt another place for its output.
-        fail_once: one of FAIL_ONCE.
-        version: of KFP; empty if it is unknown.
 
     Raises:
         FailedOnPurpose: this is the first attempt.

@@ -37,7 +37,6 @@ class Row(Struct, frozen=True):
 
     Attributes:
         found: what it is like, or what is wrong with it.
-        remedy: what to do; empty if nothing.
     """
 
     what: str

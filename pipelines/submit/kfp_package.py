@@ -60,7 +60,6 @@ def notify_settings(spec: Mapping[str, Any], secret: str, pages: str) -> tuple[d
 
     Args:
         secret: name of a Kubernetes Secret with the key NOTIFY_KEY, in the namespace of the steps.
-        pages: as for package_for_kfp.
     """
     if not SUBDOMAIN.fullmatch(secret):
         # Do not print its value: if a URL was passed by mistake, it is the secret itself.
@@ -138,7 +137,6 @@ def platform_spec(
         settings: executor label -> fields of a KubernetesExecutorConfig of kfp-kubernetes
             (kubernetes_executor_config.proto). Lists of the same executor's same field are joined; no two have another
             field of it.
-        pipeline: PipelineConfig (pipeline_spec.proto).
     """
     executors: dict[str, dict[str, Any]] = {}
     for setting in settings:

@@ -53,9 +53,6 @@ def lost_driver(log: str) -> bool:
 class KfpRun:
     """A run, as the server last answered.
 
-    Attributes:
-        document: a V2beta1Run of the API.
-
     Raises:
         UserError: what is given is a run's name or page instead of its ID.
         NotFound: there is no such run.

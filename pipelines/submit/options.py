@@ -14,7 +14,6 @@ class SubmitOptions:
     """What the user asks for, with the content of the files that options name.
 
     Attributes:
-        spec: PipelineSpec of the compiled pipeline.
         overrides: settings of steps by the task's name.
         pipeline_root: root of artifacts; empty for the server's default.
         artifact_root: root of artifacts that steps read and write themselves; empty for none, or that of the stored
@@ -22,7 +21,6 @@ class SubmitOptions:
         service_account: of the steps; empty for the server's default.
         stored_pipeline: name (KFP) or URI (Vertex AI) of a stored pipeline to start in place of `spec`, whose
             parameters must agree with it.
-        cache: the server may reuse results.
         ttl_hours, deadline_hours: limits of a run's workflow on KFP; 0 for none.
 
     The others are as the options of the command line.

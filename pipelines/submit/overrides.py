@@ -265,6 +265,5 @@ def _named_object(field: str, name: str, deprecated: bool = False) -> dict[str, 
 
     Args:
         field: the field that is deprecated; `field` + "Parameter" has taken its place.
-        deprecated: write both, as kfp-kubernetes does.
     """
     return {f"{field}Parameter": {"runtimeValue": {"constant": name}}} | ({field: name} if deprecated else {})

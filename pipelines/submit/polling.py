@@ -40,7 +40,6 @@ class Task:
     """A container task of a run.
 
     Attributes:
-        name: as in the PipelineSpec.
         state: such as RUNNING; empty if the task has not begun.
         seconds: from its start to its end; None if it has not ended, or that is unknown.
         attempts: number of pods that were started for it; 0 if there was none, or that is unknown.

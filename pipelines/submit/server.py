@@ -91,11 +91,7 @@ class PipelineServer(Protocol):
         """
 
     def upload(self, options: SubmitOptions, version: str, repository: str) -> str:
-        """Store a pipeline as a new version, named by its options or by itself; return a line that names it.
-
-        Args:
-            repository: where Vertex AI stores it.
-        """
+        """Store a pipeline as a new version, named by its options or by itself; return a line that names it."""
 
     def runs(self, experiment: str = "") -> Iterator[RunSummary]:
         """Yield the runs, newest first; on KFP, those that are not archived.
@@ -157,11 +153,7 @@ def find_schedule(server: PipelineServer, text: str) -> Schedule:
 
 
 def _identify(text: str, names: Mapping[str, str], kind: str, missing: str) -> str:
-    """Return the ID that `text` is, begins or names. NotFound unless there is one.
-
-    Args:
-        kind: "run" or "schedule".
-    """
+    """Return the ID that `text` is, begins or names. NotFound unless there is one."""
     if text in names:
         return text
     found = [key for key, name in names.items() if key.rpartition("/")[2].startswith(text) or name == text]

@@ -28,11 +28,6 @@ _MAX_STOP_S = tree_supervisor.GRACE_S + tree_supervisor.KILL_S + 10.0
 class ProcessTree:
     """A running command and its descendants.
 
-    Args:
-        stdin: file to read; None for /dev/null.
-        stdout: a file descriptor, or subprocess.PIPE.
-        stderr: a file descriptor, or subprocess.STDOUT.
-
     Raises:
         FileNotFoundError: there is no such program.
     """

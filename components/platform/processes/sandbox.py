@@ -44,7 +44,6 @@ class Rule:
     """A promise about a confined command, with all processes that it starts.
 
     Attributes:
-        promise: what the command can do at most.
         unless_kept: what it could do otherwise.
         landlock: the version of Landlock that keeps it alone; None if none does.
         seccomp: whether our filter of system calls keeps it, with any version of Landlock, and with bubblewrap.

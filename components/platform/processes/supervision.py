@@ -208,7 +208,6 @@ class _Call:
     """A call of `run`.
 
     Attributes:
-        thread: the thread whose work it is.
         child: the child that the call waits for, None before and after.
         killed: whether `kill_running` has killed the child, or must kill it once it has started.
     """

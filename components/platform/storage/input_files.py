@@ -42,9 +42,6 @@ class MissingFile(UserError):
 def open_regular(path: str | Path, flags: int = 0) -> int:
     """Open a regular file for reading; return its descriptor.
 
-    Args:
-        flags: more flags of open(2).
-
     Raises:
         OSError: it cannot be opened, or is not a regular file. Named pipes are refused without waiting for a writer.
         ValueError: the path contains NUL or cannot be encoded.
@@ -153,7 +150,6 @@ def typed(document: Any, kind: type[T], name: str | Path, what: str, remedy: str
 
     Args:
         kind: a msgspec.Struct or a dataclass, or a container of such types.
-        name: the source of the document, for errors.
         what: what it should be, for example "a trace description".
 
     Raises:
@@ -168,7 +164,6 @@ def expect_shape(name: str | Path, kind: str, remedy: str) -> Iterator[None]:
     """Turn the exceptions that a document of an unexpected shape raises into a UserError.
 
     Args:
-        name: the source of the document.
         kind: what it should be, for example "a trace description".
     """
     try:

@@ -46,7 +46,6 @@ class _Input:
     Attributes:
         files: state of each file, by name, before the input was read.
         manifest: of an artifact; None for the files of other tools.
-        whole: whether no output may lie in it.
         compared: whether `files` was compared after the input was read.
     """
 

@@ -73,7 +73,6 @@ class Words:
     A word has its meaning whatever files are in the working directory. A path that equals a word is written ./WORD.
 
     Attributes:
-        words: whole values: "pretrained".
         prefixes: beginnings of values that are no paths, either: "git:".
     """
 

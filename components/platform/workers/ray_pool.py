@@ -134,7 +134,6 @@ class RayPool:
         address: HOST:PORT of a cluster's head, or "auto" for the cluster that this machine belongs to; "" starts Ray
             on this machine alone, for the lifetime of this pool.
         slots: slots of a Ray that is started; by default one per processor.
-        slots_per_worker: maximum slots of an actor.
 
     Attributes:
         lost: number of items that were sent again because their actor died.

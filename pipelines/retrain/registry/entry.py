@@ -26,7 +26,6 @@ class RegistryEntry:
 
     Attributes:
         model: name of the model, for example "mlgo-inlining"; each promoted policy is a version of it.
-        summary: a sentence for lists.
         card: model card in Markdown; "" if there is none.
         figures: name -> number, in percent.
         facts: name -> text: problem, LLVM version, digests, run, reason.

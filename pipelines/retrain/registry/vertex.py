@@ -39,7 +39,6 @@ class VertexRegistry:
     Attributes:
         serving_image: container image that serves the model on endpoints; empty for none. A policy is not served: a
             compiler embeds it. Clients of Vertex AI ask for an image nevertheless.
-        poll_s: seconds between polls of an upload.
     """
 
     server: VertexAddress

@@ -99,11 +99,7 @@ def _download(url: str, sha256: str, archive: Path, source: str, progress: Say) 
 
 
 def unpack(archive: Path, into: Path, confined: bool = False) -> Path:
-    """Unpack to `into`; a single top-level folder, as in most releases, becomes `into`.
-
-    Args:
-        confined: refuse links that lead out of the tree.
-    """
+    """Unpack to `into`; a single top-level folder, as in most releases, becomes `into`."""
     scratch = into.with_name(into.name + ".unpacking")
     scratch.mkdir(parents=True)
     try:

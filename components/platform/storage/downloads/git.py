@@ -67,7 +67,6 @@ def run_git(
         task: what the command does, for messages: "clone URL at v1.2".
         clone: the directory that the command makes. It is removed after a failure: git keeps it if a submodule failed,
             and refuses it at the next attempt.
-        timeout_s: None means TIMEOUT_S.
     """
     limit_s = TIMEOUT_S if timeout_s is None else timeout_s
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}

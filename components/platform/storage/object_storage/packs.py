@@ -90,12 +90,7 @@ def unpack(archive: Path, entries: Iterable[tuple[ManifestEntry, int, Callable[[
 
 
 def parse(document: Any, files: Iterable[ManifestEntry], source: str, remedy: str) -> tuple[Pack, ...]:
-    """Return the packs of a manifest; most manifests have none.
-
-    Args:
-        document: the manifest, read from `source`.
-        remedy: what to do about an invalid manifest, for errors.
-    """
+    """Return the packs of a manifest; most manifests have none."""
     try:
         packs = tuple(_parse_pack(pack) for pack in document.get("packs", []))
         unpacked = {entry.name for entry in files if not entry.link}

@@ -72,7 +72,6 @@ class RemoteManifest:
     Attributes:
         version: version of the manifest object; "" if there is no manifest, and then `files` is empty.
         data: the folder that holds the files; "" if there is no manifest or a damaged one.
-        files: all files, packed or not.
         packs: objects that contain several files each; those files have no objects of their own.
         kind: one of components.platform.storage.kinds; "" if unknown.
     """
@@ -179,11 +178,7 @@ class _Damaged(UserError):
 
 
 class ReplacedDuringDownload(Exception):
-    """The artifact was replaced while it was read.
-
-    Attributes:
-        by: the manifest that is there now.
-    """
+    """The artifact was replaced while it was read."""
 
     def __init__(self, by: RemoteManifest) -> None:
         super().__init__(by)
@@ -221,9 +216,6 @@ def upload(directory: Path, manifest: Manifest, before: RemoteManifest, packing:
     """Publish `directory` at `before.uri` unless that changed since `before` was read; return what is there now.
 
     The result is this writer's artifact, or that of another writer who was first: compare the entries.
-
-    Args:
-        packing: whether small files may share objects.
 
     Raises:
         UserError: object storage refuses or does not answer; a file name or a link cannot be published there.

@@ -33,7 +33,6 @@ class SweptObjects:
     Attributes:
         uri: their folder, or the only object.
         what: describes them, where the URI does not.
-        size_bytes: their total size.
         versions: object name in the bucket -> version.
     """
 

@@ -20,7 +20,6 @@ def exclusive_lock(
     """Hold the lock on the file `path`, which is created if missing and stays; the system frees it if the holder dies.
 
     Args:
-        path: of the lock file; its directory exists.
         waiting: message if another process holds the lock; "" prints none.
         limit_s: how long to wait for it; -1 means for ever.
     """
