@@ -79,11 +79,10 @@ def main(run_id: str) -> None:
 def _outcome(run: KfpRun) -> Outcome:
     """Return how the run ends, of which this step is the last: by the states of its other tasks."""
     deadline_s = time.monotonic() + _PATIENCE_S
-    others = [task for task in run.tasks if task.name != _THIS]
-    while any(task.state == "RUNNING" for task in others) and time.monotonic() <= deadline_s:
+    while "RUNNING" in {task.state for task in run.tasks if task.name != _THIS} and time.monotonic() <= deadline_s:
         time.sleep(_POLL_S)
         run.refresh()
-        others = [task for task in run.tasks if task.name != _THIS]
+    others = [task for task in run.tasks if task.name != _THIS]
     pipeline = str((run.spec.get("pipelineInfo") or {}).get("name", ""))
     if run.state == "CANCELING":
         return Outcome("CANCELED", pipeline)

@@ -52,7 +52,10 @@ def sweep_runs(
     before = server_time(place) - timedelta(days=older_than_days)  # read first: later changes only look younger
     # Objects are listed before the states are read, so that what is promoted meanwhile stays.
     present = store_of(place).objects(place)
-    loaded = [_load_existing(location) for location in states]
+    loaded = [load_state(location) for location in states]
+    for location, state in zip(states, loaded, strict=True):
+        if state.read.content is None:
+            raise UserError(f"there is no state of retraining at {location}", "correct --state")
     promoted, refused = _runs_of(loaded)
     named = {*states, *(uri for entry in _entries(loaded) for uri in (entry.policy, entry.evaluation))}
     runs: dict[str, SweptObjects] = {}
@@ -74,13 +77,6 @@ def sweep_runs(
         if not dry_run:
             remove_objects(run)
         yield run
-
-
-def _load_existing(location: str) -> State:
-    state = load_state(location)
-    if state.read.content is None:
-        raise UserError(f"there is no state of retraining at {location}", "correct --state")
-    return state
 
 
 def _failed(run: SweptObjects) -> bool:

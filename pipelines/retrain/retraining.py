@@ -53,9 +53,21 @@ def retrain(
     check_run(artifacts, f"{root}/training", problem)
 
     def evaluate(policy: str) -> str:
-        step = deployed_evaluation_step(policy, root, parameters)
+        corpus, toolchain, made = f"{root}/corpus", f"{root}/training", "deployed_evaluation"
+        workers = parameters.get("workers", "local")
+        arguments = evaluation_arguments(policy, corpus, toolchain, problem, workers, f"{root}/{made}")
+        step = Step(
+            name="deployed-evaluation",
+            image=IMAGES["toolchain"],
+            module="components.evaluation",
+            command=COMMAND,
+            arguments=("evaluation", *arguments),
+            output=made,
+            # The content at these locations may have changed although their names have not.
+            cache_inputs=tuple(artifact_digest(location) for location in (corpus, toolchain, policy)),
+        )
         run_pipeline([step], output, runner, RunLocations(root, str(output / ".files")))
-        return f"{root}/{step.output}"
+        return f"{root}/{made}"
 
     return promote(state_location, artifacts, evaluate, by, seed)
 
@@ -73,19 +85,3 @@ def training_start(state: State, parameters: Mapping[str, str]) -> str:
         return HEURISTIC
     policy = state.deployed.policy
     return policy if in_object_storage(policy) else absolute_place(policy)  # never a word such as pretrained
-
-
-def deployed_evaluation_step(policy: str, root: str, parameters: Mapping[str, str]) -> Step:
-    output = "deployed_evaluation"
-    problem, workers = parameters.get("problem", "inlining"), parameters.get("workers", "local")
-    arguments = evaluation_arguments(policy, f"{root}/corpus", f"{root}/training", problem, workers, f"{root}/{output}")
-    return Step(
-        name="deployed-evaluation",
-        image=IMAGES["toolchain"],
-        module="components.evaluation",
-        command=COMMAND,
-        arguments=("evaluation", *arguments),
-        output=output,
-        # The content at these locations may have changed although their names have not.
-        cache_inputs=tuple(artifact_digest(location) for location in (f"{root}/corpus", f"{root}/training", policy)),
-    )
