@@ -50,11 +50,7 @@ _ALPHA = ("toolchain-sdk", "tune")
 
 
 def compile_components(output: Path, images: Mapping[str, Image]) -> list[str]:
-    """Write component.yaml and metadata.yaml of each step whose image was pushed to `output`/NAME; return the names.
-
-    Raises:
-        UserError: no image of a step was pushed.
-    """
+    """Write component.yaml and metadata.yaml of each step whose image was pushed to `output`/NAME; return the names."""
     references = {key: image.reference for key, image in images.items()}
     pushed = [name for name in COMPONENTS if "@sha256:" in references.get(TASKS[name].image, "")]
     specs = {name: _component(name, images) for name in pushed or COMPONENTS}  # without one, `with_digests` refuses

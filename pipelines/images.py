@@ -28,6 +28,7 @@ from typing import Any
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER, STEPS
+from components.platform.processes.output import capture, read_output
 from components.platform.storage.directory import make_directory
 from components.platform.storage.input_files import MissingFile, read_json, typed
 from components.platform.storage.output_files import replace_text
@@ -50,7 +51,6 @@ ON_IMAGE = {"sdk": "toolchain", "clang": "toolchain", CLUSTER: "training"}
 _LAYERS_BYTES = {"toolchain": 1.2e9, "clang": 0.5e9, "training": 1.4e9}
 """Size of an image's own layers. Building it takes more, unless it is cached."""
 _SOURCES = ("components", "pipelines", "docker", "pyproject.toml")
-"""What images are made of."""
 _TIMEOUT_S = 1800
 _BY_DIGEST = re.compile(r"[\w.:/-]+@sha256:[0-9a-f]{64}")
 
@@ -117,7 +117,6 @@ def push_images(names: tuple[str, ...], output: Path, allow_bootstrapped_base: b
 
     Args:
         names: keys of BASES. Empty: all built images.
-        allow_bootstrapped_base: also push images whose base image docker/base-image made on this machine.
 
     Raises:
         UserError: an image is not built, its base image was made on this machine and that is not allowed or has
@@ -178,11 +177,7 @@ def _require_no_credentials(client: Any, name: str, image: Image) -> None:
 
 
 def given_images(text: str) -> dict[str, Image]:
-    """Return the images that --images names: in a file as images.json, or in the text itself as NAME=REFERENCE,...
-
-    Raises:
-        UserError: as read_images; or a name is not the name of an image, or a reference has no digest.
-    """
+    """Return the images that --images names: in a file as images.json, or in the text itself as NAME=REFERENCE,..."""
     # Path.exists raises an error for a text that is too long for a path.
     if "=" not in text or os.path.exists(text):
         return read_images(Path(text))
@@ -199,7 +194,6 @@ def given_images(text: str) -> dict[str, Image]:
 
 
 def read_images(path: Path) -> dict[str, Image]:
-    """Read images.json. UserError if the file does not exist, or is not a list of images."""
     try:
         document = read_json(path, "make images")
     except MissingFile:
@@ -211,14 +205,12 @@ def read_images(path: Path) -> dict[str, Image]:
 
 
 def write_images(path: Path, images: dict[str, Image]) -> None:
-    """Write images.json, atomically."""
     make_directory(path.parent, path)
     replace_text(path, json.dumps({name: asdict(image) for name, image in sorted(images.items())}, indent=1) + "\n")
 
 
 @contextmanager
 def docker_client() -> Iterator[Any]:
-    """Yield a client of the docker daemon. UserError if the daemon does not answer."""
     import docker
     import requests
     from docker.errors import DockerException
@@ -238,7 +230,12 @@ def docker_client() -> Iterator[Any]:
 def layers(client: Any, image: Image) -> list[tuple[int, str]]:
     """Return (bytes, instruction that made it) of each layer that is not empty, the base first."""
     history = client.images.get(image.reference).history()
-    return [(entry["Size"], _instruction(entry["CreatedBy"])) for entry in reversed(history) if entry["Size"]]
+    found = []
+    for entry in reversed(history):
+        text = entry["CreatedBy"].removeprefix("/bin/sh -c ").removeprefix("#(nop)")
+        if entry["Size"]:
+            found.append((entry["Size"], " ".join(text.split())[:90] or "base image"))
+    return found
 
 
 def _require_tools(new: set[str]) -> None:
@@ -246,12 +243,6 @@ def _require_tools(new: set[str]) -> None:
 
     Whether a registry answers is seen only then. So what it takes to make a base image is named here if other things
     are missing, too; docker/base-image checks it before it makes the first one.
-
-    Args:
-        new: images that were not built here before.
-
-    Raises:
-        UserError: something is missing; the message names all of it.
     """
     missing: list[UserError] = []
     if shutil.which("docker") is None:
@@ -265,9 +256,7 @@ def _require_tools(new: set[str]) -> None:
         return
     problems = [error.problem for error in missing]
     remedies = [error.remedy for error in missing]
-    done = subprocess.run(
-        [str(_DOCKER / "bare-debian"), "--check"], stderr=subprocess.PIPE, text=True, errors="replace"
-    )
+    done = capture([_DOCKER / "bare-debian", "--check"])
     if done.returncode != 0:
         bootstrap = _script_error(done.stderr)
         problems.append(f"if no registry answers, {bootstrap.problem}")
@@ -294,7 +283,6 @@ def _script_error(text: str) -> UserError:
 
 
 def ensure_bases(names: tuple[str, ...]) -> None:
-    """Run docker/base-image for the bases of `names`."""
     command = [str(_DOCKER / "base-image"), *(BASES[name] for name in names)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
     if done.returncode != 0:
@@ -302,7 +290,6 @@ def ensure_bases(names: tuple[str, ...]) -> None:
 
 
 def locked_base(base: str) -> str:
-    """Return the reference of a base image from the lock file. UserError if the lock file does not have it."""
     for line in BASES_LOCK.read_text(encoding="utf-8").splitlines():
         reference = line.partition("#")[0].strip()
         if reference.partition("@")[0] == base:
@@ -388,13 +375,4 @@ def commit() -> str:
 
 
 def _git(*arguments: str) -> str:
-    try:
-        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, errors="replace")
-    except FileNotFoundError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _instruction(created_by: str) -> str:
-    text = created_by.removeprefix("/bin/sh -c ").removeprefix("#(nop)").strip()
-    return " ".join(text.split())[:90] or "base image"
+    return read_output(["git", "-C", ROOT, *arguments], _TIMEOUT_S).strip()

@@ -6,28 +6,17 @@ It is a pipeline of its own, because an SDK is built once for a version of LLVM.
 from kfp import dsl
 
 from components.toolchain.component import toolchain_sdk
-from pipelines.training import notification, sized
+from pipelines.parameters.tables import SDK
+from pipelines.tasks import Values, notification, sized
+from pipelines.training import pipeline, table_inputs
 
 
-@dsl.pipeline(
-    name="mlgo-sdk",
+@pipeline(
+    "mlgo-sdk",
+    table_inputs(SDK),
     description="Build LLVM from source: the libraries from which the training pipeline links its clangs.",
 )
-def sdk_pipeline(
-    llvm_source: str = "deb",
-    llvm_major: int = 19,
-    targets: str = "native",
-    projects: str = "",
-    definitions: str = "",
-    jobs: str = "",
-) -> None:
+def sdk_pipeline(values: Values) -> None:
     """Build LLVM from source."""
     with dsl.ExitHandler(notification(), name="build-sdk"):
-        sized(toolchain_sdk, cached=False)(  # the content behind `llvm_source` may change
-            llvm_source=llvm_source,
-            llvm_major=llvm_major,
-            targets=targets,
-            projects=projects,
-            definitions=definitions,
-            jobs=jobs,
-        )
+        sized(toolchain_sdk, cached=False)(values)  # the content behind `llvm_source` may change

@@ -6,7 +6,7 @@ Imports kfp, as training.py.
 from kfp import dsl
 
 from components.shrink.component import shrink
-from pipelines.training import notification, sized
+from pipelines.tasks import notification, sized
 
 
 @dsl.pipeline(

@@ -13,7 +13,7 @@ from components.platform.console.number_types import finite_float
 from components.platform.errors import UserError
 from components.platform.launcher.images import CLUSTER_VARIABLE, IMAGES
 from components.platform.storage.input_files import MissingFile, expect_shape, parse_yaml, read_text
-from pipelines.local.unsupported import ON_KFP
+from pipelines.local.step import ON_KFP
 
 _COMPILED = Path(__file__).parent / "compiled"
 COMPILED_PIPELINES = {name: _COMPILED / f"{name}.yaml" for name in ("training", "sdk", "shrink", "smoke")}
@@ -99,17 +99,12 @@ def used_images(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 @expect_pipeline
 def builds_sdk(spec: Mapping[str, Any]) -> bool:
-    """Return whether a pipeline is this project's that builds an LLVM SDK."""
     return bool(spec.get("pipelineInfo", {}).get("name") == _SDK_PIPELINE)
 
 
 @expect_pipeline
 def parameter_values(spec: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the pipeline's parameters: those in `texts` (as text), defaults for the others.
-
-    Raises:
-        UserError: a parameter is unknown, has the wrong type, or has neither value nor default.
-    """
+    """Return the pipeline's parameters: those in `texts` (as text), defaults for the others."""
     definitions = spec["root"].get("inputDefinitions", {}).get("parameters", {})
     unknown = sorted(set(texts) - set(definitions))
     if unknown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,59 @@ RELEASE_IF = ("better", "always")
 
 MATCHING = "matching"
 """Given instead of a policy to compare with: the pretrained one that could replace the evaluated policy."""
+
+
+def check_programs(
+    write: Callable[[str, object], str],
+    problem: str,
+    has_recipe: bool,
+    max_slowdown_percent: float | None,
+    time_repeats: int,
+    relink: str,
+    benchmark: str,
+    flag_rows: Sequence[str] | None,
+) -> None:
+    """Raise UserError if options about programs contradict each other, or do not apply to the problem.
+
+    Args:
+        write: writes an option with its value, as the user gave it.
+    """
+    objective = OBJECTIVES[problems.get(problem).objective]
+    no_benchmarks = "" if has_recipe or benchmark else "there are no benchmarks without a recipe"
+    or_benchmark = f"name a recipe, or {write('benchmark', 'COMMAND')} of your build"
+    if max_slowdown_percent is not None:
+        option = write("max_slowdown_percent", f"{max_slowdown_percent:g}")
+        if objective.programs_decide:
+            raise UserError(f"{option}: not applicable to {problem}", f"leave {write('max_slowdown_percent', '')} out")
+        if no_benchmarks:
+            raise UserError(
+                f"{option}: {no_benchmarks}", f"leave {write('max_slowdown_percent', '')} out, or {or_benchmark}"
+            )
+    if time_repeats and no_benchmarks:
+        raise UserError(
+            f"{write('time_repeats', time_repeats)}: {no_benchmarks}",
+            f"leave {write('time_repeats', '')} out, {or_benchmark}",
+        )
+    if benchmark and relink == "no":
+        raise UserError(
+            f"{write('benchmark', benchmark)}: it runs the programs that {write('relink', 'no')} does not link",
+            f"leave {write('benchmark', '')} or {write('relink', 'no')} out",
+        )
+    if benchmark and has_recipe:
+        raise UserError(
+            f"{write('benchmark', benchmark)}: a recipe names the benchmarks of its projects",
+            f"leave {write('benchmark', '')} out, or write `benchmarks` into the recipe",
+        )
+    if relink == "no" and has_recipe:
+        raise UserError(
+            f"{write('relink', 'no')}: the programs of a recipe are built, not linked again",
+            f"leave {write('relink', '')} out",
+        )
+    if flag_rows and not (has_recipe and objective.recipe_field == "binaries"):
+        raise UserError(
+            f"{write('flag_rows', ','.join(flag_rows))}: programs of a recipe are linked under rows of flags, for size",
+            f"leave {write('flag_rows', '')} out, or name a recipe",
+        )
 
 
 @dataclass(frozen=True)
@@ -89,46 +143,21 @@ class EvaluationConfig:
                 "--recipe requires --release-toolchain: it builds projects with the release clang",
                 "pass --release-toolchain, or leave --recipe out",
             )
-
-        if self.flag_rows and (
-            self.recipe is None or OBJECTIVES[problems.get(self.problem).objective].recipe_field != "binaries"
-        ):
+        if self.benchmark and self.release_toolchain is None:
             raise UserError(
-                "--flag-rows requires --recipe and a size problem: it builds the recipe's programs for size",
-                "pass --recipe, or leave --flag-rows out",
+                "--benchmark requires --release-toolchain: it runs programs of your own build",
+                "pass --release-toolchain, or leave --benchmark out",
             )
-        if self.benchmark and (self.recipe is not None or self.release_toolchain is None):
-            raise UserError(
-                "--benchmark requires --release-toolchain, and no --recipe: it runs programs of your own build",
-                "leave --benchmark out, or describe benchmarks in the recipe",
-            )
-        if self.benchmark and self.relink == "no":
-            raise UserError(
-                "--benchmark runs the programs of your own build, which --relink no does not link",
-                "leave one of the two options out",
-            )
-        if self.relink == "no" and self.recipe is not None:
-            raise UserError(
-                "--relink no is for your own build: the programs of a recipe are built, not linked again",
-                "leave --relink out",
-            )
-        runs_programs = self.recipe is not None or bool(self.benchmark)
-        if self.max_slowdown_percent is not None and not runs_programs:
-            raise UserError(
-                "--max-slowdown-percent requires --recipe or --benchmark: it limits the slowdown of benchmarks",
-                "pass one of them, or leave --max-slowdown-percent out",
-            )
-        if self.time_repeats and not runs_programs:
-            raise UserError(
-                "--time-repeats requires --recipe or --benchmark: it takes the time of benchmarks",
-                "pass one of them, or leave --time-repeats out",
-            )
-        if self.max_slowdown_percent is not None and OBJECTIVES[problems.get(self.problem).objective].programs_decide:
-            raise UserError(
-                f"--max-slowdown-percent is only for size problems; a policy for {self.problem} is never better if "
-                "programs execute more instructions",
-                "leave --max-slowdown-percent out",
-            )
+        check_programs(
+            lambda name, value: f"--{name.replace('_', '-')} {value}".rstrip(),
+            self.problem,
+            self.recipe is not None,
+            self.max_slowdown_percent,
+            self.time_repeats,
+            self.relink,
+            self.benchmark,
+            self.flag_rows,
+        )
 
     @property
     def required_percent(self) -> float:

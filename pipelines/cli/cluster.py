@@ -87,9 +87,8 @@ def check(
       mlgo cluster check --namespace kubeflow --service-account pipeline-runner --workers 0
       mlgo cluster check --namespace kubeflow --service-account pipeline-runner --secret mlgo-notify
     """
-    from pipelines.cluster.findings import Finding, missing
-    from pipelines.cluster.kubernetes_checks import UNKNOWN_IMAGE, Cluster
-    from pipelines.cluster.storage_and_images import KfpChecks, check_bucket, check_images
+    from pipelines.cluster.kubernetes_checks import UNKNOWN_IMAGE, Cluster, Finding, missing
+    from pipelines.cluster.storage_and_images import check_bucket, check_images, check_kfp
     from pipelines.images import given_images
     from pipelines.submit.artifacts.root import check_artifact_root
     from pipelines.submit.kfp_client import KfpAddress, token_from_environment
@@ -111,17 +110,19 @@ def check(
     say(f"Kubernetes at {cluster.host}, namespace {namespace}")
     findings: list[Finding] = []
     findings += cluster.check_operators(ray=spec is not None)
-    kfp = KfpChecks(KfpAddress(host, token=token_from_environment())) if host else None
+    of_kfp: list[Finding] = []
+    version = None
+    if host:
+        of_kfp, version = check_kfp(KfpAddress(host, token=token_from_environment()), namespace)
     launcher_reads = (DEFAULT_ROOT_SECRET,) if pipeline_root.partition("://")[0] in ("", MINIO) else ()
-    findings += cluster.check_steps(service_account, launcher_reads, kfp.version if kfp else None)
+    findings += cluster.check_steps(service_account, launcher_reads, version)
     findings += cluster.check_secrets(secrets)
     findings += cluster.check_step_nodes(load_spec(COMPILED))
     if spec:
         ray = cluster.at(spec.namespace)
         findings += ray.check_ray(spec, service_account, namespace)
         findings += ray.check_capacity(spec)
-    if kfp:
-        findings += kfp.findings(namespace)
+    findings += of_kfp
     if pipeline_root:
         findings.append(check_bucket(pipeline_root))
     if artifact_root:

@@ -16,8 +16,6 @@ class ImageHelp:
     """Help of one image.
 
     Attributes:
-        description: what the image is for, and what it does not contain.
-        steps: steps whose dependencies it has.
         groups: commands of mlgo that work in it, except steps.
         examples: (comment, arguments of mlgo, as in a shell).
         entry: beginning of the command, in an image without an entry point.
@@ -121,7 +119,6 @@ node's, without TensorFlow; `mlgo` is the trainer's, with it.""",
         entry="mlgo ",
     ),
 }
-"""Help by $MLGO_IMAGE."""
 
 _DOCKER_RUN = """\
 docker run --rm --read-only --tmpfs /tmp:exec --shm-size 2g --user "$(id -u):$(id -g)" \\
@@ -165,16 +162,11 @@ def not_in_image(image: str, command: str) -> UserError:
 
 
 def image_usage(image: str) -> str:
-    """Return the command line that runs a command in the image."""
     return _docker_run(image) + "COMMAND [ARGS]..."
 
 
 def image_help(image: str, commands: Iterable[tuple[str, str]]) -> str:
-    """Return the help of the image, without its usage.
-
-    Args:
-        commands: commands of the image, each with its short help.
-    """
+    """Return the help of the image, without its usage."""
     table = dict(commands)
     width = max(map(len, table))
     entry = IMAGE_HELP[image]

@@ -18,7 +18,7 @@ from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.launcher.registry import STEPS
 from components.platform.processes.python_module import module_command
-from pipelines.cli.flags import RUN_DIRECTORY
+from pipelines.cli.flags import run_directory
 from pipelines.cli.image_help import IMAGE_HELP, current_image, image_help, image_usage, not_in_image
 from pipelines.parameters.check import describe_llvm_build, run_options, run_parameters
 from pipelines.parameters.parameter import as_option
@@ -33,7 +33,6 @@ class _Imported:
 
     Attributes:
         place: module and variable, "pipelines.cli.cluster:cluster_group".
-        help: what `mlgo --help` says of it.
     """
 
     place: str
@@ -149,7 +148,7 @@ def cli() -> None:
 @cli.command(context_settings={"show_default": True})
 @click.option(
     "--output",
-    type=RUN_DIRECTORY,
+    type=run_directory,
     required=True,
     metavar="DIR",
     help="New or empty directory of the run, with one artifact per step. Pass it again to resume, or to reuse "
@@ -203,7 +202,6 @@ def run(output: Path, **options: Any) -> None:
 
 
 def main() -> None:
-    """Entry point of the console script."""
     majors = sorted({major for majors in SUPPORTED_LLVM_MAJORS.values() for major in majors})
     run_step(cli, f"\nLLVM {', '.join(map(str, majors))}; policies: {', '.join(PRETRAINED_NAMES)}")
 

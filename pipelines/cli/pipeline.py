@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,9 +15,8 @@ from components.core.projects.option import find_database
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.python_module import module_command
-from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.replaceable import require_apart
-from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage, parse_location
+from components.platform.storage.uri import USAGE, in_object_storage
 from pipelines.cli.flags import IMAGES, OUTPUT, PARAMS, PARAMS_FILE, PIPELINE_ROOT, RUNNER
 from pipelines.cli.setup import pipelines_environments
 from pipelines.local.locations import artifact_digest, artifact_root
@@ -26,22 +26,14 @@ from pipelines.parameters.tables import BY_NAME
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, REPORT_STEP, builds_sdk, load_spec, used_images
 
 
-class CompiledPipeline(click.ParamType):
-    """The name of one of this project's pipelines, or the path of another compiled one, as a path."""
-
-    name = "pipeline"
-
-    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Path:
-        if path := COMPILED_PIPELINES.get(str(value)):
-            return path
-        path = click.Path(path_type=Path, dir_okay=False).convert(str(value), parameter, context)
-        assert isinstance(path, Path)
-        return path
+def _compiled_pipeline(value: str) -> Any:
+    """Convert the name of one of this project's pipelines, or the path of another compiled one, to a path."""
+    return COMPILED_PIPELINES.get(value) or click.Path(path_type=Path, dir_okay=False).convert(value, None, None)
 
 
 PIPELINE = click.option(
     "--pipeline",
-    type=CompiledPipeline(),
+    type=_compiled_pipeline,
     default="training",
     show_default=True,
     metavar=f"{'|'.join(COMPILED_PIPELINES)}|FILE",
@@ -186,13 +178,12 @@ def print_result(root: str, skipped: Collection[str]) -> None:
 
     Args:
         root: directory or URI of the run's artifacts.
-        skipped: names of the steps that a condition skipped.
     """
     from components.evaluation.report.terminal_report import print_table, read_metrics
+    from pipelines.retrain.artifacts import local
 
     artifact = "evaluation" if REPORT_STEP in skipped else "release_report"
-    location = parse_location(f"{root}/{artifact}")
-    report = fetch(location) if isinstance(location, ObjectUri) else location
+    report = local(f"{root}/{artifact}")
     print_table(read_metrics(report), report)
     if REPORT_STEP in skipped and artifact_digest(f"{root}/release"):
         say(f"{root}/release is of an earlier run")
@@ -224,13 +215,7 @@ def local_parameters(params: tuple[str, ...], params_file: Mapping[str, str] | N
 
 
 def make_runner(kind: str, images: str, parameters: dict[str, str], pipeline: Path = COMPILED) -> Runner:
-    """Return the runner that --runner names.
-
-    Args:
-        images: --images, for docker.
-        parameters: the pipeline's, as returned by `local_parameters`.
-        pipeline: YAML file of the compiled pipeline.
-    """
+    """Return the runner that --runner names."""
     if kind == "docker":
         spec = load_spec(pipeline)
         if not builds_sdk(spec):
@@ -251,7 +236,6 @@ def make_runner(kind: str, images: str, parameters: dict[str, str], pipeline: Pa
 
 
 def _llvm_major(parameters: dict[str, str]) -> int:
-    """Return the parameter `llvm_major` or its default; raise UserError if it is not a whole number."""
     try:
         return int(parameters.get("llvm_major", BY_NAME["llvm_major"].default))
     except ValueError:
@@ -260,11 +244,7 @@ def _llvm_major(parameters: dict[str, str]) -> int:
 
 
 def in_pipelines_environment() -> None:
-    """Replace this process by the same command in the environment that has kfp, unless this is that environment.
-
-    Raises:
-        UserError: no environment has kfp.
-    """
+    """Replace this process by the same command in the environment that has kfp, unless this is that environment."""
     interpreters = [path / "bin" / "python" for path in pipelines_environments()]
     if named := os.environ.get("MLGO_PIPELINES_PYTHON"):
         interpreters = [Path(named)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -45,15 +46,13 @@ _WHO = ("MLGO_PROMOTED_BY", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
 
 def _who(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
     """Return who decides: `name`, or what the environment says, or USER@HOST."""
-    names = [name, *(os.environ.get(name, "") for name in _WHO)]
-    return next(filter(None, names), "") or f"{_user()}@{socket.gethostname()}"
-
-
-def _user() -> str:
+    if given := next(filter(None, (name, *map(os.environ.get, _WHO))), None):
+        return given
     try:
-        return getpass.getuser()
+        user = getpass.getuser()
     except (KeyError, OSError):  # a container's user need not have a name
-        return str(os.getuid())
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
 
 
 _BY = click.option(
@@ -162,10 +161,14 @@ def check(
     loaded = load_state(state)
     problem = loaded.deployed.problem if loaded.deployed else "inlining"
     deployed = loaded.deployed.policy_digest if loaded.deployed else ""
+    features = None
+    if toolchain:
+        logged = training_toolchain(str(toolchain), problem).features[problem]
+        features = tuple(sorted(feature.name for feature in logged))
     facts = RetrainInputs(
         now=time.time(),
         llvm_version=_installed(llvm_major) if llvm_major else None,
-        features=_features(toolchain, problem) if toolchain else None,
+        features=features,
         modules=module_checksums(corpus) if corpus else None,
         metrics=check_evaluation(str(evaluation), problem, deployed) if evaluation else None,
     )
@@ -369,10 +372,12 @@ def promote(
     require_shared(state, "--run or --policy", artifacts["policy"])
     known_state = load_state(state)
     check_run(artifacts, toolchain, known_state.deployed.problem if known_state.deployed else None)
+    if rayjob_workers(workers) is not None:  # only the training starts a RayJob
+        workers = "local"
     why = judge_and_promote(
         state,
         artifacts,
-        lambda deployed: evaluate_deployed(deployed, artifacts["corpus"], toolchain, _local(workers)),
+        lambda deployed: evaluate_deployed(deployed, artifacts["corpus"], toolchain, workers),
         by,
         rotation_seed,
         again,
@@ -380,19 +385,9 @@ def promote(
     say(why)
     if decision is not None:
         with publish(decision, "promotion decision") as directory:
-            (directory / "promotion.json").write_text(
-                json.dumps(
-                    {
-                        "decision": why,
-                        "promoted": int(why.startswith("promoted")),
-                        "policy": artifacts["policy"],
-                        "state": state,
-                        "by": by,
-                    },
-                    indent=1,
-                )
-                + "\n"
-            )
+            promoted = int(why.startswith("promoted"))
+            content = {"decision": why, "promoted": promoted, "policy": artifacts["policy"], "state": state, "by": by}
+            (directory / "promotion.json").write_text(json.dumps(content, indent=1) + "\n")
     if chosen and load_state(state).deployed is not None:
         register_deployed(state, chosen, model)
     return _status_of(why, fail_if_not_promoted)
@@ -400,11 +395,6 @@ def promote(
 
 def _status_of(decision: str, fail_if_not_promoted: bool) -> int:
     return EXIT_NOT_PROMOTED if fail_if_not_promoted and not decision.startswith("promoted") else 0
-
-
-def _local(workers: str) -> str:
-    """Return the workers of a step other than the training, which alone starts a RayJob."""
-    return "local" if rayjob_workers(workers) is not None else workers
 
 
 @retrain_group.command()
@@ -481,8 +471,6 @@ def _show(state: State) -> None:
 
 
 def _installed(llvm_major: int) -> str:
-    import re
-
     from pipelines.local.cache_inputs import identify_toolchain
 
     facts = identify_toolchain(llvm_major)
@@ -490,7 +478,3 @@ def _installed(llvm_major: int) -> str:
     if match is None:
         raise UserError(f"clang-{llvm_major} is not installed", f"sudo apt-get install clang-{llvm_major}")
     return match[1]
-
-
-def _features(toolchain: Path, problem: str) -> tuple[str, ...]:
-    return tuple(sorted(feature.name for feature in training_toolchain(str(toolchain), problem).features[problem]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -22,18 +23,6 @@ from pipelines.submit.overrides_document import StepOverrides, read_overrides
 from pipelines.submit.server import PipelineServer
 from pipelines.submit.vertex import VertexPipelines
 from pipelines.submit.vertex_client import parse_vertex
-
-
-class OverridesFile(click.ParamType):
-    """Convert to the settings of steps in an overrides file."""
-
-    name = "file"
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> dict[str, StepOverrides]:
-        return read_overrides(Path(value))
-
 
 _MAX_HOURS = (2**31 - 1) // 3600
 """Limit of KFP's PipelineConfig, whose seconds have 32 bits."""
@@ -78,7 +67,7 @@ _SERVER_OPTIONS = (
 _PACKAGE_OPTIONS = (
     option(
         "--overrides",
-        type=OverridesFile(),
+        type=read_overrides,
         default=None,
         metavar="FILE",
         help="YAML file with CPUs, memory, nodes, volumes, Secrets and variables of steps; see docs/pipeline.md.",
@@ -175,17 +164,12 @@ def takes_server(command: Callable[..., Any], required: bool = True) -> Callable
     """
 
     @functools.wraps(command)
-    def call(
-        host: str, vertex: str, namespace: str, existing_token_file: Path | None, in_cluster_token: bool, **others: Any
-    ) -> Any:
-        if not required and not host and not vertex:
+    def call(**values: Any) -> Any:
+        own = {name: values[name] for name in inspect.signature(choose_server).parameters}
+        others = {name: value for name, value in values.items() if name not in own}
+        if not required and not own["host"] and not own["vertex"]:
             return command(server=None, **others)
-        server = choose_server(host, vertex, namespace, existing_token_file, in_cluster_token)
-        values = others | {
-            "namespace": namespace,
-            "existing_token_file": existing_token_file,
-            "in_cluster_token": in_cluster_token,
-        }
+        server = choose_server(**own)
         for name, (reason, remedy) in server.lacks.items():
             if values.get(name):
                 raise UserError(f"--{name.replace('_', '-')}: {reason}", remedy)
@@ -218,22 +202,8 @@ def choose_server(
     return KfpPipelines(KfpAddress(host, namespace, token, existing_token_file, in_cluster_token))
 
 
-def takes_package(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that describe a pipeline to a command, which gets them as `options`."""
-    return _takes_options(command, _PACKAGE_OPTIONS)
-
-
-def takes_run(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that describe the runs of a schedule to a command, which gets them as `options`."""
-    return _takes_options(command, _RUN_OPTIONS)
-
-
-def takes_run_or_stored(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that describe a run, also of a stored pipeline, to a command, which gets them as `options`."""
-    return _takes_options(command, (*_RUN_OPTIONS, _STORED_PIPELINE))
-
-
 def _takes_options(command: Callable[..., Any], options: tuple[Callable[[Any], Any], ...]) -> Callable[..., Any]:
+    """Add options to a command, which gets them as `options`."""
     names = {field.name for field in fields(SubmitOptions)}
 
     @functools.wraps(command)
@@ -252,8 +222,12 @@ def _takes_options(command: Callable[..., Any], options: tuple[Callable[[Any], A
     return add_options(call, options)
 
 
+takes_package = functools.partial(_takes_options, options=_PACKAGE_OPTIONS)
+takes_run = functools.partial(_takes_options, options=_RUN_OPTIONS)
+takes_run_or_stored = functools.partial(_takes_options, options=(*_RUN_OPTIONS, _STORED_PIPELINE))
+
+
 def add_options(command: Callable[..., Any], options: tuple[Callable[[Any], Any], ...]) -> Callable[..., Any]:
-    """Return a command with options, in this order."""
     for add in reversed(options):
         command = add(command)
     return command

@@ -20,6 +20,7 @@ import click
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail, run_logged
+from components.platform.processes.output import capture
 from components.platform.processes.python_module import ROOT
 
 REQUIREMENTS = ROOT / "docker" / "requirements"
@@ -31,9 +32,7 @@ class Part:
 
     Attributes:
         description: kind and size of the packages.
-        used_by: the commands that need them.
         missing: returns which are missing; "" if they are complete.
-        install: installs them.
     """
 
     description: str
@@ -56,7 +55,7 @@ def _install_apt(*options: str) -> list[str]:
 
 
 def _missing_debian() -> str:
-    done = subprocess.run(_install_apt("--list"), capture_output=True, text=True, errors="replace")
+    done = capture(_install_apt("--list"))
     if done.returncode != 0:
         return done.stderr.partition("\n")[0].removeprefix("error: ") or "install-apt failed"
     return f"missing: {done.stdout.strip()}" if done.stdout.strip() else ""
@@ -82,11 +81,7 @@ def _install_here(lock: str, module: str) -> Callable[[], None]:
 
 
 def _require_writable(directory: Path) -> None:
-    """Refuse to install into a directory that pip would find read-only only after it has downloaded everything.
-
-    Raises:
-        UserError: the directory is another user's, or on a read-only disk.
-    """
+    """Refuse to install into a directory that pip would find read-only only after it has downloaded everything."""
     if os.access(directory, os.W_OK):
         return
     try:
@@ -115,11 +110,7 @@ def _install_pipelines() -> None:
 
 
 def _install_lock(lock: str, python: str | Path) -> None:
-    """Install the packages of docker/requirements/<lock>.txt into the environment of an interpreter.
-
-    Raises:
-        UserError: this environment has no pip, or pip fails.
-    """
+    """Install the packages of docker/requirements/<lock>.txt into the environment of an interpreter."""
     if find_spec("pip") is None:
         raise UserError(f"the environment of {sys.executable} has no pip", f"{sys.executable} -m ensurepip")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--python", str(python), "install"]
@@ -132,11 +123,7 @@ def _install_lock(lock: str, python: str | Path) -> None:
 
 
 def _run(command: Sequence[str], task: str, packages: int | None = None) -> None:
-    """Run a command of Python's package tools, with the packages that it has looked at as progress.
-
-    Raises:
-        UserError: it fails; the message has pip's errors, or the end of its output.
-    """
+    """Run a command of Python's package tools, with the packages that it has looked at as progress."""
     with tempfile.TemporaryDirectory(prefix="mlgo-setup-") as scratch:
         log = Path(scratch, "log")
         with Progress(task, total=packages) as progress:
@@ -173,7 +160,6 @@ PARTS = {
         "kfp in an environment of its own (0.3 GB)", "mlgo pipeline compile", _missing_pipelines, _install_pipelines
     ),
 }
-"""Name of a part -> the part."""
 
 
 @click.command("setup")

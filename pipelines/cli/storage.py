@@ -16,25 +16,18 @@ from components.platform.storage.uri import USAGE, ObjectUri, in_object_storage,
 from pipelines.retrain.retention import MIN_DAYS, sweep_runs
 
 
-class BucketOrPlace(click.ParamType):
+def _bucket_or_place(text: str) -> ObjectUri:
     """Convert gs://BUCKET or gs://BUCKET/PATH, or the same of s3://, to an `ObjectUri`, whose path may be empty."""
-
-    name = "uri"
-
-    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> ObjectUri:
-        if isinstance(value, ObjectUri):
-            return value
-        text = str(value)
-        scheme, _separator, rest = text.partition("://")
-        bucket = rest.rstrip("/")
-        if in_object_storage(text) and "/" not in bucket:
-            uri = parse_location(f"{scheme}://{bucket}/any")
-            assert isinstance(uri, ObjectUri)
-            return replace(uri, path="")
-        uri = parse_location(text)
-        if not isinstance(uri, ObjectUri):
-            raise UserError(f"{text} is a local path", f"pass gs://BUCKET, s3://BUCKET, or {USAGE}")
-        return uri
+    scheme, _separator, rest = text.partition("://")
+    bucket = rest.rstrip("/")
+    if in_object_storage(text) and "/" not in bucket:
+        uri = parse_location(f"{scheme}://{bucket}/any")
+        assert isinstance(uri, ObjectUri)
+        return replace(uri, path="")
+    uri = parse_location(text)
+    if not isinstance(uri, ObjectUri):
+        raise UserError(f"{text} is a local path", f"pass gs://BUCKET, s3://BUCKET, or {USAGE}")
+    return uri
 
 
 @click.group(name="storage")
@@ -51,7 +44,7 @@ def storage_group() -> None:
 
 
 @storage_group.command(name="download")
-@click.argument("source", type=BucketOrPlace(), metavar="URI")
+@click.argument("source", type=_bucket_or_place, metavar="URI")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 def download_command(source: ObjectUri, directory: Path) -> None:
     """Download an artifact to a directory, and verify each file by its checksum.
@@ -68,7 +61,7 @@ def download_command(source: ObjectUri, directory: Path) -> None:
 
 
 @storage_group.command(name="sweep", context_settings={"show_default": True})
-@click.argument("place", type=BucketOrPlace(), metavar="URI")
+@click.argument("place", type=_bucket_or_place, metavar="URI")
 @click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
 @click.option(
     "--older-than-hours",
@@ -127,19 +120,18 @@ def sweep_command(
     verb = "would remove" if dry_run else "removed"
     older_than_s = older_than_hours * 3600.0
 
-    def report(swept: Iterable[tuple[str, SweptObjects]], what: str) -> None:
+    def report(swept: Iterable[SweptObjects], what: str) -> None:
         found = objects = size_bytes = 0
-        for title, one in swept:
+        for one in swept:
+            title = f"{one.uri}, {one.what}" if one.what else str(one.uri)
             say(f"{verb} {title}: {len(one.versions)} objects, {one.size_bytes / 1e6:.1f} MB")
             found += 1
             objects += len(one.versions)
             size_bytes += one.size_bytes
         say(f"{place}: {verb} {found} {what}, {objects} objects, {size_bytes / 1e6:.1f} MB")
 
-    report(((str(one.uri), one) for one in sweep(place, dry_run, older_than_s)), "abandoned folders")
+    report(sweep(place, dry_run, older_than_s), "abandoned folders")
     if finished:
-        leftovers = sweep_finished(place, dry_run, older_than_s)
-        report(((f"{one.uri}, {one.what}", one) for one in leftovers), "leftovers of ended runs")
+        report(sweep_finished(place, dry_run, older_than_s), "leftovers of ended runs")
     if older_than is not None:
-        runs = sweep_runs(place, states, older_than, dry_run)
-        report(((f"{one.uri}, {one.what}", one) for one in runs), "old runs")
+        report(sweep_runs(place, states, older_than, dry_run), "old runs")

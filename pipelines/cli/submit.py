@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import click
 
@@ -28,15 +27,6 @@ from pipelines.submit.server import wait as wait_for
 _WAIT = click.option("--wait", is_flag=True, help="Follow the run, and exit as `mlgo pipeline watch`.")
 
 
-class Cron(click.ParamType):
-    """Convert to the schedule in a cron expression."""
-
-    name = "cron"
-
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> CronSchedule:
-        return parse_cron(value)
-
-
 @pipeline_group.command("submit", short_help="Submit the pipeline to KFP or Vertex AI.")
 @takes_server
 @takes_run_or_stored
@@ -58,11 +48,10 @@ def submit_command(server: PipelineServer, options: SubmitOptions, wait: bool) -
 
 
 def submit_run(server: PipelineServer, options: SubmitOptions, wait: bool) -> None:
-    """Submit a run, and follow it if `wait`."""
-    run = server.submit(options)
-    say(run.line)
+    run_id, line = server.submit(options)
+    say(line)
     if wait:
-        wait_for(server, run.run_id)
+        wait_for(server, run_id)
 
 
 @pipeline_group.command("upload", short_help="Store the pipeline, or a new version of it, on KFP or for Vertex AI.")
@@ -100,7 +89,7 @@ def upload_command(server: PipelineServer, options: SubmitOptions, version_name:
 @takes_server
 @click.option(
     "--cron",
-    type=Cron(),
+    type=parse_cron,
     required=True,
     metavar="EXPR",
     help="Minute, hour, day of the month, month, day of the week (0 is Sunday); six fields begin with the second. "

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec
 
 from kubernetes import client, config
 from kubernetes.client import ApiException
@@ -30,7 +30,6 @@ from components.platform.rayjob.kubernetes import is_header_error, quota_remedy,
 from components.platform.rayjob.manifest import API_VERSION, rayjob
 from components.platform.rayjob.ray_cluster import SERVICE_ACCOUNT
 from components.platform.rayjob.spec import S3_VARIABLES, RayJobSpec
-from pipelines.cluster.findings import Finding, missing, ok, unknown
 
 TIMEOUT_S = (5.0, 30.0)  # to connect; between two bytes of an answer
 _APPLY = "kubectl apply -k k8s/overlays/gke (or plain)"
@@ -49,6 +48,25 @@ _SMALLER_STEPS = "ask for less: mlgo pipeline submit --small, or cpu and memory 
 _SMALLER_RAY = "lower cpus_per_worker (--ray-cluster-options)"
 
 P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        status: `unknown` if this account or this machine cannot look.
+        what: the thing that was checked, with what is wrong with it.
+    """
+
+    status: Literal["ok", "missing", "unknown"]
+    what: str
+    remedy: str = ""
+
+
+ok = functools.partial(Finding, "ok")
+missing = functools.partial(Finding, "missing")
+unknown = functools.partial(Finding, "unknown")
 
 
 @dataclass(frozen=True)
@@ -83,10 +101,6 @@ _RAYJOB_RIGHTS = (
 )
 
 
-def _has_kubeconfig() -> bool:
-    return any(Path(path).expanduser().exists() for path in KUBE_CONFIG_DEFAULT_LOCATION.split(os.pathsep))
-
-
 class _CannotLook(Exception):
     """The API refuses the request of a check, or does not answer."""
 
@@ -113,19 +127,13 @@ class Cluster:
 
     Args:
         context: of the kubeconfig; empty for its current one, or in a pod for the pod's cluster.
-
-    Attributes:
-        host: URL of the API server.
-        custom: the API of custom resources.
-
-    Raises:
-        UserError: there is no kubeconfig, or it has no such context.
     """
 
     def __init__(self, namespace: str, context: str = "") -> None:
         settings = client.Configuration()
+        files = [Path(path).expanduser() for path in KUBE_CONFIG_DEFAULT_LOCATION.split(os.pathsep)]
         try:
-            if not context and not _has_kubeconfig() and SERVICE_ACCOUNT.is_dir():
+            if not context and not any(map(Path.exists, files)) and SERVICE_ACCOUNT.is_dir():
                 config.load_incluster_config(client_configuration=settings)
             else:
                 config.load_kube_config(context=context or None, client_configuration=settings)
@@ -140,13 +148,11 @@ class Cluster:
         self._reviews = client.AuthorizationV1Api(api)
 
     def at(self, namespace: str) -> Cluster:
-        """Return the same cluster with another namespace."""
         other = copy.copy(self)
         other.namespace = namespace
         return other
 
     def require_answer(self) -> None:
-        """Raise UserError if the API server does not answer, or does not accept the credentials."""
         try:
             client.VersionApi(self._core.api_client).get_code(_request_timeout=TIMEOUT_S)
         except ValueError as error:  # the answer is not of the API's shape
@@ -170,7 +176,6 @@ class Cluster:
             ) from None
 
     def check_operators(self, ray: bool) -> list[Finding]:
-        """Check that KFP's and, for Ray clusters, KubeRay's resources are served."""
         return [finding for operator in _OPERATORS[: 2 if ray else 1] for finding in self._check_operator(*operator)]
 
     def check_steps(self, account: str, secrets: Sequence[str], version: tuple[int, int] | None) -> list[Finding]:
@@ -178,7 +183,6 @@ class Cluster:
 
         Args:
             secrets: names of Secrets that KFP's launcher reads as this account.
-            version: of KFP, major and minor; None if it is unknown.
         """
         findings = self._check_namespace()
         if findings[0].status == "missing":
@@ -196,7 +200,6 @@ class Cluster:
         """Check the namespace of Ray clusters, their service account, and what the training step may do there.
 
         Args:
-            spec: of the Ray cluster that the training step starts.
             steps: service account of the step, in `steps_namespace`.
         """
         findings = self._check_namespace() if self.namespace != steps_namespace else []
@@ -266,13 +269,9 @@ class Cluster:
         if version is None:
             return [unknown(f"{what} is restricted, which needs KFP 2.16 or newer", "pass --host URL, to ask KFP")]
         if version < _RESTRICTED_SINCE:
-            number = ".".join(map(str, version))
-            return [
-                missing(
-                    f"{what} is restricted, which refuses the steps of KFP {number}",
-                    "upgrade KFP to 2.16 or newer, or run steps in a namespace with the level baseline",
-                )
-            ]
+            refused = f"{what} is restricted, which refuses the steps of KFP {'.'.join(map(str, version))}"
+            remedy = "upgrade KFP to 2.16 or newer, or run steps in a namespace with the level baseline"
+            return [missing(refused, remedy)]
         return [ok(f"{what} is restricted, and KFP can run steps there")]
 
     @_or_unknown
@@ -280,14 +279,8 @@ class Cluster:
         """Check that KubeRay knows the fields that the training step sets: it refuses others."""
         group, version = API_VERSION.split("/")
         what = f"fields of rayjobs.{group}"
-        definition = self._ask(
-            what,
-            self.custom.get_cluster_custom_object,
-            "apiextensions.k8s.io",
-            "v1",
-            "customresourcedefinitions",
-            f"rayjobs.{group}",
-        )
+        address = ("apiextensions.k8s.io", "v1", "customresourcedefinitions", f"rayjobs.{group}")
+        definition = self._ask(what, self.custom.get_cluster_custom_object, *address)
         try:
             (served,) = [entry for entry in definition["spec"]["versions"] if entry["name"] == version]
             schema = served["schema"]["openAPIV3Schema"]
@@ -338,12 +331,8 @@ class Cluster:
             return [missing(f"there is no {what} in {self.namespace}", _APPLY)]
         identity = (account.metadata.annotations or {}).get(_WORKLOAD_IDENTITY, "")
         if "CHANGE-ME" in identity:
-            return [
-                missing(
-                    f"{what} acts as {identity}",
-                    "set its account in k8s/base/values.env, and apply overlays/gke again",
-                )
-            ]
+            remedy = "set its account in k8s/base/values.env, and apply overlays/gke again"
+            return [missing(f"{what} acts as {identity}", remedy)]
         return [ok(f"{what}{f', as {identity}' if identity else ''}")]
 
     @_or_unknown
@@ -361,22 +350,17 @@ class Cluster:
     def _check_rights(self, account: str, of: str, rights: Sequence[Right]) -> list[Finding]:
         """Check what a service account of the namespace `of` may do in this one."""
         denied = []
+        user = {
+            "user": f"system:serviceaccount:{of}:{account}",
+            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{of}"],
+        }
         for right in rights:
+            asked = {name: value for name, value in dataclasses.asdict(right).items() if value or name == "group"}
+            attributes = client.V1ResourceAttributes(namespace=self.namespace, **asked)
             review = client.V1SubjectAccessReview(
                 api_version="authorization.k8s.io/v1",
                 kind="SubjectAccessReview",
-                spec=client.V1SubjectAccessReviewSpec(
-                    user=f"system:serviceaccount:{of}:{account}",
-                    groups=["system:serviceaccounts", f"system:serviceaccounts:{of}"],
-                    resource_attributes=client.V1ResourceAttributes(
-                        namespace=self.namespace,
-                        verb=right.verb,
-                        group=right.group,
-                        resource=right.resource,
-                        subresource=right.subresource or None,
-                        name=right.name or None,
-                    ),
-                ),
+                spec=client.V1SubjectAccessReviewSpec(**user, resource_attributes=attributes),
             )
             reviewed = self._ask(f"rights of {account}", self._reviews.create_subject_access_review, review)
             if reviewed is None or not reviewed.status.allowed:
@@ -459,8 +443,6 @@ class Cluster:
 
 @dataclass(frozen=True)
 class _Size:
-    """Processors, and bytes of memory."""
-
     cpus: Decimal
     memory_bytes: Decimal
 
@@ -516,11 +498,7 @@ def step_pods(spec: Mapping[str, Any]) -> list[_Pod]:
 
 @dataclass(frozen=True)
 class _Pod:
-    """Requests of a kind of pods of the Ray cluster.
-
-    Attributes:
-        memory_bytes: of each pod, as `cpus`.
-    """
+    """Requests of a kind of pods of the Ray cluster."""
 
     name: str
     count: int

@@ -12,7 +12,7 @@ from components.platform.errors import UserError
 from components.platform.rayjob.spec import NAMESPACE
 from components.platform.storage import discard, publish
 from components.platform.storage.uri import USAGE, mirror, parse_location
-from pipelines.cluster.findings import Finding, missing, ok, unknown
+from pipelines.cluster.kubernetes_checks import Finding, missing, ok, unknown
 from pipelines.images import Image, docker_client
 from pipelines.parameters.on_server import MINIO, check_cloud_root
 from pipelines.submit.kfp_client import KfpAddress, KfpClient
@@ -22,11 +22,7 @@ _FROM_HERE = "checked with this machine's credentials, not with those of the pod
 
 
 def check_bucket(pipeline_root: str) -> Finding:
-    """Publish a small artifact below `pipeline_root`, or an artifact root, read it, and remove it.
-
-    Raises:
-        UserError: `pipeline_root` is not a place in object storage.
-    """
+    """Publish a small artifact below `pipeline_root`, or an artifact root, read it, and remove it."""
     from components.platform.storage.object_storage.fetch import fetch
     from components.platform.storage.object_storage.object_store import StorageError
 
@@ -54,7 +50,6 @@ def check_bucket(pipeline_root: str) -> Finding:
 
 
 def check_images(images: Mapping[str, Image], names: tuple[str, ...]) -> list[Finding]:
-    """Check that each of the images `names` is built, pushed, and can be pulled."""
     findings = []
     pushed = []
     for name in names:
@@ -76,41 +71,20 @@ def check_images(images: Mapping[str, Image], names: tuple[str, ...]) -> list[Fi
     return findings
 
 
-class KfpChecks:
-    """What a KFP server tells of itself.
-
-    Attributes:
-        version: major and minor; None if it is unknown.
-    """
-
-    def __init__(self, server: KfpAddress) -> None:
-        self._server = server
-        self._one_user = False
-        self.version: tuple[int, int] | None = None
-        try:
-            health = KfpClient(server).require_usable()
-        except NoAnswer as error:
-            self._finding = unknown(error.problem, error.remedy)
-            return
-        except UserError as error:
-            self._finding = missing(error.problem, error.remedy)
-            return
-        self.version = health.numbers
-        self._one_user = health.multi_user is False
-        what = f"Kubeflow Pipelines {health.version or 'of a version that it does not tell'} at {server.host}"
-        self._finding = ok(what)
-
-    def findings(self, namespace: str) -> list[Finding]:
-        """Return whether the pipeline can run on this server, with its steps in `namespace`."""
-        findings = [self._finding]
-        if self._one_user and namespace == NAMESPACE:
-            findings.append(
-                missing(
-                    f"KFP at {self._server.host} has one user: it runs steps in its own namespace, not in {namespace}",
-                    "check that one: --namespace kubeflow --service-account pipeline-runner",
-                )
-            )
-        return findings
+def check_kfp(server: KfpAddress, namespace: str) -> tuple[list[Finding], tuple[int, int] | None]:
+    """Check whether the pipeline can run on a server; also return the server's major and minor version."""
+    try:
+        health = KfpClient(server).require_usable()
+    except NoAnswer as error:
+        return [unknown(error.problem, error.remedy)], None
+    except UserError as error:
+        return [missing(error.problem, error.remedy)], None
+    findings = [ok(f"Kubeflow Pipelines {health.version or 'of a version that it does not tell'} at {server.host}")]
+    if health.multi_user is False and namespace == NAMESPACE:
+        problem = f"KFP at {server.host} has one user: it runs steps in its own namespace, not in {namespace}"
+        remedy = "check that one: --namespace kubeflow --service-account pipeline-runner"
+        findings.append(missing(problem, remedy))
+    return findings, health.numbers
 
 
 def _check_pull(docker: Any, reference: str) -> Finding:

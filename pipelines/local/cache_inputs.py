@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 from components.core.formats.toolchain import digest_of_clang
 from components.core.projects.compile_commands import objects_in
-from components.core.projects.recipe import load_recipes
+from components.core.projects.recipe import load_recipes, locate_recipe
 from components.core.projects.source import git_commit
 from components.platform.errors import UserError
+from components.platform.processes.output import capture
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.digests import file_digest
 from components.platform.storage.input_files import read_bytes
 from components.platform.storage.manifest import manifest_digest
+from components.platform.storage.object_storage.fetch import fetch_file
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import ObjectUri
 
@@ -29,10 +30,7 @@ def identify_toolchain(llvm_major: int) -> tuple[str, ...]:
     clang = shutil.which(f"clang-{llvm_major}")
     if clang is None:
         return ()
-    version = subprocess.run(
-        [clang, "--version"], capture_output=True, text=True, errors="replace", check=False, timeout=60
-    )
-    return (version.stdout.partition("\n")[0],)
+    return (capture([clang, "--version"], 60).stdout.partition("\n")[0],)
 
 
 def identify_recipe(recipe: Path) -> tuple[str, ...]:
@@ -46,6 +44,12 @@ def identify_recipe(recipe: Path) -> tuple[str, ...]:
     trees = [fact for source in sources if source.kind == "path" for fact in identify_path(Path(source.location))]
     commits = [git_commit(source, default_cache_dir()) for source in dict.fromkeys(sources) if source.kind == "git"]
     return (_sha256(repr(projects)), *trees, *commits)
+
+
+def fetch_recipe(recipe: str) -> Path:
+    """Return the file of a recipe: that of a built-in one, a path, or the download of a URI."""
+    location = locate_recipe(recipe)
+    return fetch_file(location) if isinstance(location, ObjectUri) else location
 
 
 def identify_build(compile_commands: Path) -> tuple[str, ...]:
@@ -75,7 +79,6 @@ def identify_path(path: Path) -> tuple[str, ...]:
 
 
 def identify_clang(path: Path) -> tuple[str, ...]:
-    """Identify a clang by its content and that of LLVM's libraries that it loads."""
     return (digest_of_clang(path),) if path.is_file() else ()
 
 
@@ -84,9 +87,6 @@ def identify_remote(uri: ObjectUri) -> tuple[str, ...]:
 
     An artifact is identified by its manifest, a file or folder written by another tool by the service's checksums, or
     by versions where listings have no checksums.
-
-    Raises:
-        UserError: nothing is at the URI, access is denied, or the service does not answer.
     """
     from components.platform.storage.object_storage.remote import read_remote_manifest
 

@@ -2,7 +2,7 @@
 
 Supports the part of KFP that our pipeline uses: container tasks, nested DAGs (from dsl.If and dsl.ExitHandler),
 parameters that are constants or pipeline parameters, artifacts, and conditions on an output parameter. Any other
-construct is an error that names it, raised here if it concerns the wiring of tasks, else in unsupported.py.
+construct is an error that names it, raised before anything runs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from components.platform.errors import UserError
 from components.platform.launcher.__main__ import main as launcher
 from components.platform.launcher.__main__ import module_of
-from components.platform.launcher.images import COMMAND
-from pipelines.local.step import SINGLE_FILE_TYPES, Condition, Step
-from pipelines.local.unsupported import ON_KFP, require_supported
+from components.platform.launcher.images import CLUSTER_VARIABLE, COMMAND
+from pipelines.local.step import ON_KFP, SINGLE_FILE_TYPES, Condition, Step
+from pipelines.spec_changes import dags
 
 STATUS = "{{status}}"
 """Placeholder for KFP's PipelineTaskFinalStatus in the arguments of an exit handler."""
@@ -27,6 +27,11 @@ STATUS = "{{status}}"
 _RUN_NAMES = ("{{$.pipeline_job_uuid}}", "{{$.pipeline_job_resource_name}}")
 """Placeholders for the ID and the resource name of a run; a run on this machine has neither."""
 _PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
+_STRATEGIES = (None, "TRIGGER_STRATEGY_UNSPECIFIED", "ALL_UPSTREAM_TASKS_SUCCEEDED", "ALL_UPSTREAM_TASKS_COMPLETED")
+_KNOWN_PLACEHOLDER = re.compile(
+    r"\{\{\$(\.inputs\.parameters\['[^']+'\]|\.outputs\.parameters\['[^']+'\]\.output_file"
+    r"|\.(in|out)puts\.artifacts\['[^']+'\]\.(uri|path))?\}\}"
+)
 _TERM = re.compile(r"^(!)?\(?inputs\.parameter_values\['([^']+)'\] (==|!=) '([^']*)'\)?$")
 
 
@@ -38,11 +43,6 @@ class _TaskOutput:
     key: str
 
 
-@dataclass(frozen=True)
-class _FinalStatus:
-    """KFP's PipelineTaskFinalStatus."""
-
-
 def steps_of(spec: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[Step, ...]:
     """Return the steps of the pipeline with these parameters, exit handlers (`always`) last.
 
@@ -50,8 +50,8 @@ def steps_of(spec: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[St
         UserError: a task, or its wiring, is not supported (the error names it), or two tasks of nested pipelines have
             the same name or write artifacts of the same name.
     """
-    require_supported(spec)
-    steps = tuple(_flatten(spec, spec["root"]["dag"], {k: v for k, v in parameters.items()}, {}, (), ()))
+    _require_supported(spec)
+    steps = tuple(_flatten(spec, spec["root"]["dag"], parameters, {}, (), ()))
     for what, names in (
         ("are named", [step.name for step in steps]),
         ("write an artifact named", [step.output for step in steps if step.output]),
@@ -179,7 +179,7 @@ def _parameter(
         made = source["taskOutputParameter"]
         return _TaskOutput(_require_producer(spec, dag, made["producerTask"], task), made["outputParameterKey"])
     if "taskFinalStatus" in source:
-        return _FinalStatus()
+        return STATUS
     raise UserError(f"the task {task} has a parameter with an unsupported source: {source}", ON_KFP)
 
 
@@ -241,10 +241,73 @@ def _text(value: Any, task: str) -> str:
             f"the task {task} takes the output {value.key} of {value.task} as a parameter, which is not supported here",
             ON_KFP,
         )
-    if isinstance(value, _FinalStatus):
-        return STATUS
     if isinstance(value, str):
         return value
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return json.dumps(value)
+
+
+def _require_supported(spec: Mapping[str, Any]) -> None:
+    """Raise a UserError that names the first task with an unsupported construct, and the construct."""
+    for tasks in dags(spec):
+        for name, task in tasks.items():
+            try:
+                unsupported = next(_unsupported_in(task, spec, tasks), None)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise UserError(f"the task {name} is not as KFP's compiler writes it ({error!r})", ON_KFP) from None
+            if unsupported:
+                raise UserError(f"the task {name} {unsupported}, which is not supported here", ON_KFP)
+
+
+def _unsupported_in(task: Mapping[str, Any], spec: Mapping[str, Any], tasks: Mapping[str, Any]) -> Iterator[str]:
+    component = spec["components"][task["componentRef"]["name"]]
+    if "parameterIterator" in task or "artifactIterator" in task:
+        yield "is a loop (dsl.ParallelFor)"
+    policy = task.get("triggerPolicy", {})
+    if policy.get("strategy") not in _STRATEGIES:
+        yield f"has the trigger strategy {policy['strategy']}"
+    elif policy.get("strategy") == _STRATEGIES[-1]:
+        yield from _unsupported_in_exit_handler(task, component, spec, tasks)
+    for key, source in task.get("inputs", {}).get("parameters", {}).items():
+        if "parameterExpressionSelector" in source:
+            yield f"takes a part of a parameter as {key}"
+    if "dag" in component:
+        return
+    executor = spec["deploymentSpec"]["executors"][component["executorLabel"]]
+    if "container" not in executor:
+        yield f"is not a container but has the executor {', '.join(executor) or 'nothing'}"
+        return
+    read = component.get("inputDefinitions", {}).get("artifacts", {})
+    if any(definition.get("isArtifactList") for definition in read.values()):
+        yield "reads a list of artifacts (dsl.Collected)"
+    yield from _unsupported_in_container(executor["container"])
+
+
+def _unsupported_in_exit_handler(
+    task: Mapping[str, Any], component: Mapping[str, Any], spec: Mapping[str, Any], tasks: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield what is unsupported in a task that runs even if others fail: only exit handlers are supported."""
+    before = [spec["components"][tasks[t]["componentRef"]["name"]] for t in task.get("dependentTasks", ())]
+    if not all("dag" in waited for waited in before):
+        yield "ignores failures of other tasks (ignore_upstream_failure)"
+    if "dag" in component or component.get("outputDefinitions") or task.get("triggerPolicy", {}).get("condition"):
+        yield "is an exit handler that is a pipeline, or has outputs or a condition"
+
+
+def _unsupported_in_container(container: Mapping[str, Any]) -> Iterator[str]:
+    command, arguments = container.get("command", []), container.get("args", [])
+    if "--function_to_execute" in arguments:
+        yield "is a Python function (dsl.component)"
+    for variable in container.get("env", ()):
+        if variable["name"] != CLUSTER_VARIABLE:  # for RayJobs, which local runs do not start
+            yield f"sets the environment variable {variable['name']}"
+    for argument in arguments:
+        if argument.startswith(('{"IfPresent"', '{"Concat"')):
+            yield f"has an argument that depends on which inputs are present: {argument}"
+        rest = _KNOWN_PLACEHOLDER.sub("", argument)
+        if "{{$" in rest:
+            yield f"has the placeholder {rest[rest.index('{{$') :].partition('}}')[0]}}}}}"
+    for part in command:
+        if "{{$" in part:
+            yield f"has a placeholder in its command: {part}"

@@ -31,11 +31,7 @@ def artifact_digest(location: str, verify_content: bool = False) -> str:
 
 
 def artifact_root(pipeline_root: str, output: Path) -> str:
-    """Return where a run writes its artifacts: a URI or an absolute path, `output` if `pipeline_root` is empty.
-
-    Raises:
-        UserError: `pipeline_root` is a URI of another scheme, or is not a valid location.
-    """
+    """Return where a run writes its artifacts: a URI or an absolute path, `output` if `pipeline_root` is empty."""
     return absolute_place(pipeline_root) if pipeline_root else str(output.absolute())
 
 

@@ -35,7 +35,6 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, locations: Ru
     Args:
         run: absolute path of the run directory, created if it does not exist: logs, state, and, unless `locations` says
             otherwise, artifacts.
-        locations: locations of artifacts and files; default: inside `run`.
 
     Raises:
         UserError: a step failed (the error names it and its log), another run uses the directory, or steps may not
@@ -64,7 +63,6 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, locations: Ru
 
 
 def log_path(run: Path, step: Step) -> Path:
-    """Return the path of the step's log, which has all of its output."""
     return run / "logs" / f"{step.name}.log"
 
 
@@ -122,10 +120,8 @@ def _run_last(
             ended = runner.wait()
             if ended.status != 0:
                 failed.append(_describe_failure(ended, log_path(records.run, step)))
-        except UserError as error:
-            failed.append(f"step {step.name} failed: {error.problem}")
-        except OSError as error:
-            failed.append(f"step {step.name} failed: {error}")
+        except (UserError, OSError) as error:
+            failed.append(f"step {step.name} failed: {getattr(error, 'problem', error)}")
     return failed
 
 
@@ -146,9 +142,8 @@ def _begin(step: Step, records: StepRecords, runner: Runner) -> bool:
     """Start the step unless its artifact can be reused; return whether it is reused."""
     identity = runner.identity(step)
     key = records.key(step, identity)
-    record = records.reusable(step, key)
-    if record:
-        made = f"{records.locations.artifact(step.output)}, made in {record.seconds:.0f} s"
+    if (seconds := records.reusable(step, key)) is not None:
+        made = f"{records.locations.artifact(step.output)}, made in {seconds:.0f} s"
         say(f"[{step.name}] reused: its inputs have not changed ({made})")
         return True
     note = records.prepare_work(step, identity) if step.work else ""
@@ -158,11 +153,7 @@ def _begin(step: Step, records: StepRecords, runner: Runner) -> bool:
 
 
 def _finish(ended: RunningStep, records: StepRecords, undone: Sequence[str]) -> None:
-    """Record the result of a step that has ended. UserError if the step failed, or wrote no artifact.
-
-    Args:
-        undone: names of the steps that have not finished, for the message of a failure.
-    """
+    """Record the result of a step that has ended. UserError if the step failed, or wrote no artifact."""
     step = ended.step
     artifact, log = records.locations.artifact(step.output), log_path(records.run, step)
     if ended.status != 0:
@@ -184,9 +175,6 @@ def run_lock(run: Path) -> Iterator[int]:
 
     Steps inherit the descriptor, so the lock lasts until the last of them ends, even if the run itself was killed and
     its steps are still cleaning up. A new run then waits for them up to ORPHANS_WAIT_S.
-
-    Raises:
-        UserError: another run uses the directory.
     """
     path = run / ".steps" / "lock"
     make_directory(path.parent, run)

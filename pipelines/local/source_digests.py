@@ -10,7 +10,6 @@ from pathlib import Path
 import components
 
 ROOT = Path(components.__file__).parent.parent
-"""The directory that holds the packages."""
 FLOORS = ("components.core", "components.platform")
 """The packages of what steps share; their subpackages are digested one by one."""
 IGNORED = frozenset({"components/platform/console"})
@@ -23,9 +22,6 @@ class SourceDigests:
 
     The code of a step is its package and, transitively, the packages that it imports; of modules that lie directly in
     `components`, `pipelines` or a floor, these modules.
-
-    Args:
-        root: the directory that holds the packages.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
@@ -35,11 +31,7 @@ class SourceDigests:
         self._present: dict[str, list[Path]] = {}
 
     def of(self, module: str) -> str:
-        """Return the sha256 (hex) over all files that the step's code is in.
-
-        Args:
-            module: the step's package, "components.vocab" or "pipelines.retrain".
-        """
+        """Return the sha256 (hex) over all files that the step's code is in."""
         total = hashlib.sha256()
         for path in sorted(self.paths(module)):
             total.update(f"{path} {self._digest(path)}\n".encode())
@@ -93,12 +85,12 @@ class SourceDigests:
 
 
 def _imported_modules(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in (*_PACKAGES, *FLOORS):
-        return [f"{node.module}.{alias.name}" for alias in node.names]
-    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-    if isinstance(node, ast.ImportFrom) and node.level == 0:
-        names = [str(node.module)]
-    return names
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom) or node.level or not node.module:
+        return []
+    within = node.module in (*_PACKAGES, *FLOORS)
+    return [f"{node.module}.{alias.name}" for alias in node.names] if within else [node.module]
 
 
 def _path(module: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from pathlib import PurePosixPath
 
 from components.platform.errors import UserError
 
+ON_KFP = "submit it to KFP, which runs every pipeline"
+"""Remedy for what the runners of this machine do not support."""
 SINGLE_FILE_TYPES = frozenset({"system.Metrics", "system.ClassificationMetrics", "system.HTML", "system.Markdown"})
 """Artifact types that are one file for KFP's UI; all others are a directory or a folder in object storage."""
 
@@ -26,7 +29,6 @@ class Condition:
     equal: bool = True
 
     def holds(self, value: str) -> bool:
-        """Return whether the condition is true for the parameter's value."""
         return (value == self.value) is self.equal
 
 
@@ -38,11 +40,9 @@ class RunLocations:
     files: str
 
     def artifact(self, name: str) -> str:
-        """Return the path or URI of an artifact."""
         return str(_join(self.artifacts, name))
 
     def file(self, step: str, name: str) -> str:
-        """Return the path of a small output file of a step."""
         return str(_join(self.files, step, name))
 
 
@@ -55,18 +55,14 @@ class Step:
     Attributes:
         name: name for the user; also the name of the log and of the step's state.
         image: name of the image that it runs in (a value of components.platform.launcher.images.IMAGES).
-        module: package with the step's code, "components.vocab".
-        command: the program, without placeholders.
         arguments: its arguments. KFP's placeholders for parameters are filled in; those for artifacts are not, so that
             the step's identity does not depend on the location of the run.
         output: name of the artifact that it writes, which is also its location in the run.
         inputs: placeholder's name -> name of the artifact to read.
         outputs: placeholder's name -> KFP's schema title, for every output artifact, including `output` and `work`.
         parameters: names of output parameters, each a file with its value.
-        conditions: if one does not hold, the step and everything that depends on it is skipped.
         after: steps that must end before this one, in addition to those whose artifacts it reads.
         always: exit handler: runs last, whether or not others failed; its arguments may contain STATUS.
-        environment: variables that are set for it, besides those of the runner.
         cache_inputs: anything else that the result depends on and the arguments do not show (content of a file that is
             named on the command line, version of a program that the step calls): text, compared for equality.
         work: name of a working directory that survives a kill: the step resumes there what an interrupted run of it
@@ -97,16 +93,8 @@ class Step:
 
     def start_arguments(self) -> tuple[str, ...]:
         """Return the arguments without the flags in `extends` and their values: those that a working directory fits."""
-        arguments: list[str] = []
-        skip = False
-        for argument in self.arguments:
-            if skip:
-                skip = False
-            elif argument in self.extends:
-                skip = True
-            else:
-                arguments.append(argument)
-        return tuple(arguments)
+        pairs = itertools.pairwise(("", *self.arguments))
+        return tuple(argument for before, argument in pairs if not {before, argument} & {*self.extends})
 
     def executor_input(self, locations: RunLocations) -> str:
         """Return the ExecutorInput as JSON, which KFP passes for {{$}}."""

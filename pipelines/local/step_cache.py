@@ -19,21 +19,6 @@ from pipelines.local.step import RunLocations, Step
 
 
 @dataclass(frozen=True)
-class Finished:
-    """Record of a finished step.
-
-    Attributes:
-        key: digest of everything that decides the result.
-        digest: digest of the artifact.
-        seconds: wall time of the run that made the artifact.
-    """
-
-    key: str
-    digest: str
-    seconds: float
-
-
-@dataclass(frozen=True)
 class StepRecords:
     """The records of the run directory `run`, whose artifacts are in `locations`."""
 
@@ -51,20 +36,20 @@ class StepRecords:
         """
         return self._key(step, identity, step.arguments)
 
-    def reusable(self, step: Step, key: str) -> Finished | None:
-        """Return the record of the step's earlier run if its artifact is intact and was made from `key`, else None."""
+    def reusable(self, step: Step, key: str) -> float | None:
+        """Return the seconds of the step's earlier run if its artifact is intact and was made from `key`, else None."""
         document = self._read(step.name)
         try:
-            record = Finished(str(document["key"]), str(document["digest"]), float(str(document["seconds"])))
-            if record.key != key:
-                return None
+            made, seconds = str(document["digest"]), float(str(document["seconds"]))
         except (KeyError, ValueError):
             return None  # never finished
+        if document.get("key") != key:
+            return None
         # If the artifact was damaged or replaced since, the step runs again.
         location = self.locations.artifact(step.output) if step.output else ""
-        intact = not location or artifact_digest(location, verify_content=True) == record.digest
+        intact = not location or artifact_digest(location, verify_content=True) == made
         has_parameters = all(Path(self.locations.file(step.name, name)).is_file() for name in step.parameters)
-        return record if intact and has_parameters else None
+        return seconds if intact and has_parameters else None
 
     def is_as_made(self, step: Step) -> bool:
         """Return whether the step's artifact is the one that an earlier run made here; its content is not read."""

@@ -15,7 +15,7 @@ from components.platform.workers.factory import rayjob_workers
 from components.toolchain.config import SdkConfig
 from pipelines.parameters.parameter import FormatParameter, Parameter, as_option, as_parameter, as_text
 from pipelines.parameters.rules import check_rules
-from pipelines.parameters.tables import BY_NAME, SDK, SHRINK, SMOKE, TRAINING
+from pipelines.parameters.tables import SDK, SHRINK, SMOKE, TRAINING
 from pipelines.spec import builds_sdk, parameter_values
 
 _OFFERED = [parameter for parameter in TRAINING if parameter.option]
@@ -25,9 +25,6 @@ def checked_values(
     spec: Mapping[str, Any], texts: Mapping[str, str], write: FormatParameter = as_parameter
 ) -> dict[str, Any]:
     """Return the values of all parameters of a compiled pipeline: those in `texts`, defaults for the others.
-
-    Args:
-        write: as_option or as_parameter: how messages write a parameter.
 
     Raises:
         UserError: a parameter is unknown, or has a value that no step accepts.
@@ -47,7 +44,6 @@ def check_values(values: Mapping[str, Any], write: FormatParameter) -> None:
 
     Args:
         values: by parameter. Of another pipeline than ours, only the parameters that it shares with ours are checked.
-        write: as_option or as_parameter.
     """
     check_rules(typed_values(values, TRAINING, write), write)
 
@@ -102,17 +98,13 @@ def run_parameters(options: Mapping[str, object]) -> dict[str, str]:
 
     A release clang is built whatever the verdict, because a user who starts a run by hand wants to see it; what it
     embeds: components/evaluation/release_policy.py.
-
-    Raises:
-        UserError: a value is one that no step accepts.
     """
-    values = {parameter.name: _text(options.get(parameter.name, parameter.option_default)) for parameter in _OFFERED}
-    values = {name: BY_NAME[name].absolute(text) for name, text in values.items()}
+    values = {}
+    for parameter in _OFFERED:
+        value = options.get(parameter.name, parameter.option_default)
+        text = as_text(value.absolute() if isinstance(value, Path) else value)
+        values[parameter.name] = parameter.absolute(text)
     values["features"] = values["features"] or ("llvm" if values["strategy"] == EXTERNAL else "extended")
     values["release_if"] = "always"
     check_values(values, as_option)
     return values
-
-
-def _text(value: object) -> str:
-    return as_text(value.absolute() if isinstance(value, Path) else value)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from components.core.formats.strategy import DEBIAN_SOURCE_MAJORS, Strategy, release_strategy
-from components.core.projects.recipe import load_recipes, locate_recipe
+from components.core.projects.recipe import load_recipes
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.downloads.archive import is_archive_url
 from components.platform.storage.object_storage.object_store import StorageError
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import GS, KFP_LOCAL, S3, USAGE, ObjectUri, in_object_storage, parse_location
+from pipelines.local.cache_inputs import fetch_recipe
 from pipelines.parameters.parameter import as_parameter
 from pipelines.parameters.tables import BY_NAME, PLACES
 
@@ -30,11 +31,7 @@ _DIRECT_ROOT = "--artifact-root s3://BUCKET/PATH or --pipeline-root gs://BUCKET/
 
 
 def require_shared(state: str, option: str, location: str) -> None:
-    """Raise UserError if the state is in object storage, but the policy that it would name is not.
-
-    Args:
-        option: the option that gives `location`, for the message.
-    """
+    """Raise UserError if the state is in object storage, but the policy that it would name is not."""
     if location.startswith(f"{KFP_LOCAL}://"):
         raise UserError(
             f"the policy is at {location}, in this pod, from which Kubeflow Pipelines copies it: the next run could "
@@ -52,9 +49,6 @@ def check_bucket_exists(root: str, option: str = "--pipeline-root") -> None:
     """Read below the root of the artifacts with the user's credentials.
 
     Steps may have other credentials, so where these do not suffice, or nothing answers, the user is only warned.
-
-    Raises:
-        UserError: there is no such bucket.
     """
     location = parse_location(root)
     assert isinstance(location, ObjectUri)
@@ -73,11 +67,7 @@ def check_bucket_exists(root: str, option: str = "--pipeline-root") -> None:
 
 
 def check_state_on_server(state: str, root: str, own: str) -> None:
-    """Raise UserError unless steps on a server can read and write the state, and others can read what they promote.
-
-    Args:
-        root, own: --pipeline-root and --artifact-root; "" for none.
-    """
+    """Raise UserError unless steps on a server can read and write the state, and others can read what they promote."""
     if not in_object_storage(state):
         raise UserError(f"the state {state} is on this machine, but the steps run on others", f"name it {USAGE}.json")
     if not own and root.partition("://")[0] in KFP_SCHEMES:
@@ -121,11 +111,7 @@ def check_places_on_server(values: Mapping[str, Any], mounts: Collection[str] | 
 
 
 def check_llvm_in_images(values: Mapping[str, Any]) -> None:
-    """Raise UserError if a run whose steps are containers needs an LLVM that the images lack.
-
-    Args:
-        values: the pipeline's parameters.
-    """
+    """Raise UserError if a run whose steps are containers needs an LLVM that the images lack."""
     strategy: Strategy = values.get("strategy") or "sdk"
     major = int(float(values.get("llvm_major") or IMAGE_LLVM_MAJOR))
     if release_strategy(strategy, major) == "plugin":
@@ -157,20 +143,12 @@ def check_recipe_in_images(values: Mapping[str, Any]) -> None:
     """Raise UserError if a run whose steps are containers should build Debian packages: that needs root and mounts.
 
     A recipe that cannot be read here is left to the step: its path may be on a volume, its URI for another account.
-
-    Args:
-        values: the pipeline's parameters.
     """
     recipe = str(values.get("recipe") or "")
     if not recipe:
         return
     try:
-        location = locate_recipe(recipe)
-        if isinstance(location, ObjectUri):
-            from components.platform.storage.object_storage.fetch import fetch_file
-
-            location = fetch_file(location)
-        projects = load_recipes(location).projects
+        projects = load_recipes(fetch_recipe(recipe)).projects
     except UserError:
         return
     if packages := [project.name for project in projects if project.debian]:

@@ -22,9 +22,9 @@ from components.core.formats.strategy import (
     check_strategy,
     release_strategy,
 )
-from components.core.objectives import OBJECTIVES
 from components.core.projects.option import CodeKind, require_code_kind
 from components.core.projects.recipe import locate_recipe
+from components.evaluation.config import check_programs
 from components.platform.errors import UserError
 from components.platform.rayjob.options import parse_settings, parse_spot
 from components.platform.storage.uri import USAGE
@@ -53,7 +53,6 @@ def rule(function: Rule) -> Rule:
 
 
 def check_rules(values: Mapping[str, Any], write: FormatParameter) -> None:
-    """Call every rule that applies to these typed values, by parameter."""
     for function, names in _RULES:
         if all(name in values for name, needed in names.items() if needed):
             function(write, **{name: values[name] for name in names if name in values})
@@ -201,62 +200,18 @@ def plan_holds_the_problems_decisions(write: FormatParameter, tune_minutes: floa
 
 
 @rule
-def slowdown_is_measured(
-    write: FormatParameter, max_slowdown_percent: float | None, problem: str, recipe: str, benchmark: str = ""
+def programs_have_their_options(
+    write: FormatParameter,
+    problem: str,
+    recipe: str,
+    max_slowdown_percent: float | None = None,
+    time_repeats: int = 0,
+    relink: str = "yes",
+    benchmark: str = "",
+    flag_rows: tuple[str, ...] | None = None,
 ) -> None:
-    if not max_slowdown_percent:
-        return
-    option = write("max_slowdown_percent", f"{max_slowdown_percent:g}")
-    remedy = f"leave {write('max_slowdown_percent', '')} out"
-    if OBJECTIVES[problems.get(problem).objective].programs_decide:
-        raise UserError(f"{option}: not applicable to {problem}", remedy)
-    if not (recipe or benchmark):
-        raise UserError(
-            f"{option}: there are no benchmarks without a recipe",
-            f"{remedy}, or name a recipe, or {write('benchmark', 'COMMAND')} of your build",
-        )
-
-
-@rule
-def time_is_of_benchmarks(write: FormatParameter, time_repeats: int, recipe: str, benchmark: str = "") -> None:
-    if time_repeats and not (recipe or benchmark):
-        raise UserError(
-            f"{write('time_repeats', str(time_repeats))}: there are no benchmarks without a recipe",
-            f"leave {write('time_repeats', '')} out, name a recipe, or {write('benchmark', 'COMMAND')} of your build",
-        )
-
-
-@rule
-def benchmark_runs_the_own_build(write: FormatParameter, benchmark: str, recipe: str, relink: str = "yes") -> None:
-    if benchmark and relink == "no":
-        raise UserError(
-            f"{write('benchmark', benchmark)}: it runs the programs that {write('relink', 'no')} does not link",
-            f"leave {write('benchmark', '')} or {write('relink', 'no')} out",
-        )
-    if benchmark and recipe:
-        raise UserError(
-            f"{write('benchmark', benchmark)}: a recipe names the benchmarks of its projects",
-            f"leave {write('benchmark', '')} out, or write `benchmarks` into the recipe",
-        )
-
-
-@rule
-def relink_is_of_the_own_build(write: FormatParameter, relink: str, recipe: str) -> None:
-    if relink == "no" and recipe:
-        raise UserError(
-            f"{write('relink', 'no')}: the programs of a recipe are built, not linked again",
-            f"leave {write('relink', '')} out",
-        )
-
-
-@rule
-def rows_link_programs(write: FormatParameter, flag_rows: tuple[str, ...] | None, problem: str, recipe: str) -> None:
-    links = OBJECTIVES[problems.get(problem).objective].recipe_field == "binaries"
-    if flag_rows and not (links and recipe):
-        raise UserError(
-            f"{write('flag_rows', ','.join(flag_rows))}: programs of a recipe are linked under rows of flags, for size",
-            f"leave {write('flag_rows', '')} out, or name a recipe",
-        )
+    limit = max_slowdown_percent or None
+    check_programs(write, problem, bool(recipe), limit, time_repeats, relink, benchmark, flag_rows)
 
 
 @rule

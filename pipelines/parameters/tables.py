@@ -1,7 +1,6 @@
-"""The tables of parameters, one for each pipeline. A new parameter is a row here and its use in the pipeline.
+"""The tables of parameters, one for each pipeline. A new parameter is a row here and an input of a component.
 
-KFP wants the names and the defaults a second time, in the signature of the pipeline, and the arguments of the
-components; a test compares them.
+The signatures of the pipelines, their options and their help are made of it (pipelines/training.py).
 """
 
 from __future__ import annotations
@@ -350,7 +349,6 @@ SDK = (
     ),
     Parameter("jobs", "Parallel compiles.", JOBS, empty="the processors that the step has", example="32"),
 )
-"""Of the pipeline that builds an SDK."""
 
 SHRINK = (
     Parameter(
@@ -386,7 +384,6 @@ SHRINK = (
         example="10",
     ),
 )
-"""Of the pipeline that builds code smaller."""
 
 SMOKE = (
     Parameter(
@@ -403,7 +400,6 @@ SMOKE = (
         empty="defaults",
     ),
 )
-"""Of the smoke test."""
 
 TABLES = {"training": TRAINING, "sdk": SDK, "shrink": SHRINK, "smoke": SMOKE}
 """Name of a compiled pipeline -> its parameters."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from components.platform.errors import UserError
@@ -30,40 +30,20 @@ from pipelines.retrain.state import Deployed, State, load_state
 
 MIN_DAYS = 30
 """Minimum age of a run's newest object. A run writes nothing for longer only if a step's attempts are at their deadline
-(`ALL_ATTEMPTS` in pipelines/training.py)."""
+(`ALL_ATTEMPTS` in pipelines/tasks.py)."""
 _PIPELINE = "mlgo-training"
 _VERTEX_JOB = re.compile(r"projects/[^/]+/locations/[^/]+/pipelineJobs/(?P<id>[^/]+)")
 _RESULTS = {"policy", "evaluation", "release", "release_report", "promotion", "refusal"}
 """Artifacts of a run that others may name, or that decide on its policy."""
 
 
-@dataclass
-class OldRun(SweptObjects):
-    """The objects of a run.
-
-    Attributes:
-        uri: its folder.
-        refused: its policy was not promoted; otherwise it failed.
-    """
-
-    uri: ObjectUri
-    refused: bool
-
-    @property
-    def what(self) -> str:
-        return "run whose policy was not promoted" if self.refused else "run that ended without a policy"
-
-
 def sweep_runs(
     place: ObjectUri, states: Sequence[str], older_than_days: int, dry_run: bool = False
-) -> Iterator[OldRun]:
+) -> Iterator[SweptObjects]:
     """Remove the artifacts of old runs below `place` that promoted nothing, and yield each run.
 
     Args:
-        place: an empty path means the whole bucket.
         states: locations of the states of retraining that name refused policies.
-        older_than_days: at least MIN_DAYS.
-        dry_run: yield them without removing them.
 
     Raises:
         UserError: object storage refuses or does not answer, or a state cannot be read.
@@ -72,38 +52,34 @@ def sweep_runs(
     before = server_time(place) - timedelta(days=older_than_days)  # read first: later changes only look younger
     # Objects are listed before the states are read, so that what is promoted meanwhile stays.
     present = store_of(place).objects(place)
-    loaded = [_load_existing(location) for location in states]
+    loaded = [load_state(location) for location in states]
+    for location, state in zip(states, loaded, strict=True):
+        if state.read.content is None:
+            raise UserError(f"there is no state of retraining at {location}", "correct --state")
     promoted, refused = _runs_of(loaded)
     named = {*states, *(uri for entry in _entries(loaded) for uri in (entry.policy, entry.evaluation))}
-    runs: dict[str, OldRun] = {}
+    runs: dict[str, SweptObjects] = {}
     in_use: set[str] = set()
     for stored in present:
         path = _run_folder(stored.name, refused)
         if path is None or (place.path and not f"{path}/".startswith(f"{place.path}/")):
             continue  # of no run, or of one of which only a part is listed
-        run = runs.setdefault(path, OldRun(replace(place, path=path), path.rpartition("/")[2] in refused))
-        run.add(stored)
+        runs.setdefault(path, SweptObjects(replace(place, path=path))).add(stored)
         if stored.updated is None or stored.updated >= before:
             in_use.add(path)
     for path, run in runs.items():
-        if path in in_use or path.rpartition("/")[2] in promoted or not (run.refused or _failed(run)):
+        run_id = path.rpartition("/")[2]
+        if path in in_use or run_id in promoted or not (run_id in refused or _failed(run)):
             continue
+        run.what = f"run {'whose policy was not promoted' if run_id in refused else 'that ended without a policy'}"
         if any(uri.startswith(f"{run.uri}/") for uri in named):
             continue
         if not dry_run:
-            remove_objects(run, run.uri)
+            remove_objects(run)
         yield run
 
 
-def _load_existing(location: str) -> State:
-    state = load_state(location)
-    if state.read.content is None:
-        raise UserError(f"there is no state of retraining at {location}", "correct --state")
-    return state
-
-
-def _failed(run: OldRun) -> bool:
-    """Return whether a run has artifacts, but no result."""
+def _failed(run: SweptObjects) -> bool:
     artifacts = {name.split("/")[-2] for name in run.versions if name.endswith(f"/{MANIFEST}")}
     return bool(artifacts) and not artifacts & _RESULTS
 

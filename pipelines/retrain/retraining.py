@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from components.core.formats.policy import HEURISTIC
@@ -35,9 +35,6 @@ def retrain(
 
     Training starts from the deployed policy unless `parameters` says otherwise.
 
-    Args:
-        output, pipeline_root, runner: as for pipelines.local.run_locally.run_locally.
-
     Raises:
         UserError: the deployed policy is for another problem, would be overwritten by this run, or is missing; or a
             step fails.
@@ -54,22 +51,25 @@ def retrain(
     # took its place, is not read: then the evaluation refuses the trained one.
     artifacts = run_artifacts(root, REPORT_STEP not in skipped)
     check_run(artifacts, f"{root}/training", problem)
-    return promote(state_location, artifacts, evaluator(root, parameters, output, runner), by, seed)
-
-
-def evaluator(root: str, parameters: Mapping[str, str], output: Path, runner: Runner) -> Callable[[str], str]:
-    """Return a function that evaluates a policy on the corpus of the run at `root`, and returns the location.
-
-    Args:
-        output: directory of the logs.
-    """
 
     def evaluate(policy: str) -> str:
-        step = deployed_evaluation_step(policy, root, parameters)
+        corpus, toolchain, made = f"{root}/corpus", f"{root}/training", "deployed_evaluation"
+        workers = parameters.get("workers", "local")
+        arguments = evaluation_arguments(policy, corpus, toolchain, problem, workers, f"{root}/{made}")
+        step = Step(
+            name="deployed-evaluation",
+            image=IMAGES["toolchain"],
+            module="components.evaluation",
+            command=COMMAND,
+            arguments=("evaluation", *arguments),
+            output=made,
+            # The content at these locations may have changed although their names have not.
+            cache_inputs=tuple(artifact_digest(location) for location in (corpus, toolchain, policy)),
+        )
         run_pipeline([step], output, runner, RunLocations(root, str(output / ".files")))
-        return f"{root}/{step.output}"
+        return f"{root}/{made}"
 
-    return evaluate
+    return promote(state_location, artifacts, evaluate, by, seed)
 
 
 def training_start(state: State, parameters: Mapping[str, str]) -> str:
@@ -85,20 +85,3 @@ def training_start(state: State, parameters: Mapping[str, str]) -> str:
         return HEURISTIC
     policy = state.deployed.policy
     return policy if in_object_storage(policy) else absolute_place(policy)  # never a word such as pretrained
-
-
-def deployed_evaluation_step(policy: str, root: str, parameters: Mapping[str, str]) -> Step:
-    """Return a step that evaluates the deployed policy with the training clang on the corpus of the run at `root`."""
-    output = "deployed_evaluation"
-    problem, workers = parameters.get("problem", "inlining"), parameters.get("workers", "local")
-    arguments = evaluation_arguments(policy, f"{root}/corpus", f"{root}/training", problem, workers, f"{root}/{output}")
-    return Step(
-        name="deployed-evaluation",
-        image=IMAGES["toolchain"],
-        module="components.evaluation",
-        command=COMMAND,
-        arguments=("evaluation", *arguments),
-        output=output,
-        # The content at these locations may have changed although their names have not.
-        cache_inputs=tuple(artifact_digest(location) for location in (f"{root}/corpus", f"{root}/training", policy)),
-    )

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from components.platform.errors import UserError
-from components.platform.storage.uri import ObjectUri, parse_location
+from components.platform.storage.uri import ObjectUri
 from pipelines.parameters.on_server import KFP_SCHEMES
-from pipelines.submit.artifacts.published import newest_artifacts
+from pipelines.submit.artifacts.published import newest_artifacts, require_folder
 from pipelines.submit.artifacts.root import artifact_root_of
 from pipelines.submit.kfp_run import KfpRun
 from pipelines.submit.polling import RUN_ENDED, ServerRun, describe_state
@@ -68,22 +68,13 @@ def _folder(run: KfpRun) -> ObjectUri:
         "in place of --run and the server, pass --policy, --evaluation, --corpus, --toolchain, --release-report and "
         f"--run-id {run_id}, with the URIs that the interface shows"
     )
-    if not folder:
-        raise UserError(
-            f"KFP at {run.host} does not say where the artifacts of the run {run_id} are: it has the server's "
-            "default pipeline root, which is not in the API",
-            by_hand,
-        )
     if not artifact_root_of(run.spec) and folder.partition("://")[0] in KFP_SCHEMES:
         raise UserError(
             f"the artifacts of the run {run_id} are at {folder}, where Kubeflow Pipelines copies them from pods: the "
             "next run could not read the policy",
             "train with --artifact-root s3://BUCKET/PATH or --pipeline-root gs://BUCKET/PATH",
         )
-    uri = parse_location(folder)
-    if not isinstance(uri, ObjectUri):
-        raise UserError(f"the artifacts of the run {run_id} are at {folder}, not in object storage", by_hand)
-    return uri
+    return require_folder(run, folder, by_hand, by_hand)
 
 
 def _require_ended(run: ServerRun) -> None:

@@ -7,7 +7,6 @@ import os
 import platform
 import secrets
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from components.platform.errors import UserError
 from components.platform.launcher.images import IMAGES
 from components.platform.processes.cgroup import available_memory, available_processors
+from components.platform.processes.output import capture
 from components.platform.processes.reaper import MEMORY_BYTES, MEMORY_FILE_SYSTEM
 from components.platform.storage import require_artifact
 from components.platform.storage.object_storage.fetch import fetch
@@ -38,11 +38,7 @@ _ROOT_REMEDY = (
 
 
 def check_image(expected: str) -> str:
-    """Return what this container is. UserError if it is not the image of this project that the step asks for.
-
-    Args:
-        expected: a key of IMAGES.
-    """
+    """Return what this container is. UserError if it is not the image of this project that the step asks for."""
     actual = os.environ.get("MLGO_IMAGE", "")
     if actual and actual != expected:
         raise UserError(
@@ -72,7 +68,6 @@ def check_run_id(run_id: str) -> str:
 
 
 def check_temporary_files() -> str:
-    """Write and read a temporary file."""
     content = os.urandom(1 << 20)
     with tempfile.NamedTemporaryFile() as file:
         file.write(content)
@@ -97,9 +92,6 @@ def check_shared_memory(folder: Path = MEMORY_FILE_SYSTEM, needed_bytes: int = M
 
 def check_root(output: str) -> str:
     """Write, read and delete an object next to the step's output, with the step's own credentials.
-
-    Args:
-        output: place of the step's artifact, as the launcher gives it.
 
     Raises:
         NotTried: KFP copies the step's artifacts.
@@ -138,7 +130,6 @@ def check_root(output: str) -> str:
 
 
 def check_artifact(location: str) -> str:
-    """Read and verify the artifact of an earlier step."""
     where = parse_location(location)
     directory = fetch(where) if isinstance(where, ObjectUri) else where
     manifest = require_artifact(directory, "artifact", verify_content=True)
@@ -146,7 +137,6 @@ def check_artifact(location: str) -> str:
 
 
 def check_clang(program: str = _CLANG) -> str:
-    """Compile a function."""
     path = shutil.which(program)
     if path is None:
         raise UserError(
@@ -167,7 +157,7 @@ def check_tensorflow() -> str:
 
 
 def _run(command: list[str], what: str, directory: str | None = None) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=directory, check=False)
+    done = capture(command, cwd=directory)
     if done.returncode == 0:
         return done.stdout
     how = f"exit status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
@@ -190,7 +180,6 @@ class KfpApi:
         self.version = ""
 
     def check(self) -> str:
-        """Ask the server for its version."""
         try:
             self.version = KfpClient(self._server).health.version
         except NoAnswer as error:
@@ -208,8 +197,6 @@ def check_retry(read: str, fail_once: str, version: str) -> str:
     Args:
         read: artifact of an earlier step, next to which the first attempt leaves its mark: a server may give the
             second attempt another place for its output.
-        fail_once: one of FAIL_ONCE.
-        version: of KFP; empty if it is unknown.
 
     Raises:
         FailedOnPurpose: this is the first attempt.

@@ -22,7 +22,6 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 TABLE_STEP = "smoke-report"
 """Task of the pipeline whose log ends with the table."""
 TABLE_HEADING = "smoke test: "
-"""Beginning of the table in that log."""
 
 
 class NotTried(UserError):
@@ -37,9 +36,7 @@ class Row(Struct, frozen=True):
     """What a check found.
 
     Attributes:
-        what: the thing that was checked.
         found: what it is like, or what is wrong with it.
-        remedy: what to do; empty if nothing.
     """
 
     what: str
@@ -58,7 +55,6 @@ class StepChecks(Struct):
     """What one step found: the content of CHECKS_JSON.
 
     Attributes:
-        step: name of the step.
         started_s, ended_s: when it began and ended, in seconds since 1970 by the clock of its node.
         next_step: an output parameter, on which conditions of the pipeline depend.
     """

@@ -22,8 +22,8 @@ from pipelines.submit.kfp_run import KfpRun, require_run_id, run_state, stored_s
 from pipelines.submit.kfp_tasks import parse_time
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.polling import RUN_ENDED, describe_state
-from pipelines.submit.run_checks import check_run, refuse_change
-from pipelines.submit.server import PipelineServer, RunSummary, Schedule, ScheduleChange, SubmittedRun, seconds_since
+from pipelines.submit.run_checks import check_run, refuse_change, run_request
+from pipelines.submit.server import PipelineServer, RunSummary, Schedule, ScheduleChange, seconds_since
 
 MAX_CONCURRENCY = 10
 """Limit of the API server (recurring_run.proto)."""
@@ -50,27 +50,14 @@ class KfpPipelines(PipelineServer):
         self.server = server
         self._client = KfpClient(server)
 
-    def submit(self, options: SubmitOptions) -> SubmittedRun:
+    def submit(self, options: SubmitOptions) -> tuple[str, str]:
         """Start a run; see PipelineServer. A stored pipeline's run of the same name is not started again."""
         request = self.prepare(options, starts_now=True)
         run_id = self.send(request)
-        return SubmittedRun(run_id, f"run {request.name}: {self.page(run_id)}")
+        return run_id, f"run {request.name}: {self.page(run_id)}"
 
     def prepare(self, options: SubmitOptions, starts_now: bool = False) -> RunRequest:
-        """Check what the user asks for, and return what the server is sent.
-
-        Args:
-            starts_now: see CheckedRun.request.
-        """
-        self._check(options)
-        run = check_run(options)
-        if run.ray and options.pipeline_root and not options.artifact_root:
-            check_cloud_root(options.pipeline_root, vertex=False, rayjob=True)
-        package = None if options.stored_pipeline else package_for_kfp(options, run.ray, self.page(""))
-        return run.request(options, package, starts_now)
-
-    def _check(self, options: SubmitOptions) -> None:
-        """Raise UserError for a root or a setting that no run on KFP can have."""
+        """Check what the user asks for, and return what the server is sent; see run_request."""
         if options.stored_pipeline and options.labels:
             refuse_change(options, "label")
         if options.artifact_root:
@@ -83,6 +70,11 @@ class KfpPipelines(PipelineServer):
                 "gs://BUCKET/PATH, a training whose pod is lost starts again from the beginning, and workers=rayjob "
                 "fails"
             )
+        values, ray = check_run(options)
+        if ray and options.pipeline_root and not options.artifact_root:
+            check_cloud_root(options.pipeline_root, vertex=False, rayjob=True)
+        package = None if options.stored_pipeline else package_for_kfp(options, ray, self.page(""))
+        return run_request(options, values, package, starts_now)
 
     def send(self, request: RunRequest) -> str:
         """Start a run, unless a stored pipeline has one of its name in the experiment; return its ID.
@@ -102,18 +94,13 @@ class KfpPipelines(PipelineServer):
         return _id_of(self._client.ask("POST", "runs", _body(request, experiment, source)), "run_id")
 
     def _source(self, request: RunRequest) -> dict[str, Any]:
-        """Return the fields of a request that say what is run."""
         if request.package is None:
             return {"pipeline_version_reference": self._newest_version(request.options)}
         spec, platform = self._known(request.package)
         return {"pipeline_spec": {"pipeline_spec": spec, "platform_spec": platform} if platform else spec}
 
     def _newest_version(self, options: SubmitOptions) -> dict[str, str]:
-        """Return the reference to the newest version of the stored pipeline.
-
-        Raises:
-            UserError: there is none, or it was stored with another artifact root than the run's.
-        """
+        """Return the reference to the newest version of the stored pipeline."""
         client, name = self._client, options.stored_pipeline
         pipelines = self._list("pipelines", name, namespace=client.namespace_to_create_in())
         if len(pipelines) != 1:
@@ -141,8 +128,7 @@ class KfpPipelines(PipelineServer):
         name, namespace = options.experiment_name, self._client.namespace_to_create_in()
         if found := self._find_experiment(name, namespace):
             return found
-        body = {"display_name": name} | ({"namespace": namespace} if namespace else {})
-        return _id_of(self._client.ask("POST", "experiments", body), "experiment_id")
+        return _id_of(self._client.ask("POST", "experiments", _named(name, namespace)), "experiment_id")
 
     def _find_experiment(self, name: str, namespace: str) -> str:
         """Return the ID of the experiment, "" if there is none. UserError if there are several."""
@@ -152,14 +138,20 @@ class KfpPipelines(PipelineServer):
         return _id_of(experiments[0], "experiment_id") if experiments else ""
 
     def _known(self, package: Package) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Return PipelineSpec and PlatformSpec as this server knows them: an older one refuses fields that came later.
-
-        Raises:
-            UserError: the server does not know what an option asks for.
-        """
+        """Return PipelineSpec and PlatformSpec as this server knows them: older ones refuse later fields."""
         version = self._client.health.numbers
-        platform = _known_settings(package.platform, version) if package.platform else None
-        return dict(without_literals(package.spec) if _is_older(version, _NEWEST_FIELDS) else package.spec), platform
+        platform: dict[str, Any] | None = json.loads(json.dumps(package.platform))
+        kubernetes = platform["platforms"]["kubernetes"] if platform else {}
+        if "pipelineConfig" in kubernetes and _is_older(version, _LIMITS_AND_TAGS):
+            raise _needs("--ttl-hours or --deadline-hours", _LIMITS_AND_TAGS, version)
+        if not _is_older(version, _NEWEST_FIELDS):
+            return dict(package.spec), platform
+        for label, config in kubernetes.get("deploymentSpec", {}).get("executors", {}).items():
+            config.pop("securityContext", None)  # no pod of such a KFP could run where that is needed
+            if any("subPath" in mount for mount in config.get("pvcMount", ())):
+                what = f"--overrides: {label.removeprefix('exec-')}: volumes: sub_path"
+                raise _needs(what, _NEWEST_FIELDS, version, "mount the whole volume")
+        return dict(without_literals(package.spec)), platform
 
     def _list(self, route: str, name: str, key: str = "", **query: str) -> list[Any]:
         """Return the objects of a route with this display name.
@@ -210,8 +202,7 @@ class KfpPipelines(PipelineServer):
                     "pass another --version-name",
                 )
         else:
-            body = {"display_name": name} | ({"namespace": namespace} if namespace else {})
-            pipeline = _id_of(client.ask("POST", "pipelines", body), "pipeline_id")
+            pipeline = _id_of(client.ask("POST", "pipelines", _named(name, namespace)), "pipeline_id")
         text = yaml.safe_dump_all([spec, platform] if platform else [spec], sort_keys=True)
         try:
             uploaded = client.upload(
@@ -271,11 +262,7 @@ class KfpPipelines(PipelineServer):
             self._client.ask("POST", f"{route}:{'disable' if change == 'pause' else 'enable'}")
 
     def _pages(self, route: str, key: str = "", **query: str) -> Iterator[Mapping[str, Any]]:
-        """Yield all objects of a route, newest first.
-
-        Args:
-            key: of the list in the answer; empty if it is the route.
-        """
+        """Yield all objects of a route, newest first."""
         token = ""
         while True:
             answer = self._client.ask(
@@ -325,6 +312,10 @@ def _body(request: RunRequest, experiment: str, source: Mapping[str, Any]) -> di
     return body | ({"service_account": options.service_account} if options.service_account else {})
 
 
+def _named(name: str, namespace: str) -> dict[str, str]:
+    return {"display_name": name} | ({"namespace": namespace} if namespace else {})
+
+
 def _times(trigger: Any) -> str:
     """Return when a recurring run starts runs."""
     cron, period = ((trigger or {}).get(key) or {} for key in ("cron_schedule", "periodic_schedule"))
@@ -340,7 +331,6 @@ def _objects(document: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _id_of(entry: Any, name: str) -> str:
-    """Return an object's ID. UserError if it has none."""
     identity = entry.get(name) if isinstance(entry, Mapping) else None
     if not isinstance(identity, str) or not identity:
         raise UserError(f"KFP answers with an object that has no {name}", "check the address")
@@ -361,22 +351,6 @@ def warn_of_nodes(spec: Mapping[str, Any]) -> None:
     if here and (finding := cluster.too_large_steps(spec)):
         say(f"warning: the cluster at {cluster.host}: {finding.what}")
         say(f"  {finding.remedy}")
-
-
-def _known_settings(platform: Mapping[str, Any], version: tuple[int, int] | None) -> dict[str, Any]:
-    """Return a PlatformSpec that a KFP server of this version knows; see KfpPipelines._known."""
-    copy: dict[str, Any] = json.loads(json.dumps(platform))
-    kubernetes = copy["platforms"]["kubernetes"]
-    if "pipelineConfig" in kubernetes and _is_older(version, _LIMITS_AND_TAGS):
-        raise _needs("--ttl-hours or --deadline-hours", _LIMITS_AND_TAGS, version)
-    if not _is_older(version, _NEWEST_FIELDS):
-        return copy
-    for label, config in kubernetes.get("deploymentSpec", {}).get("executors", {}).items():
-        config.pop("securityContext", None)  # no pod of such a KFP could run where that is needed
-        if any("subPath" in mount for mount in config.get("pvcMount", ())):
-            what = f"--overrides: {label.removeprefix('exec-')}: volumes: sub_path"
-            raise _needs(what, _NEWEST_FIELDS, version, "mount the whole volume")
-    return copy
 
 
 def _is_older(version: tuple[int, int] | None, other: tuple[int, int]) -> bool:

@@ -23,7 +23,6 @@ from pipelines.submit.polling import TIMEOUT_S, NoAnswer, NotFound
 
 TOKEN_VARIABLE = "KFP_TOKEN"
 CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
-"""OpenSSL's variable for trusted certificates."""
 POD_TOKEN_VARIABLE = "KF_PIPELINES_SA_TOKEN_PATH"
 POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
 HOST_VARIABLE = "MLGO_KFP_HOST"
@@ -52,9 +51,7 @@ class KfpAddress:
     Attributes:
         host: its URL; one without a scheme becomes http://.
         namespace: the user's, of a server with several users; empty otherwise.
-        token: a bearer token; empty for none.
         token_file: file with a bearer token, read again for each request, because tokens expire.
-        in_cluster: send the token that Kubernetes projects into a pod.
     """
 
     host: str
@@ -69,12 +66,10 @@ class KfpAddress:
             object.__setattr__(self, "host", f"http://{self.host}")
 
     def page(self, route: str) -> str:
-        """Return the URL of a page of KFP's user interface."""
         return f"{self.host.rstrip('/')}/#/{route}"
 
     @property
     def pods_namespace(self) -> str:
-        """Return the namespace of the pods of runs."""
         return self.namespace or _NAMESPACE
 
     def read_token(self) -> str:
@@ -133,7 +128,6 @@ class Health:
 
     @property
     def numbers(self) -> tuple[int, int] | None:
-        """Return the first two numbers of the version; None if it has none."""
         return version_numbers(self.version)
 
 
@@ -274,7 +268,6 @@ class KfpClient:
 
 
 def _query(values: dict[str, Any]) -> str:
-    """Return the query of a URL with the values that are not empty."""
     present = {name: value for name, value in values.items() if value}
     return f"?{urlencode(present)}" if present else ""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from components.platform.errors import UserError
@@ -35,9 +36,6 @@ def package_for_kfp(options: SubmitOptions, ray: bool | None, pages: str) -> Pac
     Args:
         ray: whether a step starts a Ray cluster; None if that is unknown.
         pages: the URL to which the ID of a run is appended for its page.
-
-    Raises:
-        UserError: an image was not pushed, or the pipeline does not have what an option asks for.
     """
     spec = with_given_digests(options.spec, options.images, ray)
     if not options.cache:
@@ -49,23 +47,19 @@ def package_for_kfp(options: SubmitOptions, ray: bool | None, pages: str) -> Pac
     spec, pods = override_for_kfp(spec, options.overrides)
     notified: dict[str, Any] = {}
     if options.notify_secret:
-        spec, notified = notify_settings(spec, options.notify_secret)
-        spec = with_run_pages(spec, pages)
+        spec, notified = notify_settings(spec, options.notify_secret, pages)
     labels = pod_labels(spec, options.labels)
     settings = (security_settings(spec), pods, notified, run_id_settings(spec), labels)
     return Package(spec, platform_spec(*settings, pipeline=workflow_limits(options)))
 
 
 @expect_pipeline
-def notify_settings(spec: Mapping[str, Any], secret: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a copy of a PipelineSpec whose last step knows the Secret with the webhook's URL, and settings for
-    `platform_spec` that pass the URL to it.
+def notify_settings(spec: Mapping[str, Any], secret: str, pages: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a copy of a PipelineSpec whose last step knows the Secret with the webhook's URL and the URL of the pages
+    of runs, and settings for `platform_spec` that pass the webhook's URL to it.
 
     Args:
         secret: name of a Kubernetes Secret with the key NOTIFY_KEY, in the namespace of the steps.
-
-    Raises:
-        UserError: `secret` is not a valid name of a Secret, or the pipeline has no such step.
     """
     if not SUBDOMAIN.fullmatch(secret):
         # Do not print its value: if a URL was passed by mistake, it is the secret itself.
@@ -73,14 +67,14 @@ def notify_settings(spec: Mapping[str, Any], secret: str) -> tuple[dict[str, Any
             "--notify-secret is not the name of a Kubernetes Secret",
             f"kubectl create secret generic mlgo-notify --from-file {NOTIFY_KEY}=FILE, and --notify-secret mlgo-notify",
         )
-    notifying = _finishing(spec)
+    notifying = [label for label, container in containers(spec) if "pipelines.finish" in container.get("command", ())]
     if not notifying:
         raise UserError("no step of the pipeline reports how it ended", "leave --notify-secret out")
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     for label in notifying:
-        copy["deploymentSpec"]["executors"][label]["container"].setdefault("env", []).append(
-            {"name": NOTIFY_SECRET_VARIABLE, "value": secret}
-        )
+        variables = copy["deploymentSpec"]["executors"][label]["container"].setdefault("env", [])
+        variables.append({"name": NOTIFY_SECRET_VARIABLE, "value": secret})
+        variables.append({"name": PAGES_VARIABLE, "value": pages})
     entry = {
         "secretName": secret,  # deprecated, for older servers, as kfp-kubernetes writes it
         "secretNameParameter": {"runtimeValue": {"constant": secret}},
@@ -98,35 +92,12 @@ def security_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     (docker/*/Dockerfile); its number is left out, because OpenShift assigns another one. The image `clang` begins as
     root, to become the owner of a mounted directory, so its steps get a number.
     """
+    as_root = {f"{_EXECUTOR}{name}" for name, task in TASKS.items() if task.image == CLANG}
     return {
-        label: {"securityContext": {"runAsNonRoot": True, **(_USER if _begins_as_root(label) else {})}}
+        label: {"securityContext": {"runAsNonRoot": True, **(_USER if label in as_root else {})}}
         for label, container in containers(spec)
-        if _runs_our_code(container.get("command", ()))
+        if re.match("python -m (components|pipelines)[.]", " ".join(container.get("command", ())))
     }
-
-
-def _begins_as_root(label: str) -> bool:
-    task = TASKS.get(label.removeprefix(_EXECUTOR))
-    return task is not None and task.image == CLANG
-
-
-def _runs_our_code(command: Sequence[str]) -> bool:
-    return list(command[:2]) == ["python", "-m"] and command[2].startswith(("components.", "pipelines."))
-
-
-@expect_pipeline
-def with_run_pages(spec: Mapping[str, Any], pages: str) -> dict[str, Any]:
-    """Return a copy of a PipelineSpec whose last step knows the URL to which the ID of a run is appended."""
-    copy: dict[str, Any] = json.loads(json.dumps(spec))
-    for label in _finishing(copy):
-        container = copy["deploymentSpec"]["executors"][label]["container"]
-        container["env"] = [*container.get("env", ()), {"name": PAGES_VARIABLE, "value": pages}]
-    return copy
-
-
-def _finishing(spec: Mapping[str, Any]) -> list[str]:
-    """Return the labels of the executors of steps that report how the pipeline ended."""
-    return [label for label, container in containers(spec) if "pipelines.finish" in container.get("command", ())]
 
 
 @expect_pipeline
@@ -138,11 +109,7 @@ def run_id_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 @expect_pipeline
 def pod_labels(spec: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return settings for `platform_spec` that label the pods of all steps.
-
-    Raises:
-        UserError: one is no label of Kubernetes, or belongs to Kubernetes, Argo or KFP.
-    """
+    """Return settings for `platform_spec` that label the pods of all steps."""
     for key, value in labels.items():
         prefix = key.rpartition("/")[0]
         if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
@@ -170,7 +137,6 @@ def platform_spec(
         settings: executor label -> fields of a KubernetesExecutorConfig of kfp-kubernetes
             (kubernetes_executor_config.proto). Lists of the same executor's same field are joined; no two have another
             field of it.
-        pipeline: PipelineConfig (pipeline_spec.proto).
     """
     executors: dict[str, dict[str, Any]] = {}
     for setting in settings:

@@ -53,12 +53,6 @@ def lost_driver(log: str) -> bool:
 class KfpRun:
     """A run, as the server last answered.
 
-    Attributes:
-        run_id: its ID.
-        document: a V2beta1Run of the API.
-        host: URL of the server.
-        page: URL of the run's page.
-
     Raises:
         UserError: what is given is a run's name or page instead of its ID.
         NotFound: there is no such run.
@@ -77,7 +71,6 @@ class KfpRun:
         self.refresh()
 
     def refresh(self) -> None:
-        """Ask the server again."""
         try:
             self.document = self._client.ask("GET", f"runs/{self.run_id}")
         except NotFound:
@@ -123,8 +116,7 @@ class KfpRun:
     @property
     def artifact_folder(self) -> str:
         """Return where the artifacts are, "" if the run has neither an artifact root nor its own pipeline root."""
-        settings = self.document.get("runtime_config")
-        root = artifact_root_of(self.spec) or (settings.get("pipeline_root") if isinstance(settings, Mapping) else None)
+        root = artifact_root_of(self.spec) or _mapping(self.document, "runtime_config").get("pipeline_root")
         return self.artifact_folder_below(str(root or ""))
 
     def artifact_folder_below(self, root: str) -> str:
@@ -134,8 +126,7 @@ class KfpRun:
         driver.provisionOutputs), with a UUID for each attempt of a task; the API does not say so. Steps write the same
         below an artifact root.
         """
-        info = self.spec.get("pipelineInfo")
-        pipeline = info.get("name") if isinstance(info, Mapping) else None
+        pipeline = _mapping(self.spec, "pipelineInfo").get("name")
         if not root or not pipeline:
             return ""
         return f"{root.partition('?')[0].rstrip('/')}/{pipeline}/{self.run_id}"
@@ -147,9 +138,8 @@ class KfpRun:
     @property
     def may_start_ray(self) -> bool:
         """Return whether a step may start a RayJob: the parameter `workers` says it, or there is none (smoke test)."""
-        settings = self.document.get("runtime_config")
-        parameters = settings.get("parameters") if isinstance(settings, Mapping) else None
-        if isinstance(parameters, Mapping) and str(parameters.get("workers", "")).startswith("rayjob"):
+        parameters = _mapping(_mapping(self.document, "runtime_config"), "parameters")
+        if str(parameters.get("workers", "")).startswith("rayjob"):
             return True
         try:
             return starts_ray_itself(self.spec)
@@ -212,8 +202,7 @@ class KfpRun:
 
     def _missing_controller(self) -> list[str]:
         """Return what there is to say of a run in which nothing has begun for a while."""
-        details = self.document.get("run_details")
-        begun = bool(details.get("task_details")) if isinstance(details, Mapping) else False
+        begun = _mapping(self.document, "run_details").get("task_details")
         if begun or self.state in RUN_ENDED or time.monotonic() - self._began_s < _NO_CONTROLLER_S:
             return []
         return [
@@ -239,6 +228,11 @@ class KfpRun:
             if text.strip() and not text.lstrip().startswith('{"error_message"'):
                 return text
         return ""
+
+
+def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = document.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
 def require_run_id(run_id: str) -> None:

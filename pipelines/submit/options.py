@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,18 +14,13 @@ class SubmitOptions:
     """What the user asks for, with the content of the files that options name.
 
     Attributes:
-        spec: PipelineSpec of the compiled pipeline.
-        images: the images of the steps, as --images names them.
-        parameters: the pipeline's parameters that are given, as text.
         overrides: settings of steps by the task's name.
         pipeline_root: root of artifacts; empty for the server's default.
         artifact_root: root of artifacts that steps read and write themselves; empty for none, or that of the stored
             pipeline.
-        name: of the run or schedule; empty for one with the time.
         service_account: of the steps; empty for the server's default.
         stored_pipeline: name (KFP) or URI (Vertex AI) of a stored pipeline to start in place of `spec`, whose
             parameters must agree with it.
-        cache: the server may reuse results.
         ttl_hours, deadline_hours: limits of a run's workflow on KFP; 0 for none.
 
     The others are as the options of the command line.
@@ -58,13 +52,8 @@ class SubmitOptions:
         stored = "" if "://" in self.stored_pipeline else self.stored_pipeline
         return stored or str(self.spec["pipelineInfo"]["name"])
 
-    def new_run_name(self) -> str:
-        """Return the display name of a run that starts now."""
-        return self.name or f"{self.pipeline}-{time.strftime('%Y%m%d-%H%M%S')}"
-
     @property
     def experiment_name(self) -> str:
-        """Return the name of the experiment, which KFP's runs have."""
         return self.experiment or self.pipeline
 
 
@@ -82,8 +71,6 @@ class RunRequest:
 
     Attributes:
         package: the pipeline that is sent; None for a stored one.
-        parameters: those that are given, with their types.
-        name: display name.
     """
 
     options: SubmitOptions

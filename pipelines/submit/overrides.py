@@ -26,10 +26,9 @@ from pipelines.submit.overrides_document import (
     KEYS,
     SHARED_MEMORY,
     SHARED_MEMORY_VOLUME,
-    Accelerator,
     Amount,
     StepOverrides,
-    Toleration,
+    check_machine,
     check_mounts,
     check_variables,
     cpus,
@@ -38,7 +37,6 @@ from pipelines.submit.overrides_document import (
 
 VERTEX_KEYS = ("cpu", "memory", "accelerator", "env")
 _SMALL = (("cpu", Amount(request="500m"), cpus), ("memory", Amount(request="2G"), gigabytes))
-"""What --small requests at most."""
 _CLUSTER_NAMES = ".cluster.local,.svc,.kubeflow"
 """NO_PROXY for the names of services in a cluster whose KFP is in its usual namespace."""
 VERTEX_ACCELERATORS = (
@@ -69,34 +67,20 @@ _EXTENDED_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-
 def override_for_kfp(
     spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return a copy of the PipelineSpec with the resources of each step, and settings for kfp_package.platform_spec.
-
-    Raises:
-        UserError: the pipeline has no such step, KFP has no such setting, or a request exceeds its limit.
-    """
+    """Return a copy of the PipelineSpec with the resources of each step, and settings for kfp_package.platform_spec."""
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     pods = {}
     for task, label, step in _by_executor(spec, overrides):
-        if step.machine_type and INSTANCE_TYPE in (step.node_selector or {}):  # by default and for this task
-            raise UserError(
-                f"--overrides: {task}: machine_type is node_selector {INSTANCE_TYPE}, which is given, too",
-                "leave one out",
-            )
+        # What is set by default and what for this task may contradict each other.
+        for check in (check_machine, check_mounts, check_variables):
+            check(f"--overrides: {task}", step)
         if step.accelerator and not _EXTENDED_RESOURCE.fullmatch(step.accelerator.type):
             raise UserError(
                 f"--overrides: {task}: accelerator: {step.accelerator.type!r} is no resource of a Kubernetes node",
                 "for example nvidia.com/gpu; choose the model with node_selector",
             )
-        check_mounts(f"--overrides: {task}", step)  # by default and for this task
-        check_variables(f"--overrides: {task}", step)
         _warn_of_proxy(task, step.env or {})
-        container = copy["deploymentSpec"]["executors"][label]["container"]
-        _set_variables(container, step.env)
-        resources = container.setdefault("resources", {})
-        _set_amount(resources, "cpu", step.cpu, cpus)
-        _set_amount(resources, "memory", step.memory, gigabytes)
-        _set_accelerator(resources, step.accelerator)
-        _check_order(resources, task)
+        _check_order(_set_resources(copy["deploymentSpec"]["executors"][label]["container"], step), task)
         if config := _pod_settings(step):
             pods[label] = config
     return copy, pods
@@ -104,11 +88,7 @@ def override_for_kfp(
 
 @expect_pipeline
 def override_for_vertex(spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]) -> dict[str, Any]:
-    """Return a copy of the PipelineSpec with the resources of each step.
-
-    Raises:
-        UserError: the pipeline has no such step, or Vertex AI has no such setting.
-    """
+    """Return a copy of the PipelineSpec with the resources of each step."""
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     for task, label, step in _by_executor(spec, overrides):
         if step.machine_type is not None:
@@ -132,16 +112,11 @@ def override_for_vertex(spec: Mapping[str, Any], overrides: Mapping[str, StepOve
                 f"--overrides: {task}: accelerator: Vertex AI has no type {step.accelerator.type!r}",
                 f"it has {', '.join(VERTEX_ACCELERATORS)}",
             )
-        container = copy["deploymentSpec"]["executors"][label]["container"]
-        _set_variables(container, step.env)
-        resources = container.setdefault("resources", {})
-        for name, amount, read in (("cpu", step.cpu, cpus), ("memory", step.memory, gigabytes)):
-            if amount:
-                # The compiled request may exceed the new limit, and Vertex AI does not read it.
-                for stale in (f"{name}Request", f"resource{name.capitalize()}Request"):
-                    resources.pop(stale, None)
-            _set_amount(resources, name, amount, read)
-        _set_accelerator(resources, step.accelerator)
+        resources = _set_resources(copy["deploymentSpec"]["executors"][label]["container"], step)
+        for name, amount in (("cpu", step.cpu), ("memory", step.memory)):
+            # The compiled request may exceed the new limit, and Vertex AI does not read it.
+            for stale in (f"{name}Request", f"resource{name.capitalize()}Request") if amount else ():
+                resources.pop(stale, None)
     return copy
 
 
@@ -161,11 +136,7 @@ def with_small_requests(spec: Mapping[str, Any]) -> dict[str, Any]:
 def _by_executor(
     spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]
 ) -> list[tuple[str, str, StepOverrides]]:
-    """Return (task, label of its executor, settings) for each container with settings.
-
-    Raises:
-        UserError: no step has such a name, or two steps share a container but not their settings.
-    """
+    """Return (task, label of its executor, settings) for each container with settings."""
     labels: dict[str, set[str]] = {}
     for tasks in dags(spec):
         for task, definition in tasks.items():
@@ -193,7 +164,6 @@ def _by_executor(
 
 
 def _set_amount(resources: dict[str, Any], name: str, amount: Amount | None, read: Callable[[str], float]) -> None:
-    """Set the request and limit of a ResourceSpec: name is cpu or memory."""
     for kind in ("request", "limit"):
         value = getattr(amount, kind, None)
         if value is not None:
@@ -201,11 +171,22 @@ def _set_amount(resources: dict[str, Any], name: str, amount: Amount | None, rea
             resources[f"resource{name.capitalize()}{kind.capitalize()}"] = str(value)
 
 
-def _set_variables(container: dict[str, Any], variables: Mapping[str, str] | None) -> None:
-    """Set environment variables of a PipelineContainerSpec; others of the same name do not stay."""
-    if variables:
-        others = [entry for entry in container.get("env", ()) if entry["name"] not in variables]
-        container["env"] = [*others, *({"name": name, "value": value} for name, value in variables.items())]
+def _set_resources(container: dict[str, Any], step: StepOverrides) -> dict[str, Any]:
+    """Set variables and resources of a PipelineContainerSpec; return its ResourceSpec.
+
+    Other variables of the same name do not stay.
+    """
+    if step.env:
+        others = [entry for entry in container.get("env", ()) if entry["name"] not in step.env]
+        container["env"] = [*others, *({"name": name, "value": value} for name, value in step.env.items())]
+    resources: dict[str, Any] = container.setdefault("resources", {})
+    _set_amount(resources, "cpu", step.cpu, cpus)
+    _set_amount(resources, "memory", step.memory, gigabytes)
+    if step.accelerator:
+        count = str(step.accelerator.count)  # an int64, which is text in protocol buffers' JSON
+        kind = step.accelerator.type
+        resources["accelerator"] = {"type": kind, "count": count, "resourceType": kind, "resourceCount": count}
+    return resources
 
 
 def _warn_of_proxy(task: str, variables: Mapping[str, str]) -> None:
@@ -215,13 +196,6 @@ def _warn_of_proxy(task: str, variables: Mapping[str, str]) -> None:
         say(f"warning: --overrides: {task}: HTTPS_PROXY is set without NO_PROXY, so KFP's launcher asks the proxy for")
         say("  KFP's own services, and the step fails before it starts")
         say(f"  remedy: NO_PROXY: {_CLUSTER_NAMES},ADDRESS, that of kubectl get service kubernetes --namespace default")
-
-
-def _set_accelerator(resources: dict[str, Any], accelerator: Accelerator | None) -> None:
-    if accelerator:
-        count = str(accelerator.count)  # an int64, which is text in protocol buffers' JSON
-        kind = accelerator.type
-        resources["accelerator"] = {"type": kind, "count": count, "resourceType": kind, "resourceCount": count}
 
 
 def _check_order(resources: Mapping[str, Any], task: str) -> None:
@@ -238,13 +212,15 @@ def _check_order(resources: Mapping[str, Any], task: str) -> None:
 
 
 def _pod_settings(step: StepOverrides) -> dict[str, Any]:
-    """Return the fields of a KubernetesExecutorConfig for a step."""
     config: dict[str, Any] = {}
     machine = {INSTANCE_TYPE: step.machine_type} if step.machine_type else {}
     if selector := {**(step.node_selector or {}), **machine}:
         config["nodeSelector"] = {"labels": selector}
     if step.tolerations:
-        config["tolerations"] = [_toleration(toleration) for toleration in step.tolerations]
+        for toleration in map(msgspec.to_builtins, step.tolerations):
+            if "toleration_seconds" in toleration:
+                toleration["tolerationSeconds"] = str(toleration.pop("toleration_seconds"))
+            config.setdefault("tolerations", []).append({key: value for key, value in toleration.items() if value})
     if step.volumes:
         config["pvcMount"] = [
             # kfp-kubernetes writes the name a second time, in a field that is deprecated.
@@ -284,19 +260,10 @@ def _pod_settings(step: StepOverrides) -> dict[str, Any]:
     return config
 
 
-def _toleration(toleration: Toleration) -> dict[str, Any]:
-    fields = msgspec.to_builtins(toleration)
-    seconds = fields.pop("toleration_seconds", None)
-    present = {key: value for key, value in fields.items() if value}
-    return present | ({"tolerationSeconds": str(seconds)} if seconds is not None else {})
-
-
 def _named_object(field: str, name: str, deprecated: bool = False) -> dict[str, Any]:
     """Return the fields of a KubernetesExecutorConfig that name a Secret, ConfigMap or claim.
 
     Args:
         field: the field that is deprecated; `field` + "Parameter" has taken its place.
-        deprecated: write both, as kfp-kubernetes does.
     """
-    named: dict[str, Any] = {f"{field}Parameter": {"runtimeValue": {"constant": name}}}
-    return {**named, **({field: name} if deprecated else {})}
+    return {f"{field}Parameter": {"runtimeValue": {"constant": name}}} | ({field: name} if deprecated else {})

@@ -114,8 +114,6 @@ class Accelerator(Struct, forbid_unknown_fields=True):
 
 
 class Toleration(Struct, forbid_unknown_fields=True):
-    """A toleration of Kubernetes."""
-
     key: str = ""
     operator: Literal["Equal", "Exists"] = "Equal"
     value: str = ""
@@ -183,15 +181,9 @@ class StepOverrides(Struct, forbid_unknown_fields=True):
 
     def mounts(self) -> list[tuple[str, str, str]]:
         """Return the key, the name of the volume and the path of everything that is mounted."""
-        return [
-            *(("volumes", volume.pvc, volume.mount_path) for volume in self.volumes or ()),
-            *(("secret_as_volume", volume.secret, volume.mount_path) for volume in self.secret_as_volume or ()),
-            *(
-                ("config_map_as_volume", volume.config_map, volume.mount_path)
-                for volume in self.config_map_as_volume or ()
-            ),
-            *([("shared_memory", SHARED_MEMORY_VOLUME, SHARED_MEMORY)] if self.shared_memory else []),
-        ]
+        named = (("volumes", "pvc"), ("secret_as_volume", "secret"), ("config_map_as_volume", "config_map"))
+        mounts = [(key, getattr(one, of), one.mount_path) for key, of in named for one in getattr(self, key) or ()]
+        return mounts + ([("shared_memory", SHARED_MEMORY_VOLUME, SHARED_MEMORY)] if self.shared_memory else [])
 
     def over(self, default: StepOverrides) -> StepOverrides:
         """Return these settings, and those of `default` for keys that are not here."""
@@ -202,13 +194,9 @@ class StepOverrides(Struct, forbid_unknown_fields=True):
 KEYS = StepOverrides.__struct_fields__
 
 
-def read_overrides(path: Path) -> dict[str, StepOverrides]:
-    """Read an overrides file: settings by task's name, and for all tasks under DEFAULT.
-
-    Raises:
-        UserError: the file cannot be read, or a key or value is invalid, on whichever server.
-    """
-    documents = parse_yaml(read_text(path, _REMEDY), str(path), _REMEDY)
+def read_overrides(path: str | Path) -> dict[str, StepOverrides]:
+    """Read an overrides file: settings by task's name, and for all tasks under DEFAULT."""
+    documents = parse_yaml(read_text(Path(path), _REMEDY), str(path), _REMEDY)
     if len(documents) != 1 or not isinstance(documents[0], dict) or not documents[0]:
         raise UserError(f"{path} is not one mapping of tasks to settings", _REMEDY)
     return {str(task): _step(document, f"{path}: {task}") for task, document in documents[0].items()}
@@ -234,8 +222,7 @@ def _step(document: Any, where: str) -> StepOverrides:
             f"{where}: machine_type {step.machine_type!r} is no value of a node's label {INSTANCE_TYPE}",
             f"kubectl get nodes --label-columns {INSTANCE_TYPE}",
         )
-    if step.machine_type is not None and INSTANCE_TYPE in (step.node_selector or {}):
-        raise UserError(f"{where}: machine_type is node_selector {INSTANCE_TYPE}, which is given, too", "leave one out")
+    check_machine(where, step)
     for toleration in step.tolerations or ():
         if problem := _toleration_problem(toleration):
             raise UserError(f"{where}: tolerations: {problem}", "kubectl explain pod.spec.tolerations")
@@ -254,6 +241,11 @@ def _step(document: Any, where: str) -> StepOverrides:
     check_mounts(where, step)
     check_variables(where, step)
     return step
+
+
+def check_machine(where: str, step: StepOverrides) -> None:
+    if step.machine_type and INSTANCE_TYPE in (step.node_selector or {}):
+        raise UserError(f"{where}: machine_type is node_selector {INSTANCE_TYPE}, which is given, too", "leave one out")
 
 
 def check_mounts(where: str, step: StepOverrides) -> None:

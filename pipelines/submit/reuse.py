@@ -13,13 +13,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from components.core.projects.recipe import load_recipes, locate_recipe
+from components.core.projects.recipe import load_recipes
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.digests import json_digest
 from components.platform.storage.downloads.archive import is_archive_url
 from components.platform.storage.uri import ObjectUri, in_object_storage, parse_location
-from pipelines.local.cache_inputs import identify_recipe, identify_remote
+from pipelines.local.cache_inputs import fetch_recipe, identify_recipe, identify_remote
 from pipelines.parameters.tables import BY_NAME
 from pipelines.spec import expect_pipeline
 from pipelines.spec_changes import dags
@@ -55,7 +55,6 @@ def reuse_by_content(spec: Mapping[str, Any], values: Mapping[str, Any]) -> tupl
 
     Args:
         spec: another pipeline than this project's is not changed.
-        values: all parameters of the run, with defaults.
 
     Returns:
         The copy; and why steps are not reused, a text for each parameter that is the reason.
@@ -111,11 +110,7 @@ def _identified(name: str, value: str) -> tuple[str, ...] | _UnknownContent:
 def _recipe(value: str) -> tuple[str, ...]:
     if value not in BY_NAME["recipe"].words and not in_object_storage(value):
         raise _UnknownContent(f"is {value}, a path that only the steps see")
-    location = locate_recipe(value)
-    if isinstance(location, ObjectUri):
-        from components.platform.storage.object_storage.fetch import fetch_file
-
-        location = fetch_file(location)
+    location = fetch_recipe(value)
     projects = load_recipes(location).projects
     sources = [source for project in projects for source in (project.source, *(one for _name, one in project.requires))]
     if any(source.kind == "path" for source in sources):

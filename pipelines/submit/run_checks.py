@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from components.platform.console import say
@@ -23,38 +23,29 @@ from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.reuse import reuse_results
 
 
-@dataclass(frozen=True)
-class CheckedRun:
-    """What the checks of a run found out.
+def run_request(
+    options: SubmitOptions, values: Mapping[str, Any], package: Package | None, starts_now: bool
+) -> RunRequest:
+    """Return what the server is sent.
 
-    Attributes:
-        values: all parameters of the pipeline, with their types.
-        ray: whether a step starts a Ray cluster. None: the pipeline has no parameter that decides this, as the smoke
-            test, whose step looks for KubeRay.
+    Args:
+        package: the pipeline for this server; None for a stored one.
+        starts_now: the run reads its inputs as they are now, so their content decides what is reused. The runs of a
+            schedule read them later.
     """
-
-    values: Mapping[str, Any]
-    ray: bool | None
-
-    def request(self, options: SubmitOptions, package: Package | None, starts_now: bool) -> RunRequest:
-        """Return what the server is sent.
-
-        Args:
-            package: the pipeline for this server; None for a stored one.
-            starts_now: the run reads its inputs as they are now, so their content decides what is reused. The runs of
-                a schedule read them later.
-        """
-        if package and starts_now and options.cache:
-            package = reuse_results(package, self.values)
-        given = {name: self.values[name] for name in options.parameters}
-        return RunRequest(options, package, given, options.new_run_name())
+    if package and starts_now and options.cache:
+        package = reuse_results(package, values)
+    given = {name: values[name] for name in options.parameters}
+    name = options.name or f"{options.pipeline}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return RunRequest(options, package, given, name)
 
 
-def check_run(options: SubmitOptions) -> CheckedRun:
+def check_run(options: SubmitOptions) -> tuple[dict[str, Any], bool | None]:
     """Check what holds on every server: the roots and the parameters.
 
-    Raises:
-        UserError: a parameter, a root or another option is invalid, or a stored pipeline cannot have it.
+    Returns:
+        The values of all parameters; and whether a step starts a Ray cluster, None if the pipeline has no parameter
+        that decides this, as the smoke test, whose step looks for KubeRay.
     """
     if options.stored_pipeline:
         _refuse_changes(options)
@@ -72,11 +63,10 @@ def check_run(options: SubmitOptions) -> CheckedRun:
         check_state_on_server(state, options.pipeline_root, options.artifact_root)
     if remark := describe_llvm_build(values, as_parameter):
         say(remark)
-    return CheckedRun(values, uses_rayjob(values) if "workers" in values else None)
+    return values, uses_rayjob(values) if "workers" in values else None
 
 
 def _refuse_changes(options: SubmitOptions) -> None:
-    """Raise UserError for an option that changes the pipeline, which is stored."""
     for name in ("overrides", "small", "notify_secret", "ttl_hours", "deadline_hours"):
         if getattr(options, name):
             refuse_change(options, name)
@@ -85,7 +75,6 @@ def _refuse_changes(options: SubmitOptions) -> None:
 
 
 def refuse_change(options: SubmitOptions, name: str) -> None:
-    """Raise the UserError for the option `name`, which changes the pipeline, which is stored."""
     raise UserError(
         f"--{name.replace('_', '-')} changes the pipeline, which is stored on the server",
         f"pass it to mlgo pipeline upload, or leave --stored-pipeline {options.stored_pipeline} out",

@@ -10,17 +10,19 @@ from datetime import datetime
 from functools import partial
 from typing import ClassVar, Literal, Protocol
 
-from components.platform.console import say
+import click
+
+from components.platform.console import say, say_error
 from components.platform.errors import UserError
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.options import SubmitOptions
 from pipelines.submit.polling import (
+    EXIT_CANCELED,
     PATIENCE_S,
     NoAnswer,
     NotFound,
     ServerRun,
     poll,
-    report_canceled,
     report_run_continues,
 )
 
@@ -31,21 +33,11 @@ _NAMED = 10
 
 
 @dataclass(frozen=True)
-class SubmittedRun:
-    """A run that was started: its ID, and a line that names it."""
-
-    run_id: str
-    line: str
-
-
-@dataclass(frozen=True)
 class RunSummary:
     """A run in a list.
 
     Attributes:
         run_id: its ID, or its resource name on Vertex AI.
-        state: as ServerRun.state.
-        begun: when it was created; None if the server does not say it.
         seconds: from its creation to its end, or until now; None if that is unknown.
     """
 
@@ -62,7 +54,6 @@ class Schedule:
 
     Attributes:
         schedule_id: its ID, or its resource name on Vertex AI.
-        active: whether it starts runs.
         times: cron expression, or another description of when runs start.
     """
 
@@ -85,8 +76,8 @@ class PipelineServer(Protocol):
     """Option of a command that this kind of server does not have -> why, and what to do."""
     poll_s: float
 
-    def submit(self, options: SubmitOptions) -> SubmittedRun:
-        """Start a run.
+    def submit(self, options: SubmitOptions) -> tuple[str, str]:
+        """Start a run; return its ID, and a line that names it.
 
         Raises:
             UserError: a parameter, a root or another option is invalid, an image was not pushed, or the server or the
@@ -97,17 +88,10 @@ class PipelineServer(Protocol):
         """Start runs at the times of a schedule; return a line that names it.
 
         Runs that were missed, while it was disabled for example, do not start.
-
-        Args:
-            max_concurrency: how many of its runs may run at the same time.
         """
 
     def upload(self, options: SubmitOptions, version: str, repository: str) -> str:
-        """Store a pipeline as a new version, named by its options or by itself; return a line that names it.
-
-        Args:
-            repository: where Vertex AI stores it.
-        """
+        """Store a pipeline as a new version, named by its options or by itself; return a line that names it."""
 
     def runs(self, experiment: str = "") -> Iterator[RunSummary]:
         """Yield the runs, newest first; on KFP, those that are not archived.
@@ -169,13 +153,7 @@ def find_schedule(server: PipelineServer, text: str) -> Schedule:
 
 
 def _identify(text: str, names: Mapping[str, str], kind: str, missing: str) -> str:
-    """Return the ID that `text` is, begins or names. NotFound unless there is one.
-
-    Args:
-        names: name by ID.
-        kind: "run" or "schedule".
-        missing: the problem if there is none.
-    """
+    """Return the ID that `text` is, begins or names. NotFound unless there is one."""
     if text in names:
         return text
     found = [key for key, name in names.items() if key.rpartition("/")[2].startswith(text) or name == text]
@@ -213,7 +191,8 @@ def wait(server: PipelineServer, run_id: str, poll_s: float | None = None, patie
             time.sleep(server.poll_s if poll_s is None else poll_s)
             poll(run.refresh, run_id, page, patience_s)
     if run.state == "CANCELED":
-        report_canceled(run_id, page)
+        say_error(f"error: the run {run_id} was canceled\n  remedy: see it at {page}, and submit it again")
+        raise click.exceptions.Exit(EXIT_CANCELED)
     if run.state != "SUCCEEDED":
         raise run.failure()
     for line in run.results():

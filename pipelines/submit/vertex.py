@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
-from urllib.parse import urlencode
 
 from components.platform.errors import UserError
 from pipelines.parameters.on_server import check_cloud_root
@@ -18,9 +17,9 @@ from pipelines.submit.kfp_tasks import parse_time
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
 from pipelines.submit.overrides import override_for_vertex
 from pipelines.submit.polling import RUN_ENDED, TRAINING, Task, describe_curve, describe_state
-from pipelines.submit.run_checks import check_run
-from pipelines.submit.server import PipelineServer, RunSummary, Schedule, ScheduleChange, SubmittedRun, seconds_since
-from pipelines.submit.vertex_client import VertexAddress, authorized_session, call
+from pipelines.submit.run_checks import check_run, run_request
+from pipelines.submit.server import PipelineServer, RunSummary, Schedule, ScheduleChange, seconds_since
+from pipelines.submit.vertex_client import VertexAddress, authorized_session, call, pages
 
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
 _PAGE_SIZE = 100
@@ -37,9 +36,6 @@ _RESERVED_LABEL = "vertex-ai-pipelines-run-billing-id"
 class VertexJob:
     """A PipelineJob, as the service last answered; see polling.ServerRun.
 
-    Attributes:
-        run_id: its resource name.
-
     Raises:
         NotFound: there is no such job.
     """
@@ -51,7 +47,7 @@ class VertexJob:
         self.refresh()
 
     def refresh(self) -> None:
-        self._job = call(self._server, "GET", self.run_id, None)
+        self._job = call(self._server, "GET", self.run_id)
 
     @property
     def state(self) -> str:
@@ -98,7 +94,6 @@ class VertexJob:
         )
 
     def remarks(self) -> list[str]:
-        """Return the command for the training's curve."""
         policy = self.artifact_uri(TRAINING, TRAINING)
         return [describe_curve(f"{policy}/tensorboard")] if policy else []
 
@@ -107,7 +102,6 @@ class VertexJob:
         return UserError(f"{self.run_id} did not succeed: {message}", f"see it at {_CONSOLE}")
 
     def results(self) -> list[str]:
-        """Return where the report and the artifacts are."""
         settings = self._job.get("runtimeConfig")
         root = settings.get("gcsOutputDirectory") if isinstance(settings, Mapping) else ""
         uris = (self.artifact_uri(step, step.replace("-", "_")) for step in (REPORT_STEP, "evaluation"))
@@ -116,7 +110,6 @@ class VertexJob:
 
 
 def _state_of(job: Mapping[str, Any]) -> str:
-    """Return the state of a PipelineJob in the words of ServerRun."""
     state = str(job.get("state", "")).removeprefix("PIPELINE_STATE_")
     return "CANCELED" if state == "CANCELLED" else state
 
@@ -147,29 +140,24 @@ class VertexPipelines(PipelineServer):
     def __init__(self, server: VertexAddress) -> None:
         self.server = server
 
-    def submit(self, options: SubmitOptions) -> SubmittedRun:
-        """Create a PipelineJob; see PipelineServer."""
+    def submit(self, options: SubmitOptions) -> tuple[str, str]:
         run_id = self.send(self.prepare(options, starts_now=True))
-        return SubmittedRun(run_id, f"job: {run_id}")
+        return run_id, f"job: {run_id}"
 
     def prepare(self, options: SubmitOptions, starts_now: bool = False) -> RunRequest:
-        """Check what the user asks for, and return what the service is sent.
-
-        Args:
-            starts_now: see CheckedRun.request.
-        """
+        """Check what the user asks for, and return what the service is sent; see run_request."""
         if options.stored_pipeline:
             check_template(options.stored_pipeline)
         check_cloud_root(options.pipeline_root)
         check_job_settings(options, self.server)
-        run = check_run(options)
-        if run.ray:
+        values, ray = check_run(options)
+        if ray:
             raise UserError(
                 "--param workers=rayjob: a RayJob needs steps that run in a Kubernetes cluster",
                 "submit to a KFP server (--host URL), or use workers=local",
             )
         package = None if options.stored_pipeline else package_for_vertex(options)
-        return run.request(options, package, starts_now)
+        return run_request(options, values, package, starts_now)
 
     def send(self, request: RunRequest) -> str:
         """Create a PipelineJob; return its resource name."""
@@ -193,7 +181,6 @@ class VertexPipelines(PipelineServer):
         return f"schedule: {call(self.server, 'POST', f'{parent}/schedules', document)['name']}"
 
     def upload(self, options: SubmitOptions, version: str, repository: str) -> str:
-        """Store a pipeline in Artifact Registry; return a line with its URI."""
         if not repository:
             raise UserError(
                 "--vertex without --repository: Vertex AI's pipelines are stored in Artifact Registry",
@@ -224,19 +211,13 @@ class VertexPipelines(PipelineServer):
 
     def change_schedule(self, schedule_id: str, change: ScheduleChange) -> None:
         if change == "delete":
-            call(self.server, "DELETE", schedule_id, None)
+            call(self.server, "DELETE", schedule_id)
         else:
             call(self.server, "POST", f"{schedule_id}:{change}", {})
 
     def _pages(self, kind: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the region's resources of a kind, newest first."""
-        query = {"orderBy": "create_time desc", "pageSize": _PAGE_SIZE}
-        while True:
-            answer = call(self.server, "GET", f"{self.server.parent}/{kind}?{urlencode(query)}", None)
-            yield from answer.get(kind, ())
-            if not (token := answer.get("nextPageToken")):
-                return
-            query["pageToken"] = token
+        resource = f"{self.server.parent}/{kind}"
+        return pages(self.server, resource, kind, orderBy="create_time desc", pageSize=_PAGE_SIZE)
 
     def run(self, run_id: str) -> VertexJob:
         return VertexJob(self.server, run_id)
@@ -259,11 +240,7 @@ class VertexPipelines(PipelineServer):
 
 
 def package_for_vertex(options: SubmitOptions) -> Package:
-    """Return the pipeline with digests of images and what else the options change.
-
-    Raises:
-        UserError: an image was not pushed, or the pipeline or the service does not have what the overrides ask for.
-    """
+    """Return the pipeline with digests of images and what else the options change."""
     spec = with_given_digests(options.spec, options.images)
     if not options.cache:
         spec = without_cache(spec)
@@ -272,7 +249,6 @@ def package_for_vertex(options: SubmitOptions) -> Package:
 
 
 def check_job_settings(options: SubmitOptions, server: VertexAddress) -> None:
-    """Raise UserError for a setting that Vertex AI refuses."""
     if options.network and not _NETWORK.fullmatch(options.network):
         raise UserError(
             f"--network {options.network!r} is no full name of a network",
@@ -305,7 +281,6 @@ def check_job_settings(options: SubmitOptions, server: VertexAddress) -> None:
 
 
 def _job(request: RunRequest) -> dict[str, Any]:
-    """Return a PipelineJob."""
     options = request.options
     values = {"parameterValues": dict(request.parameters)} if request.parameters else {}
     optional = {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from components.platform.errors import UserError
 from components.platform.storage.downloads.retry import may_recover
@@ -32,11 +34,9 @@ class VertexAddress:
 
     @property
     def parent(self) -> str:
-        """Return the resource name of the region."""
         return f"projects/{self.project}/locations/{self.region}"
 
     def url(self, resource: str) -> str:
-        """Return the URL of a resource."""
         return f"{self.endpoint or f'https://{self.region}-aiplatform.googleapis.com'}/v1/{resource}"
 
     def job_name(self, run: str) -> str:
@@ -72,7 +72,7 @@ def authorized_session() -> Any:
     return AuthorizedSession(credentials)
 
 
-def call(server: VertexAddress, method: str, resource: str, body: Any) -> dict[str, Any]:
+def call(server: VertexAddress, method: str, resource: str, body: Any = None) -> dict[str, Any]:
     """Return the service's JSON answer to a request for a resource.
 
     Raises:
@@ -110,6 +110,16 @@ def call(server: VertexAddress, method: str, resource: str, body: Any) -> dict[s
             raise NotFound(problem, remedy)
         raise (NoAnswer if may_recover(response.status_code) else UserError)(problem, remedy)
     return document
+
+
+def pages(server: VertexAddress, resource: str, kind: str, **query: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield what a resource lists as `kind`, page by page. Raises as `call`."""
+    while True:
+        answer = call(server, "GET", f"{resource}?{urlencode(query)}" if query else resource)
+        yield from answer.get(kind, ())
+        if not (token := answer.get("nextPageToken")):
+            return
+        query["pageToken"] = token
 
 
 _REMEDIES = {

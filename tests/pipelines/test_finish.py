@@ -24,7 +24,7 @@ from pipelines.finish.__main__ import main
 from pipelines.spec import COMPILED_PIPELINES, load_spec
 from pipelines.spec_changes import dags
 from pipelines.submit.kfp_client import HOST_VARIABLE, POD_TOKEN_VARIABLE
-from pipelines.submit.kfp_package import with_run_pages
+from pipelines.submit.kfp_package import notify_settings
 from tests.servers.argo_nodes import Workflow
 from tests.servers.http_server import JsonHandler, serving
 
@@ -195,5 +195,6 @@ def test_exit_handler_needs_no_final_status_of_the_server(name: str) -> None:
         task["inputs"]["parameters"] for tasks in dags(spec) for label, task in tasks.items() if label == "finish"
     ]
     assert parameters == [{"run_id": {"runtimeValue": {"constant": "{{$.pipeline_job_uuid}}"}}}]
-    container = with_run_pages(spec, "https://kfp/#/runs/details/")["deploymentSpec"]["executors"]["exec-finish"]
+    told, _pods = notify_settings(spec, "mlgo-notify", "https://kfp/#/runs/details/")
+    container = told["deploymentSpec"]["executors"]["exec-finish"]
     assert {"name": PAGES_VARIABLE, "value": "https://kfp/#/runs/details/"} in container["container"]["env"]

@@ -38,7 +38,8 @@ def escape_line(text: str) -> str:
 def escape_lines(text: str) -> str:
     """Escape a message of several lines. Every line but the first is indented, so none looks like another message."""
     first, *others = text.split("\n")
-    return "\n".join([escape_line(first), *(escape_line(_indent(line)) for line in others)])
+    indented = [line if not line or line.startswith((" ", "\t")) else f"  {line}" for line in others]
+    return "\n".join(map(escape_line, (first, *indented)))
 
 
 def markdown_text(text: str) -> str:
@@ -48,7 +49,6 @@ def markdown_text(text: str) -> str:
 
 
 def markdown_code(text: str) -> str:
-    """Return `text` as code within a line of Markdown."""
     return f"`{escape_line(text).replace('`', chr(39))}`"
 
 
@@ -65,10 +65,6 @@ def _escape_and_mask(text: str) -> str:
     """Return `text` without control characters, and without users in URLs."""
     escaped = text if text.isprintable() else "".join(map(_escape_character, text))
     return _CREDENTIALS.sub(r"\1\2***@", escaped)
-
-
-def _indent(line: str) -> str:
-    return line if not line or line.startswith((" ", "\t")) else f"  {line}"
 
 
 def _escape_character(character: str) -> str:

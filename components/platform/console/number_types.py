@@ -32,8 +32,6 @@ class FiniteFloat(click.ParamType):
 
 
 class FiniteFloatRange(click.FloatRange):
-    """click.FloatRange that refuses NaN and infinity."""
-
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
         return float(super().convert(FINITE_FLOAT.convert(value, parameter, context), parameter, context))
 
@@ -75,15 +73,10 @@ REPEATS = Repeats()
 SEED = click.IntRange(0, 2**31 - 1)
 """Type of --seed: NumPy refuses negative seeds, and PPO shifts the seed by 32 bits for the 64-bit seeds of compiles."""
 LLVM_MAJOR = click.IntRange(min=1, max=999)
-"""Type of --llvm-major."""
 
 
 def environment_number(name: str, default: float) -> float:
-    """Return the number in the environment variable `name`, or `default` if it is not set.
-
-    Raises:
-        UserError: the value is not a number with 0 < number <= 1e6.
-    """
+    """Return the number in the environment variable `name`, or `default` if it is not set."""
     text = os.environ.get(name, "")
     try:
         value = finite_float(text) if text else default

@@ -29,7 +29,6 @@ PLAIN_INTERVAL_S = 5.0
 STANDARD_OUTPUT = "standard output"
 """Name of the file in errors of writing to it."""
 SLOW_S = 5.0
-"""Time after which a wait for a server is reported."""
 LOG_FORMAT_VARIABLE = "MLGO_LOG_FORMAT"
 LOG_FORMATS = ("plain", "timestamps")
 _LEVEL = re.compile(r"(?:\[[^\]]*\] )?(warning|error): ")
@@ -125,7 +124,6 @@ class Progress:
     and a last one at the end.
 
     Args:
-        description: the activity, in the user's terms.
         total: units of work, or None if unknown.
         done: units that were completed before, and count for no rate.
     """

@@ -19,6 +19,7 @@ from msgspec import Struct
 from components.platform.storage import read_manifest
 from components.platform.storage.input_files import expect_shape, parse_json, read_json, typed
 from components.platform.storage.manifest import manifest_digest
+from components.platform.storage.output_files import replace_text
 
 
 class _Artifact(Struct):
@@ -35,8 +36,6 @@ class _Ports(Struct, frozen=True, rename={"output_file": "outputFile"}):
 
 
 class _ExecutorInput(Struct):
-    """An ExecutorInput, the keys that the launcher reads."""
-
     inputs: _Ports = _Ports()
     outputs: _Ports = _Ports()
 
@@ -66,9 +65,7 @@ def write_executor_output(executor_input: Mapping[str, Any], metadata: Mapping[s
         artifacts[name] = {"artifacts": made}
     path = Path(output_file)
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(json.dumps({"artifacts": artifacts}, allow_nan=False), encoding="utf-8")
-    os.replace(fresh, path)
+    replace_text(path, json.dumps({"artifacts": artifacts}, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:
@@ -82,7 +79,6 @@ def _finite(value: Any) -> Any:
 
 
 def find_outputs_at(executor_input: Mapping[str, Any], uri: str) -> list[str]:
-    """Return the names of the output artifacts whose URI is `uri`."""
     listed = executor_input.get("outputs", {}).get("artifacts", {})
     return [name for name, made in listed.items() if any(a.get("uri") == uri for a in made.get("artifacts", []))]
 

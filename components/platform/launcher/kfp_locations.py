@@ -45,7 +45,6 @@ def resolve_locations(
     Args:
         arguments: the step's, with KFP's placeholders filled in. Only URIs of the step's artifacts are replaced, not
             those in parameters: nobody copies these.
-        executor_input: the parsed ExecutorInput.
         work: name of the output that is a working directory, "" for none.
         artifact_root: URI below which the step writes its outputs; "" for where KFP wants them.
 
@@ -63,7 +62,11 @@ def resolve_locations(
     if not artifact_root:
         for artifact in _artifacts(executor_input, "outputs", work):
             locations[artifact["uri"]] = _directory_of_pod(artifact["uri"])
-    return [_replace_uri(argument, locations) for argument in arguments]
+    resolved = []
+    for argument in arguments:
+        uri = next((uri for uri in locations if _is_at(argument, uri)), "")
+        resolved.append(locations[uri] + argument.removeprefix(uri) if uri else argument)
+    return resolved
 
 
 def locate_outputs(
@@ -117,13 +120,6 @@ def _directory_of_pod(uri: str) -> str:
         "s3://BUCKET/PATH or --pipeline-root gs://BUCKET/PATH it resumes"
     )
     return directory
-
-
-def _replace_uri(argument: str, locations: Mapping[str, str]) -> str:
-    for uri, location in locations.items():
-        if _is_at(argument, uri):
-            return location + argument.removeprefix(uri)
-    return argument
 
 
 def _is_at(argument: str, uri: str) -> bool:

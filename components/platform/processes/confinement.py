@@ -139,7 +139,6 @@ class Preparation(NamedTuple):
     ruleset: int
 
     def close(self) -> None:
-        """Close the descriptor."""
         if self.ruleset >= 0:
             os.close(self.ruleset)
 
@@ -251,7 +250,6 @@ def _filter(makes_programs: bool, daemons: bool, own: int) -> bytes | None:
     command; and limits and priorities of other processes.
 
     Args:
-        makes_programs, daemons: see Confinement.
         own: the process ID of a command's first process, which may signal itself and its group, the others nothing; 0
             if signals to outside processes are denied by other means.
     """
@@ -338,11 +336,9 @@ def _allow_below(ruleset: int, path: str, rights: int) -> None:
 def _drop_capabilities() -> None:
     header = struct.pack("=Ii", _CAPABILITIES_V3, 0)
     data = ctypes.create_string_buffer(24)  # effective, permitted and inheritable, of two words each
-    if _LIBC.capget(header, data):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    _require(_LIBC.capget(header, data))
     kept = struct.unpack("=6I", data.raw)[1] & _KEPT_CAPABILITIES
-    if _LIBC.capset(header, struct.pack("=6I", kept, kept, 0, 0, 0, 0)):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    _require(_LIBC.capset(header, struct.pack("=6I", kept, kept, 0, 0, 0, 0)))
 
 
 def _limit(kind: int, value: int) -> None:
@@ -352,14 +348,17 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    if _LIBC.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    _require(_LIBC.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))))
 
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
     """Make a system call that the C library has no function for. OSError if it fails."""
     converted = [ctypes.c_long(item) if isinstance(item, int) else ctypes.c_char_p(item) for item in arguments]
-    result = int(_LIBC.syscall(ctypes.c_long(number), *converted))
+    return _require(_LIBC.syscall(ctypes.c_long(number), *converted))
+
+
+def _require(result: int) -> int:
+    """Return what a function of the C library has returned. OSError if it failed."""
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result

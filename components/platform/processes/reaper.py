@@ -58,11 +58,6 @@ def environment_without_secrets() -> dict[str, str]:
     return {k: v for k, v in variables if not (_SECRETS.search(k) or _SECRET_VALUE.search(v))}
 
 
-def environment_of_compilers() -> dict[str, str]:
-    """Return the variables of this process' environment that compilers and our own children may see."""
-    return {name: value for name, value in environment_without_secrets().items() if _NEEDED.fullmatch(name)}
-
-
 class Child:
     """A command that the server runs, with all its descendants."""
 
@@ -146,12 +141,13 @@ class Reaper:
 
         Args:
             stdin: the file that the child reads; None for an empty stdin.
-            confinement: what the child may do, see sandbox.py.
         """
         requests = self._connection()
         task = {
             "command": [_bytes(word) for word in command],
-            "environment": {_bytes(name): _bytes(value) for name, value in environment_of_compilers().items()},
+            "environment": {
+                _bytes(k): _bytes(v) for k, v in environment_without_secrets().items() if _NEEDED.fullmatch(k)
+            },
             "confinement": [_bytes(value) if isinstance(value, str) else value for value in confinement],
         }
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -100,7 +100,6 @@ def run(
     Args:
         timeout_s: time limit; time in which this process was stopped does not count.
         stdout: a file descriptor, or subprocess.DEVNULL.
-        cwd: working directory; None for that of this process.
         stdin: an absolute path; None for /dev/null.
         writable: confines the child if the machine supports it: the child can write only below this directory and has
             no network, see sandbox.py. None: not confined.
@@ -119,7 +118,7 @@ def run(
     started_s = time.perf_counter()
     stderr = os.memfd_create("stderr")
     try:
-        with _RUNNING.register(thread or threading.get_ident()) as call:
+        with _registered(thread or threading.get_ident()) as call:
             arguments = [str(argument) for argument in argv]
             confinement = Confinement()
             if writable is not None:
@@ -131,8 +130,7 @@ def run(
             else:
                 child = REAPER.start(arguments, stdout, stderr, cwd, stdin, confinement)
             try:
-                with _RUNNING.waiting_for(call, child):
-                    ended = _wait(child, timeout_s)
+                ended = _wait(call, child, timeout_s)
             finally:
                 left = tuple(child.left_running())
                 child.close()
@@ -147,7 +145,6 @@ def run(
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal with its meaning."""
     try:
         return f"{signal.Signals(number).name} ({signal.strsignal(number)})"
     except ValueError:
@@ -167,23 +164,37 @@ def restore_sigchld() -> None:
 
 def kill_running(threads: Collection[int] | None = None) -> None:
     """Kill the children that work for `threads` (threading.get_ident() numbers; None: all)."""
-    _RUNNING.kill(threads)
+    # Under the lock, so that no leader is reaped and its number reused between the check and the kill.
+    with _LOCK:
+        for call in _CALLS:
+            if threads is None or call.thread in threads:
+                call.killed = True
+                if call.child is not None:
+                    call.child.terminate()
 
 
-def _wait(child: Child | ProcessTree, timeout_s: float) -> bool:
-    """Wait until the child has ended. Return False if it is still running after `timeout_s`.
+def _wait(call: _Call, child: Child | ProcessTree, timeout_s: float) -> bool:
+    """Wait until the child has ended, which `kill_running` finds meanwhile. Return False if it runs after `timeout_s`.
 
     Time in which this process was stopped, as a machine that sleeps or migrates is, does not count.
     """
     left_s = timeout_s
     poll = select.poll()
     poll.register(child, select.POLLIN)
-    while left_s > 0:
-        slice_s, before_s = min(left_s, _SLICE_S), time.monotonic()
-        if poll.poll(slice_s * 1000):
-            return True
-        left_s -= min(time.monotonic() - before_s, 2 * slice_s)
-    return False
+    with _LOCK:
+        call.child = child
+        if call.killed:
+            child.terminate()
+    try:
+        while left_s > 0:
+            slice_s, before_s = min(left_s, _SLICE_S), time.monotonic()
+            if poll.poll(slice_s * 1000):
+                return True
+            left_s -= min(time.monotonic() - before_s, 2 * slice_s)
+        return False
+    finally:
+        with _LOCK:
+            call.child = None
 
 
 def _tail(descriptor: int) -> str:
@@ -197,7 +208,6 @@ class _Call:
     """A call of `run`.
 
     Attributes:
-        thread: the thread whose work it is.
         child: the child that the call waits for, None before and after.
         killed: whether `kill_running` has killed the child, or must kill it once it has started.
     """
@@ -207,47 +217,19 @@ class _Call:
     killed: bool = False
 
 
-class _RunningCalls:
-    """The calls of `run` that have not returned."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._calls: set[_Call] = set()
-
-    @contextlib.contextmanager
-    def register(self, thread: int) -> Iterator[_Call]:
-        """Register a call before its child is started: otherwise a kill in between would miss the child."""
-        call = _Call(thread)
-        with self._lock:
-            self._calls.add(call)
-        try:
-            yield call
-        finally:
-            with self._lock:
-                self._calls.remove(call)
-
-    @contextlib.contextmanager
-    def waiting_for(self, call: _Call, child: Child | ProcessTree) -> Iterator[None]:
-        """Register the call's child while it runs; kill it at once if the call was killed before."""
-        with self._lock:
-            call.child = child
-            if call.killed:
-                child.terminate()
-        try:
-            yield
-        finally:
-            with self._lock:
-                call.child = None
-
-    def kill(self, threads: Collection[int] | None) -> None:
-        """Kill the calls of these threads, all calls if None."""
-        # Under the lock, so that no leader is reaped and its number reused between the check and the kill.
-        with self._lock:
-            for call in self._calls:
-                if threads is None or call.thread in threads:
-                    call.killed = True
-                    if call.child is not None:
-                        call.child.terminate()
+_CALLS: set[_Call] = set()
+"""The calls of `run` that have not returned."""
+_LOCK = threading.Lock()
 
 
-_RUNNING = _RunningCalls()
+@contextlib.contextmanager
+def _registered(thread: int) -> Iterator[_Call]:
+    """Register a call before its child is started: otherwise a kill in between would miss the child."""
+    call = _Call(thread)
+    with _LOCK:
+        _CALLS.add(call)
+    try:
+        yield call
+    finally:
+        with _LOCK:
+            _CALLS.remove(call)

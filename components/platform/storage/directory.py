@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Container, Iterator
@@ -46,11 +47,7 @@ def make_directory(directory: Path, path_in_errors: Path | None = None) -> None:
 @contextmanager
 def remove_if_unused(directory: Path) -> Iterator[None]:
     """When the block ends, remove `directory` and its parents again that did not exist before and are empty."""
-    missing = []
-    for parent in (directory, *directory.parents):
-        if parent.exists():
-            break
-        missing.append(parent)
+    missing = list(itertools.takewhile(lambda path: not path.exists(), (directory, *directory.parents)))
     try:
         yield
     finally:
@@ -61,7 +58,6 @@ def remove_if_unused(directory: Path) -> Iterator[None]:
 
 
 def empty(directory: Path, keep: Container[str] = ()) -> None:
-    """Remove everything in a directory but the names in `keep`."""
     for path in directory.iterdir():
         if path.name in keep:
             continue

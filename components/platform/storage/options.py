@@ -43,7 +43,6 @@ class LocationType(click.ParamType):
     """Converts the text of an option to a path.
 
     Args:
-        name: the metavar, in lower case.
         bring: returns the local path of a URI in object storage.
         directory: whether it is a directory to read: "artifact", whose content is verified; "any", which other tools
             may have filled; "whole", the same, but everything in it is read, so that no output may lie in it.
@@ -114,9 +113,7 @@ class ProgramType(click.ParamType):
 
 
 PROGRAM = ProgramType()
-"""A program to run."""
 ARTIFACT = LocationType("dir|uri", fetch, "artifact")
-"""An artifact to read."""
 OUTPUT = LocationType("dir|uri", mirror)
 """An artifact to write; nothing is fetched."""
 WORK_DIR = LocationType("dir|uri", mirror)
@@ -128,4 +125,3 @@ TREE = LocationType("dir|uri", fetch_tree, "any")
 WHOLE_TREE = LocationType("dir|uri", fetch_tree, "whole")
 """The same where all files in it are the input: an output there would be among them the next time."""
 FILE = LocationType("file|uri", fetch_file)
-"""A single file to read."""

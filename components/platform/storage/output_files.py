@@ -22,7 +22,6 @@ _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd", "/proc")
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace `path` atomically by a file with this text, in UTF-8. Raises as `replace_bytes`."""
     replace_bytes(path, text.encode("utf-8"))
 
 

@@ -31,7 +31,6 @@ class Partial:
     """A directory that becomes an artifact.
 
     Attributes:
-        kind: what it becomes.
         files: its entries, if known without reading every file again.
         has_manifest: whether it gets a manifest; False for folders that other tools filled.
     """
@@ -112,7 +111,9 @@ def publish_local(output: Path, kind: str, replace_anything: bool = False) -> It
     with remove_if_unused(output.parent):
         make_directory(output.parent, output)
         restore_replaced(output)
-        remove_stale(_partial_directories(output))
+        # And the scratch directories next to them.
+        ours = re.compile(re.escape(f".{output.name}.partial-") + r"[0-9a-f]{8}(-old|-packs-[0-9a-f]{8})?")
+        remove_stale([path for path in output.parent.iterdir() if ours.fullmatch(path.name)])
         # Held until the directory is published or doomed, so that remove_stale leaves it alone.
         partial, lock = create_locked(output.parent, f".{output.name}.partial-", output)
         try:
@@ -135,12 +136,6 @@ def publish_local(output: Path, kind: str, replace_anything: bool = False) -> It
                 shutil.rmtree(partial, ignore_errors=True)
             else:
                 partial.unlink(missing_ok=True)
-
-
-def _partial_directories(output: Path) -> list[Path]:
-    """Return the partial directories of `output`, and the scratch directories next to them."""
-    ours = re.compile(re.escape(f".{output.name}.partial-") + r"[0-9a-f]{8}(-old|-packs-[0-9a-f]{8})?")
-    return [path for path in output.parent.iterdir() if ours.fullmatch(path.name)]
 
 
 def discard(directory: Path) -> None:

@@ -63,11 +63,7 @@ def put_in_place(partial: Path, output: Path) -> None:
 
 
 def restore_replaced(output: Path) -> None:
-    """If a publisher was killed after it had renamed the directory at `output`, rename it back.
-
-    Raises:
-        OSError: it cannot be renamed.
-    """
+    """If a publisher was killed after it had renamed the directory at `output`, rename it back."""
     if os.path.lexists(output) or not output.parent.is_dir():
         return
     start = f".{output.name}.partial-"

@@ -17,11 +17,7 @@ _DIVISOR = 4
 
 
 class CpuRequest:
-    """The request of one training; the newest request of any program replaces all others of the cluster.
-
-    Args:
-        ray: the module, connected to a cluster.
-    """
+    """The request of one training; the newest request of any program replaces all others of the cluster."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
@@ -52,7 +48,8 @@ class CpuRequest:
         if status is None or status.autoscaling_state.last_seen_cluster_resource_state_version <= self._version:
             return
         self._version = None
-        if self._sent in _unmet_requests(status):
+        unmet = status.autoscaling_state.infeasible_cluster_resource_constraints
+        if self._sent in [sum(one.count for one in constraint.resource_requests) for constraint in unmet]:
             self._unmet = self._sent
         else:
             self._met = max(self._met, self._sent)
@@ -104,8 +101,3 @@ class CpuRequest:
             return GetClusterStatusReply.FromString(self._client.get_cluster_status(timeout_s=_RPC_TIMEOUT_S))
         except (self._ray.exceptions.RayError, RuntimeError, OSError):
             return None
-
-
-def _unmet_requests(status: Any) -> list[int]:
-    constraints = status.autoscaling_state.infeasible_cluster_resource_constraints
-    return [sum(request.count for request in constraint.resource_requests) for constraint in constraints]

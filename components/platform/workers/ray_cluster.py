@@ -62,15 +62,12 @@ class Cluster:
         ).remote(slots)
 
     def put(self, value: Any) -> Any:
-        """Put `value` into the object store and return the reference."""
         return self._ray.put(value)
 
     def kill(self, handle: Any) -> None:
-        """Kill an actor, if it is alive."""
         self._ray.kill(handle)
 
     def wait(self, references: Sequence[Any], timeout_s: float) -> None:
-        """Wait until all are done or have failed."""
         self._ray.wait(list(references), num_returns=len(references), timeout=timeout_s)
 
     def request_cpus(self, cpus: int) -> None:
@@ -87,7 +84,6 @@ class Cluster:
             self._request.update()
 
     def description(self) -> str:
-        """Return the resources of the cluster, for messages."""
         has, free = self._ray.cluster_resources(), self._ray.available_resources()
         text = f"the Ray cluster has {has.get('CPU', 0):g} processors, {free.get('CPU', 0):g} of them free"
         starting = self._request.description() if self._request is not None else ""
@@ -120,11 +116,7 @@ class _WorkerPath(list[str]):
 
 
 def connect(address: str, slots: int | None) -> Cluster:
-    """Connect to Ray, see RayPool for the arguments.
-
-    Raises:
-        UserError: Ray is not installed, does not answer, or uses another version or token.
-    """
+    """Connect to Ray, see RayPool for the arguments."""
     for name, value in NODE_SETTINGS.items():
         os.environ.setdefault(name, value)
     try:
@@ -152,9 +144,9 @@ def connect(address: str, slots: int | None) -> Cluster:
         try:
             ray.init(address=address, **common)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError, ray.exceptions.RayError) as error:
-            raise UserError(
-                f"the Ray cluster at {address} cannot be used: {_first_line(error)}", _remedy(str(error))
-            ) from None
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+            problem = f"the Ray cluster at {address} cannot be used: {lines[0][:300]}"
+            raise UserError(problem, _remedy(str(error))) from None
     return Cluster(ray, False)
 
 
@@ -164,11 +156,6 @@ def _remedy(message: str) -> str:
     if re.search(r"version", message, re.IGNORECASE):
         return f"the cluster must run the same Ray and Python ({sys.version.split()[0]}) as this environment"
     return "check the address (HOST:PORT of the head's GCS, 6379 by default) and that this machine is one of its nodes"
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:300]
 
 
 @contextmanager

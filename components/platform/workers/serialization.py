@@ -25,11 +25,7 @@ from components.platform.storage.uri import uri_of
 
 
 class FileSet(abc.ABC):
-    """Base of dataclasses that stand for some files of an artifact: a worker on another machine fetches only these.
-
-    Attributes:
-        directory: the artifact.
-    """
+    """Base of dataclasses that stand for some files of an artifact: a worker on another machine fetches only these."""
 
     directory: Path
 

@@ -16,7 +16,6 @@ NODE_SETTINGS = {
     # With Ray's default of 15, compiles stop while anything else uses the processor.
     "RAY_worker_niceness": "0",
 }
-"""Values of environment variables."""
 CACHE_GB = "MLGO_MODULE_CACHE_GB"
 """Environment variable of a node: size of its cache of modules from object storage, in GB."""
 DEFAULT_CACHE_GB = 4.0

@@ -45,9 +45,6 @@ class DockerRunner(Runner):
     The directories of the run, its artifacts and the cache, and, read-only, what a step's command names
     (mounts.py) are mounted at the same paths as on this machine. Containers of a killed run are removed when
     the same run starts again.
-
-    Args:
-        used: the images that steps of the pipeline run in, from pipelines.spec.used_images.
     """
 
     def __init__(self, images: Mapping[str, Image], used: Sequence[str]) -> None:
@@ -124,7 +121,13 @@ class DockerRunner(Runner):
             problem = f"docker cannot start the step {step.name}: {error.explanation}"
             raise UserError(problem, "see the docker daemon's log") from None
         reader, writer = os.pipe()
-        threading.Thread(target=_copy_logs, args=(container, writer), daemon=True).start()
+
+        def copy_logs() -> None:
+            with open(writer, "wb", buffering=0) as stream, contextlib.suppress(Exception):
+                for block in container.logs(stream=True, follow=True):
+                    stream.write(block)
+
+        threading.Thread(target=copy_logs, daemon=True).start()
         return container, reader
 
     def _has_ended(self, running: RunningStep) -> bool:
@@ -156,7 +159,6 @@ class DockerRunner(Runner):
             say(f"[{running.step.name}] stopped")
 
     def _written(self) -> tuple[Path, ...]:
-        """Return the directories that steps write to."""
         artifacts = local_directory(self.locations.artifacts)
         return (self.run, self._cache(), *((artifacts,) if artifacts else ()))
 
@@ -174,9 +176,3 @@ class DockerRunner(Runner):
     def _own(self, folder: Path) -> None:
         if os.getuid() == 0:
             os.chown(folder, *self._user)
-
-
-def _copy_logs(container: Any, writer: int) -> None:
-    with open(writer, "wb", buffering=0) as stream, contextlib.suppress(Exception):
-        for block in container.logs(stream=True, follow=True):
-            stream.write(block)

@@ -41,7 +41,7 @@ def identify_packages(modules: Iterable[str]) -> tuple[str, ...]:
     waiting = [name for module in modules for name in _distributions_of_modules().get(module, ())]
     versions: dict[str, str] = {}
     while waiting:
-        name = _normalized(waiting.pop())
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
         if name in versions or name in WITHOUT_EFFECT:
             continue
         try:
@@ -63,7 +63,3 @@ def identify_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
 @cache
 def _distributions_of_modules() -> Mapping[str, list[str]]:
     return metadata.packages_distributions()
-
-
-def _normalized(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

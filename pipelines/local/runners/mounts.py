@@ -14,37 +14,15 @@ from components.platform.errors import UserError
 from components.platform.storage.input_files import read_bytes
 from components.platform.storage.uri import parse_location
 
-_IMAGES_OWN = tuple(
-    Path(p)
-    for p in (
-        "/bin",
-        "/dev",
-        "/etc",
-        "/lib",
-        "/opt/mlgo",
-        "/proc",
-        "/sbin",
-        "/sys",
-        "/tmp",
-        "/usr/bin",
-        "/usr/lib",
-        "/usr/local",
-        "/usr/share",
-        "/var/lib",
-    )
+_IMAGES_OWN = (
+    *map(Path, ("/bin", "/dev", "/etc", "/lib", "/opt/mlgo", "/proc", "/sbin", "/sys", "/tmp", "/var/lib")),
+    *map(Path, ("/usr/bin", "/usr/lib", "/usr/local", "/usr/share")),
 )
 """Directories of the image that a step needs: a mount there or above would hide them."""
 
 
 def mounted_paths(command: Sequence[str]) -> tuple[Path, ...]:
-    """Return the paths of this machine that a step's command reads: absolute, existing, none inside another.
-
-    Args:
-        command: the command with its placeholders filled in.
-
-    Raises:
-        UserError: a path would hide a directory of the container itself, or a recipe is invalid.
-    """
+    """Return the paths of this machine that a step's command reads: absolute, existing, none inside another."""
     paths: set[Path] = set()
     for flag, argument in itertools.pairwise(command):
         path = _local(argument)
@@ -64,9 +42,7 @@ def _of_build(database: Path) -> Iterator[Path]:
     for directory, written in objects_in(read_bytes(database).decode("utf-8", "replace"), database):
         path = Path(os.path.abspath(written))
         within = [Path(directory)] if path.is_relative_to(directory) else []
-        yield from itertools.islice(
-            (candidate for candidate in (*within, path.parent, path) if not _hides(candidate)), 1
-        )
+        yield from [candidate for candidate in (*within, path.parent, path) if not _hides(candidate)][:1]
 
 
 def _of_recipe(recipe: Path) -> Iterator[Path]:

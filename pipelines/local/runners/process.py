@@ -33,9 +33,6 @@ class ProcessRunner(Runner):
         root: working directory of the steps, so that they import the same `components` as this process.
         llvm_major: major version of the installed LLVM that the steps use; its packaging revision is part of the
             steps' identity.
-
-    Raises:
-        UserError: TensorFlow is not installed.
     """
 
     def __init__(self, root: Path = ROOT, llvm_major: int = 19) -> None:
@@ -73,7 +70,8 @@ class ProcessRunner(Runner):
             env=_environment(step),
             cwd=self.root,
             start_new_session=True,  # Ctrl-C reaches only this process, which stops the steps in order
-            preexec_fn=_die_with_parent,
+            # If the run is killed, its steps get SIGTERM and clean up.
+            preexec_fn=lambda: ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
             pass_fds=(self._lock,),
         )
         assert process.stdout is not None
@@ -109,8 +107,3 @@ def _environment(step: Step) -> dict[str, str]:
 def _signal_group(running: RunningStep, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(running.handle.pid, number)
-
-
-def _die_with_parent() -> None:
-    # In the child, before exec: if the run is killed, its steps get SIGTERM and clean up.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

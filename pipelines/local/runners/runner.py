@@ -25,9 +25,7 @@ class RunningStep:
     """A running step.
 
     Attributes:
-        handle: the runner's handle of the process or container.
         output: non-blocking descriptor of its stdout and stderr.
-        shown: whether its output also goes to the terminal.
         status: exit status; negative signal number if it was killed, as in subprocess.
         rest: last line of its output so far, not yet terminated by a newline.
     """
@@ -64,7 +62,6 @@ class Runner(ABC):
             self._close()
 
     def start(self, step: Step, key: str, log: Path, shown: bool = True) -> None:
-        """Start `step`; append its output to `log`, and print it if `shown`."""
         log.parent.mkdir(parents=True, exist_ok=True)
         Path(self.locations.files, step.name).mkdir(parents=True, exist_ok=True)
         command = step.argv(self.locations)
@@ -83,19 +80,15 @@ class Runner(ABC):
 
     def wait(self) -> RunningStep:
         """Pass on output until a step ends; return that step."""
-        while True:
-            for selected, _events in self._selector.select(timeout=1.0):
-                running: RunningStep = selected.data
-                if self._pass_on(running) == 0:
-                    running.status = self._end_of(running)
-                    self._forget(running)
-                    return running
-            for running in self.running:
-                # A grandchild that outlives its step may hold the pipe open, so also check whether the step has ended.
-                if self._has_ended(running):
-                    running.status = self._end_of(running)
-                    self._forget(running)
-                    return running
+        ended: RunningStep | None = None
+        while ended is None:
+            ready = (selected.data for selected, _events in self._selector.select(timeout=1.0))
+            ended = next((running for running in ready if self._pass_on(running) == 0), None)
+            # A grandchild that outlives its step may hold the pipe open, so also check whether the step has ended.
+            ended = ended or next((running for running in self.running if self._has_ended(running)), None)
+        ended.status = self._end_of(ended)
+        self._forget(ended)
+        return ended
 
     def stop(self) -> None:
         """Stop every running step and everything it started: ask it to end, and kill it if it does not.

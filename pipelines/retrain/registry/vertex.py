@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.uri import parse_location
 from pipelines.retrain.registry.entry import ALIAS, RegistryEntry
 from pipelines.submit.polling import NoAnswer, NotFound, poll
-from pipelines.submit.vertex_client import VertexAddress, call
+from pipelines.submit.vertex_client import VertexAddress, call, pages
 
 POLL_S = 5.0
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/models"
@@ -39,7 +39,6 @@ class VertexRegistry:
     Attributes:
         serving_image: container image that serves the model on endpoints; empty for none. A policy is not served: a
             compiler embeds it. Clients of Vertex AI ask for an image nevertheless.
-        poll_s: seconds between polls of an upload.
     """
 
     server: VertexAddress
@@ -47,11 +46,7 @@ class VertexRegistry:
     poll_s: float = POLL_S
 
     def deploy(self, entry: RegistryEntry) -> str:
-        """See ModelRegistry.
-
-        Raises:
-            UserError: the policy is not in Cloud Storage, the model's name is invalid, or the service refuses.
-        """
+        """See ModelRegistry."""
         if not _MODEL_ID.fullmatch(entry.model):
             raise UserError(
                 f"{entry.model!r} is no ID of a model in Vertex AI: up to 63 of a-z, 0-9, _ and -, beginning with a "
@@ -64,40 +59,27 @@ class VertexRegistry:
                 "train with --pipeline-root gs://BUCKET/PATH, or use a registry of Kubeflow",
             )
         model = f"{self.server.parent}/models/{entry.model}"
-        versions = list(self._versions(model))
-        version = self._find(versions, entry) or self._upload(entry, model, first=not versions)
+        versions = self._versions(model)
+        known = (v["versionId"] for v in versions if v.get("labels", {}).get("policy_digest") == _label(entry.digest))
+        version = str(next(known, "")) or self._upload(entry, model, first=not versions)
         self._move_alias(model, version)
         self._import_evaluation(f"{model}@{version}", entry)
         return f"{model}@{version}"
 
-    def _find(self, versions: list[dict[str, Any]], entry: RegistryEntry) -> str:
-        """Return the version ID of a policy, "" if it is not registered."""
-        matching = [
-            candidate
-            for candidate in versions
-            if candidate.get("labels", {}).get("policy_digest") == _label(entry.digest)
-        ]
-        return str(matching[0]["versionId"]) if matching else ""
-
-    def _versions(self, model: str) -> Iterator[dict[str, Any]]:
-        """Yield the versions of a model; none if there is no such model."""
-        page = ""
-        while True:
-            query = f"?pageToken={quote(page, safe='')}" if page else ""
-            try:
-                document = call(self.server, "GET", f"{model}:listVersions{query}", None)
-            except NotFound:
-                return
-            yield from document.get("models", [])
-            if not (page := str(document.get("nextPageToken", ""))):
-                return
+    def _versions(self, model: str) -> list[Mapping[str, Any]]:
+        """Return the versions of a model; none if there is no such model."""
+        with suppress(NotFound):
+            return list(pages(self.server, f"{model}:listVersions", "models"))
+        return []
 
     def _upload(self, entry: RegistryEntry, model: str, first: bool) -> str:
-        """Upload a version; return its ID."""
+        card = entry.card or entry.summary
+        if len(card.encode()) > _DESCRIPTION_BYTES:
+            card = card.encode()[:_DESCRIPTION_BYTES].decode(errors="ignore") + "…"
         described: dict[str, Any] = {
             "displayName": entry.model,
             "versionDescription": entry.summary,
-            "description": _shortened(entry.card or entry.summary),
+            "description": card,
             "artifactUri": entry.uri,
             "labels": {name: _label(entry.facts[name]) for name in _LABELS if name in entry.facts},
         }
@@ -110,7 +92,7 @@ class VertexRegistry:
         while not operation.get("done"):
             time.sleep(self.poll_s)
             name = str(operation["name"])
-            operation = poll(partial(call, self.server, "GET", name, None), name, _CONSOLE)
+            operation = poll(partial(call, self.server, "GET", name), name, _CONSOLE)
         if "error" in operation:
             message = operation["error"].get("message", "no message")
             raise UserError(f"Vertex AI did not register {entry.uri}: {message}", f"see {_CONSOLE}")
@@ -131,7 +113,7 @@ class VertexRegistry:
             "metadata": dict(entry.facts),
         }
         try:
-            if not call(self.server, "GET", f"{version}/evaluations?pageSize=1", None).get("modelEvaluations"):
+            if not call(self.server, "GET", f"{version}/evaluations?pageSize=1").get("modelEvaluations"):
                 call(self.server, "POST", f"{version}/evaluations:import", {"modelEvaluation": evaluation})
         except NoAnswer:
             raise
@@ -140,27 +122,20 @@ class VertexRegistry:
 
     def _move_alias(self, model: str, version: str) -> None:
         """Give the alias to a version first, and then take it from others, so that it always names a policy."""
-        aliases_by_version = {
-            str(entry["versionId"]): entry.get("versionAliases", []) for entry in self._versions(model)
-        }
-        if ALIAS not in aliases_by_version.get(version, []):
+        holders = self._holders(model)
+        if version not in holders:
             self._merge(model, version, ALIAS)
-            aliases_by_version = {
-                str(entry["versionId"]): entry.get("versionAliases", []) for entry in self._versions(model)
-            }
-        for other, aliases in aliases_by_version.items():
-            if other != version and ALIAS in aliases:
+            holders = self._holders(model)
+        for other in holders:
+            if other != version:
                 self._merge(model, other, f"-{ALIAS}")
+
+    def _holders(self, model: str) -> list[str]:
+        return [str(one["versionId"]) for one in self._versions(model) if ALIAS in one.get("versionAliases", ())]
 
     def _merge(self, model: str, version: str, alias: str) -> None:
         call(self.server, "POST", f"{model}@{version}:mergeVersionAliases", {"versionAliases": [alias]})
 
 
 def _label(text: str) -> str:
-    """Return a text in the characters that labels may have."""
     return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:_LABEL_LENGTH]
-
-
-def _shortened(text: str) -> str:
-    content = text.encode()
-    return text if len(content) <= _DESCRIPTION_BYTES else content[:_DESCRIPTION_BYTES].decode(errors="ignore") + "…"

@@ -102,15 +102,27 @@ def newest_artifacts(folder: ObjectUri) -> dict[str, ObjectUri]:
     return {name: ObjectUri(folder.scheme, folder.bucket, place) for name, (_updated, place) in newest.items()}
 
 
-def _folder(run: KfpRun, root: str) -> ObjectUri:
-    """Return the folder of a run's artifacts in object storage that this process can read. UserError if unknown."""
-    folder = run.artifact_folder_below(root) if root else run.artifact_folder
+def require_folder(run: KfpRun, folder: str, unknown: str, elsewhere: str) -> ObjectUri:
+    """Return the folder of a run's artifacts, "" if it is unknown, as a place in object storage.
+
+    Args:
+        unknown, elsewhere: remedies if it is unknown, and if it is not in object storage.
+    """
     if not folder:
         raise UserError(
             f"KFP at {run.host} does not say where the artifacts of the run {run.run_id} are: it has the server's "
             "default pipeline root, which is not in the API",
-            f"pass --pipeline-root URI; that of KFP's manifests is {_STOCK_ROOT}",
+            unknown,
         )
+    location = parse_location(folder)
+    if not isinstance(location, ObjectUri):
+        raise UserError(f"the artifacts of the run {run.run_id} are at {folder}, not in object storage", elsewhere)
+    return location
+
+
+def _folder(run: KfpRun, root: str) -> ObjectUri:
+    """Return the folder of a run's artifacts in object storage that this process can read. UserError if unknown."""
+    folder = run.artifact_folder_below(root) if root else run.artifact_folder
     if folder.startswith(f"{MINIO}://"):
         if not any(map(os.environ.get, ENDPOINT_VARIABLES)):
             raise UserError(
@@ -119,12 +131,8 @@ def _folder(run: KfpRun, root: str) -> ObjectUri:
                 f"{ENDPOINT_VARIABLES[0]}=http://localhost:9000 and the keys in the Secret {DEFAULT_ROOT_SECRET}",
             )
         folder = f"{S3}://{folder.removeprefix(f'{MINIO}://')}"
-    location = parse_location(folder)
-    if not isinstance(location, ObjectUri):
-        raise UserError(
-            f"the artifacts of the run {run.run_id} are at {folder}, not in object storage", f"pass {USAGE}"
-        )
-    return location
+    unknown = f"pass --pipeline-root URI; that of KFP's manifests is {_STOCK_ROOT}"
+    return require_folder(run, folder, unknown, f"pass {USAGE}")
 
 
 def _declared_types(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -17,11 +17,9 @@ from components.platform.storage.uri import REMOTE_SCHEMES, USAGE, ObjectUri, pa
 from pipelines.spec import containers, expect_pipeline
 
 OPTION = "--artifact-root"
-"""The option of `mlgo pipeline submit` and of the launcher."""
 
 
 def check_artifact_root(root: str) -> None:
-    """Raise UserError unless `root` is a folder that steps on a server can read and write themselves."""
     location = parse_location(root) if root.partition("://")[0] in REMOTE_SCHEMES else None
     if not isinstance(location, ObjectUri) or "?" in root:
         raise UserError(f"{OPTION} {root} is no folder in object storage that steps read themselves", f"pass {USAGE}")
@@ -29,11 +27,7 @@ def check_artifact_root(root: str) -> None:
 
 @expect_pipeline
 def with_artifact_root(spec: Mapping[str, Any], root: str) -> dict[str, Any]:
-    """Return a copy of a PipelineSpec whose steps read and write artifacts below `root`.
-
-    Raises:
-        UserError: the pipeline has no such step.
-    """
+    """Return a copy of a PipelineSpec whose steps read and write artifacts below `root`."""
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     ours = [container for _label, container in containers(copy) if tuple(container.get("command", ())) == COMMAND]
     for container in ours:

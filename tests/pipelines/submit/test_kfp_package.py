@@ -17,7 +17,7 @@ DOCKER = Path(__file__).parents[3] / "docker"
 
 
 def test_only_exit_handler_gets_webhook_secret() -> None:
-    spec, pods = notify_settings(load_spec(COMPILED), "mlgo-notify")
+    spec, pods = notify_settings(load_spec(COMPILED), "mlgo-notify", "")
     ((label, config),) = pods.items()
     assert label == "exec-finish"
     (secret,) = config["secretAsEnv"]
@@ -32,7 +32,7 @@ def test_only_exit_handler_gets_webhook_secret() -> None:
 @pytest.mark.parametrize("secret", ["https://hooks.example.com/s3cret", "Mlgo", "a" * 254])
 def test_invalid_secret_name_is_refused_without_printing_it(secret: str) -> None:
     with pytest.raises(UserError, match="is not the name of a Kubernetes Secret") as error:
-        notify_settings(load_spec(COMPILED), secret)
+        notify_settings(load_spec(COMPILED), secret, "")
     assert secret not in str(error.value) and "kubectl create secret" in error.value.remedy
 
 
@@ -40,7 +40,7 @@ def test_notify_secret_without_exit_handler_is_refused() -> None:
     spec = load_spec(COMPILED)
     del spec["deploymentSpec"]["executors"]["exec-finish"]
     with pytest.raises(UserError, match="no step of the pipeline reports"):
-        notify_settings(spec, "mlgo-notify")
+        notify_settings(spec, "mlgo-notify", "")
 
 
 def test_settings_of_one_step_are_merged() -> None:

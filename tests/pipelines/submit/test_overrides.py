@@ -270,7 +270,7 @@ def test_settings_of_pods_are_those_of_kfp_kubernetes(overrides: Any) -> None:
     assert done.returncode == 0, done.stderr
     theirs = json.loads(done.stdout)
     spec, pods = override_for_kfp(SPEC, overrides(PODS))
-    (notified,) = notify_settings(spec, "mlgo-notify")[1].values()
+    (notified,) = notify_settings(spec, "mlgo-notify", "")[1].values()
     settings = (pods, {"exec-ppo": security_settings(spec)["exec-ppo"]}, {"exec-ppo": notified})
     limits = workflow_limits(SubmitOptions(SPEC, ttl_hours=1, deadline_hours=2))
     assert platform_spec(*settings, pipeline=limits) == theirs

@@ -14,7 +14,7 @@ from components.platform.errors import UserError
 from components.platform.storage import publish, verify
 from components.platform.storage.object_storage import gcs, s3
 from components.platform.storage.uri import ObjectUri, mirror, parse_location
-from pipelines.cli.flags import ParametersFile
+from pipelines.cli.flags import read_parameters
 from pipelines.cli.main import cli
 from pipelines.spec import COMPILED, load_spec, with_images
 from pipelines.submit.kfp_client import KfpAddress, KfpClient
@@ -252,7 +252,7 @@ def test_damaged_file_of_parameters_is_refused(tmp_path: Path, text: str, named:
 
 def test_values_in_a_file_are_text_as_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("fail_once: no\nseed: 007\nrun: 1e3\nempty:\nnote: 'a: b'\n")
-    values = ParametersFile().convert(tmp_path / "p.yaml", None, None)
+    values = read_parameters(str(tmp_path / "p.yaml"))
     assert values == {"fail_once": "no", "seed": "007", "run": "1e3", "empty": "", "note": "a: b"}
 
 

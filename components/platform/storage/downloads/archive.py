@@ -65,9 +65,6 @@ def download_archive(url: str, sha256: str, cache: Path, source: str, progress: 
     Args:
         sha256: 64 hexadecimal digits in lower case.
         source: what says the checksum, for messages.
-
-    Raises:
-        UserError: it cannot be downloaded, or has another checksum.
     """
     folder = cache / "archives"
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,14 +99,7 @@ def _download(url: str, sha256: str, archive: Path, source: str, progress: Say) 
 
 
 def unpack(archive: Path, into: Path, confined: bool = False) -> Path:
-    """Unpack to `into`; a single top-level folder, as in most releases, becomes `into`.
-
-    Args:
-        confined: refuse links that lead out of the tree.
-
-    Raises:
-        UserError: it is no archive, is damaged, or has devices, pipes or such links.
-    """
+    """Unpack to `into`; a single top-level folder, as in most releases, becomes `into`."""
     scratch = into.with_name(into.name + ".unpacking")
     scratch.mkdir(parents=True)
     try:
@@ -146,6 +136,7 @@ def _require_plain(archive: Path, tree: Path, confined: bool) -> None:
 
 
 def _unpack_zip(archive: Path, into: Path) -> None:
+    remedy = "use a tar or zip archive that unzip -t accepts"
     try:
         with zipfile.ZipFile(archive) as file:
             for member in file.infolist():
@@ -155,12 +146,11 @@ def _unpack_zip(archive: Path, into: Path) -> None:
                     written.chmod(mode | 0o600)
     # Damaged archives raise many exceptions: RuntimeError for encryption, NotImplementedError for a compression.
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, struct.error, lzma.LZMAError) as error:
-        raise UserError(f"cannot unpack {archive}: {error}", "use a tar or zip archive that unzip -t accepts") from None
+        raise UserError(f"cannot unpack {archive}: {error}", remedy) from None
+    except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+        problem = f"it has a file and a directory of one name, {error.filename}"
+        raise UserError(f"cannot unpack {archive}: {problem}", remedy) from None
     except OSError as error:
-        if error.errno is None:  # bz2's of a damaged stream
-            problem = f"cannot unpack {archive}: {error}"
-            raise UserError(problem, "use a tar or zip archive that unzip -t accepts") from None
-        if not isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError):
+        if error.errno is not None:
             raise
-        problem = f"cannot unpack {archive}: it has a file and a directory of one name, {error.filename}"
-        raise UserError(problem, "use a tar or zip archive that unzip -t accepts") from None
+        raise UserError(f"cannot unpack {archive}: {error}", remedy) from None  # bz2's of a damaged stream

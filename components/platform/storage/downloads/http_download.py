@@ -25,7 +25,6 @@ def is_http_url(url: str) -> bool:
 
 
 def require_http(url: str) -> None:
-    """Raise UserError unless `url` is an http:// or https:// URL with a host."""
     if not is_http_url(url):
         raise UserError(f"{url!r} is not the URL of a file on a web server", "write it as https://HOST/PATH")
 
@@ -57,8 +56,7 @@ def _download_once(url: str, path: Path) -> None:
                 requests.get(url, stream=True, timeout=TIMEOUT_S, headers={"Accept-Encoding": "identity"}) as response,
             ):
                 response.raise_for_status()
-                blocks = response.raw.stream(_BLOCK_BYTES, decode_content=False)
-                while (block := next(blocks, None)) is not None:
+                for block in response.raw.stream(_BLOCK_BYTES, decode_content=False):
                     heard()
                     file.write(block)
         except requests.TooManyRedirects:

@@ -23,12 +23,12 @@ from components.platform.console import say
 from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
-from components.platform.storage.directory import empty, last_used, make_directory, size_of
+from components.platform.storage.directory import empty, make_directory
 from components.platform.storage.manifest import MANIFEST, ManifestEntry, manifest_digest, require_artifact
 from components.platform.storage.object_storage.object_store import ObjectMissing
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.publish import publish_local
-from components.platform.storage.shared_state.stale_directories import is_at, lock_shared, remove_unused
+from components.platform.storage.shared_state.stale_directories import evict, is_at, lock_shared, remove_unused
 from components.platform.storage.shared_state.workdir import download_file
 from components.platform.storage.uri import SCHEMES, ObjectUri, concurrent_modification_error, mirror
 
@@ -198,9 +198,6 @@ def hold_version(uri: ObjectUri, version: str) -> Path:
 
     The path need not exist; its directory does. Removes mirrors of other versions that no process holds.
 
-    Args:
-        version: hexadecimal digits; only the first `DIGITS` are used.
-
     Raises:
         UserError: the cache is not writable.
     """
@@ -228,14 +225,7 @@ def limit_cache() -> None:
         if cache in _limited:
             return
         _limited.add(cache)
-    limit_bytes = environment_number(CACHE_GB, DEFAULT_CACHE_GB) * 1e9
-    sizes = {folder: size_of(folder) for folder in _versions(cache)}
-    total = sum(sizes.values())
-    for folder in sorted(sizes, key=last_used):
-        if total <= limit_bytes:
-            break
-        if folder not in _held and remove_unused(folder):
-            total -= sizes[folder]
+    evict(_versions(cache), environment_number(CACHE_GB, DEFAULT_CACHE_GB) * 1e9)
 
 
 def _versions(cache: Path) -> list[Path]:

@@ -31,7 +31,7 @@ from components.platform.storage.object_storage.object_store import ObjectMissin
 from components.platform.storage.object_storage.packs import Pack
 from components.platform.storage.object_storage.remote import RemoteManifest, read_remote_manifest
 from components.platform.storage.object_storage.stores import store_of
-from components.platform.storage.shared_state.stale_directories import lock_shared, remove_unused
+from components.platform.storage.shared_state.stale_directories import evict, lock_shared
 from components.platform.storage.uri import ObjectUri, parse_location
 
 GAP_BYTES = 64 << 10
@@ -65,11 +65,6 @@ class FileCache:
 
     def _measure(self) -> int:
         return sum(size_of(entry) for entry in self._directory.iterdir())
-
-    @property
-    def held_bytes(self) -> int:
-        """Total size of the entries, as known to this process."""
-        return self._bytes
 
     @contextmanager
     def using(self) -> Iterator[None]:
@@ -130,20 +125,13 @@ class FileCache:
                     # Other processes of this node fetch and evict too.
                     self._unseen_bytes, self._bytes = 0, self._measure()
                 if self._bytes > self._limit_bytes:
-                    self._bytes = self._evict()
+                    # Entries that are being filled stay; those left by a killed process are older than an hour.
+                    oldest_s = time.time() - _LONGEST_FETCH_S
+                    paths = self._directory.iterdir()
+                    entries = [p for p in paths if not p.name.startswith(".") or last_used(p) <= oldest_s]
+                    self._bytes = evict(entries, self._limit_bytes * _KEEP_FRACTION)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-
-    def _evict(self) -> int:
-        entries = sorted((path for path in self._directory.iterdir() if not _is_being_filled(path)), key=last_used)
-        sizes = {path: size_of(path) for path in entries}
-        total = sum(sizes.values())
-        for path in entries:
-            if total <= self._limit_bytes * _KEEP_FRACTION:
-                break
-            if remove_unused(path):
-                total -= sizes[path]
-        return total
 
 
 @lru_cache(maxsize=4)
@@ -154,11 +142,6 @@ def _artifact(uri: str, content: str) -> tuple[RemoteManifest, dict[str, Manifes
     if not remote.version or manifest_digest(remote.files) != content:
         raise UserError(f"{uri} was replaced or removed since this run started", "start again")
     return remote, {entry.name: entry for entry in remote.files}
-
-
-def _is_being_filled(path: Path) -> bool:
-    """Return whether the entry is being filled; one left by a killed process is older than an hour."""
-    return path.name.startswith(".") and time.time() - last_used(path) < _LONGEST_FETCH_S
 
 
 def download_files(remote: RemoteManifest, entries: Sequence[ManifestEntry], into: Path) -> None:

@@ -14,16 +14,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from components.platform.console import say
 from components.platform.errors import UserError
-from components.platform.storage.manifest import MANIFEST
 from components.platform.storage.object_storage.object_store import StoredObject
 from components.platform.storage.object_storage.remote import ABANDONED_AFTER_S, read_remote_manifest
 from components.platform.storage.object_storage.stores import server_time, store_of
-from components.platform.storage.object_storage.sweep import SweptObjects
+from components.platform.storage.object_storage.sweep import SweptObjects, remove_objects
 from components.platform.storage.shared_state.published_work import PUBLISHED, published_result
 from components.platform.storage.shared_state.root_lease import LATEST
 from components.platform.storage.shared_state.versioned_json import Conflict, read_versioned, write_versioned
@@ -36,27 +35,12 @@ _PROBE_BYTES = len(b"probe")
 _STEP = ".step"
 
 
-@dataclass
-class Leftover(SweptObjects):
-    """Objects that nobody needs.
-
-    Attributes:
-        uri: the root directory of a run, or the only object.
-        what: describes them.
-    """
-
-    uri: ObjectUri
-    what: str
-
-
 def sweep_finished(
     folder: ObjectUri, dry_run: bool = False, older_than_s: float = ABANDONED_AFTER_S
-) -> Iterator[Leftover]:
+) -> Iterator[SweptObjects]:
     """Remove what ended runs left below `folder`, and yield it.
 
     Args:
-        folder: an empty path means the whole bucket.
-        dry_run: yield it without removing it.
         older_than_s: minimum age of each object by the server's clock.
 
     Raises:
@@ -73,7 +57,7 @@ def sweep_finished(
         elif stored.name.endswith(_STEP):
             leftover = _lease_of_ended_step(uri, stored)
         elif _PROBE.fullmatch(stored.name) and stored.size_bytes == _PROBE_BYTES:
-            leftover = Leftover(uri, "check of conditional writes")
+            leftover = SweptObjects(uri, "check of conditional writes")
             leftover.add(stored)
         else:
             continue
@@ -85,14 +69,14 @@ def _is_older(stored: StoredObject, before: datetime) -> bool:
     return stored.updated is not None and stored.updated < before
 
 
-def _work_of_ended_run(lease: ObjectUri, present: Sequence[StoredObject], before: datetime) -> Leftover | None:
+def _work_of_ended_run(lease: ObjectUri, present: Sequence[StoredObject], before: datetime) -> SweptObjects | None:
     root = replace(lease, path=lease.path.removesuffix(f"/{LATEST}"))
     document = _read_document(lease)
     result = published_result(document)
     if result is None or not _is_published(result, root):
         return None
     prefixes = tuple(f"{root.path}/{name}/" for name in _WORK)
-    leftover = Leftover(root, f"work of the run that made {result}")
+    leftover = SweptObjects(root, f"work of the run that made {result}")
     for stored in present:
         if stored.name == lease.path:
             leftover.add(stored)
@@ -103,13 +87,13 @@ def _work_of_ended_run(lease: ObjectUri, present: Sequence[StoredObject], before
     return leftover
 
 
-def _lease_of_ended_step(uri: ObjectUri, stored: StoredObject) -> Leftover | None:
+def _lease_of_ended_step(uri: ObjectUri, stored: StoredObject) -> SweptObjects | None:
     policy = replace(uri, path=uri.path.removesuffix(_STEP))
     if not policy.path or policy.path.endswith("/") or "step" not in _read_document(uri):
         return None  # an object of another tool
     if not _is_published(policy, uri):
         return None
-    leftover = Leftover(uri, f"lease of the step that made {policy}")
+    leftover = SweptObjects(uri, f"lease of the step that made {policy}")
     leftover.add(stored)
     return leftover
 
@@ -132,9 +116,8 @@ def _is_published(result: ObjectUri, leftover: ObjectUri) -> bool:
     return False
 
 
-def _remove(leftover: Leftover) -> bool:
+def _remove(leftover: SweptObjects) -> bool:
     """Remove the objects; return False if a run has taken the lease since."""
-    store = store_of(leftover.uri)
     lease = leftover.uri / LATEST
     if lease.path in leftover.versions:
         before = read_versioned(str(lease))
@@ -146,8 +129,5 @@ def _remove(leftover: Leftover) -> bool:
         except Conflict:
             return False
         leftover.versions[lease.path] = emptied.version
-    # Manifests first, so that no reader finds an artifact without its files; the lease last, so that a killed sweep is
-    # continued by the next one.
-    for name in sorted(leftover.versions, key=lambda name: (name == lease.path, not name.endswith(f"/{MANIFEST}"))):
-        store.delete(replace(leftover.uri, path=name), leftover.versions[name])
+    remove_objects(leftover, last=lease.path)
     return True

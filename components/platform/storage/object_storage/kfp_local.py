@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from components.platform.errors import UserError
 from components.platform.storage.object_storage.object_store import (
@@ -32,6 +31,7 @@ from components.platform.storage.object_storage.object_store import (
     StoredObject,
     VersionConflict,
 )
+from components.platform.storage.output_files import replace_file
 from components.platform.storage.uri import KFP_LOCAL, ObjectUri
 
 ROOT_VARIABLE = "ARTIFACT_LOCAL_PATH"
@@ -59,7 +59,6 @@ def kfp_local_uri(uri: str) -> str:
 
 
 def local_directory(uri: ObjectUri) -> Path:
-    """Return the directory or file that a kfp-local:// URI names."""
     return Path(os.environ.get(ROOT_VARIABLE) or "/", uri.bucket, uri.path)
 
 
@@ -127,16 +126,11 @@ class KfpLocalStore:
 
     def _replace(self, uri: ObjectUri, content: BinaryIO) -> StoredObject:
         path = local_directory(uri)
-        partial = path.with_name(f".{path.name}{_PARTIAL}{secrets.token_hex(4)}")
         with _translate_errors(uri):
             path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with open(partial, "wb") as stream:
-                    _copy(content, stream)
-                os.replace(partial, path)
-                return _describe(uri, path)
-            finally:
-                partial.unlink(missing_ok=True)
+            with replace_file(path) as stream:
+                _copy(content, stream)
+            return _describe(uri, path)
 
 
 def _describe(uri: ObjectUri, path: Path) -> StoredObject:
@@ -149,7 +143,7 @@ def _version(status: os.stat_result) -> str:
     return f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
 
 
-def _copy(source: BinaryIO, target: BinaryIO) -> None:
+def _copy(source: BinaryIO, target: IO[bytes]) -> None:
     while block := source.read(_READ_BYTES):
         target.write(block)
 
@@ -163,7 +157,6 @@ def _open(uri: ObjectUri) -> BinaryIO:
 
 @contextmanager
 def _translate_errors(uri: ObjectUri) -> Iterator[None]:
-    """Turn errors of the file system into a UserError."""
     try:
         yield
     except OSError as error:

@@ -72,7 +72,6 @@ class RemoteManifest:
     Attributes:
         version: version of the manifest object; "" if there is no manifest, and then `files` is empty.
         data: the folder that holds the files; "" if there is no manifest or a damaged one.
-        files: all files, packed or not.
         packs: objects that contain several files each; those files have no objects of their own.
         kind: one of components.platform.storage.kinds; "" if unknown.
     """
@@ -86,7 +85,6 @@ class RemoteManifest:
 
     @property
     def packed(self) -> frozenset[str]:
-        """Names of the files that are stored in packs."""
         return frozenset(name for pack in self.packs for name in pack.offsets)
 
 
@@ -111,7 +109,9 @@ def read_manifest_to_replace(uri: ObjectUri, kind: str) -> RemoteManifest:
     """
     store_of(uri).require_writable(uri / MANIFEST)
     text, version = store_of(uri).read(uri / MANIFEST)
-    for parent in _parents(uri):
+    parent = uri
+    while "/" in parent.path:
+        parent = replace(parent, path=parent.path.rpartition("/")[0])
         if (within := _kind_at(parent)) is not None:
             raise UserError(f"{uri} lies within {describe_kind(within)}, {parent}", "choose another --output")
     if text is None:
@@ -141,13 +141,6 @@ def _is_damaged(text: bytes) -> bool:
         head, start = b'{"version":1,', re.sub(rb"\s", b"", text[:100])
         return head[: len(start)] == start[: len(head)]
     return isinstance(document, dict) and document.get("version") == VERSION and set(document) <= _KEYS
-
-
-def _parents(uri: ObjectUri) -> Iterator[ObjectUri]:
-    """Yield the places that `uri` lies below, without the bucket."""
-    while "/" in uri.path:
-        uri = replace(uri, path=uri.path.rpartition("/")[0])
-        yield uri
 
 
 @lru_cache(maxsize=256)
@@ -185,11 +178,7 @@ class _Damaged(UserError):
 
 
 class ReplacedDuringDownload(Exception):
-    """The artifact was replaced while it was read.
-
-    Attributes:
-        by: the manifest that is there now.
-    """
+    """The artifact was replaced while it was read."""
 
     def __init__(self, by: RemoteManifest) -> None:
         super().__init__(by)
@@ -228,9 +217,6 @@ def upload(directory: Path, manifest: Manifest, before: RemoteManifest, packing:
 
     The result is this writer's artifact, or that of another writer who was first: compare the entries.
 
-    Args:
-        packing: whether small files may share objects.
-
     Raises:
         UserError: object storage refuses or does not answer; a file name or a link cannot be published there.
     """
@@ -241,8 +227,9 @@ def upload(directory: Path, manifest: Manifest, before: RemoteManifest, packing:
             return after
         say(f"{before.uri}: the upload took more than {ABANDONED_AFTER_S / 3600:.0f} h; uploading again")
         before = RemoteManifest(after.uri, after.version, after.data)  # without files: they may have been swept
-    if after.data != found:
-        _withdraw(after)
+    if after.data != found:  # unless another writer has replaced it
+        store_of(after.uri).delete(after.uri / MANIFEST, after.version)
+        _remove(after.uri / after.data)
     raise UserError(
         f"{before.uri} cannot be published: each upload takes more than {ABANDONED_AFTER_S / 3600:.0f} h",
         "publish from a machine with a faster connection",
@@ -303,7 +290,6 @@ def _published_in_time(uri: ObjectUri, written: Sequence[datetime], published: d
     Uses the server's timestamps: a process, or a whole machine, that was suspended for a day does not notice it.
 
     Args:
-        written: when the objects were written.
         published: when the manifest was; None if the answer that carried it was lost.
     """
     if not written:
@@ -316,12 +302,6 @@ def _published_in_time(uri: ObjectUri, written: Sequence[datetime], published: d
 
 def _in_time(written: Sequence[datetime], published: datetime) -> bool:
     return (published - min(written)).total_seconds() < ABANDONED_AFTER_S
-
-
-def _withdraw(artifact: RemoteManifest) -> None:
-    """Remove an artifact unless another writer has replaced it."""
-    store_of(artifact.uri).delete(artifact.uri / MANIFEST, artifact.version)
-    _remove(artifact.uri / artifact.data)
 
 
 def _require_publishable(uri: ObjectUri, files: Sequence[ManifestEntry]) -> None:
@@ -415,11 +395,7 @@ def list_folder(uri: ObjectUri) -> dict[str, tuple[str, int]]:
 
 
 def download_folder(uri: ObjectUri, names: Iterable[str], into: Path) -> None:
-    """Download the named objects below `uri`, for content that other tools put there.
-
-    Raises:
-        UserError: the names cannot be files of one directory; an object is gone.
-    """
+    """Download the named objects below `uri`, for content that other tools put there."""
     names = list(names)
     try:
         check_names(names)

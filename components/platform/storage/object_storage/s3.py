@@ -213,8 +213,7 @@ class S3Store:
             stream.seek(0)
             stream.truncate()
             body = client.get_object(Bucket=uri.bucket, Key=uri.path, **condition)["Body"]
-            for block in body.iter_chunks(_READ_BYTES):
-                stream.write(block)
+            stream.writelines(body.iter_chunks(_READ_BYTES))
 
         with translate_s3_errors(uri):
             try:

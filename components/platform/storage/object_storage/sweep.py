@@ -22,19 +22,22 @@ from components.platform.storage.object_storage.remote import ABANDONED_AFTER_S,
 from components.platform.storage.object_storage.stores import server_time, store_of
 from components.platform.storage.uri import ObjectUri
 
-_OBJECT = re.compile(rf"(?P<artifact>.+?)/(?P<data>data/{DATA_ID})/(?P<name>.+)", re.DOTALL)
+_OBJECT = re.compile(rf"(?P<folder>.+?/data/{DATA_ID})/(?P<name>.+)", re.DOTALL)
 _NESTED = re.compile(rf"(^|/)data/{DATA_ID}/")
 
 
-@dataclass(kw_only=True)
+@dataclass
 class SweptObjects:
     """Objects that a sweep removes.
 
     Attributes:
-        size_bytes: total size of the objects.
+        uri: their folder, or the only object.
+        what: describes them, where the URI does not.
         versions: object name in the bucket -> version.
     """
 
+    uri: ObjectUri
+    what: str = ""
     size_bytes: int = 0
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -43,31 +46,10 @@ class SweptObjects:
         self.versions[stored.name] = stored.version
 
 
-@dataclass
-class AbandonedFolder(SweptObjects):
-    """A writer's folder that no manifest names.
-
-    Attributes:
-        artifact: what the writer meant to publish.
-        data: the folder, relative to `artifact`.
-    """
-
-    artifact: ObjectUri
-    data: str
-
-    @property
-    def uri(self) -> ObjectUri:
-        return self.artifact / self.data
-
-
-def sweep(
-    folder: ObjectUri, dry_run: bool = False, older_than_s: float = ABANDONED_AFTER_S
-) -> Iterator[AbandonedFolder]:
+def sweep(folder: ObjectUri, dry_run: bool = False, older_than_s: float = ABANDONED_AFTER_S) -> Iterator[SweptObjects]:
     """Remove the abandoned folders of the artifacts at and below `folder`, and yield each.
 
     Args:
-        folder: an empty path means the whole bucket.
-        dry_run: yield them without removing them.
         older_than_s: minimum age, at least `ABANDONED_AFTER_S`: younger folders may have a live writer.
 
     Raises:
@@ -76,48 +58,51 @@ def sweep(
     assert older_than_s >= ABANDONED_AFTER_S
     before = server_time(folder) - timedelta(seconds=older_than_s)  # read first: later changes only look younger
     for abandoned in _folders_unchanged_since(before, folder):
-        if _may_be_read(abandoned, before):
+        if _may_be_read(abandoned.uri, before):
             continue
         if not dry_run:
-            remove_objects(abandoned, folder)
+            remove_objects(abandoned)
         yield abandoned
 
 
-def _folders_unchanged_since(before: datetime, root: ObjectUri) -> Iterator[AbandonedFolder]:
+def _folders_unchanged_since(before: datetime, root: ObjectUri) -> Iterator[SweptObjects]:
     """Yield writers' folders below `root` whose objects are all older than `before`."""
-    folders: dict[tuple[str, str], AbandonedFolder] = {}
-    still_used: set[tuple[str, str]] = set()
+    folders: dict[str, SweptObjects] = {}
+    still_used: set[str] = set()
     for stored in store_of(root).objects(root):
         if (match := _OBJECT.fullmatch(stored.name)) is None:
             continue
-        key = (match["artifact"], match["data"])
-        folder = folders.setdefault(key, AbandonedFolder(replace(root, path=key[0]), key[1]))
-        folder.add(stored)
+        path = match["folder"]
+        folders.setdefault(path, SweptObjects(replace(root, path=path))).add(stored)
         young = stored.updated is None or stored.updated >= before
         if young or _NESTED.search(match["name"]):  # contains an artifact: not a writer's folder
-            still_used.add(key)
-    for key, folder in folders.items():
-        if key not in still_used:
-            yield folder
+            still_used.add(path)
+    yield from (folder for path, folder in folders.items() if path not in still_used)
 
 
-def _may_be_read(folder: AbandonedFolder, before: datetime) -> bool:
+def _may_be_read(folder: ObjectUri, before: datetime) -> bool:
     """Return whether the manifest names the folder, or changed so recently that a reader may use what it named before.
 
     An unreadable manifest is assumed to name the folder.
     """
+    path, data, writer = folder.path.rsplit("/", 2)
+    artifact = replace(folder, path=path)
     try:
-        if read_remote_manifest(folder.artifact).data == folder.data:
+        if read_remote_manifest(artifact).data == f"{data}/{writer}":
             return True
     except UserError as error:
-        say(f"warning: keeping {folder.uri}: {error.problem}")
+        say(f"warning: keeping {folder}: {error.problem}")
         return True
-    manifest = store_of(folder.artifact).head(folder.artifact / MANIFEST)
+    manifest = store_of(artifact).head(artifact / MANIFEST)
     return manifest is not None and (manifest.updated is None or manifest.updated >= before)
 
 
-def remove_objects(swept: SweptObjects, place: ObjectUri) -> None:
-    """Remove objects of the bucket of `place`, manifests first: no reader finds an artifact without its files."""
-    store = store_of(place)
-    for name in sorted(swept.versions, key=lambda name: not name.endswith(f"/{MANIFEST}")):
-        store.delete(replace(place, path=name), swept.versions[name])
+def remove_objects(swept: SweptObjects, last: str = "") -> None:
+    """Remove objects, manifests first: no reader finds an artifact without its files.
+
+    Args:
+        last: name of an object that is removed after the others, so that a killed sweep is continued by the next one.
+    """
+    store = store_of(swept.uri)
+    for name in sorted(swept.versions, key=lambda name: (name == last, not name.endswith(f"/{MANIFEST}"))):
+        store.delete(replace(swept.uri, path=name), swept.versions[name])

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from components.platform.storage.directory import make_directory
+from components.platform.storage.directory import last_used, make_directory, size_of
 
 
 def lock_shared(directory: Path) -> int | None:
@@ -35,9 +35,6 @@ def lock_shared(directory: Path) -> int | None:
 
 def create_locked(parent: Path, prefix: str, path_in_errors: Path) -> tuple[Path, int]:
     """Make a directory with a new name and lock it (shared); retry if another process removes it in between.
-
-    Args:
-        path_in_errors: the path that errors name.
 
     Returns:
         The directory and the descriptor that holds the lock.
@@ -76,6 +73,18 @@ def remove_unused(directory: Path) -> bool:
         return False
     finally:
         os.close(descriptor)
+
+
+def evict(directories: Iterable[Path], limit_bytes: float) -> int:
+    """Remove directories that no process holds, least recently used first, down to a limit; return the bytes left."""
+    sizes = {directory: size_of(directory) for directory in directories}
+    total = sum(sizes.values())
+    for directory in sorted(sizes, key=last_used):
+        if total <= limit_bytes:
+            break
+        if remove_unused(directory):
+            total -= sizes[directory]
+    return total
 
 
 def remove_stale(directories: Iterable[Path], older_than_s: float = 0.0) -> None:

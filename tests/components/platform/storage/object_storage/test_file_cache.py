@@ -38,7 +38,7 @@ def test_files_keep_their_names_and_are_fetched_once(artifact: tuple[str, str], 
         assert (directory / "a" / "2.bc").read_bytes() == b"\2" * 1000
         assert sorted(path.name for path in (directory / "a").iterdir()) == ["1.bc", "2.bc"]
         assert cache.files(*artifact, ["a/1.bc", "a/2.bc"]) == directory
-    assert FileCache(tmp_path / "modules", 1 << 20).held_bytes == 2000
+    assert FileCache(tmp_path / "modules", 1 << 20)._bytes == 2000
 
 
 def test_least_recently_used_is_evicted_and_entries_in_use_stay(artifact: tuple[str, str], tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_cache_opens_while_other_processes_fill_and_evict(tmp_path: Path) -> Non
     try:
         until_s = time.monotonic() + 2
         while time.monotonic() < until_s:
-            assert 0 <= FileCache(directory, 1 << 20).held_bytes <= 4000
+            assert 0 <= FileCache(directory, 1 << 20)._bytes <= 4000
     finally:
         stopped.set()
         for other in others:

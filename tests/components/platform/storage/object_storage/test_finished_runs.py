@@ -162,12 +162,12 @@ def test_run_that_starts_during_the_sweep_loses_nothing(
 def test_sweep_that_is_killed_is_continued(uri: ObjectUri, tomorrow: None, monkeypatch: pytest.MonkeyPatch) -> None:
     train(uri)
     with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
-        killed.setattr(finished_runs, "sorted", lambda *_arguments, **_key: interrupted(), raising=False)
+        killed.setattr(finished_runs, "remove_objects", lambda *_swept, **_last: interrupted())
         list(sweep_finished(uri / "run/ppo"))
     assert len(list(sweep_finished(uri / "run/ppo"))) == 1 and not work(uri)
 
 
-def interrupted() -> list[str]:
+def interrupted() -> None:
     raise KeyboardInterrupt
 
 

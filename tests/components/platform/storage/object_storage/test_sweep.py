@@ -89,7 +89,7 @@ def test_folder_that_a_reader_may_be_reading_stays(storage_uri: ObjectUri, monke
     assert list(sweep(storage_uri, older_than_s=3.0)) == []
     later = timedelta(seconds=5)
     monkeypatch.setattr(sweep_module, "server_time", lambda storage_uri: server_time(storage_uri) + later)
-    assert [folder.data for folder in sweep(storage_uri, older_than_s=3.0)] == [old]
+    assert [folder.uri for folder in sweep(storage_uri, older_than_s=3.0)] == [storage_uri / old]
     assert (fetch(storage_uri) / "a").read_text() == "new"
 
 
@@ -115,7 +115,7 @@ def test_swept_writer_uploads_again(storage_uri: ObjectUri, tomorrow: None, monk
     def transfer_then_sleep(*arguments: object) -> None:
         transfer(*arguments)  # type: ignore[arg-type]
         if not swept:
-            swept.extend(folder.data for folder in sweep(storage_uri))
+            swept.extend(str(folder.uri) for folder in sweep(storage_uri))
 
     monkeypatch.setattr(remote_module, "_transfer", transfer_then_sleep)
     monkeypatch.setattr(remote_module, "_published_in_time", lambda *_: in_time.pop(0))
