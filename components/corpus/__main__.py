@@ -18,13 +18,7 @@ from components.core.formats.splits import read_splits
 from components.core.formats.strategy import DEFAULT_LLVM_MAJOR
 from components.core.projects.debian_build.package import DISK_GIB, DebianBuild
 from components.core.projects.debian_build.package import TIMEOUT_S as TIMEOUT_OF_PACKAGE_S
-from components.core.projects.option import (
-    ANY_CORPUS,
-    COMPILE_COMMANDS,
-    EXISTING_CORPUS,
-    RECIPE,
-    TRUST_CORPUS,
-)
+from components.core.projects.option import ANY_CORPUS, COMPILE_COMMANDS, EXISTING_CORPUS, RECIPE, TRUST_CORPUS
 from components.core.projects.recipe import load_recipes
 from components.corpus.command_edits import edit_options, parse_edits
 from components.corpus.compilers import compilers
@@ -147,7 +141,8 @@ def build(
       mlgo corpus build --recipe components/core/projects/recipes/demo.yaml --output corpus
     """
     from components.core.compiler.clang_programs import clang_version
-    from components.corpus.sources.recipe_projects import BuildConfig, build_corpus
+    from components.corpus.sources.build_config import BuildConfig
+    from components.corpus.sources.recipe_projects import build_corpus
     from components.platform.storage.cache import default_cache_dir
 
     if unit == "program":
@@ -266,12 +261,8 @@ def import_corpus(
 
 
 def _list_skipped(damaged: dict[str, str], project: str = "") -> tuple[Skipped, ...]:
-    """Return the entries of report.json for damaged modules.
-
-    Args:
-        damaged: module name -> what is wrong with its files.
-        project: project of all modules; if empty, the first part of each name.
-    """
+    """Return the entries of report.json for damaged modules, name -> what is wrong, of a project or that in each
+    name."""
     return tuple(
         Skipped(project or project_of(name), name, OutcomeKind.DAMAGED, problem) for name, problem in damaged.items()
     )
@@ -353,11 +344,8 @@ def _require_parts(directory: Path) -> None:
 
 
 def _require_level(corpus: Path, problem: str) -> None:
-    """Check that modules were compiled at the problem's optimization level; print how many were not.
-
-    Raises:
-        UserError: no module was.
-    """
+    """Check that modules were compiled at the problem's optimization level; print how many were not. UserError if none
+    was."""
     level = problems.get(problem).cmd_filter
     if level is None:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -22,13 +22,9 @@ _MAX_ENTRIES = 100
 def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path, compilers: Path | None) -> str:
     """Write links.json, unless no object is an ELF object with a module; return what to say of it.
 
-    Args:
-        source: compile_commands.json of the build, or the directory of its objects.
-        compilers: directory of the compilers that recorded the links; None: that of the compilers in the database, or
-            one in the current directory, in that of the build, or next to that.
-
-    Raises:
-        UserError: the directory has no compilers that record links.
+    `source`: compile_commands.json of the build, or the directory of its objects. `compilers`: directory of the
+    compilers that recorded the links, else UserError; None: that of the compilers in the database, or one in the
+    current directory, in that of the build, or next to that.
     """
     modules: dict[str, str] = {}
     for outcome in outcomes:
@@ -38,7 +34,10 @@ def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path
         return ""
     is_database = source.is_file()
     tree = (source.parent if is_database else source).absolute()
-    named = [compilers] if compilers else [*(_compilers_of(source) if is_database else ()), *compilers_near(tree)]
+    named = [compilers] if compilers else compilers_near(tree)
+    if is_database and not compilers:
+        programs = islice(compilers_in(read_text(source), source), _MAX_ENTRIES)
+        named = [*map(Path, dict.fromkeys(os.path.dirname(program) for program in programs)), *named]
     origin, links, problem = find_links(tree, named, required=compilers is not None)
     lto = _lto_of_modules(source, outcomes, modules) if is_database else None
     write_links(directory, BuildLinks(str(tree), origin, tuple(links), modules, problem, lto))
@@ -48,11 +47,8 @@ def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path
 
 
 def _lto_of_modules(database: Path, outcomes: Sequence[Outcome], modules: dict[str, str]) -> dict[str, ModuleLto]:
-    """Return the LTO that the commands of a database ask for, by the modules of their objects.
-
-    Args:
-        modules: `embedded_digest` of an object -> its module.
-    """
+    """Return the LTO that the commands of a database ask for, by the modules of their objects. `modules`:
+    `embedded_digest` of an object -> its module."""
     content = read_text(database)
     if "-flto" not in content and "@" not in content:  # nor in a response file
         return {}
@@ -63,9 +59,3 @@ def _lto_of_modules(database: Path, outcomes: Sequence[Outcome], modules: dict[s
             kinds.setdefault(modules[outcome.digest], set()).add(asked.get(os.path.abspath(outcome.object.path)))
     single = {name: next(iter(found)) if len(found) == 1 else "mixed" for name, found in kinds.items()}
     return {name: lto for name, lto in single.items() if lto}
-
-
-def _compilers_of(database: Path) -> Iterator[Path]:
-    """Yield the directories of the compilers in a compilation database."""
-    found: Iterable[str] = islice(compilers_in(read_text(database), database), _MAX_ENTRIES)
-    yield from map(Path, dict.fromkeys(os.path.dirname(program) for program in found))

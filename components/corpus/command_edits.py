@@ -25,16 +25,12 @@ from components.platform.errors import UserError
 
 @dataclass(frozen=True)
 class CommandEdits:
-    """Edits that apply to the arguments of every module.
+    """Edits that apply to the arguments of every module: arguments to append, options to remove, and new values of
+    options.
 
     Options are identified by the name before "=", which may be one like "-mllvm -inline-threshold". If an option's
-    value is a separate argument, it is removed or replaced with the option.
-
-    Attributes:
-        add: arguments to append; the last occurrence of an option wins.
-        remove: names of options to remove.
-        replace: names of options and their new values; for a flag without a value (-O2), the new value replaces the
-            flag itself (-Oz).
+    value is a separate argument, it is removed or replaced with the option. The last occurrence of an option wins. For
+    a flag without a value (-O2), the new value replaces the flag itself (-Oz).
     """
 
     add: tuple[str, ...] = ()
@@ -45,17 +41,12 @@ class CommandEdits:
         return bool(self.add or self.remove or self.replace)
 
     def apply(self, arguments: Sequence[str]) -> tuple[list[str], set[str]]:
-        """Return the edited arguments, and the names to remove or replace that were found in them.
-
-        Raises:
-            MissingValue: the arguments end inside an option.
-        """
+        """Return the edited arguments, and the names to remove or replace that were found in them. MissingValue if the
+        arguments end inside an option."""
         changed: list[str] = []
         matched: set[str] = set()
-        remove, replace = (
-            set(map(_normalized_name, self.remove)),
-            {_normalized_name(name): value for name, value in self.replace},
-        )
+        remove = set(map(_normalized_name, self.remove))
+        replace = {_normalized_name(name): value for name, value in self.replace}
         for group in group_options(arguments):
             name = _option_name(group)
             if removed := remove & {name, *(word for word in group if word.startswith("@"))}:
@@ -81,9 +72,8 @@ class CommandEdits:
 def edit_commands(corpus: Path, names: Iterable[str], edits: CommandEdits) -> None:
     """Edit the .cmd files of modules in `corpus`, or the description's arguments for all modules if it has any.
 
-    Raises:
-        UserError: no module has an option that is to be removed or replaced; a module's arguments end inside an option,
-            or are unknown.
+    UserError if no module has an option that is to be removed or replaced, or arguments end inside an option, or are
+    unknown.
     """
     if not edits:
         return
@@ -113,7 +103,6 @@ def edit_commands(corpus: Path, names: Iterable[str], edits: CommandEdits) -> No
 
 
 def edit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options --cmd-add, --cmd-remove and --cmd-replace to a command."""
     for option in (
         click.option(
             "--cmd-replace",
@@ -151,17 +140,16 @@ def parse_edits(
         if not words:
             raise UserError("--cmd-add '' adds nothing", "pass arguments of cc1, or omit --cmd-add")
     # A profile's path is relative to the working directory, not to where a module was compiled.
-    add = tuple(shlex.join(map(_absolute_profile, shlex.split(text))) for text in cmd_add)
+    add = []
+    for text in cmd_add:
+        words = shlex.split(text)
+        profiles = [(word, parse_profile_option(word)) for word in words]
+        add.append(shlex.join(f"{p[0]}={os.path.abspath(p[1])}" if p else word for word, p in profiles))
     replace = tuple(
         (name, os.path.abspath(value) if parse_profile_option(f"{_normalized_name(name)}={value}") else value)
         for name, value in cmd_replace
     )
-    return CommandEdits(add, cmd_remove, replace)
-
-
-def _absolute_profile(argument: str) -> str:
-    option = parse_profile_option(argument)
-    return f"{option[0]}={os.path.abspath(option[1])}" if option else argument
+    return CommandEdits(tuple(add), cmd_remove, replace)
 
 
 def _apply(edits: CommandEdits, arguments: Sequence[str], module: str) -> tuple[list[str], set[str]]:

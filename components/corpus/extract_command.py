@@ -202,10 +202,8 @@ def extract(
     _announce_newer(outcomes)
     lost = sum(outcome.detail == MISSING_INDEX_WARNING for outcome in outcomes)
     if lost:
-        say(
-            f"{lost} modules are {MISSING_INDEX_WARNING}: they compile to different code; "
-            "pass --thinlto-build distributed"
-        )
+        remedy = "they compile to different code; pass --thinlto-build distributed"
+        say(f"{lost} modules are {MISSING_INDEX_WARNING}: {remedy}")
 
 
 def _require_links(source: str | None, unused: list[str]) -> Path:

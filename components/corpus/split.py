@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from components.core.compiler.source_groups import group_by_source
 from components.core.formats.bitcode_symbols import ModuleSymbols
 from components.core.formats.corpus import Module
-from components.core.formats.splits import Splits
+from components.core.formats.splits import SPLITS, Splits
 from components.platform.errors import UserError
 
 MIN_SOURCES = 3
@@ -23,13 +23,8 @@ class SplitConfig:
     """Options of the split of a corpus.
 
     The fractions are of the sources outside the held-out projects, see source_groups.py. Each is in [0, 1), and their
-    sum is below 1; or heldout_fraction is 1, for a corpus that is only evaluated on.
-
-    Attributes:
-        validation_fraction: fraction that selects the best checkpoint.
-        heldout_fraction: fraction that is held out.
-        heldout_projects: projects whose modules are all held out.
-        seed: of the sources' positions.
+    sum is below 1; or heldout_fraction is 1, for a corpus that is only evaluated on. `validation_fraction` selects the
+    best checkpoint. `seed`: of the sources' positions.
     """
 
     validation_fraction: float = 0.1
@@ -60,12 +55,8 @@ def split_modules(
     parts would differ much in size: each is within 50% of its fraction, and has at least one source if there are at
     least MIN_SOURCES. Modules of held-out projects, and those of a source that one of them has, are held out.
 
-    Args:
-        symbols: those of each module; None reads them.
-
-    Raises:
-        UserError: the corpus does not have a held-out project, or the fractions leave no module to train on. All
-            modules are held out only if a fraction of 1 or the projects say so.
+    `symbols` are those of each module; None reads them. UserError if the corpus does not have a held-out project, or
+    the fractions leave no module to train on. All modules are held out only if a fraction of 1 or the projects say so.
     """
     projects = sorted({module.project for module in modules})
     for project in config.heldout_projects:
@@ -86,16 +77,11 @@ def split_modules(
     for rank, group in enumerate(free):
         for index in group.indices:
             part_of[index] = "heldout" if rank < heldout else "validation" if rank < heldout + validation else "train"
-    parts: dict[str, list[str]] = {"train": [], "validation": [], "heldout": []}
+    parts: dict[str, list[str]] = {name: [] for name in SPLITS}
     for module, part in zip(modules, part_of, strict=True):
         parts[part].append(module.name)
-    return Splits(
-        config.seed,
-        tuple(parts["train"]),
-        tuple(parts["validation"]),
-        tuple(parts["heldout"]),
-        tuple(sorted(config.heldout_projects)),
-    )
+    train, validating, held = (tuple(parts[name]) for name in SPLITS)
+    return Splits(config.seed, train, validating, held, tuple(sorted(config.heldout_projects)))
 
 
 def _part_sizes(positions: Sequence[float], config: SplitConfig) -> tuple[int, int]:

@@ -39,12 +39,9 @@ class SplitSettings(Struct, forbid_unknown_fields=True):
 
 
 def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, where: str = "") -> SplitConfig:
-    """Return the split configuration: the recipe's, with command-line options taking precedence.
+    """Return the split configuration: the recipe's, with command-line options, if not None or (), taking precedence.
 
-    Args:
-        flags: options of `split_options`; None or () if not given.
-        recipe: the `split` mapping of the recipe.
-        where: name of the recipe, for errors.
+    `recipe` is the `split` mapping of the recipe `where`.
     """
     settings = convert(recipe or {}, SplitSettings, f"{where}: split")
     chosen = {name: value for name, value in msgspec.structs.asdict(settings).items() if value is not None}
@@ -53,12 +50,8 @@ def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, wh
 
 @dataclass(frozen=True)
 class SplitSummary:
-    """The split of a corpus, and how much held-out code the other parts have.
-
-    Attributes:
-        known_percent: names of held-out modules that other modules define, too, mostly of inline functions; None
-            without held-out or other names.
-    """
+    """The split of a corpus, and how many of the names of held-out modules other modules define, too, mostly of inline
+    functions, in percent; None without held-out or other names."""
 
     splits: Splits
     known_percent: float | None
@@ -109,13 +102,8 @@ def rewriting(directory: Path, verified: bool) -> Iterator[None]:
     """Remove the manifest of a corpus while the block changes the corpus, so that no reader takes it for finished.
 
     The new manifest lists the files of the corpus, and no others that a user keeps in the directory. If the block
-    fails, the former manifest is restored.
-
-    Args:
-        verified: whether the files have to be those of the former manifest.
-
-    Raises:
-        UserError: the manifest is that of another tool or of another artifact; or the corpus is damaged.
+    fails, the former manifest is restored. UserError if it is that of another tool or artifact, or, if `verified`, not
+    of these files.
     """
     directory = directory.absolute()
     path = directory / MANIFEST
@@ -142,7 +130,5 @@ def _corpus_files(directory: Path) -> list[Path]:
     files = [directory / name for name in (DESCRIPTION, REPORT, SPLITS, LINKS)]
     files += (directory / PROFILES).glob("*")
     for module in load_corpus(directory):
-        files += [module.bitcode, module.cmd]
-        if module.thinlto_index is not None:
-            files.append(module.thinlto_index)
-    return [path for path in files if path.is_file()]
+        files += [module.cmd, *module.own_files()]
+    return [path for path in dict.fromkeys(files) if path.is_file()]

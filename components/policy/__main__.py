@@ -24,10 +24,7 @@ from components.core.formats.policy import (
 )
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.policy.dense import read_dense
-from components.core.projects.option import (
-    CORPUS,
-    TRUST_CORPUS,
-)
+from components.core.projects.option import CORPUS, TRUST_CORPUS
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.console.number_types import COUNT, SEED
@@ -176,12 +173,10 @@ def _export_again(
 
     with publish(output, "policy") as partial:
         export_policy(dense, partial, compiler.clang, info, policy)
-        for name in ("report.json", "tensorboard"):
-            source = policy / name
-            if source.is_dir():
-                shutil.copytree(source, partial / name)
-            elif source.is_file():
-                shutil.copyfile(source, partial / name)
+        if (policy / "tensorboard").is_dir():
+            shutil.copytree(policy / "tensorboard", partial / "tensorboard")
+        if (policy / "report.json").is_file():
+            shutil.copyfile(policy / "report.json", partial / "report.json")
         if aot:
             from components.core.policy.tf.aot import compile_aot
 
@@ -320,11 +315,9 @@ def explain_command(
     path = str(toolchain / "bin" / "clang") if toolchain else shutil.which(str(clang))
     if path is None:
         raise UserError(f"compiler {clang!r} not found", "pass --clang PATH")
-    policy = (
-        name_or_path
-        if isinstance(name_or_path, Path)
-        else pretrained_policy("inlining", clang=Path(path), name=name_or_path)
-    )
+    policy = name_or_path
+    if not isinstance(policy, Path):
+        policy = pretrained_policy("inlining", clang=Path(path), name=policy)
     if load_policy_info(policy).problem != "inlining":
         raise UserError(f"{policy} is no inlining policy", "register allocation has no calls to explain")
     modules = {candidate.name: candidate for candidate in load_corpus(corpus).modules}

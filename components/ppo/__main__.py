@@ -13,10 +13,7 @@ from components.core.compiler.options import ALLOW_CC1_OPTION
 from components.core.formats.gin_bindings import parse_gin_bindings
 from components.core.formats.policy import REGRESSED_JSON
 from components.core.formats.toolchain import load_toolchain
-from components.core.projects.option import (
-    CORPUS,
-    TRUST_CORPUS,
-)
+from components.core.projects.option import CORPUS, TRUST_CORPUS
 from components.platform.command import run_step
 from components.platform.console import preset_option
 from components.platform.console.number_types import COUNT, FRACTION, MINUTES, SEED, TIMEOUT_S, FiniteFloatRange

@@ -32,10 +32,8 @@ from components.ppo.credit import score_credit, size_credit
 class ModuleRollout:
     """The rollout of one module: N decisions of all its samples.
 
-    Attributes:
-        outcomes: per sample, see Objective.outcome.
-        observed, action, logits: float32 [N, *S], int64 [N], float32 [N, A], see learners.ppo.Experience.
-        advantage: float64 [N], before scaling.
+    `outcomes`: per sample, see Objective.outcome. `observed`, `action`, `logits`: float32 [N, *S], int64 [N], float32
+    [N, A], see learners.ppo.Experience. `advantage`: float64 [N], before scaling.
     """
 
     module_name: str
@@ -71,10 +69,8 @@ def _unpack(content: bytes, shape: tuple[int, ...]) -> ModuleRollout:
 class OutcomeOf:
     """Compiles a module once and returns its name and outcome, without the log.
 
-    Attributes:
-        definition_counts: project -> function -> number of the project's objects that define it; the outcome is then
-            the bytes that a link keeps, see `linked_bytes`, and a request needs function sizes. Empty: the problem's
-            outcome.
+    `definition_counts`: project -> function -> number of the project's objects that define it; the outcome is then the
+    bytes that a link keeps, see `linked_bytes`, and a request needs function sizes. Empty: the problem's outcome.
     """
 
     compiler: Compiler
@@ -95,12 +91,10 @@ class OutcomeOf:
 
 @dataclass(frozen=True)
 class SampleModule:
-    """Compiles a module under a sampled policy.
+    """Compiles a module under a sampled policy with these features and buckets.
 
-    Attributes:
-        features, buckets: of the policy.
-        function_credit: attribute to functions, otherwise to the whole module.
-        module_weight: weight of the whole module's change next to that of functions, for sizes.
+    `function_credit`: attribute to functions, otherwise to the whole module. `module_weight`: weight of the whole
+    module's change next to that of functions, for sizes.
     """
 
     compiler: Compiler
@@ -117,26 +111,16 @@ class SampleModule:
         problem = problems.get(self.compiler.problem)
         objective = OBJECTIVES[problem.objective]
         advantages = self._assign_credit(result.samples)
-        parts = [
-            (
-                np.zeros((0, *observation_shape(problem, self.features)), np.float32),
-                np.zeros(0, np.int64),
-                np.zeros((0, problem.policy.num_actions), np.float32),
-                np.zeros(0),
-            ),
-        ]
+        observed = np.zeros((0, *observation_shape(problem, self.features)), np.float32)
+        logits = np.zeros((0, problem.policy.num_actions), np.float32)
+        parts = [(observed, np.zeros(0, np.int64), logits, np.zeros(0))]
         for sample, advantage in zip(result.samples, advantages, strict=True):
             if len(advantage) == 0 or sample.log is None:
                 continue
             columns = concatenate_contexts(sample)
-            parts.append(
-                (
-                    observations(problem, self.features, self.buckets, columns),
-                    columns[problem.policy.decision].reshape(-1),
-                    finite_logits(columns[problem.policy.logits].reshape(-1, problem.policy.num_actions)),
-                    advantage,
-                )
-            )
+            observed = observations(problem, self.features, self.buckets, columns)
+            logits = finite_logits(columns[problem.policy.logits].reshape(-1, problem.policy.num_actions))
+            parts.append((observed, columns[problem.policy.decision].reshape(-1), logits, advantage))
         observed, action, logits, advantage = (np.concatenate(column) for column in zip(*parts, strict=True))
         outcomes = tuple(objective.outcome(sample) for sample in result.samples)
         return ModuleRollout(result.module_name, outcomes, observed, action, logits, advantage)

@@ -22,14 +22,12 @@ BISECTIONS = 40
 
 def ema_update(average: DensePolicy, latest: DensePolicy, decay: float) -> DensePolicy:
     """Return decay * average + (1 - decay) * latest, for weights of the same network."""
-    layers = tuple(
-        (
-            (decay * w + (1 - decay) * v).astype(np.float32),
-            (decay * b + (1 - decay) * c).astype(np.float32),
-        )
-        for (w, b), (v, c) in zip(average.layers, latest.layers, strict=True)
-    )
-    return dataclasses.replace(latest, layers=layers)
+
+    def update(before: NDArray[np.float32], now: NDArray[np.float32]) -> NDArray[np.float32]:
+        return (decay * before + (1 - decay) * now).astype(np.float32)
+
+    pairs = zip(average.layers, latest.layers, strict=True)
+    return dataclasses.replace(latest, layers=tuple((update(w, v), update(b, c)) for (w, b), (v, c) in pairs))
 
 
 def mean_policy(policies: Sequence[DensePolicy]) -> DensePolicy:
@@ -38,14 +36,13 @@ def mean_policy(policies: Sequence[DensePolicy]) -> DensePolicy:
     It stands for the mean of the policies only if they were trained from the same weights (Wortsman et al. 2022, "Model
     soups", arXiv:2203.05482).
     """
-    layers = tuple(
-        (
-            np.mean([w for w, _ in layer], axis=0, dtype=np.float64).astype(np.float32),
-            np.mean([b for _, b in layer], axis=0, dtype=np.float64).astype(np.float32),
-        )
-        for layer in zip(*(policy.layers for policy in policies), strict=True)
-    )
-    return dataclasses.replace(policies[-1], layers=layers)
+
+    def mean(parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+        return np.mean(parts, axis=0, dtype=np.float64).astype(np.float32)
+
+    layers = zip(*(policy.layers for policy in policies), strict=True)
+    means = tuple((mean(weights), mean(biases)) for weights, biases in (zip(*layer, strict=True) for layer in layers))
+    return dataclasses.replace(policies[-1], layers=means)
 
 
 def calibrate_entropy(policy: DensePolicy, observed: NDArray[np.float32], entropy: float) -> DensePolicy:
@@ -53,10 +50,7 @@ def calibrate_entropy(policy: DensePolicy, observed: NDArray[np.float32], entrop
 
     A policy that imitates the heuristic is almost deterministic: it would flip one decision in hundreds, and training
     cannot learn from actions that are never tried. Dividing the logits by a temperature raises the entropy, most where
-    the policy was least certain. A policy with enough entropy is not changed.
-
-    Args:
-        observed: float32 [N, *S].
+    the policy was least certain. A policy with enough entropy is not changed. observed: float32 [N, *S].
     """
     logits = logits_of(policy, observed).astype(np.float64)
     low, high = 1.0, MAX_TEMPERATURE
@@ -82,8 +76,7 @@ def compiled_policy(
 ) -> Iterator[Path]:
     """Yield a temporary directory below `below` with the policy in the form that the training clang loads.
 
-    Args:
-        tflite: also write model.tflite, for a clang of LLVM's own development mode; takes TensorFlow a second or two.
+    `tflite` adds model.tflite, for a clang of LLVM's own development mode; takes TensorFlow a second or two.
     """
     with tempfile.TemporaryDirectory(prefix="mlgo-policy-", dir=below) as directory:
         export_fast(policy, Path(directory), clang)

@@ -47,15 +47,10 @@ service account has them, or a Secret."""
 def run_as_rayjob(
     context: click.Context, config: TrainingConfig, image: str, spot_node_label: str, ray_cluster_options: str
 ) -> None:
-    """Run a command line as a RayJob, and delete that when it has succeeded; a failed one stays.
+    """Run a command line, whose options were parsed without downloading what they name, as a RayJob, and delete that
+    when it has succeeded; a failed one stays.
 
-    The options were parsed without downloading what they name.
-
-    Args:
-        image, spot_node_label, ray_cluster_options: the options of these names (platform/rayjob/options.py).
-
-    Raises:
-        UserError: no image is given, an input does not exist, `run_rayjob` fails, or the RayJob left no policy.
+    UserError if no image is given, an input does not exist, `run_rayjob` fails, or the RayJob left no policy.
     """
     if not image:
         raise UserError(
@@ -97,10 +92,7 @@ def run_as_rayjob(
 
 def trainer_command(context: click.Context) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the trainer's command line with all options, presets resolved, and the digest of each input by URI.
-
-    Raises:
-        UserError: an input does not exist.
-    """
+    UserError if an input does not exist."""
     words: list[str] = []
     digests: dict[str, str] = {}
     for parameter in context.command.params:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,6 @@ from pathlib import Path
 import gin
 import tensorflow as tf
 
-from components.core.formats.corpus import Module
 from components.core.formats.policy import PolicyInfo
 from components.core.policy.export import export_policy
 from components.core.policy.tf.tf_errors import explain_resource_exhausted
@@ -31,20 +30,13 @@ from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import folder_of, training_fingerprint
 from components.ppo.config import TrainingConfig
 from components.ppo.learners.factory import configure, read_initial_entropy
-from components.ppo.train import Trained, Trainer
+from components.ppo.train import Trainer
 from components.ppo.training_data import TrainingData, load_training_data
 
-_REPORTED = (
-    "modules",
-    "samples",
-    "credit_assignment",
-    "algorithm",
-    "size_of",
-    "module_weight",
-    "validate_every",
-    "patience",
-    "ema_decay",
-    "seed",
+_REPORTED = tuple(
+    """
+    modules samples credit_assignment algorithm size_of module_weight validate_every patience ema_decay seed
+    """.split()
 )
 """Fields of the configuration that are reported as hyperparameters, for the model card."""
 
@@ -76,15 +68,15 @@ def _train_in(root: Path, config: TrainingConfig, fingerprint: Mapping[str, str]
         record_publication(lease, config.output),
     ):
         trainer = Trainer(config, fingerprint, CheckpointManager(lease, config.max_checkpoints), data)
-        trained = _train(trainer)
-        _publish(config, trainer, trained, lease)
+        _train(trainer)
+        _publish(config, trainer, lease)
 
 
-def _train(trainer: Trainer) -> Trained:
+def _train(trainer: Trainer) -> None:
     try:
         with closing(trainer):
             trainer.resume()
-            return trainer.run()
+            trainer.run()
     except LeaseLost:
         raise
     except (KeyboardInterrupt, UserError):
@@ -97,8 +89,8 @@ def _train(trainer: Trainer) -> Trained:
         raise
 
 
-def _publish(config: TrainingConfig, trainer: Trainer, trained: Trained, lease: RootLease) -> None:
-    state = trained.state
+def _publish(config: TrainingConfig, trainer: Trainer, lease: RootLease) -> None:
+    state = trainer.state
     report = {
         "iterations": state.iteration,
         "trained_s": state.trained_s,
@@ -115,7 +107,7 @@ def _publish(config: TrainingConfig, trainer: Trainer, trained: Trained, lease: 
         },
     }
     with publish(config.output, "policy") as partial:
-        export_policy(trained.policy, partial, trainer.clang, _policy_info(trainer, trained), config.warmstart)
+        export_policy(trainer.best, partial, trainer.clang, _policy_info(trainer), config.warmstart)
         (partial / "report.json").write_text(json.dumps(report, indent=1) + "\n")
         # The policy includes its training curve, so that an evaluation elsewhere can plot it.
         if (config.root_dir / "tensorboard").is_dir():
@@ -130,29 +122,24 @@ def _publish(config: TrainingConfig, trainer: Trainer, trained: Trained, lease: 
     )
 
 
-def _unwind_tables(modules: Iterable[Module]) -> bool | None:
-    """Return whether every function of the modules has an unwind table; None if their arguments are the driver's."""
-    arguments = [module.arguments() for module in modules]
-    if any(each[:1] != ("-cc1",) for each in arguments):
-        return None
-    return all(any(a.startswith("-funwind-tables=") for a in each) for each in arguments)
-
-
-def _policy_info(trainer: Trainer, trained: Trained) -> PolicyInfo:
-    policy, state, data = trained.policy, trained.state, trainer.data
+def _policy_info(trainer: Trainer) -> PolicyInfo:
+    policy, state, data = trainer.best, trainer.state, trainer.data
+    arguments = [module.arguments() for module in trainer.modules.values()]
+    is_known = all(each[:1] == ("-cc1",) for each in arguments)  # not those of the driver
+    has_tables = all(any(a.startswith("-funwind-tables=") for a in each) for each in arguments)
     return PolicyInfo(
         policy.problem,
         policy.features,
         policy.num_actions,
         trained_by="ppo",
-        vocab_digest=data.vocab_digest,
+        vocab_digest=data.info.vocab_digest,
         trace_digest=trainer.inputs["trace"],
         corpus_digest=trainer.inputs["corpus"],
         toolchain_digest=trainer.inputs["toolchain"],
         llvm_version=data.toolchain.llvm_version,
-        optional_features=data.optional_features,
-        trained_ranges=data.trained_ranges,
-        unwind_tables=_unwind_tables(trainer.modules.values()),
+        optional_features=data.info.optional_features,
+        trained_ranges=data.info.trained_ranges,
+        unwind_tables=has_tables if is_known else None,
         metrics={
             "validation_reduction_percent": state.best_percent,
             "best_iteration": float(state.best_iteration),

@@ -29,11 +29,7 @@ _EVENT_FILES = "events.out.tfevents.*"
 
 
 class Summaries:
-    """Writes event files and the curve in ROOT/tensorboard. Steps are iterations.
-
-    Attributes:
-        curve: rows of the curve.
-    """
+    """Writes event files and the curve in ROOT/tensorboard. Steps are iterations."""
 
     def __init__(self, root: Path) -> None:
         self.curve: list[dict[str, float]] = []
@@ -51,8 +47,7 @@ class Summaries:
     def rewind(self, lengths: Mapping[str, int], curve: Sequence[dict[str, float]] = ()) -> None:
         """Restore the state in which `file_lengths` returned `lengths`; files of others stay.
 
-        Args:
-            curve: its rows in that state; empty also for a training of a version that did not write it.
+        `curve` are its rows in that state; empty also for a training of a version that did not write it.
         """
         stored = {name: length for name, length in list_files(self._directory).items() if fnmatch(name, _EVENT_FILES)}
         local = {path.name for path in self._directory.glob(_EVENT_FILES)}
@@ -81,18 +76,14 @@ class Summaries:
         failures: int,
         decisions: int,
     ) -> None:
-        """Write an iteration."""
         distribution = {"mean": float(rewards.mean())}
         distribution |= {f"percentile_{p}": float(np.percentile(rewards, p)) for p in PERCENTILES}
+        counts = {"failures": failures, "decisions": decisions}
+        groups = {"reward_distribution": distribution, "losses": losses, "seconds": seconds, "compile": counts}
         with self._writer().as_default(step=state.iteration):
-            for name, value in distribution.items():
-                tf.summary.scalar(f"reward_distribution/{name}", value)
-            for name, value in losses.items():
-                tf.summary.scalar(f"losses/{name}", value)
-            for phase, value in seconds.items():
-                tf.summary.scalar(f"seconds/{phase}", value)
-            tf.summary.scalar("compile/failures", failures)
-            tf.summary.scalar("compile/decisions", decisions)
+            for group, values in groups.items():
+                for name, value in values.items():
+                    tf.summary.scalar(f"{group}/{name}", value)
         self._add_to_curve(state, {f"reward_{name}": value for name, value in distribution.items()})
 
     def validation(self, state: TrainingState, reduction_percent: float) -> None:
@@ -116,7 +107,7 @@ class Summaries:
         """Flush, and return the length of each file in bytes."""
         if self._open is not None:
             self._open.flush()
-            path = self._path()
+            (path,) = self._directory.glob(f"*{self._suffix}")
             if (length := path.stat().st_size) < MAX_FILE_BYTES:
                 return {**self._closed, path.name: length}
             self._open.close()
@@ -136,7 +127,3 @@ class Summaries:
             self._suffix = f".{secrets.token_hex(4)}.v2"
             self._open = tf.summary.create_file_writer(str(self._directory), filename_suffix=self._suffix)
         return self._open
-
-    def _path(self) -> Path:
-        (path,) = self._directory.glob(f"*{self._suffix}")
-        return path

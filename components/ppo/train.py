@@ -29,7 +29,6 @@ import shutil
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,20 +54,9 @@ from components.ppo.training_data import TrainingData
 from components.ppo.training_state import FORECAST_S, TrainingState, forecast
 
 
-@dataclass(frozen=True)
-class Trained:
-    """The best policy of a run, and the final state."""
-
-    policy: DensePolicy
-    state: TrainingState
-
-
 class Trainer:
-    """Training loop with its learner, rollout collector, sampler and checkpoints.
-
-    Args:
-        fingerprint: from training_fingerprint; gin must be configured (see `configure`).
-    """
+    """Training loop with its learner, rollout collector, sampler and checkpoints. gin must be configured (see
+    `configure`)."""
 
     def __init__(
         self, config: TrainingConfig, fingerprint: Mapping[str, str], checkpoints: CheckpointManager, data: TrainingData
@@ -114,7 +102,6 @@ class Trainer:
         )
 
     def resume(self) -> None:
-        """Resume from the newest checkpoint, if there is one."""
         newest = self.checkpoints.newest()
         if newest is None:
             self.summaries.rewind({})
@@ -138,8 +125,11 @@ class Trainer:
         again = f"; {repeated_s:.0f} s of training are repeated" if repeated_s else ""
         say(f"resuming after iteration {self.state.iteration} ({self.state.trained_s / 60:.1f} minutes trained){again}")
 
-    def run(self) -> Trained:
-        """Train until the time limit or the iteration limit is reached, or validations do not improve any more."""
+    def run(self) -> None:
+        """Train until the time limit or the iteration limit is reached, or validations do not improve any more.
+
+        Then `best` is the best policy, and `state` the final one.
+        """
         limit_s = None if self.config.minutes is None else self.config.minutes * 60
         started_s = time.monotonic() - self.state.trained_s
         forecast_due = self.state.trained_s < FORECAST_S or len(self.state.history) <= 1
@@ -169,7 +159,6 @@ class Trainer:
             self._validate(final=self.learner.prefers_final)
             self._keep_checkpoint()
         self.save()
-        return Trained(self.best, self.state)
 
     def close(self) -> None:
         """End the workers and the learner's work, and wait for a checkpoint that is being published."""
@@ -214,7 +203,6 @@ class Trainer:
         self._checkpoint_s = clock.laps["checkpoint"]
 
     def _compile(self, clock: _Clock) -> Rollout:
-        """Compile the next modules as the learner plans."""
         config, learner = self.config, self.learner
         plan = learner.plan(self.best if learner.compiles_with == "best" else learner.policy)
         with ExitStack() as stack:
@@ -239,11 +227,8 @@ class Trainer:
         return bool(self.state.history) and self.state.history[-1][0] == self.state.iteration
 
     def _validate(self, final: bool = False) -> None:
-        """Validate the learner's candidate, and make it the best policy if it is.
-
-        Args:
-            final: prefer it also to a best policy that is better, but not beyond noise.
-        """
+        """Validate the learner's candidate, and make it the best policy if it is; a final one is preferred also to a
+        best policy that is better, but not beyond noise."""
         state = self.state
         if self._validation_baselines is None:  # the trace does not have the sizes of functions
             self._validation_baselines = self.collector.greedy(self.validation, None, self.quarantine, linked=True)
@@ -265,13 +250,11 @@ class Trainer:
             return self.collector.greedy(self.validation, compiled, self.quarantine, linked=self._linked)
 
     def _is_as_good(self, percent: float, outcomes: Mapping[str, Outcome]) -> bool:
-        """Whether a policy is better than the start, and not worse than the best one beyond noise.
+        """Whether a policy, by its reduction and outcomes on the validation modules, is better than the start, and not
+        worse than the best one beyond noise.
 
         The best of several validations is partly the luckiest one (Breiman et al. 1984 prefer the simplest tree within
         one standard error).
-
-        Args:
-            percent, outcomes: reduction and outcomes of the policy on the validation modules.
         """
         if self.state.best_iteration == 0 or percent <= self.state.history[0][1]:
             return False
@@ -296,10 +279,9 @@ class Trainer:
             "curve": self.summaries.curve,
         }
         variables = {name: value.copy() for name, value in self.learner.state().items()}
-        frozen, learner = json.loads(json.dumps(state)), self.learner
-        self.saver.keep(
-            Checkpoint(self.state.iteration, variables, learner.candidate, self.best, frozen, learner.segments)
-        )
+        frozen, candidate = json.loads(json.dumps(state)), self.learner.candidate
+        kept = Checkpoint(self.state.iteration, variables, candidate, self.best, frozen, self.learner.segments)
+        self.saver.keep(kept)
 
 
 def _paired(outcomes: Mapping[str, Outcome], baselines: Mapping[str, Outcome]) -> list[tuple[Outcome, Outcome]]:

@@ -6,7 +6,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from components.core.compiler.replay.command_line import require_replayable
 from components.core.compiler.source_language import source_language
 from components.core.formats.corpus import Module, load_corpus
 from components.core.formats.ir2vec_vocabulary import check_vocabulary
-from components.core.formats.policy import POLICY_JSON, check_features, load_policy_info
+from components.core.formats.policy import POLICY_JSON, PolicyInfo, check_features, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.formats.trace import load_trace, read_columns, read_modules, read_object_counts
 from components.core.objectives import OBJECTIVES, Objective
@@ -46,7 +45,7 @@ class TrainingData:
 
     Attributes:
         warmstart: the policy to start from, as it was written.
-        vocab_digest, optional_features, trained_ranges: of the warmstart's policy.json; empty if it has none.
+        info: the warmstart's policy.json; without origin if it has none.
         baselines: module -> outcome under the heuristic, for every module with decisions.
         modules: name -> training module.
         validation: modules that select the best policy, at least MIN_VALIDATION if there are as many.
@@ -59,9 +58,7 @@ class TrainingData:
     toolchain: Toolchain
     objective: Objective
     warmstart: DensePolicy
-    vocab_digest: str
-    optional_features: Mapping[str, float]
-    trained_ranges: Mapping[str, tuple[int, int]]
+    info: PolicyInfo
     baselines: dict[str, Outcome]
     modules: dict[str, Module]
     validation: list[Module]
@@ -76,16 +73,15 @@ def load_training_data(config: TrainingConfig) -> TrainingData:
     problem = problems.get(config.problem)
     corpus = load_corpus(config.corpus)
     toolchain = load_toolchain(config.toolchain).require_mode("training")
-    require_problem(problem.name, config.trace)
+    if (traced := load_trace(config.trace).problem) != problem.name:
+        problem_of_trace = f"the trace in {config.trace} is for the problem {traced}, not {problem.name}"
+        raise UserError(problem_of_trace, f"pass --problem {traced}")
     warmstart = read_dense(config.warmstart)
     check_features(warmstart.features, toolchain.features.get(problem.name, ()))
-    vocab_digest = ""
-    optional_features: Mapping[str, float] = {}
-    ranges: Mapping[str, tuple[int, int]] = {}
+    info = PolicyInfo(problem.name, warmstart.features, warmstart.num_actions, trained_by="")
     if (config.warmstart / POLICY_JSON).exists():
         info = load_policy_info(config.warmstart)
         check_vocabulary(info, toolchain)
-        vocab_digest, optional_features, ranges = info.vocab_digest, info.optional_features, info.trained_ranges
     objective = OBJECTIVES[problem.objective]
     baselines = objective.baselines(config.trace)
     table = read_modules(config.trace)
@@ -104,9 +100,7 @@ def load_training_data(config: TrainingConfig) -> TrainingData:
         toolchain=toolchain,
         objective=objective,
         warmstart=warmstart,
-        vocab_digest=vocab_digest,
-        optional_features=optional_features,
-        trained_ranges=ranges,
+        info=info,
         baselines=baselines,
         modules=modules,
         validation=validation,
@@ -115,13 +109,6 @@ def load_training_data(config: TrainingConfig) -> TrainingData:
         definition_counts=read_object_counts(config.trace) if linked and objective.uses_function_sizes else {},
         calibration_observations=_sample_observations(config, warmstart),
     )
-
-
-def require_problem(problem: str, trace: Path) -> None:
-    """Raise UserError if the trace belongs to another problem."""
-    traced = load_trace(trace).problem
-    if traced != problem:
-        raise UserError(f"the trace in {trace} is for the problem {traced}, not {problem}", f"pass --problem {traced}")
 
 
 def _fill_up(modules: Mapping[str, Module], validation: Sequence[Module]) -> list[Module]:

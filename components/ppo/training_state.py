@@ -54,12 +54,8 @@ class TrainingState:
         return 0 < patience <= self.validations_since_best
 
     def add_validation(self, percent: float, best: bool, interval: list[float] | None, patience: int) -> None:
-        """Add the validation of the policy after `iteration`.
-
-        Args:
-            best: whether it is the best one from now on.
-            interval: 95% interval of the reduction of a best one.
-        """
+        """Add the validation of the policy after `iteration`, the best one from now on if `best`, with the 95% interval
+        of its reduction."""
         if best:
             if not self.is_stalled(patience):
                 self.progress_iteration = self.iteration
@@ -90,21 +86,16 @@ def forecast(state: TrainingState, config: TrainingConfig, labels: Labels) -> st
             f"{so_far}no policy beats the one that training started from on the validation modules; {left}{sooner}, "
             "and then delivers the one that it started from"
         )
-    better = labels.comparative[state.best_percent < 0]
+    better, (_, start) = labels.comparative[state.best_percent < 0], state.history[0]
     interval = ""
     if state.best_interval is not None:
         ends = (percent if state.best_percent >= 0 else -percent for percent in state.best_interval)
         interval = " (95% interval {:.1f} to {:.1f})".format(*sorted(ends))
     return (
         f"{so_far}the best policy has validation {labels.cases} {abs(state.best_percent):.1f}%{interval} {better} than "
-        f"under the heuristic, the start {_described_start(state, labels)}; {left}; expect about as much for other "
-        "modules of these projects, and a quarter to three quarters of it for other projects"
+        f"under the heuristic, the start {abs(start):.1f}% {labels.comparative[start < 0]}; {left}; expect about as "
+        "much for other modules of these projects, and a quarter to three quarters of it for other projects"
     )
-
-
-def _described_start(state: TrainingState, labels: Labels) -> str:
-    _, percent = state.history[0]
-    return f"{abs(percent):.1f}% {labels.comparative[percent < 0]}"
 
 
 def _minutes_left(state: TrainingState, config: TrainingConfig) -> float:
@@ -117,11 +108,7 @@ def _minutes_left(state: TrainingState, config: TrainingConfig) -> float:
 
 
 def normalize_advantages(advantages: NDArray[np.float64], scale: float) -> NDArray[np.float32]:
-    """Return the clipped signed square root in units of `scale`: a few huge functions would dominate otherwise.
-
-    Args:
-        advantages: [N], in bytes or log scores.
-        scale: of their square roots.
-    """
+    """Return the clipped signed square root of advantages [N], in bytes or log scores, in units of `scale`: a few huge
+    functions would dominate otherwise."""
     rooted = np.sign(advantages) * np.sqrt(np.abs(advantages))
     return np.clip(rooted / max(scale, 1e-6), -MAX_ADVANTAGE, MAX_ADVANTAGE).astype(np.float32)

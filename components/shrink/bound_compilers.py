@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from components.core.compiler.clang_programs import clangxx
-from components.core.projects.compiler_scripts import cross_names, installed_names, write_executable
+from components.core.projects.compiler_scripts import compiler_names, write_executable
 from components.core.projects.cross_compilers import search_path
 from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import BuildSetup, write_tools
@@ -81,7 +81,7 @@ def _write_wrapper(directory: Path, place: Path, path: str, clang: Path, target:
     """
     replaced: dict[Path, str] = {}
     for prefix in [*([""] if target.native else []), *(one.prefix for one in target.cross)]:
-        for names, own in zip(_names(path, prefix), ("gcc", "g++"), strict=True):
+        for names, own in zip(compiler_names(path, prefix), ("gcc", "g++"), strict=True):
             for name in names:
                 for folder in path.split(os.pathsep):
                     program = Path(folder, name)
@@ -108,12 +108,8 @@ def _write_wrapper(directory: Path, place: Path, path: str, clang: Path, target:
     return "" if done.returncode == 0 else f"bubblewrap: {done.stderr.strip()}"
 
 
-def _names(path: str, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return cross_names(path, prefix) if prefix else installed_names(path)
-
-
 def _is_compiler(program: Path, prefix: str) -> bool:
-    return any(program.name in names for names in _names(str(program.parent), prefix))
+    return any(program.name in names for names in compiler_names(str(program.parent), prefix))
 
 
 def _dispatch(place: Path) -> str:

@@ -9,10 +9,7 @@ from typing import get_args
 import click
 
 from components.core.compiler.options import ALLOW_CC1_OPTION
-from components.core.projects.option import (
-    CORPUS,
-    TRUST_CORPUS,
-)
+from components.core.projects.option import CORPUS, TRUST_CORPUS
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.console.number_types import FRACTION, SAMPLING_RATE, SEED, TIMEOUT_S
@@ -73,8 +70,7 @@ def main(context: click.Context, **options: object) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    missing = [name for name in ("corpus", "toolchain", "output") if options[name] is None]
-    if missing:
+    if missing := [name for name in ("corpus", "toolchain", "output") if options[name] is None]:
         raise click.UsageError(f"Missing option {', '.join('--' + name for name in missing)}.", context)
     from components.trace.collect import collect  # needs pyarrow
 

@@ -43,12 +43,8 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class TraceStatistics:
-    """Statistics of a run.
-
-    Attributes:
-        quarantined: number of skipped modules.
-        wall_s: duration of compiling and writing, without start-up.
-    """
+    """Statistics of a run: numbers of modules, of decisions and of skipped modules, and the duration of compiling and
+    writing, without start-up."""
 
     modules: int
     decisions: int
@@ -76,9 +72,8 @@ def collect(config: TraceConfig) -> TraceStatistics:
             if functions is not None:
                 functions.write(directory)
             wall_s = time.perf_counter() - started_s
-            collected = TraceStatistics(
-                len(modules) - len(quarantine.errors), writer.decisions, len(quarantine.errors), wall_s
-            )
+            failed = len(quarantine.errors)
+            collected = TraceStatistics(len(modules) - failed, writer.decisions, failed, wall_s)
             document = {"version": 1, **asdict(collected), "quarantine": quarantine.to_json()}
             (directory / REPORT).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     finally:
@@ -98,8 +93,7 @@ def write_decisions(
 ) -> None:
     """Compile `modules`, log the heuristic's decisions and add them to `writer`, in the given order.
 
-    Args:
-        functions: gets the functions of the objects; None for a problem without sizes, or if they are not wanted.
+    `functions` gets the functions of the objects; None for a problem without sizes, or if they are not wanted.
     """
     sizes, bodies = _has_sizes(compiler.problem), functions is not None
     requests = [Request(m, Advisor("log"), want_functions=sizes, want_bodies=bodies) for m in modules]
@@ -151,11 +145,8 @@ def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSp
 
 
 def logged_features(toolchain: Toolchain, problem_name: str) -> tuple[FeatureSpec, ...]:
-    """Return the features that this training clang logs, without the decisions.
-
-    Raises:
-        UserError: it logs none for the problem.
-    """
+    """Return the features that this training clang logs, without the decisions. UserError if it logs none for the
+    problem."""
     problem = problems.get(problem_name)
     features = toolchain.features.get(problem_name, ())
     features = tuple(spec for spec in features if spec.name not in problem.policy.decisions)
@@ -170,10 +161,7 @@ def logged_features(toolchain: Toolchain, problem_name: str) -> tuple[FeatureSpe
 
 def traced_modules(corpus: Corpus, part: Part) -> tuple[Module, ...]:
     """Return the modules of `part`, largest bitcode first: a large module that starts last would run alone at the end.
-
-    Raises:
-        UserError: the part has no modules.
-    """
+    UserError if there is none."""
     if part != "learning":
         modules = corpus.split(part)
     elif (corpus.directory / SPLITS_FILE).exists():

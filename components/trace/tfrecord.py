@@ -40,7 +40,6 @@ _INT64_LIST = 3
 
 
 def write_record(stream: BinaryIO, data: bytes) -> None:
-    """Append one record."""
     length = struct.pack("<Q", len(data))
     stream.write(length + _masked_crc32c(length) + data + _masked_crc32c(data))
 
@@ -48,15 +47,11 @@ def write_record(stream: BinaryIO, data: bytes) -> None:
 def sequence_example(feature_lists: Mapping[str, Array]) -> bytes:
     """Return a serialized tf.train.SequenceExample.
 
-    Args:
-        feature_lists: name -> array of shape [N] or [N, *shape], which becomes a list of N features. Integer arrays
-            become int64_list, floating-point arrays float_list (float32).
+    `feature_lists`: name -> array of shape [N] or [N, *shape], which becomes a list of N features. Integer arrays
+    become int64_list, floating-point arrays float_list (float32).
     """
-    entries = []
-    for name, values in feature_lists.items():
-        entry = _field(1, name.encode()) + _field(2, _feature_list(values))
-        entries.append(_field(1, entry))
-    return _field(_FEATURE_LISTS, b"".join(entries))
+    entries = [_field(1, name.encode()) + _field(2, _feature_list(values)) for name, values in feature_lists.items()]
+    return _field(_FEATURE_LISTS, b"".join(_field(1, entry) for entry in entries))
 
 
 def _feature_list(values: Array) -> bytes:
@@ -67,19 +62,14 @@ def _feature_list(values: Array) -> bytes:
         distinct = distinct[:, None]
     else:
         distinct, inverse = np.unique(steps, axis=0, return_inverse=True)
-    encode = _float_feature if np.issubdtype(values.dtype, np.floating) else _int64_feature
-    encoded = [_field(1, encode(row)) for row in distinct]
+    if np.issubdtype(values.dtype, np.floating):
+        kind, packed = _FLOAT_LIST, [row.astype("<f4").tobytes() for row in distinct]
+    else:
+        # Protocol buffers encode negative numbers as their 64-bit two's complement.
+        kind = _INT64_LIST
+        packed = [b"".join(_varint(value & 0xFFFFFFFFFFFFFFFF) for value in row) for row in distinct.tolist()]
+    encoded = [_field(1, _field(kind, _field(1, content))) for content in packed]
     return b"".join(map(encoded.__getitem__, inverse.reshape(-1).tolist()))
-
-
-def _int64_feature(row: Array) -> bytes:
-    # Protocol buffers encode negative numbers as their 64-bit two's complement.
-    packed = b"".join(_varint(int(value) & 0xFFFFFFFFFFFFFFFF) for value in row)
-    return _field(_INT64_LIST, _field(1, packed))
-
-
-def _float_feature(row: Array) -> bytes:
-    return _field(_FLOAT_LIST, _field(1, row.astype("<f4").tobytes()))
 
 
 def _field(number: int, payload: bytes) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,7 @@ from components.platform.storage import digest, publish
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.uri import ObjectUri, display_path, parse_location
 from components.warmstart.config import WarmstartConfig
-from components.warmstart.report import REPORT, WarmstartReport, confusion
+from components.warmstart.report import REPORT, WarmstartReport
 
 MEASURED_DECISIONS = 200_000
 
@@ -35,10 +34,7 @@ def find_deployed_start(deployment: Deployment, toolchain: Path) -> str:
     """Return the absolute path of the deployed policy, or HEURISTIC if it cannot be used with this training clang.
 
     Training starts from the heuristic if nothing is deployed yet, or if the deployed policy is for another major
-    version of LLVM, which may have other features.
-
-    Raises:
-        UserError: the deployed policy is missing, or is not the one that was promoted.
+    version of LLVM, which may have other features. UserError if it is missing, or is not the one that was promoted.
     """
     deployed = deployment.deployed
     if deployed is None:
@@ -58,13 +54,11 @@ def find_deployed_start(deployment: Deployment, toolchain: Path) -> str:
 
 
 def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) -> WarmstartReport:
-    """Publish the policy that `config.start_from` names as `config.output`, built for this toolchain.
+    """Publish the policy that `config.start_from` names as `config.output`, built for this toolchain. UserError if it
+    is none, is for another problem, or has features that this toolchain lacks.
 
     It keeps its normalization, the quantiles of the code that it was first trained on. The trace only serves to measure
     its agreement with the heuristic.
-
-    Raises:
-        UserError: it is not a policy, is for another problem, or has features that this toolchain lacks.
     """
     name = config.start_from
     path = pretrained_policy(problem, name=name) if name in PRETRAINED_NAMES else Path(name)
@@ -79,20 +73,7 @@ def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) ->
     action, chosen = _decisions(policy, config.trace)
     names = problems.get(problem).policy.action_names
     say(f"starting from {display_path(path)}, trained by {info.trained_by}")
-    report = WarmstartReport(
-        agreement=float(np.mean(chosen == action)) if len(action) else math.nan,
-        training_agreement=math.nan,
-        decisions=0,
-        heldout_decisions=0,
-        compared_decisions=len(action),
-        epochs=0,
-        decisions_per_s=math.nan,
-        training_s=0.0,
-        tracing_s=0.0,
-        loss=math.nan,
-        confusion=confusion(action, chosen, len(names)) if names else None,
-        action_names=names,
-    )
+    report = WarmstartReport.compare(action, chosen, names)
     with publish(config.output, "policy") as partial:
         adopted = dataclasses.replace(
             info,

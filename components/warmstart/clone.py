@@ -16,7 +16,6 @@ from components.core.policy.dense import DensePolicy
 from components.core.policy.feature_encoding import inputs_per_feature, num_elements, tensor_features
 from components.core.policy.tf import networks
 from components.core.policy.tf.observation import logits
-from components.core.problems import Problem
 from components.platform.errors import UserError
 from components.warmstart.config import WarmstartConfig
 from components.warmstart.data import Decisions
@@ -32,14 +31,7 @@ SAMPLE_DECISIONS = 20_000
 
 @dataclass(frozen=True)
 class CloneResult:
-    """A trained policy and how it was trained.
-
-    Attributes:
-        decisions_per_s: decisions per second of the training loop's wall time, without its evaluation.
-        training_s: that wall time.
-        tracing_s: wall time of TensorFlow's tracing, which does not depend on the number of decisions.
-        loss: mean of the last epoch, nats per decision.
-    """
+    """A trained policy, and figures of WarmstartReport."""
 
     policy: DensePolicy
     decisions_per_s: float
@@ -55,15 +47,17 @@ def clone(
 ) -> CloneResult:
     """Train a network on the decisions that are not held out. UserError if no feature varies.
 
-    Args:
-        on_epoch: called after each epoch with its number from 1, its mean loss (nats per decision) and the policy.
+    `on_epoch` is called after each epoch with its number from 1, its mean loss (nats per decision) and the policy.
     """
     tf.keras.utils.set_random_seed(config.seed)
     problem = problems.get(decisions.trace.problem)
     rows = np.flatnonzero(~decisions.heldout)
     # The weights of features that never vary stay zero instead of their random initial values, so that other values
     # later do not change decisions at random.
-    varying = _find_varying(decisions, problem)
+    seen = decisions.observed[rows]
+    if problem.policy.mask is not None:
+        seen = seen[seen[..., -1] != 0]
+    varying = np.flatnonzero(np.ptp(seen[:, : len(decisions.buckets)], axis=0) > 0)
     if not len(varying):
         raise UserError("every feature has the same value in all decisions", "make a trace of more modules")
     masked = problem.policy.mask is not None
@@ -91,13 +85,8 @@ def clone(
         loss = float(epoch(tf.constant(order.permutation(len(rows)).astype(np.int32))))
         training_s += time.monotonic() - started_s
         on_epoch(number, loss, policy())
-    return CloneResult(
-        policy=policy(),
-        decisions_per_s=config.epochs * steps * batch_size / training_s,
-        training_s=training_s,
-        tracing_s=tracing_s,
-        loss=loss,
-    )
+    decisions_per_s = config.epochs * steps * batch_size / training_s
+    return CloneResult(policy(), decisions_per_s, training_s, tracing_s, loss)
 
 
 def decide(policy: DensePolicy, observed: np.ndarray) -> NDArray[np.intp]:
@@ -110,25 +99,13 @@ def agreement(policy: DensePolicy, observed: np.ndarray, action: np.ndarray) -> 
     return float(np.mean(decide(policy, observed) == action)) if len(observed) else float("nan")
 
 
-def _find_varying(decisions: Decisions, problem: Problem) -> NDArray[np.intp]:
-    """Return the indices of the features with more than one value in the training data, without masked actions."""
-    seen = decisions.observed[~decisions.heldout]
-    if problem.policy.mask is not None:
-        seen = seen[seen[..., -1] != 0]
-    return np.flatnonzero(np.ptp(seen[:, : len(decisions.buckets)], axis=0) > 0)
-
-
 def _epoch_function(
     actor: network.Network, config: WarmstartConfig, observed: tf.Tensor, action: tf.Tensor, steps: int, batch_size: int
 ) -> tf.types.experimental.ConcreteFunction:
-    """Return a function that trains an epoch in one call: returning to Python after each step would double its time.
+    """Return a function that trains an epoch in one call, from the order of the decisions, int32 [N], to the mean loss:
+    returning to Python after each step would double its time.
 
-    Args:
-        observed: float32 [N, *S].
-        action: int32 [N].
-
-    Returns:
-        A function from the order of the decisions, int32 [N], to the mean loss.
+    observed: float32 [N, *S]. action: int32 [N].
     """
     variables = actor.trainable_variables
     total_steps = config.epochs * steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,26 +26,35 @@ class WarmstartReport:
         confusion: number of compared decisions, int64 [A, A], by the heuristic's action (rows) and the policy's; None
             where actions have no names.
         action_names: the A actions.
-        decisions_per_s, training_s: decisions per second of the training loop's wall time, and that time.
+        decisions_per_s, training_s: decisions per second of the training loop's wall time, and that time, without its
+            evaluation.
         tracing_s: wall time of TensorFlow's tracing, which does not depend on the number of decisions.
         loss: mean of the last epoch, nats per decision.
     """
 
     agreement: float
-    training_agreement: float
-    decisions: int
-    heldout_decisions: int
-    compared_decisions: int
-    epochs: int
-    decisions_per_s: float
-    training_s: float
-    tracing_s: float
-    loss: float
+    training_agreement: float = math.nan
+    decisions: int = 0
+    heldout_decisions: int = 0
+    compared_decisions: int = 0
+    epochs: int = 0
+    decisions_per_s: float = math.nan
+    training_s: float = 0.0
+    tracing_s: float = 0.0
+    loss: float = math.nan
     confusion: NDArray[np.int64] | None = None
     action_names: tuple[str, ...] = ()
 
+    @classmethod
+    def compare(
+        cls, action: NDArray[np.integer[Any]], chosen: NDArray[np.integer[Any]], names: tuple[str, ...], **figures: Any
+    ) -> WarmstartReport:
+        """Return the report on the heuristic's and the policy's actions, both [N], with other figures."""
+        counts = confusion(action, chosen, len(names)) if names else None
+        agreement = float(np.mean(chosen == action)) if len(action) else math.nan
+        return cls(agreement, compared_decisions=len(action), confusion=counts, action_names=names, **figures)
+
     def summary(self) -> str:
-        """Return the agreement in words."""
         share = "agrees with the heuristic in {:.2f}% of {} {}".format
         if self.heldout_decisions:
             return share(100 * self.agreement, self.compared_decisions, "held-out decisions")
@@ -60,7 +70,6 @@ class WarmstartReport:
         return {name: value for name, value in vars(self).items() if name not in left_out and value == value}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content of the report's JSON file."""
         document: dict[str, Any] = dict.fromkeys(vars(self)) | self.figures()
         del document["confusion"], document["action_names"]
         matrix = None

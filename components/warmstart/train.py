@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import numpy as np
 import tensorflow as tf
@@ -26,7 +25,7 @@ from components.warmstart.adopt import adopt_policy
 from components.warmstart.clone import SAMPLE_DECISIONS, agreement, clone, decide
 from components.warmstart.config import HEURISTIC, WarmstartConfig
 from components.warmstart.data import load_decisions, require_no_remains, require_vocab
-from components.warmstart.report import REPORT, WarmstartReport, confusion
+from components.warmstart.report import REPORT, WarmstartReport
 
 TENSORBOARD = "tensorboard"
 
@@ -72,19 +71,18 @@ def _train(config: WarmstartConfig) -> WarmstartReport:
             cloned = clone(config, decisions, on_epoch)
         writer.close()
         chosen, names = decide(cloned.policy, decisions.observed[heldout]), problems.get(problem).policy.action_names
-        report = WarmstartReport(
-            agreement=float(np.mean(chosen == decisions.action[heldout])) if len(chosen) else math.nan,
+        report = WarmstartReport.compare(
+            decisions.action[heldout],
+            chosen,
+            names,
             training_agreement=agreement(cloned.policy, decisions.observed[~heldout], decisions.action[~heldout]),
             decisions=int((~heldout).sum()),
             heldout_decisions=int(heldout.sum()),
-            compared_decisions=len(chosen),
             epochs=config.epochs,
             decisions_per_s=cloned.decisions_per_s,
             training_s=cloned.training_s,
             tracing_s=cloned.tracing_s,
             loss=cloned.loss,
-            confusion=confusion(decisions.action[heldout], chosen, len(names)) if names else None,
-            action_names=names,
         )
         info = PolicyInfo(
             problem=problem,

@@ -52,25 +52,18 @@ class Advisor:
 
     @property
     def logs(self) -> bool:
-        """Whether the compile writes a training log."""
         return self.mode == "log" or self.log
 
     def flags(self, problem: str, log: Path | None, sample_prefix: Path | None) -> list[str]:
-        """Return the cc1 flags for a problem.
-
-        Args:
-            log: path of the training log, if this advisor logs a single compile.
-            sample_prefix: prefix of the paths of the samples' files, if there are samples.
-        """
-        definition = problems.get(problem)
+        """Return the cc1 flags for a problem. `log` is the path of the training log of a single compile,
+        `sample_prefix` the prefix of the paths of samples' files."""
+        llvm = problems.get(problem).llvm
         if self.mode == "default":
             return []
-        options = list(
-            definition.llvm.release_options if self.mode == "release" else definition.llvm.development_options
-        )
+        options = list(llvm.release_options if self.mode == "release" else llvm.development_options)
         if self.policy is not None:
             # Absolute, because the compiler runs in another working directory.
-            options.append(f"{definition.llvm.policy_option}={self.policy.absolute()}")
+            options.append(f"{llvm.policy_option}={self.policy.absolute()}")
         if self.seed is not None:
             options.append(f"-mlgo-seed={self.seed}")
         if self.samples:
@@ -78,7 +71,7 @@ class Advisor:
             if not self.logs:
                 options.append("-mlgo-sample-logs=false")
         elif self.logs:
-            options.append(f"{definition.llvm.log_option}={log}")
+            options.append(f"{llvm.log_option}={log}")
         return [argument for option in options for argument in ("-mllvm", option)]
 
 

@@ -70,9 +70,8 @@ class Request:
 class Result:
     """The result of a request.
 
-    Attributes:
-        samples: one, or as many as the advisor requests, in the order of their seeds.
-        compile_s: wall time of the compiler process, including its start, but not the reading of its output.
+    `samples`: one, or as many as the advisor requests, in the order of their seeds. `compile_s`: wall time of the
+    compiler process, including its start, but not the reading of its output.
     """
 
     module_name: str
@@ -83,10 +82,9 @@ class Result:
 class CompileError(Exception):
     """A module did not compile.
 
-    Attributes:
-        reason: "failed" (exit status), "timeout", "log" (its output cannot be read), or "died" (the workers that
-            compiled it).
-        detail: the end of the compiler's stderr, or what is wrong with the output or happened to the workers.
+    `reason` is "failed" (exit status), "timeout", "log" (its output cannot be read), or "died" (the workers that
+    compiled it); `detail` the end of the compiler's stderr, or what is wrong with the output or happened to the
+    workers.
     """
 
     def __init__(self, module: str, reason: Reason, detail: str) -> None:
@@ -118,12 +116,8 @@ class Compiler:
     """Whether this clang writes the callers and callees of its decisions, for problems that have them."""
 
     def __call__(self, request: Request) -> Result:
-        """Compile a module.
-
-        Raises:
-            CompileError: a failure of this module alone.
-            UserError: a failure that would stop every compile.
-        """
+        """Compile a module. CompileError for a failure of this module alone, UserError for one that would stop every
+        compile."""
         with scratch_directory("compile-") as scratch:
             prefix = scratch / "m"
             completed = self._run(request, prefix)
@@ -148,13 +142,11 @@ class Compiler:
     def _run(self, request: Request, prefix: Path) -> supervision.Completed:
         module, advisor = request.module, request.advisor
         flags = advisor.flags(self.problem, prefix.with_name("m.log"), prefix) + self._forced_flags(request, prefix)
-        output: Path | str | None = "-" if advisor.samples else prefix.with_name("m.o")
-        if not self._makes_object(advisor):
-            output = None
+        output: Path | str = "-" if advisor.samples else prefix.with_name("m.o")
         arguments = replay_arguments(
             module.arguments(),
             module.bitcode,
-            output,
+            output if self._makes_object(advisor) else None,
             [*flags, *request.extra_flags],
             module.thinlto_index,
             self.allowed_options,
@@ -223,19 +215,14 @@ class Compiler:
         if problems.get(self.problem).llvm.callsites and self.names_callsites:
             calls_path = Path(f"{stem}.calls") if request.advisor.samples else callsites_path(log_path)
             callsites = read_callsites(calls_path)
-            if len(callsites.caller) != log.decisions:
-                what = f"{len(callsites.caller)} callsites for {log.decisions} logged decisions"
-                raise LogError(calls_path, 0, what)
+            if (count := len(callsites.caller)) != log.decisions:
+                raise LogError(calls_path, 0, f"{count} callsites for {log.decisions} logged decisions")
         scores = read_scores(log_path, log) if self._logs_scores else None
         return Sample(text_size_bytes, log, callsites, function_sizes, scores, unreached)
 
 
 def read_scores(path: Path, log: TrainingLog) -> dict[str, float]:
-    """Return the score of each context of `log`, which is the outcome of its last decision.
-
-    Raises:
-        LogError: a context has no score.
-    """
+    """Return the score of each context of `log`, the outcome of its last decision. LogError if a context has none."""
     scores = {}
     for context in log.contexts:
         if context.outcomes is None or not len(context):

@@ -17,8 +17,8 @@ import json
 import posixpath
 import re
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -39,11 +39,8 @@ _DIGEST = re.compile("[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class PlannedModule:
-    """The decisions of one module; a compile takes those that it reaches.
-
-    Attributes:
-        source: name of the source file as on the compiler's command line.
-    """
+    """The decisions of one module, whose source file the compiler's command line calls `source`; a compile takes those
+    that it reaches."""
 
     source: str
     decisions: ForcedDecisions
@@ -51,12 +48,9 @@ class PlannedModule:
 
 @dataclass(frozen=True)
 class Choice:
-    """A variant that `-mlgo-keep-smaller` kept, as the file of `-mlgo-choices` has it.
+    """A variant (Variants.h) that `-mlgo-keep-smaller` kept, as the file of `-mlgo-choices` has it.
 
-    Attributes:
-        digest: MD5 of the module's bitcode, in hexadecimal.
-        variant: name of the variant (Variants.h).
-        name: source file, or linked program.
+    `digest`: MD5 of the module's bitcode, in hexadecimal. `name`: source file, or linked program.
     """
 
     digest: str
@@ -80,11 +74,7 @@ def require_plan(directory: Path) -> Path:
 
 
 def read_choices(path: Path) -> list[Choice]:
-    """Return the choices in a file that `-mlgo-choices` named, the last one for each module.
-
-    Raises:
-        UserError: the file cannot be read, or a line is no choice.
-    """
+    """Return the choices in a file that `-mlgo-choices` named, the last one for each module."""
     try:
         return _parse_choices(path.read_bytes(), display_path(path))
     except OSError as error:
@@ -94,11 +84,8 @@ def read_choices(path: Path) -> list[Choice]:
 
 
 def add_choices(plan: Path, choices: Sequence[Choice], output: Path) -> int:
-    """Write a plan with choices added, in place of those that it has for the same modules; return how many it has then.
-
-    Raises:
-        UserError: the file is no plan.
-    """
+    """Write a plan with choices added, in place of those for the same modules; return how many it has then. UserError
+    if the file is no plan."""
     data = plan.read_bytes()
     line, _, rest = data.partition(b"\n")
     try:
@@ -106,16 +93,18 @@ def add_choices(plan: Path, choices: Sequence[Choice], output: Path) -> int:
         index_bytes = header["modules"] * _INDEX_WORDS * 8
         index = np.frombuffer(rest[:index_bytes], "<u8").reshape(header["modules"], _INDEX_WORDS)
         decided = len(line) + 1 + index_bytes + int(index[:, 3].sum())
-        intact = (
-            header["version"] == _VERSION and zlib.crc32(rest[:index_bytes]) == header["crc"] and decided <= len(data)
+        intact = header["version"] == _VERSION and zlib.crc32(rest[:index_bytes]) == header["crc"]
+        intact &= decided <= len(data) and zlib.crc32(data[decided:]) == header.get(
+            "choices", zlib.crc32(data[decided:])
         )
-        intact = intact and ("choices" not in header or zlib.crc32(data[decided:]) == header["choices"])
     except (ValueError, KeyError, TypeError):
         intact = False
     if not intact:
         raise UserError(f"{display_path(plan)} is not a plan, or it is damaged", "make it again with mlgo tune")
     merged = {choice.digest: choice for choice in [*_parse_choices(data[decided:], display_path(plan)), *choices]}
-    section = _choices_section(merged.values())
+    # ensure_ascii, because names of files may be of any encoding.
+    lines = sorted(json.dumps(asdict(choice)) + "\n" for choice in merged.values())
+    section = "".join(lines).encode()
     output.write_bytes(
         _header_line(header | {"choices": zlib.crc32(section)}) + data[len(line) + 1 : decided] + section
     )
@@ -136,14 +125,7 @@ def _parse_choices(content: bytes, name: str) -> list[Choice]:
     return list(choices.values())
 
 
-def _choices_section(choices: Iterable[Choice]) -> bytes:
-    # ensure_ascii, because names of files may be of any encoding.
-    lines = [json.dumps({"digest": c.digest, "variant": c.variant, "name": c.name}) + "\n" for c in choices]
-    return "".join(sorted(lines)).encode()
-
-
 def write_plan(path: Path, modules: Sequence[PlannedModule], llvm_major: int) -> None:
-    """Write a plan for a clang of the major version `llvm_major`."""
     contents = [module.decisions.sorted().content(_PROBLEM) for module in modules]
     names = np.array([[_md5(m.source), _md5(posixpath.basename(m.source))] for m in modules], np.uint64).reshape(-1, 2)
     sizes = np.array([len(content) for content in contents], np.uint64)

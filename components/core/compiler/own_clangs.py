@@ -11,6 +11,7 @@ from pathlib import Path
 from components.core.formats.toolchain import FILE_NAME
 from components.platform.console import say
 from components.platform.errors import UserError
+from components.platform.processes.output import read_output
 from components.platform.processes.python_module import ROOT, module_command
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.shared_state.file_lock import exclusive_lock
@@ -23,15 +24,12 @@ _SOURCES = ("components/toolchain", "components/core/policy")
 """Sources of the clang, and of the code that embeds its policy."""
 _LLVM_CONFIG = "llvm-config-19"
 """Program whose version is that of the LLVM packages that the clang is linked from."""
+_TIMEOUT_S = 60.0
 
 
 def release_clang() -> Path:
     """Return the directory of a release clang with the pretrained policies: that of $MLGO_RELEASE_TOOLCHAIN, that of
-    the clone, or one in the cache, which is built if it is not there.
-
-    Raises:
-        UserError: it cannot be built, because LLVM's packages are missing.
-    """
+    the clone, or one in the cache, which is built if it is not there. UserError without LLVM's packages."""
     if named := os.environ.get(_VARIABLE):
         return Path(named)
     if (_CLONE_CLANG / FILE_NAME).is_file():
@@ -57,26 +55,18 @@ def _cached(mode: str, options: list[str], remedy: str) -> Path:
         if not (directory / FILE_NAME).is_file():
             say(f"building a {mode} clang, once (1 to 3 minutes)")
             if not run_own_step("components.toolchain", "--mode", mode, *options, "--output", directory):
-                raise UserError(
-                    f"there is no {mode} clang, and it cannot be built", f"see the message above, or {remedy}"
-                )
+                problem = f"there is no {mode} clang, and it cannot be built"
+                raise UserError(problem, f"see the message above, or {remedy}")
     return directory
 
 
 def _digest() -> str:
     """Return a digest of the sources of the clang and of the versions of Python and of the installed LLVM, so that new
     ones get a new clang."""
-    digest = hashlib.sha256(sys.version.encode() + b"\0" + _llvm_version() + b"\0")
+    llvm_version = read_output([_LLVM_CONFIG, "--version"], _TIMEOUT_S).strip()  # "" if none is installed
+    digest = hashlib.sha256(f"{sys.version}\0{llvm_version}\0".encode())
     for folder in _SOURCES:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _llvm_version() -> bytes:
-    """Return the version of the installed LLVM; empty if there is none."""
-    try:
-        return subprocess.run([_LLVM_CONFIG, "--version"], capture_output=True, stdin=subprocess.DEVNULL).stdout.strip()
-    except OSError:
-        return b""

@@ -31,12 +31,7 @@ _SAME = 0.5
 
 @dataclass(frozen=True)
 class _Identity:
-    """Features that identify the source of a module.
-
-    Attributes:
-        content: SHA-256 of the bitcode.
-        path: of the source, "" if unknown.
-    """
+    """Features that identify the source of a module: SHA-256 of its bitcode, and its path, "" if unknown."""
 
     module: Module
     content: str
@@ -54,13 +49,11 @@ class _Identity:
 
 @dataclass(frozen=True)
 class SourceGroup:
-    """Modules of one source.
+    """Modules of one source, by their positions in the corpus, ascending.
 
-    Attributes:
-        indices: positions of the modules in the corpus, ascending.
-        position: a pseudorandom number in [0, 1) that depends on the seed and on the group only, by the names of the
-            functions if other programs could not define them: then it remains the same when the source is edited, moved
-            or compiled in another way, and almost always when another version of it is added.
+    `position` is a pseudorandom number in [0, 1) that depends on the seed and on the group only, by the names of the
+    functions if other programs could not define them: then it remains the same when the source is edited, moved or
+    compiled in another way, and almost always when another version of it is added.
     """
 
     indices: tuple[int, ...]
@@ -72,9 +65,8 @@ def group_by_source(
 ) -> list[SourceGroup]:
     """Return the groups of all modules, in the order of their positions.
 
-    Args:
-        modules: of a corpus; a module that cannot be read as bitcode is identified by its content alone.
-        symbols: those of each module; None reads them.
+    A module that cannot be read as bitcode is identified by its content alone. `symbols`: of each module; None reads
+    them.
     """
     known: Iterable[ModuleSymbols | None] = [None] * len(modules) if symbols is None else symbols
     identities = [_identify(module, its) for module, its in zip(modules, known, strict=True)]
@@ -89,7 +81,9 @@ def group_by_source(
         members[groups.find(index)].append(index)
     source_groups = []
     for indices in members.values():
-        digest = min(_name_digest(seed, identities[index]) for index in indices)
+        # Names that only this source defines, or the content if there are none.
+        defined = {name for index in indices for name in identities[index].unique_names or {identities[index].content}}
+        digest = min(hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogateescape")).digest() for name in defined)
         # The minimum of several digests is not uniformly distributed; its own digest is.
         position = int.from_bytes(hashlib.sha256(digest).digest()[:8], "big") / 2**64
         source_groups.append(SourceGroup(tuple(indices), position))
@@ -103,14 +97,12 @@ class _Groups:
         self._parent = list(range(count))
 
     def find(self, index: int) -> int:
-        """Return the representative of the set of `index`."""
         while self._parent[index] != index:
             self._parent[index] = self._parent[self._parent[index]]
             index = self._parent[index]
         return index
 
     def join(self, first: int, second: int) -> None:
-        """Unite the sets of two numbers."""
         self._parent[self.find(second)] = self.find(first)
 
 
@@ -161,19 +153,9 @@ def _join_similar(
     frequency = Counter((path, name) for path, name_set in sets for name in name_set)
     with_name: defaultdict[tuple[str, str], list[tuple[frozenset[str], int]]] = defaultdict(list)
     for (path, name_set), indices in sets.items():
-        for name in _rarest(name_set, path, frequency):
+        rarest_first = sorted(name_set, key=lambda name: (frequency[path, name], name))
+        for name in rarest_first[: (len(rarest_first) + 1) // 2]:
             for other, index in with_name[path, name]:
                 if len(name_set & other) > _SAME * len(name_set | other):
                     groups.join(index, indices[0])
             with_name[path, name].append((name_set, indices[0]))
-
-
-def _rarest(names: Iterable[str], path: str, frequency: Counter[tuple[str, str]]) -> list[str]:
-    ordered = sorted(names, key=lambda name: (frequency[path, name], name))
-    return ordered[: (len(ordered) + 1) // 2]
-
-
-def _name_digest(seed: int, identity: _Identity) -> bytes:
-    """Return the lowest digest of a name that only this source defines, or of the content if there is none."""
-    names = identity.unique_names or {identity.content}
-    return min(hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogateescape")).digest() for name in names)

@@ -10,37 +10,17 @@ from typing import Literal
 Language = Literal["c", "c++", "other"]
 
 LANGUAGES: tuple[Language, ...] = ("c", "c++", "other")
-_BY_SUFFIX: dict[str, Language] = {
-    ".c": "c",
-    ".cc": "c++",
-    ".cp": "c++",
-    ".cpp": "c++",
-    ".cxx": "c++",
-    ".c++": "c++",
-    ".C": "c++",
-    ".CPP": "c++",
-    ".cppm": "c++",
-    ".ccm": "c++",
-    ".cxxm": "c++",
-    ".c++m": "c++",
-    ".ixx": "c++",
-    ".i": "c",
-    ".ii": "c++",
-    ".m": "other",
-    ".mm": "other",
-    ".cu": "other",
-    ".rs": "other",
-    ".swift": "other",
+_SUFFIXES: dict[Language, str] = {
+    "c": ".c .i",
+    "c++": ".cc .cp .cpp .cxx .c++ .C .CPP .cppm .ccm .cxxm .c++m .ixx .ii",
+    "other": ".m .mm .cu .rs .swift",
 }
-_BY_OPTION: dict[str, Language] = {
-    "c": "c",
-    "cpp-output": "c",
-    "c-header": "c",
-    "c++": "c++",
-    "c++-cpp-output": "c++",
-    "c++-header": "c++",
-    "c++-module": "c++",
+_BY_SUFFIX = {suffix: language for language, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
+_OPTIONS: dict[Language, str] = {
+    "c": "c cpp-output c-header",
+    "c++": "c++ c++-cpp-output c++-header c++-module",
 }
+_BY_OPTION = {option: language for language, options in _OPTIONS.items() for option in options.split()}
 """Language by the value of -x; cpp-output is code that was preprocessed before compilation, for example by ccache."""
 _OBJECT_SUFFIXES = frozenset({".o", ".obj", ".lo", ".os", ".pic"})
 
@@ -48,9 +28,8 @@ _OBJECT_SUFFIXES = frozenset({".o", ".obj", ".lo", ".os", ".pic"})
 def source_language(arguments: Sequence[str], name: str) -> Language:
     """Return the language of a module's source.
 
-    Args:
-        arguments: the module's recorded arguments. -fembed-bitcode records neither the language nor the input.
-        name: the module's name, the path of its object: the part before ".o" is often the name of the source.
+    -fembed-bitcode records neither the language nor the input in the arguments. The part before ".o" of the module's
+    name, the path of its object, is often the name of the source.
     """
     language = dict(pairwise(arguments)).get("-x", "")
     # Not each word that begins with -x: cc1 takes options of LLVM, such as -x86-asm-syntax.

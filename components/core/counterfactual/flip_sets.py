@@ -25,19 +25,13 @@ def estimate_uncertainty(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.floa
 
 
 def choose_flip_sets(
-    flips: Sequence[Flip],
-    uncertainty: npt.NDArray[np.float64],
-    count: int,
-    random: np.random.Generator,
+    flips: Sequence[Flip], uncertainty: npt.NDArray[np.float64], count: int, random: np.random.Generator
 ) -> list[npt.NDArray[np.intp]]:
     """Return at most `count` sets of flips, fewer when all flips are in a set.
 
     Each set begins with flips that are in no set yet, in random order. In every other set, flips of several decisions
     precede the others: they influence more functions and would not fit in afterwards. Flips that are measured a second
-    time follow, those that the policy is least sure of first.
-
-    Args:
-        uncertainty: float64 [flips], larger is less sure.
+    time follow, those that the policy is least sure of (float64 [flips], larger is less sure) first.
     """
     several = np.array([len(flip.decisions) > 1 for flip in flips], bool)
     unmeasured = random.permutation(len(flips)).tolist()

@@ -13,14 +13,13 @@ Flips are measured in one compile that forks at each of them (`Request.flips`, s
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import numpy.typing as npt
 
 from components.core.compiler.compile import CompileError
 from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.logs.training_log import Context, TrainingLog
+from components.core.compiler.objects.function_sizes import digest64
 from components.core.compiler.sample import Sample
 from components.core.counterfactual.flips import Flip, FlipPlan, FlipSavings
 from components.core.objectives.geometric_mean import log_scores
@@ -37,14 +36,12 @@ _TINY = 1e-30  # all alternatives of a confident policy may have the probability
 def plan_flips(module: str, log: TrainingLog, per_function: int, seed: int) -> FlipPlan:
     """Choose up to `per_function` flips of each function of a module, measured in one compile.
 
-    If a function has fewer alternatives, all of them are chosen. Otherwise they are drawn without replacement, by the
-    base policy's probability of the action, which prefers likely actions and decisions that it is unsure of. In a log
-    without a policy's logits, all alternatives are equally likely.
-
-    Returns:
-        The flips sorted by function, within each the most important first.
+    They are sorted by function, within each the most important first. If a function has fewer alternatives, all of them
+    are chosen. Otherwise they are drawn without replacement, by the base policy's probability of the action, which
+    prefers likely actions and decisions that it is unsure of. In a log without a policy's logits, all alternatives are
+    equally likely.
     """
-    random = np.random.default_rng([seed, _hash(module)])
+    random = np.random.default_rng([seed, digest64(module.encode("utf-8", "surrogateescape"))])
     flips: list[Flip] = []
     rows: list[tuple[int, int, int, int]] = []
     names: list[str] = []
@@ -66,15 +63,10 @@ def plan_flips(module: str, log: TrainingLog, per_function: int, seed: int) -> F
 
 
 def attribute_savings(module: str, base: Sample, plan: FlipPlan, scores: npt.NDArray[np.float32]) -> FlipSavings:
-    """Return what the flips of a plan save.
+    """Return what the flips of a plan for the compile `base` of a module save.
 
-    Args:
-        module: name of the module, for messages.
-        base: the compile that the flips were chosen from.
-        scores: float32 [flips], score of the flip's function with each flip, see `Sample.flip_scores`.
-
-    Raises:
-        CompileError: a decision or a function of the base did not occur again: the compiles differ in more than flips.
+    `scores`: float32 [flips], score of the flip's function with each flip, see `Sample.flip_scores`. CompileError if a
+    decision or a function of the base did not occur again: the compiles differ in more than flips.
     """
     assert base.log is not None
     names = [context.name for context in base.log.contexts]
@@ -102,11 +94,8 @@ def attribute_savings(module: str, base: Sample, plan: FlipPlan, scores: npt.NDA
 def _list_alternatives(
     context: Context,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return the alternatives of a function's N decisions.
-
-    Returns:
-        ordinal and action, int64 [C] each, and their weights, float64 [C], all greater than 0.
-    """
+    """Return the alternatives of a function's N decisions: ordinal and action, int64 [C] each, and weights > 0, float64
+    [C]."""
     taken = context.columns[REGALLOC.policy.decision].reshape(-1).astype(np.int64)
     allowed = context.columns[str(REGALLOC.policy.mask)].reshape(len(taken), REGALLOC.policy.num_actions) != 0
     allowed[np.arange(len(taken)), taken] = False
@@ -118,8 +107,3 @@ def _list_alternatives(
         probable = (exponentials / exponentials.sum(axis=1, keepdims=True))[allowed] + _TINY
         weights = UNIFORM_FRACTION * weights + (1 - UNIFORM_FRACTION) * probable / probable.sum()
     return ordinal.astype(np.int64), action.astype(np.int64), weights
-
-
-def _hash(text: str) -> int:
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")

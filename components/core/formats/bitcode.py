@@ -36,6 +36,11 @@ _MAX_PADDING_BYTES = 16
 """Maximum alignment of an object's bitcode in the section of a linked file."""
 
 
+def reader(content: bytes | memoryview) -> Read:
+    """Return the function that reads bitcode in memory."""
+    return lambda offset, length: bytes(content[offset : offset + length])
+
+
 def is_bitcode(start: bytes | memoryview) -> bool:
     """Return whether a file that starts with these 4 or more bytes is LLVM bitcode, with or without a wrapper."""
     return bytes(start[:4]) in (MAGIC, WRAPPER)
@@ -66,12 +71,7 @@ class BitcodeError(Exception):
 def read_layout(read: Read, size_bytes: int) -> list[Bitcode]:
     """Return the layout of each module: a linker that joins sections (`ld -r`) puts one after the other.
 
-    Args:
-        read: returns bytes of the bitcode.
-        size_bytes: size of the whole file or section.
-
-    Raises:
-        BitcodeError: it is not bitcode, or incomplete.
+    `size_bytes` is the size of the whole file or section. BitcodeError if it is not bitcode, or incomplete.
     """
     start, end = 0, size_bytes
     if read(0, 4) == WRAPPER:

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.core.formats.bitcode import MODULE_BLOCK, STRTAB_BLOCK, Bitcode, BitcodeError, Block, read_layout
+from components.core.formats.bitcode import (
+    MODULE_BLOCK,
+    STRTAB_BLOCK,
+    Bitcode,
+    BitcodeError,
+    Block,
+    read_layout,
+    reader,
+)
 
 _SYMTAB_BLOCK = 25
 _VERSIONS = (1, 2, 3)
@@ -65,7 +73,7 @@ UNKNOWN = ModuleSymbols("", frozenset(), frozenset(), frozenset(), "", 0)
 def read_symbols(content: bytes) -> ModuleSymbols:
     """Return what the module `content` defines; UNKNOWN if it has no symbol table, or one that no LLVM above writes."""
     try:
-        (module,) = read_layout(lambda offset, length: content[offset : offset + length], len(content))
+        (module,) = read_layout(reader(content), len(content))
         return _read(content, module)
     except (BitcodeError, ValueError, struct.error):
         return UNKNOWN

@@ -49,13 +49,10 @@ _MAX_LISTED = 5
 
 @dataclass(frozen=True)
 class Module(FileSet):
-    """One module of a corpus.
+    """One module of a corpus in `directory`.
 
-    Attributes:
-        name: path of the object relative to the corpus, "zstd/lib/zstd.c.o".
-        directory: the corpus directory.
-        thinlto: whether the module has a ThinLTO index.
-        command_override: the corpus's global_command_override.
+    `name`: path of the object relative to the corpus, "zstd/lib/zstd.c.o". `thinlto`: whether the module has a ThinLTO
+    index. `command_override`: the corpus's global_command_override.
     """
 
     name: str
@@ -81,10 +78,13 @@ class Module(FileSet):
             return []
         return find_profiles(self.arguments(), self.cmd.parent, self.directory)
 
-    def files(self) -> list[Path]:
+    def own_files(self) -> list[Path]:
+        """Return the paths of the files that no other module has."""
         command = [] if self.command_override is not None else [self.cmd]
-        index = [self.thinlto_index] if self.thinlto_index else []
-        return [self.bitcode, *command, *index, *self.profiles()]
+        return [self.bitcode, *command, *([self.thinlto_index] if self.thinlto_index else [])]
+
+    def files(self) -> list[Path]:
+        return [*self.own_files(), *self.profiles()]
 
     @property
     def project(self) -> str:
@@ -184,12 +184,7 @@ def project_of(module_name: str) -> str:
 
 
 def load_corpus(directory: Path) -> Corpus:
-    """Read a corpus and check its description and that every module's files exist and its bitcode is not truncated.
-
-    Raises:
-        UserError: the directory is not a corpus, or has no modules; the description is corrupt; modules have missing
-            files or incomplete bitcode (names the first few).
-    """
+    """Read a corpus and check its description and that every module's files exist and its bitcode is not truncated."""
     corpus, damaged = inspect_corpus(directory)
     if damaged:
         problems = list(damaged.values())
@@ -202,13 +197,9 @@ def load_corpus(directory: Path) -> Corpus:
 
 
 def inspect_corpus(directory: Path) -> tuple[Corpus, dict[str, str]]:
-    """Read a corpus and find its damaged modules.
+    """Read a corpus; return it with all modules in its description, and for each damaged one name -> what is wrong.
 
-    Returns:
-        The corpus with all modules in its description, and for each damaged one name -> what is wrong.
-
-    Raises:
-        UserError: the directory is not a corpus, or has no modules; the description is corrupt.
+    UserError if the directory is not a corpus, or has no modules, or the description is corrupt.
     """
     directory = Path(directory).absolute()  # compiles run in other working directories
     description = _read_description(directory)
@@ -220,9 +211,8 @@ def inspect_corpus(directory: Path) -> tuple[Corpus, dict[str, str]]:
             "make it again" + (f"; {reasons} says why objects were skipped" if reasons.is_file() else ""),
         )
     override = description.get("global_command_override")
-    thinlto = bool(description.get("has_thinlto", False))
     override = None if override is None else tuple(override)
-    modules = tuple(Module(name, directory, thinlto, override) for name in names)
+    modules = tuple(Module(name, directory, bool(description.get("has_thinlto")), override) for name in names)
     damaged = {module.name: problem for module in modules if (problem := _problem(module))}
     return Corpus(directory, modules, description), damaged
 
@@ -232,9 +222,8 @@ def write_description(
 ) -> None:
     """Write corpus_description.json byte for byte as mlgo-utils would.
 
-    Args:
-        thinlto: None, "distributed" or "local".
-        command_override: without it, a local ThinLTO corpus gets the placeholder that the user must replace.
+    `thinlto`: None, "distributed" or "local". Without `command_override` a local ThinLTO corpus gets the placeholder
+    that the user must replace.
     """
     description: dict[str, Any] = {}
     if command_override is not None:
@@ -291,7 +280,8 @@ def _problem(module: Module) -> str | None:
         return f"{module.name}.cmd is missing or empty"
     index = module.thinlto_index
     # An empty index is valid: the linker writes it if nothing is to be imported.
-    if index is not None and not _is_empty(index) and (problem := file_problem(index)):
+    is_empty = index is not None and index.is_file() and index.stat().st_size == 0
+    if index is not None and not is_empty and (problem := file_problem(index)):
         return f"{module.name}.thinlto.bc {problem}"
     return None
 
@@ -310,10 +300,6 @@ def file_problem(bitcode: Path) -> str | None:
         return bitcode_problem(lambda offset, length: os.pread(file, length, offset), os.fstat(file).st_size)
     finally:
         os.close(file)
-
-
-def _is_empty(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size == 0
 
 
 def _has_bytes(path: Path) -> bool:

@@ -14,29 +14,16 @@ from components.platform.errors import UserError
 NETWORK = "actor_network"
 CONFIGURABLES = {
     NETWORK: ("dropout", "fc_layer_params"),
-    "PpoParameters": (
-        "clip_epsilon",
-        "decay_iterations",
-        "initial_entropy",
-        "kl_coef",
-        "learning_rate",
-        "max_grad_norm",
-        "minibatch_size",
-        "num_epochs",
-        "target_kl",
-    ),
-    "DqnParameters": (
-        "final_fits",
-        "learning_rate",
-        "margin",
-        "max_grad_norm",
-        "max_steps",
-        "minibatch_size",
-        "num_epochs",
-        "repeated_margin",
-        "replay_measurements",
-    ),
-    "EsParameters": ("decay_iterations", "deviation", "learning_rate"),
+    **{
+        name: tuple(parameters.split())
+        for name, parameters in {
+            "PpoParameters": "clip_epsilon decay_iterations initial_entropy kl_coef learning_rate max_grad_norm "
+            "minibatch_size num_epochs target_kl",
+            "DqnParameters": "final_fits learning_rate margin max_grad_norm max_steps minibatch_size num_epochs "
+            "repeated_margin replay_measurements",
+            "EsParameters": "decay_iterations deviation learning_rate",
+        }.items()
+    },
 }
 """What gin configures here, and the parameters of each; those of the network that its callers do not pass themselves.
 
@@ -49,9 +36,8 @@ _BINDING = re.compile(r"(?:mlgo\.)?([A-Za-z_]\w*)\.([A-Za-z_]\w*)\s*=\s*(.+)", r
 def parse_gin_bindings(text: str) -> tuple[str, ...]:
     """Return the bindings in `text`, each for gin.
 
-    Raises:
-        UserError: a binding is malformed, of a name or a parameter that gin does not configure here, or its value is no
-            Python literal. Whether the parameter takes the value, the step checks.
+    UserError if a binding is malformed, of a name or parameter that gin does not configure here, or its value is no
+    Python literal. Whether the parameter takes the value, the step checks.
     """
     bindings = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
@@ -82,5 +68,4 @@ def _suggest(name: str, valid_names: tuple[str, ...], prefix: str = "") -> str:
 
 
 def network_bindings(bindings: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of `bindings` that configure the network."""
     return tuple(binding for binding in bindings if binding.startswith(f"{NETWORK}."))

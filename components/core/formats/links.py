@@ -20,20 +20,13 @@ VERSION = 1
 LinksSource = Literal["recorded", "ninja", "CMake", "none"]
 """Who said how the build links: its compilers, ninja's or CMake's files, nobody."""
 Lto = Literal["full", "thin"]
-"""Kind of link-time optimization that a compile asks for."""
 ModuleLto = Literal["full", "thin", "mixed"]
 """The same of a module; "mixed" if equal objects of it are compiled for several kinds or not all for one."""
 
 
 class Link(Struct, frozen=True):
-    """A link by a compiler's driver.
-
-    Attributes:
-        directory: absolute path of the directory that it ran in.
-        cxx: whether the driver was that of C++.
-        arguments: of the driver, those of response files in their places.
-        output: absolute path of the linked file.
-    """
+    """A link by a compiler's driver, in `directory`. Paths are absolute, `arguments` those of the driver, with those of
+    response files in their places; `cxx` tells whether it was that of C++."""
 
     directory: str
     cxx: bool
@@ -64,7 +57,6 @@ class BuildLinks(Struct, frozen=True):
 
 
 def write_links(directory: Path, links: BuildLinks) -> None:
-    """Write links.json into the directory of a corpus."""
     (directory / LINKS).write_bytes(msgspec.json.format(msgspec.json.encode(links), indent=1))
 
 

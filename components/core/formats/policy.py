@@ -13,10 +13,8 @@ A policy directory holds:
     aot/              only on request: the object of TensorFlow's AOT compiler and its runtime
     regressed.json    only of a warmstart with --retrain-state: names of the modules that the deployed policy regressed
 
-policy.json: {"version": 1, "problem", "features": [{"name", "type", "shape"}], "num_actions", "trained_by",
-"vocab_digest", "trace_digest", "corpus_digest", "toolchain_digest", "llvm_version", "git_commit", "image",
-"ir2vec_vocabulary", "metrics": {}, "optional_features": {}, "trained_limits": {}, "trained_ranges": {},
-"unwind_tables"}; the last four only if there are some.
+policy.json has "version": 1 and the fields of PolicyInfo, the last four only if there are some; a feature is
+{"name", "type", "shape"}.
 """
 
 from __future__ import annotations
@@ -112,7 +110,6 @@ class PolicyInfo:
 
 
 def write_policy_info(directory: Path, info: PolicyInfo) -> Path:
-    """Write policy.json; return its path."""
     document = {"version": VERSION, **asdict(info), "metrics": dict(info.metrics)}
     for name in ("optional_features", "trained_limits", "trained_ranges"):
         values = dict(document.pop(name))
@@ -176,7 +173,9 @@ def load_policy_info(directory: Path) -> PolicyInfo:
     features = tuple(spec.feature for spec in read.features)
     with expect_shape(path, "a policy description", remedy):
         check_optional_features(read.optional_features, features)
-        check_trained_ranges(read.trained_ranges)
+        for name, (smallest, largest) in read.trained_ranges.items():
+            if not -(2**63) <= smallest <= largest < 2**63:
+                raise ValueError(f"the trained range of {name} is {smallest} to {largest}")
     values = {name: value for name, value in fields_of(read).items() if name != "version"}
     return PolicyInfo(**values | {"features": features})
 
@@ -202,15 +201,7 @@ def check_optional_features(optional: Mapping[str, float], features: Sequence[Fe
             raise ValueError(f"the optional feature {name} has the value {value!r:.40}, which is no {dtype}")
 
 
-def check_trained_ranges(ranges: Mapping[str, tuple[int, int]]) -> None:
-    """Raise ValueError unless these are ranges of int64 that contain a value."""
-    for name, (smallest, largest) in ranges.items():
-        if not -(2**63) <= smallest <= largest < 2**63:
-            raise ValueError(f"the trained range of {name} is {smallest} to {largest}")
-
-
 def write_regressed(directory: Path, modules: Sequence[str]) -> None:
-    """Write regressed.json of a policy directory, unless there are no such modules."""
     if modules:
         (directory / REGRESSED_JSON).write_text(json.dumps(list(modules), indent=1) + "\n", encoding="utf-8")
 
@@ -266,7 +257,6 @@ def output_spec(decision: str, logits: str, num_actions: int) -> list[dict[str, 
 
 
 def write_output_spec(directory: Path, decision: str, logits: str, num_actions: int) -> Path:
-    """Write output_spec.json; return its path."""
     path = directory / OUTPUT_SPEC_JSON
     path.write_text(json.dumps(output_spec(decision, logits, num_actions), indent=1) + "\n", encoding="utf-8")
     return path

@@ -17,11 +17,9 @@ FeatureSet = Literal["extended", "llvm", "ir2vec"]
 LLVM_SOURCES = Words(("deb",), ("git:",))
 """Values of --llvm-source that are no paths: Debian's source package, and a tag."""
 Targets = Literal["native", "all"]
-"""Code generators of a clang."""
 SUPPORTED_LLVM_MAJORS: dict[Strategy, tuple[int, ...]] = {"sdk": (19, 22), "plugin": (19, 22), "external": (19, 22)}
 """Strategy -> major versions of LLVM that it is written for."""
 DEFAULT_LLVM_MAJOR = 19
-"""Of every --llvm-major."""
 DEBIAN_SOURCE_MAJORS = (19,)
 """The supported versions of LLVM whose source Debian has next to the packages."""
 MIN_IR2VEC_MAJOR = 22
@@ -36,14 +34,9 @@ def release_strategy(strategy: Strategy, major: int) -> Strategy:
 
 
 def check_strategy(strategy: Strategy, major: int, strategy_option: str, major_option: str) -> None:
-    """Check that a strategy works with this major version of LLVM.
+    """Check that a strategy works with this major version of LLVM. UserError if it does not, with what works.
 
-    Args:
-        strategy_option: how messages write the strategy: "--strategy {}".
-        major_option: how messages write the version.
-
-    Raises:
-        UserError: it does not; the remedy names what works.
+    `strategy_option` and `major_option` are how messages write the two: "--strategy {}".
     """
     majors = SUPPORTED_LLVM_MAJORS[strategy]
     if major in majors:
@@ -60,10 +53,8 @@ def check_llvm_source(
 ) -> None:
     """Check that there is a source of the files of LLVM that a strategy compiles. UserError if Debian does not have it.
 
-    Args:
-        origin: "deb", "git:TAG", a path or a URI.
-        sdk: prefix of an SDK, which may bring the files; "": the installed one.
-        source_option, strategy_option: how messages write these: "--llvm-source {}".
+    `origin`: "deb", "git:TAG", a path or a URI. `sdk`: prefix of an SDK, which may bring the files; "": the installed
+    one. The last two are how messages write these options: "--llvm-source {}".
     """
     if strategy == "sdk" and origin == "deb" and not sdk and major not in DEBIAN_SOURCE_MAJORS:
         raise UserError(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from msgspec import UNSET, Struct, UnsetType
 
 from components.core.formats.features import FeatureSpec, TensorSpec
 from components.core.formats.strategy import EXTERNAL
 from components.platform.errors import UserError
+from components.platform.processes.output import capture
 from components.platform.storage.input_files import MissingFile, read_document, typed
 
 FILE_NAME = "toolchain.json"
@@ -36,14 +36,11 @@ _EarlierCapability = Literal["forced decisions", "trained ranges"]
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A clang built by this project.
+    """A clang built by this project; only a training clang has `capabilities`.
 
     Invariant: `features` holds, per problem, what a probe compile of this compiler logged; a release clang, which logs
-    nothing, has the features of its embedded policy.
-
-    Attributes:
-        upstream_features: for a training clang, per problem the names of the features that upstream LLVM also has.
-        capabilities: of a training clang.
+    nothing, has the features of its embedded policy. `upstream_features`: for a training clang, per problem the names
+    of those that upstream LLVM also has.
     """
 
     directory: Path
@@ -61,7 +58,6 @@ class Toolchain:
         return self.directory / "bin" / "clang"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content of toolchain.json."""
         return {
             "version": _VERSION,
             "mode": self.mode,
@@ -131,7 +127,7 @@ def load_toolchain(directory: Path) -> Toolchain:
         read.upstream_features,
         CAPABILITIES - _LATER_CAPABILITIES
         if read.capabilities is UNSET
-        else frozenset(map(_rename, read.capabilities)),
+        else frozenset(cast(Capability, capability.replace(" ", "_")) for capability in read.capabilities),
     )
     if not toolchain.clang.exists():
         raise UserError(f"{directory} has no compiler: bin/clang is missing", remedy)
@@ -146,20 +142,10 @@ def load_toolchain(directory: Path) -> Toolchain:
     return toolchain
 
 
-def _rename(capability: Capability | _EarlierCapability) -> Capability:
-    if capability == "forced decisions":
-        return "forced_decisions"
-    return "trained_ranges" if capability == "trained ranges" else capability
-
-
 def digest_of_clang(clang: Path) -> str:
-    """Return the SHA-256 of a program and of the shared libraries of LLVM, clang and TensorFlow that it loads.
-
-    It takes a fifth of a second for a clang with libLLVM.so.
-    """
-    listed = subprocess.run(
-        ["/usr/bin/ldd", str(clang)], capture_output=True, text=True, errors="replace", timeout=_LDD_TIMEOUT_S
-    )
+    """Return the SHA-256 of a program and of LLVM's, clang's and TensorFlow's shared libraries that it loads, in 0.2
+    s."""
+    listed = capture(["/usr/bin/ldd", clang], _LDD_TIMEOUT_S)
     libraries = re.findall(r"=> (\S*/lib(?:LLVM|clang|tensorflow)\S*) \(", listed.stdout)
     content = hashlib.sha256()
     for path in (clang, *map(Path, sorted(set(libraries)))):

@@ -36,6 +36,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
+from msgspec.structs import asdict as fields_of
 
 from components.core.formats.corpus import project_of
 from components.core.formats.features import FeatureSpec, TensorSpec
@@ -129,7 +130,6 @@ class _Strings:
         self.codes.append(np.asarray(indices, np.int32)[codes])
 
     def column(self) -> pa.DictionaryArray:
-        """Return all chunks as one Arrow column."""
         values = [replace_invalid_utf8(value) for value in self.index]
         codes = np.concatenate(self.codes).astype(np.int32, copy=False)
         return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(values, pa.string()))
@@ -142,12 +142,7 @@ class TraceWriter:
     """
 
     def __init__(
-        self,
-        directory: Path,
-        problem: str,
-        decision: str,
-        features: Sequence[FeatureSpec],
-        rows_per_shard: int | None = None,
+        self, directory: Path, problem: str, decision: str, features: Sequence[FeatureSpec], rows_per_shard: int = 0
     ) -> None:
         self.directory = directory
         self.problem = problem
@@ -178,11 +173,7 @@ class TraceWriter:
             self._flush()
 
     def close(self, corpus: str, toolchain: str) -> None:
-        """Write the remaining rows, the tables of modules and functions, and trace.json.
-
-        Args:
-            corpus, toolchain: digests of these artifacts.
-        """
+        """Write the remaining rows, the tables, and trace.json with the digests of these artifacts."""
         self._flush()
         columns = list(zip(*self._modules, strict=True)) or [()] * 4
         described = zip(_MODULE_COLUMNS.items(), columns, strict=True)
@@ -234,7 +225,9 @@ def _table(modules: list[ModuleTrace], features: Sequence[FeatureSpec]) -> pa.Ta
     columns["step"] = pa.array(np.concatenate([part.step for part in modules]).astype(np.int32, copy=False))
     columns |= {name: strings[name].column() for name in ("caller", "callee") if strings[name].codes}
     for spec in features:
-        columns[spec.name] = _feature(np.concatenate([part.columns[spec.name] for part in modules]), spec)
+        values = pa.array(np.concatenate([part.columns[spec.name] for part in modules]).reshape(-1))
+        elements = int(np.prod(spec.shape))
+        columns[spec.name] = values if elements == 1 else pa.FixedSizeListArray.from_arrays(values, elements)
     columns["action"] = pa.array(np.concatenate([part.action for part in modules]).astype(np.int64, copy=False))
     rewards = [np.broadcast_to(np.asarray(part.reward, np.float32), part.action.shape) for part in modules]
     columns["reward"] = pa.array(np.concatenate(rewards))
@@ -251,12 +244,6 @@ def _functions(counts: dict[str, Counter[str]]) -> pa.Table:
     projects, functions, objects = list(zip(*rows, strict=True)) or [()] * 3
     columns = {"project": pa.array(projects, pa.string()), "function": pa.array(functions, pa.string())}
     return pa.table(columns | {"objects": pa.array(objects, pa.int32())})
-
-
-def _feature(values: Array, spec: FeatureSpec) -> pa.Array:
-    flat = pa.array(values.reshape(-1))
-    elements = int(np.prod(spec.shape))
-    return flat if elements == 1 else pa.FixedSizeListArray.from_arrays(flat, elements)
 
 
 class _Description(Struct):
@@ -279,25 +266,17 @@ def load_trace(directory: Path) -> Trace:
         read = read_document(path, _Description, "a trace description", _REMEDY, _VERSION)
     except MissingFile:
         raise UserError(f"{directory} is not a trace: there is no {DESCRIPTION}", _REMEDY) from None
-    features = tuple(spec.feature for spec in read.features)
-    return Trace(
-        directory, read.problem, read.decision, features, read.decisions, read.modules, read.corpus, read.toolchain
-    )
+    return Trace(directory, **fields_of(read) | {"features": tuple(spec.feature for spec in read.features)})
 
 
 def read_columns(directory: Path, names: Sequence[str]) -> dict[str, Array]:
-    """Read the named columns of all decisions, in the order of the shards.
+    """Read the named columns of all decisions, in the order of the shards: name -> [N], or [N, *shape] for a feature of
+    more than one element. Strings are object arrays that share one str per distinct value; other dtypes are as written.
 
-    Returns:
-        Column name -> [N], or [N, *shape] for a feature of more than one element. Strings are object arrays that share
-        one str per distinct value; other dtypes are as written.
-
-    Raises:
-        UserError: the trace is incomplete, has no such column, or has an invalid Parquet file.
+    UserError if the trace is incomplete, has no such column, or has an invalid Parquet file.
     """
     trace = load_trace(directory)
-    specs = {spec.name: spec for spec in trace.features}
-    _require_columns(trace, names)
+    specs = _require_columns(trace, names)
     tables = [_read(path, list(names)) for path in trace.shards]
     return {name: _column([table[name] for table in tables], name, specs.get(name)) for name in names}
 
@@ -307,23 +286,25 @@ def iterate_columns(trace: Trace, names: Sequence[str]) -> Iterator[dict[str, Ar
 
     A shard has _SHARD_BYTES of features, so a trace of any size can be read.
     """
-    specs = {spec.name: spec for spec in trace.features}
-    _require_columns(trace, names)
+    specs = _require_columns(trace, names)
     for path in trace.shards:
         table = _read(path, list(names))
         yield {name: _column([table[name]], name, specs.get(name)) for name in names}
 
 
-def _require_columns(trace: Trace, names: Sequence[str]) -> None:
+def _require_columns(trace: Trace, names: Sequence[str]) -> dict[str, FeatureSpec]:
+    """Return the features by name, if the trace has these columns."""
     specs = {spec.name: spec for spec in trace.features}
-    # A trace without decisions has no shard that would show whether there are caller and callee columns.
-    columns = set(_columns(trace.shards[0])) if trace.shards else {*_STRINGS, *_DTYPES, *specs}
-    missing = [name for name in names if name not in columns]
-    if missing:
+    columns = {*_STRINGS, *_DTYPES, *specs}
+    if trace.shards:  # otherwise nothing shows whether there are caller and callee columns
+        with _parquet_errors(trace.shards[0]):
+            columns = set(pq.read_schema(trace.shards[0]).names)
+    if missing := [name for name in names if name not in columns]:
         raise UserError(
             f"the trace in {trace.directory} has no column {', '.join(missing)}; it has {', '.join(sorted(columns))}",
             "make the trace with a toolchain that logs these features",
         )
+    return specs
 
 
 def read_modules(directory: Path) -> dict[str, Array]:
@@ -334,13 +315,10 @@ def read_modules(directory: Path) -> dict[str, Array]:
 
 
 def read_object_counts(directory: Path) -> dict[str, dict[str, int]]:
-    """Read how many of a project's traced objects define each weak function.
+    """Read how many of a project's traced objects define each weak function: project -> function -> objects, at least
+    two. A linker keeps one of the definitions.
 
-    Returns:
-        project -> function -> objects, only functions of at least two objects. A linker keeps one of the definitions.
-
-    Raises:
-        UserError: as read_columns; or the trace lacks this table: an old trace, or a problem judged by scores.
+    UserError as read_columns; or if the trace lacks this table: an old trace, or a problem judged by scores.
     """
     load_trace(directory)
     if not (directory / FUNCTIONS).exists():
@@ -350,11 +328,6 @@ def read_object_counts(directory: Path) -> dict[str, dict[str, int]]:
     for project, function, count in zip(*(table[name].to_pylist() for name in table.column_names), strict=True):
         objects.setdefault(project, {})[function] = count
     return objects
-
-
-def _columns(path: Path) -> list[str]:
-    with _parquet_errors(path):
-        return list(pq.read_schema(path).names)
 
 
 def _read(path: Path, names: list[str] | None) -> pa.Table:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import POLICY_JSON, load_policy_info
 from components.core.policy.dense import WEIGHTS_FILE, DensePolicy, read_dense
 from components.core.policy.feature_encoding import num_elements
@@ -37,10 +36,8 @@ RANDOM_DECISIONS = 500
 class Agreement:
     """Agreement of one form with the reference on N decisions.
 
-    Attributes:
-        differences: indices of the decisions on which they differ, without ties.
-        ties: indices of those on which they differ and both actions are right: their logits differ by TIE_TOLERANCE.
-        max_error: the greatest difference of a logit.
+    `differences`: indices of the decisions on which they differ, without `ties`, on which both actions are right: their
+    logits differ by TIE_TOLERANCE. `max_error`: the greatest difference of a logit.
     """
 
     form: str
@@ -51,12 +48,10 @@ class Agreement:
 
 
 def require_agreement(directory: Path) -> DensePolicy:
-    """Return the weights of a policy whose policy.json and policy.so are of the same policy.
+    """Return the weights of a policy, after checking that its policy.json and policy.so are of the same policy.
 
-    policy.so decides in a confined child about random decisions, because no trace is needed for that.
-
-    Raises:
-        UserError: a form is missing or damaged, or they are of different policies.
+    policy.so decides in a confined child about random decisions, because no trace is needed for that. UserError if a
+    form is missing or damaged, or they are of different policies.
     """
     policy = read_dense(directory)
     require_description(directory, policy)
@@ -93,16 +88,12 @@ def random_decisions(policy: DensePolicy, count: int, seed: int) -> dict[str, ND
             values = random.normal(size=shape)
         else:
             values = random.choice(policy.buckets[feature.name], shape) + random.integers(-1, 2, shape)
-        columns[feature.name] = _convert(values, feature)
+        scalar = num_elements(feature) == 1
+        columns[feature.name] = (values.reshape(count) if scalar else values).astype(feature.dtype)
     for name, limit in policy.limits.items():
         # Beyond any limit the network does not decide: half of the decisions are within all of them.
         columns[name][::2] = np.minimum(columns[name][::2], limit)
     return columns
-
-
-def _convert(values: NDArray[np.generic], feature: FeatureSpec) -> NDArray[np.generic]:
-    scalar = num_elements(feature) == 1
-    return (values.reshape(len(values)) if scalar else values).astype(feature.dtype)
 
 
 def compare_forms(
@@ -150,10 +141,7 @@ def require_description(directory: Path, policy: DensePolicy) -> None:
 
 
 def compare_to_reference(
-    form: str,
-    reference: NDArray[np.float32],
-    logits: NDArray[np.float32],
-    decisions: NDArray[np.int64] | None = None,
+    form: str, reference: NDArray[np.float32], logits: NDArray[np.float32], decisions: NDArray[np.int64] | None = None
 ) -> Agreement:
     """Compare logits [N, A], and decisions [N] if the form computes these itself, with the reference [N, A]."""
     actions = logits.argmax(axis=1) if decisions is None else decisions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from components.core.policy.dense import DensePolicy
 from components.core.policy.fixed_point import round_weights
 from components.core.policy.generated.codegen import Training, generate
 from components.core.policy.generated.shared_object import build_shared_object
+from components.platform.processes.output import read_output
 from components.platform.processes.python_module import ROOT
 
 VOCAB = "vocab"
@@ -30,10 +30,7 @@ def export_fast(
 ) -> None:
     """Write the files that the training clang reads, output_spec.json and policy.{h,cpp,so}, in half a second.
 
-    Args:
-        directory: existing directory; files of an earlier policy are replaced.
-        optional_features: feature -> value that the policy assumes where a compiler lacks it.
-        training: where the compiler lets the policy decide; None for everywhere.
+    Files of an earlier policy in `directory` are replaced. The last two arguments are as those of `generate`.
     """
     write_source(dense, directory, optional_features, training)
     build_shared_object(directory, clang)
@@ -60,24 +57,14 @@ def write_weights(dense: DensePolicy, directory: Path) -> None:
 
 
 def export_policy(
-    dense: DensePolicy,
-    directory: Path,
-    clang: Path,
-    info: PolicyInfo | None = None,
-    vocabulary_of: Path = Path(),
+    dense: DensePolicy, directory: Path, clang: Path, info: PolicyInfo | None = None, vocabulary_of: Path = Path()
 ) -> PolicyInfo:
-    """Write the whole policy artifact (see components/core/formats/policy.py) except its manifest and aot/.
+    """Write the whole policy artifact (core/formats/policy.py) except its manifest and aot/; return the content of
+    policy.json.
 
-    The weights are rounded to 16 bits, the same in every form.
-
-    Args:
-        directory: the directory that `storage.publish` yields.
-        info: origin of the policy; its problem, features and number of actions are replaced by those of `dense`, its
-            git commit, if empty, by that of this project's checkout.
-        vocabulary_of: toolchain or policy with the IR2Vec vocabulary, for a policy that reads embeddings.
-
-    Returns:
-        the contents of policy.json.
+    The weights are rounded to 16 bits, the same in every form. `info`: origin of the policy; its problem, features and
+    number of actions are replaced by those of `dense`, its git commit, if empty, by that of this project's checkout.
+    `vocabulary_of`: toolchain or policy with the IR2Vec vocabulary, for a policy that reads embeddings.
     """
     # TensorFlow takes seconds to import, and export_fast does not need it.
     from components.core.policy.tf.saved_model import write_saved_model
@@ -102,17 +89,10 @@ def export_policy(
 
 
 def git_commit() -> str:
-    """Return $MLGO_GIT_COMMIT, the commit of an image, else that of the checkout that this code runs from, else "".
-
-    Images set the variable to the commit that they were built from.
-    """
+    """Return $MLGO_GIT_COMMIT, the commit that an image was built from, else that of this code's checkout, else ""."""
     if commit := os.environ.get("MLGO_GIT_COMMIT"):
         return commit
     command = ["git", "-C", str(ROOT), "rev-parse", "--show-toplevel", "HEAD"]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    top, _separator, head = result.stdout.strip().partition("\n")
+    top, _separator, head = read_output(command, 10).strip().partition("\n")
     # An installed package may lie in another repository: that of a user's project, with a virtual environment in it.
-    return head if result.returncode == 0 and Path(top).resolve() == ROOT else ""
+    return head if Path(top).resolve() == ROOT else ""

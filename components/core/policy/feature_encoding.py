@@ -47,7 +47,6 @@ def inputs_per_feature(masked: bool) -> int:
 
 
 def num_elements(feature: FeatureSpec) -> int:
-    """Return the number of elements of one value of the feature."""
     return math.prod(feature.shape)
 
 
@@ -70,13 +69,9 @@ def layer_inputs(
 ) -> Float32:
     """Return quantiles, then magnitudes: float32 [N, 2 * F + E]; with a mask quantiles, action ranks: [N, A, 2 * F].
 
-    Args:
-        features: F features without the mask. buckets: their boundaries.
-        tensors: features of E elements in all, whose magnitudes follow; none with a mask.
-        columns: feature name -> values, [N], [N, 1] or [N, *shape]; other columns are ignored.
-
-    Raises:
-        UserError: a column is missing.
+    `features`: F features without the mask, with boundaries in `buckets`. `tensors`: features of E elements in all,
+    whose magnitudes follow; none with a mask. `columns`: feature name -> values, [N], [N, 1] or [N, *shape]; other
+    columns are ignored.
     """
     q = quantiles(features, buckets, columns)
     if mask is None:
@@ -92,13 +87,10 @@ def quantiles(
     buckets: Mapping[str, NDArray[np.float64]],
     columns: Mapping[str, NDArray[np.generic]],
 ) -> Float32:
-    """Return for each value the share of its feature's boundaries that are <= it, in [0, 1].
+    """Return for each value the share of its feature's boundaries that are <= it, in [0, 1]. UserError without a
+    column.
 
-    Returns:
-        float32 [N, F]; if features have C > 1 elements, [N, C, F], in which features of one element are repeated.
-
-    Raises:
-        UserError: a column is missing.
+    float32 [N, F]; if features have C > 1 elements, [N, C, F], in which features of one element are repeated.
     """
     _require(features, columns)
     rows = len(columns[features[0].name]) if features else 0
@@ -130,8 +122,7 @@ def magnitudes(features: Sequence[FeatureSpec], columns: Mapping[str, NDArray[np
 
 
 def _require(features: Sequence[FeatureSpec], columns: Mapping[str, NDArray[np.generic]]) -> None:
-    missing = [f.name for f in features if f.name not in columns]
-    if missing:
+    if missing := [f.name for f in features if f.name not in columns]:
         raise UserError(
             f"the decisions lack the features {', '.join(missing)}",
             "use a trace of the compiler that the policy was trained with",
@@ -149,10 +140,8 @@ def invert_magnitudes(magnitude: NDArray[np.float32]) -> NDArray[np.float64]:
 def action_ranks(
     features: Sequence[FeatureSpec], columns: Mapping[str, NDArray[np.generic]], allowed: NDArray[np.bool_]
 ) -> Float32:
-    """Return for each action the share of allowed actions whose value is less: float32 [N, A, F], 0 for scalars.
-
-    NaN counts as infinite.
-    """
+    """Return for each action the share of allowed actions whose value is less: float32 [N, A, F], 0 for scalars. NaN
+    counts as infinite."""
     result = np.zeros((*allowed.shape, len(features)), np.float32)
     counts = np.maximum(allowed.sum(axis=1), 1).astype(np.float32)[:, None]
     for i, feature in enumerate(features):

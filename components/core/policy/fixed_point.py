@@ -32,9 +32,7 @@ def to_fixed_point(weights: Float32) -> tuple[NDArray[np.int16], np.float32] | N
     """Return int16 numbers and the power of two whose products are exactly these weights; None if there are none."""
     scale = _scale(weights)
     numbers = weights / scale
-    if not np.array_equal(numbers, np.rint(numbers)):
-        return None
-    return numbers.astype(np.int16), scale
+    return (numbers.astype(np.int16), scale) if np.array_equal(numbers, np.rint(numbers)) else None
 
 
 def round_to_fixed_point(weights: Float32) -> Float32:

@@ -26,6 +26,7 @@ from components.core.policy.generated.shared_object import COMPILE_FLAGS, COMPIL
 from components.core.policy.optional_features import fix_features
 from components.core.policy.tosa import tosa_module
 from components.platform.errors import UserError
+from components.platform.processes.output import capture
 
 CACHE_FILE = "mlgo.cmake"
 TENSORFLOW_CACHE_FILE = "mlgo-tensorflow.cmake"
@@ -57,14 +58,9 @@ def export_for_llvm(
 ) -> None:
     """Write headers, objects, MLIR, SavedModels, CMake cache files and instructions into `directory`.
 
-    Args:
-        policies: problem -> policy directory.
-        upstream_features: problem -> names of the features that LLVM itself has.
-        triple: target of the LLVM that is built, "" for that of `clang`.
-        saved_models: write the SavedModels of policies that have none, which requires TensorFlow.
-
-    Raises:
-        UserError: a policy uses features that LLVM does not have, or `clang` does not compile for the target.
+    `policies`: problem -> policy directory. `upstream_features`: problem -> names of the features that LLVM itself has.
+    `triple`: target of the LLVM that is built, "" for that of `clang`. `saved_models`: write those of policies that
+    have none, which requires TensorFlow.
     """
     dense: dict[str, DensePolicy] = {}
     info = {problem: load_policy_info(policy) for problem, policy in policies.items()}
@@ -114,8 +110,7 @@ def _copy_saved_model(policy: Path, dense: DensePolicy, info: PolicyInfo, into: 
 
 def check_upstream_features(policy: Path, features: Collection[FeatureSpec], upstream: Collection[str]) -> None:
     """Check that LLVM has all features of a policy. UserError if it does not."""
-    missing = [spec.name for spec in features if spec.name not in upstream]
-    if missing:
+    if missing := [spec.name for spec in features if spec.name not in upstream]:
         raise UserError(
             f"{policy} uses features that LLVM itself does not have: {', '.join(missing)}",
             f"pass {PRETRAINED_LLVM}, train with --features llvm (mlgo warmstart --help), or build a clang or a plugin "
@@ -129,26 +124,9 @@ def _compile(source: Path, output: Path, clang: Path, triple: str) -> None:
     headers.mkdir()
     (headers / "cstdint").write_text("#include <stdint.h>\n")
     target = [f"--target={triple}"] if triple else []
-    command: list[str | Path] = [
-        clang,
-        "-x",
-        "c++",
-        *target,
-        *COMPILE_FLAGS,
-        "-ffreestanding",
-        "-nostdinc++",
-        "-isystem",
-        headers,
-    ]
+    flags = ["-x", "c++", *target, *COMPILE_FLAGS, "-ffreestanding", "-nostdinc++", "-isystem", str(headers)]
     try:
-        done = subprocess.run(
-            [*command, "-c", source / POLICY_SOURCE, "-o", output],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=COMPILE_TIMEOUT_S,
-            stdin=subprocess.DEVNULL,
-        )
+        done = capture([clang, *flags, "-c", source / POLICY_SOURCE, "-o", output], COMPILE_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"{clang} does not run: {error}", "pass another --clang") from None
     if done.returncode != 0:
@@ -159,11 +137,9 @@ def _compile(source: Path, output: Path, clang: Path, triple: str) -> None:
 
 
 def _cache_file(policies: Collection[str], compiled_by_llvm: Collection[str]) -> str:
-    """Return a file for cmake -C that settles every problem.
+    """Return a file for cmake -C that settles every problem; `policies` are those with a policy.
 
-    Args:
-        policies: problems with a policy.
-        compiled_by_llvm: those whose SavedModel LLVM compiles with TensorFlow. Without any, the build needs none.
+    LLVM compiles the SavedModels of `compiled_by_llvm` with TensorFlow. Without any, the build needs none.
     """
     if compiled_by_llvm:
         lines = [

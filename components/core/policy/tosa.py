@@ -32,11 +32,8 @@ _ELEMENTS = {"i64": np.int64, "f32": np.float32}
 
 
 def tosa_module(policy: DensePolicy) -> str:
-    """Return an MLIR module with the function `action`, which returns the greedy decision of a policy.
-
-    Raises:
-        ValueError: the policy's problem has a mask, or a feature is a tensor.
-    """
+    """Return an MLIR module with the function `action`, which returns the greedy decision of a policy. ValueError if
+    its problem has a mask, or a feature is a tensor."""
     if policy.mask is not None or policy.tensor_features:
         raise ValueError(f"policies with a mask or tensors have no form in TOSA, this one is for {policy.problem}")
     names = [feature.name for feature in policy.network_features]
@@ -125,7 +122,6 @@ class _Value:
 
     @property
     def type(self) -> str:
-        """The value's type in MLIR."""
         return f"tensor<{''.join(f'{size}x' for size in self.shape)}{self.element}>"
 
 
@@ -137,21 +133,14 @@ class _Body:
         self._shift: _Value | None = None
 
     def text(self) -> str:
-        """Return the operations as MLIR, a line each."""
         return "".join(f"    {line}\n" for line in self._lines)
 
     def add(
-        self,
-        operation: str,
-        operands: Sequence[_Value],
-        shape: Sequence[int],
-        element: str = "f32",
-        attributes: str = "",
+        self, name: str, operands: Sequence[_Value], shape: Sequence[int], element: str = "f32", attributes: str = ""
     ) -> _Value:
-        """Add an operation with a result of this shape and element type."""
         result = self._name(shape, element)
         names, types = ", ".join(v.name for v in operands), ", ".join(v.type for v in operands)
-        self._lines.append(f"{result.name} = {operation} {names} {attributes} : ({types}) -> {result.type}")
+        self._lines.append(f"{result.name} = {name} {names} {attributes} : ({types}) -> {result.type}")
         return result
 
     def constant(self, array: NDArray[Any]) -> _Value:

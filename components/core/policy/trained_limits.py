@@ -28,31 +28,23 @@ def trained_limits(
     columns: Mapping[str, NDArray[np.generic]],
     modules: NDArray[np.int64],
 ) -> dict[str, int]:
-    """Return the largest value of each integer feature of one element that several modules reach.
+    """Return the largest value of each integer feature of one element that several modules reach; {} for problems whose
+    features do not tell the heuristic's decision.
 
-    Args:
-        columns: feature name -> values [N] or [N, 1] of the training decisions.
-        modules: [N], the index of each decision's module.
-
-    Returns:
-        An empty dict for problems whose features do not tell the heuristic's decision.
+    `columns`: feature name -> values [N] or [N, 1] of the training decisions; `modules`: [N], the index of each one's
+    module.
     """
     heuristic = problem.policy.heuristic
     if heuristic is None or not {*heuristic} <= {feature.name for feature in features}:
         return {}
     limits = {}
+    rank = min(MAX_RANK, 1 + len(np.unique(modules)) // MODULES_PER_RANK)
     for feature in features:
         if can_be_limited(feature) and feature.name not in problem.policy.settings:
-            limits[feature.name] = _find_limit(np.asarray(columns[feature.name]).reshape(-1), modules)
+            largest = np.full(int(modules.max()) + 1, np.iinfo(np.int64).min)
+            np.maximum.at(largest, modules, np.asarray(columns[feature.name]).reshape(-1))
+            limits[feature.name] = int(np.sort(largest)[-rank])
     return limits
-
-
-def _find_limit(values: NDArray[np.generic], modules: NDArray[np.int64]) -> int:
-    """Return the largest value that several modules reach."""
-    rank = min(MAX_RANK, 1 + len(np.unique(modules)) // MODULES_PER_RANK)
-    largest = np.full(int(modules.max()) + 1, np.iinfo(np.int64).min)
-    np.maximum.at(largest, modules, values)
-    return int(np.sort(largest)[-rank])
 
 
 def trained_ranges(
@@ -60,11 +52,8 @@ def trained_ranges(
 ) -> dict[str, tuple[int, int]]:
     """Return the smallest and the largest value of each integer feature of one element that no option sets.
 
-    Args:
-        columns: feature name -> values [N] or [N, 1] of the training decisions.
-
-    Returns:
-        An empty dict for problems in which the compiler does not ask the heuristic.
+    `columns`: feature name -> values [N] or [N, 1] of the training decisions. {} for problems in which the compiler
+    does not ask the heuristic.
     """
     if problem.policy.heuristic is None:
         return {}
@@ -76,7 +65,6 @@ def trained_ranges(
 
 
 def can_be_limited(feature: FeatureSpec) -> bool:
-    """Return whether policies can have a limit of this feature."""
     return feature.dtype == "int64" and num_elements(feature) == 1
 
 

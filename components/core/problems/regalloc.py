@@ -40,7 +40,6 @@ REGALLOC = Problem(
     # Published gains in executed instructions are 0.3 to 1.5%; evictions are a small part of the code.
     min_reduction_percent=0.1,
     llvm=LlvmInterface(
-        callsites=False,
         logs_scores=True,
         model_class="RegAllocEvictModel",
         development_options=("-regalloc-enable-advisor=development",),
@@ -56,8 +55,7 @@ REGALLOC = Problem(
         logits="RegAllocProbProjectionNetwork_logits",
         num_actions=MAX_INTERFERENCES + 1,
         mask="mask",
-        # No feature identifies a module: each describes live ranges, relative to the other ranges.
-        excluded_features=frozenset(),
+        # No excluded feature, because none identifies a module: each describes live ranges, relative to the others.
         per_instruction_features=frozenset({"instructions", "instructions_mapping", "mbb_frequencies", "mbb_mapping"}),
     ),
     training=TrainingDefaults(

@@ -9,7 +9,8 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from typing import Any
 from components.core.compiler.clang_programs import cxx_driver, gnu_binutils, is_gcc, llvm_binutils
 from components.core.projects.compile_commands import DATABASE, find_output
 from components.core.projects.flags.linked_files import is_linked_or_archive
-from components.core.projects.recipe import Recipe, Target
+from components.core.projects.recipe import Recipe
+from components.core.projects.recipe_document import Target
+from components.platform.console import Progress
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail, run_logged
 from components.platform.storage.input_files import read_json
@@ -51,6 +54,21 @@ and in its command line, so the content hash of a module would depend on its bui
 
 OnProgress = Callable[[int, int], None]
 """Called with the number of completed build steps and their total."""
+
+
+@contextmanager
+def build_progress(title: str) -> Iterator[OnProgress]:
+    """Yield a function that shows the progress of a build, from its first step on, with which ninja reports the
+    total."""
+    with ExitStack() as stack:
+        bar: Progress | None = None
+
+        def show(done: int, total: int) -> None:
+            nonlocal bar
+            bar = bar or stack.enter_context(Progress(title, total))
+            bar.advance(max(0, done - bar.done))
+
+        yield show
 
 
 @dataclass(frozen=True)
@@ -97,11 +115,11 @@ def build_project(
     Raises `UserError` if configuring fails, or if a whole build makes none of the recipe's binaries.
     An object that fails does not stop the others; it is listed in `failed`.
     """
+    log = log or build_dir / LOG
     if recipe.commands is not None:
         return _run_commands(recipe, source_dir, build_dir, clang, cflags, jobs, objects_only, log, ldflags)
     if not (build_dir / "build.ninja").exists():
         configure_project(recipe, source_dir, build_dir, clang, cflags, log, ldflags)
-    log = log or build_dir / LOG
     entries = _entries(recipe, build_dir)
     targets = (
         [str(find_output(entry, build_dir / DATABASE)) for entry in entries] if objects_only else list(recipe.targets)
@@ -132,13 +150,10 @@ def configure_project(
     build_dir: Path,
     clang: Path,
     cflags: list[str],
-    log: Path | None = None,
-    ldflags: Sequence[str] = (),
+    log: Path,
+    ldflags: Sequence[str],
 ) -> None:
-    """Prepare the source and run CMake; do nothing for recipes with commands.
-
-    Raises `UserError` with the end of the failed command's output.
-    """
+    """Prepare the source and run CMake; do nothing for recipes with commands. UserError has the end of the output."""
     if recipe.commands is not None:
         return
     for tool in ("cmake", "ninja"):
@@ -147,10 +162,12 @@ def configure_project(
     if recipe.target:
         require_libraries(recipe, clang)
     build_dir.mkdir(parents=True, exist_ok=True)
-    log = log or build_dir / LOG
     _run_shell(recipe, recipe.prepare, source_dir, log, "cannot be prepared", {})
     flags = shlex.join(_all_flags(recipe, source_dir, build_dir, clang, cflags))
-    launcher = str(_write_launcher(build_dir))
+    launcher = build_dir.absolute() / "relative-paths"
+    launcher.write_text(_LAUNCHER.format(root=shlex.quote(str(build_dir.absolute()))))
+    launcher.chmod(0o755)
+    link_flags = shlex.join(_link_flags(recipe, ldflags))
     definitions = {
         "CMAKE_C_COMPILER": str(clang),
         "CMAKE_CXX_COMPILER": str(cxx_driver(clang)),
@@ -159,13 +176,9 @@ def configure_project(
         "CMAKE_BUILD_TYPE": BUILD_TYPE,
         f"CMAKE_C_FLAGS_{BUILD_TYPE.upper()}": flags,
         f"CMAKE_CXX_FLAGS_{BUILD_TYPE.upper()}": flags,
-        **{
-            f"CMAKE_{kind}_LINKER_FLAGS_{BUILD_TYPE.upper()}": shlex.join(_link_flags(recipe, ldflags))
-            for kind in _LINKED_KINDS
-        },
+        **{f"CMAKE_{kind}_LINKER_FLAGS_{BUILD_TYPE.upper()}": link_flags for kind in _LINKED_KINDS},
         # Our launcher replaces any compiler cache, which would return objects with an earlier build's command line.
-        "CMAKE_C_COMPILER_LAUNCHER": launcher,
-        "CMAKE_CXX_COMPILER_LAUNCHER": launcher,
+        **{f"CMAKE_{language}_COMPILER_LAUNCHER": str(launcher) for language in ("C", "CXX")},
         # The user's package registry must not decide what a project finds.
         "CMAKE_FIND_USE_PACKAGE_REGISTRY": "OFF",
         **(_cross_definitions(recipe.target) if recipe.target else {}),
@@ -182,14 +195,6 @@ def configure_project(
         raise _failure(recipe, "cannot be configured", log)
 
 
-def _write_launcher(build_dir: Path) -> Path:
-    """Write a CMAKE_C_COMPILER_LAUNCHER that keeps the path of `build_dir` out of objects; return its path."""
-    launcher = build_dir / "relative-paths"
-    launcher.write_text(_LAUNCHER.format(root=shlex.quote(str(build_dir.absolute()))))
-    launcher.chmod(0o755)
-    return launcher.absolute()
-
-
 def _run_commands(
     recipe: Recipe,
     source_dir: Path,
@@ -198,13 +203,12 @@ def _run_commands(
     cflags: list[str],
     jobs: int,
     objects_only: bool,
-    log: Path | None,
+    log: Path,
     ldflags: Sequence[str],
 ) -> BuiltProject:
     if recipe.target:
         require_libraries(recipe, clang)
     build_dir.mkdir(parents=True, exist_ok=True)
-    log = log or build_dir / LOG
     flags = shlex.join(_all_flags(recipe, source_dir, build_dir, clang, cflags))
     binutils = gnu_binutils(clang) if is_gcc(clang) else llvm_binutils(clang)
     environment = {
@@ -254,10 +258,7 @@ def _link_flags(recipe: Recipe, ldflags: Sequence[str]) -> list[str]:
 
 def require_libraries(recipe: Recipe, clang: Path) -> None:
     """Check that a clang generates code for a recipe's target, and finds the C library's headers if it has a system.
-
-    Raises:
-        UserError: it does not; the remedy says what to install.
-    """
+    UserError says what to install."""
     assert recipe.target is not None
     target = recipe.target
     text = "#include <stdlib.h>\n" if target.has_system else ""
@@ -279,7 +280,6 @@ def require_libraries(recipe: Recipe, clang: Path) -> None:
 
 
 def _cross_definitions(target: Target) -> dict[str, str]:
-    """Return the CMake variables of a cross build."""
     definitions = {
         "CMAKE_SYSTEM_NAME": "Linux" if target.has_system else "Generic",
         "CMAKE_SYSTEM_PROCESSOR": target.processor,
@@ -336,15 +336,12 @@ def _finish(
 ) -> BuiltProject:
     commands = directory / _BUILT
     commands.write_text(json.dumps(entries, indent=1), encoding="utf-8")
-    binaries = () if objects_only else _binaries(recipe, directory)
-    if recipe.binaries and not objects_only and not binaries:
+    globs = () if objects_only else recipe.binaries
+    candidates = {path.resolve() for glob in globs for path in directory.glob(glob) if path.is_file()}
+    binaries = tuple(sorted(path for path in candidates if is_linked_or_archive(path)))
+    if globs and not binaries:
         raise _failure(recipe, f"left none of its binaries ({', '.join(recipe.binaries)})", log)
     return BuiltProject(directory, commands, binaries, tuple(failed), log)
-
-
-def _binaries(recipe: Recipe, directory: Path) -> tuple[Path, ...]:
-    candidates = {path.resolve() for glob in recipe.binaries for path in directory.glob(glob) if path.is_file()}
-    return tuple(sorted(path for path in candidates if is_linked_or_archive(path)))
 
 
 def _failure(recipe: Recipe, what: str, log: Path) -> UserError:

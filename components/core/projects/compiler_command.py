@@ -71,25 +71,21 @@ class NotACompileError(NoObjectError):
 def lacking_options(text: str) -> list[str]:
     """Return the options of which clang's output says that it does not have them, each once, those of the linker and
     the assembler as -Wl,OPTION and -Wa,OPTION."""
-    return list(dict.fromkeys(map(_lacking_option, _UNKNOWN.finditer(_COLORS.sub("", text)))))
-
-
-def _lacking_option(match: re.Match[str]) -> str:
-    if match["linker"]:
-        return f"-Wl,{match['linker']}"
-    return match["option"] or match["pair"] or match["name"] + match["value"]
+    options = [
+        f"-Wl,{match['linker']}"
+        if match["linker"]
+        else match["option"] or match["pair"] or match["name"] + match["value"]
+        for match in _UNKNOWN.finditer(_COLORS.sub("", text))
+    ]
+    return list(dict.fromkeys(options))
 
 
 @dataclass(frozen=True)
 class CompileCommand:
-    """A command that compiles a source file, without the files that it writes.
+    """A command that compiles a source file in the absolute `directory`, without the files that it writes.
 
-    Attributes:
-        directory: absolute path of the directory that it runs in.
-        program: the compiler, as the command spells it.
-        arguments: its arguments with the source, those of response files in their places, without -c and without
-            options that name or add outputs.
-        output: the object, as the command spells it.
+    `program` and `output`, the object, are as the command spells them. `arguments` are those with the source, those of
+    response files in their places, without -c and without options that name or add outputs.
     """
 
     directory: str
@@ -144,14 +140,8 @@ def _compile_in(command: str, directory: str, source: str, named: str) -> tuple[
 def compiler_calls(
     command: str, directory: str, others: re.Pattern[str] | None = None
 ) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Yield the calls of compilers in a shell's command: the directory that each runs in, the compiler, its arguments.
-
-    Args:
-        others: names of further programs whose calls are wanted.
-
-    Raises:
-        NoObjectError: the command cannot be read.
-    """
+    """Yield the calls of compilers, and of programs named by `others`, in a shell's command: the directory that each
+    runs in, the compiler, its arguments. NoObjectError if the command cannot be read."""
     for simple in simple_commands(command):
         if simple[0] == "cd" and len(simple) == 2:
             directory = os.path.join(directory, simple[1])
@@ -165,9 +155,8 @@ def compiler_calls(
 def output_of_words(words: Sequence[str], directory: str, source: str, named: str = "") -> str:
     """Return the object that a command writes, as the command spells it. NoObjectError if it writes none.
 
-    Args:
-        source: the source file of interest, if it compiles several; "" if unknown.
-        named: the output that a database names; the command's -o has priority.
+    `source`: of interest, if it compiles several; "" if unknown. `named`: the output that a database names; the
+    command's -o has priority.
     """
     program, arguments = compiler_of(words)
     name = os.path.basename(program)
@@ -201,11 +190,8 @@ def output_of_words(words: Sequence[str], directory: str, source: str, named: st
 
 
 def installed_compilers(names: Sequence[str], path: str | None = None) -> Iterator[Path]:
-    """Yield the user's own compilers that are installed: the one of CC, then those of `names`.
-
-    Args:
-        path: directories as in PATH, in place of it.
-    """
+    """Yield the user's own compilers that are installed, in `path` in place of PATH: the one of CC, then those of
+    `names`."""
     own: Sequence[str] = ()
     with suppress(ValueError, NotACompileError):
         own = [compiler_of(shlex.split(os.environ.get("CC", "")))[0]]
@@ -315,11 +301,8 @@ def _unquote(match: re.Match[str]) -> str:
 
 
 def simple_commands(command: str) -> Iterator[list[str]]:
-    """Yield the words of the simple commands of a shell's command, without redirections.
-
-    Raises:
-        NoObjectError: the command cannot be read.
-    """
+    """Yield the words of the simple commands of a shell's command, without redirections. NoObjectError if it cannot be
+    read."""
     words = _shell_words(command)
     simple: list[str] = []
     redirected = subshell = False

@@ -152,23 +152,15 @@ SCRIPT_DIRECTORY = "SCRIPT_DIRECTORY"
 """In a program's path and in flags, the directory that the script is in."""
 
 
-def installed_names(path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of native C and of C++ compilers in the directories of a PATH, such as g++-12, for builds that
-    look for a version or call the triple's."""
-    names: dict[bool, set[str]] = {True: set(C_NAMES), False: set(CXX_NAMES)}
+def compiler_names(path: str, prefix: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the C and the C++ compilers in the directories of a PATH that have a prefix, such as
+    aarch64-linux-gnu-; without one those of native ones, such as g++-12, for builds that look for a version or call the
+    triple's."""
+    names: dict[bool, set[str]] = {True: set(() if prefix else C_NAMES), False: set(() if prefix else CXX_NAMES)}
     for name in _programs(path):
-        if match := re.fullmatch(_NATIVE + _COMPILERS, name):
+        if match := re.fullmatch((re.escape(prefix) or _NATIVE) + _COMPILERS, name):
             names[match["c"] is not None].add(name)
     return tuple(sorted(names[True])), tuple(sorted(names[False]))
-
-
-def cross_names(path: str, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the C and the C++ compilers in the directories of a PATH that have a prefix, such as
-    aarch64-linux-gnu-."""
-    pattern = re.compile(re.escape(prefix) + _COMPILERS)
-    matches = [match for name in _programs(path) if (match := pattern.fullmatch(name))]
-    c, cxx = ({match[0] for match in matches if (match["c"] is not None) == is_c} for is_c in (True, False))
-    return tuple(sorted(c)), tuple(sorted(cxx))
 
 
 def _programs(path: str) -> Iterator[str]:
@@ -240,11 +232,10 @@ def _run(program: str, flags: Sequence[str], link_flags: Sequence[str], assembly
 def write_binutils(
     directory: Path, binutils: Mapping[str, Path], path: str = "", prefixes: Sequence[str] = (), search_path: str = ""
 ) -> None:
-    """Write scripts that run LLVM's binutils, by their names, each also as llvm-NAME, which CMake prefers, and
-    under the names of native ones in the directories of a PATH, such as gcc-ar, and of those with the prefixes.
+    """Write scripts that run LLVM's binutils, by their names, each also as llvm-NAME, which CMake prefers, and under
+    the names of native ones in the directories of a PATH, such as gcc-ar, and of those with the prefixes.
 
-    Args:
-        search_path: the programs' own PATH, "" for that of their callers. gcc-ar runs the `ar` that it finds there.
+    `search_path` is their own PATH, "" for that of their callers. gcc-ar runs the `ar` that it finds there.
     """
     pattern = _prefixed(_BINUTILS, prefixes)
     environment = f"export PATH={shlex.quote(search_path)}\n" if search_path else ""
@@ -272,14 +263,9 @@ def write_bitcode_tools(
     """Write `ld` and `strip`, also under the names of native ones in a PATH, and of those with prefixes, for objects
     and archives of LTO.
 
-    `ld` runs lld where one is an input, and otherwise the linker of a PATH. `strip` leaves them as they are: they have
-    no symbols or debug data that are linked.
-
-    Args:
-        lld: a linker that reads bitcode.
-        options: its options of LTO.
-        records: directory in which programs that understand ELF only are recorded when they get such an object; "" for
-            none.
+    `ld` runs lld, which reads bitcode, with its options of LTO where one is an input, and otherwise the linker of a
+    PATH. `strip` leaves them as they are: they have no symbols or debug data that are linked. `records` is a directory
+    in which programs that understand ELF only are recorded when they get such an object; "" for none.
     """
     llvm_strip = f"{SCRIPT_DIRECTORY}/llvm-strip"
     programs = {"ld": str(lld), "strip": llvm_strip}
@@ -298,30 +284,25 @@ def write_bitcode_tools(
         write_executable(directory / name, text)
     if records:
         _write_readers(directory, _READERS, _BITCODE, path, records, prefixes)
-        _record_sizes_by_nm(directory, records, _BITCODE, binutils)
 
 
 def write_editors(directory: Path, path: str, records: str, prefixes: Sequence[str] = ()) -> None:
     """Write the programs of a PATH that change objects, which are recorded when they get one of gcc's LTO, as is nm if
     it is asked for sizes. For the arguments see `write_bitcode_tools`."""
     _write_readers(directory, _EDITORS, _GNU_LTO, path, records, prefixes)
-    _record_sizes_by_nm(directory, records, _GNU_LTO, _prefixed(_BINUTILS, prefixes))
 
 
 def _write_readers(
     directory: Path, names: str, lto: Mapping[str, str], path: str, records: str, prefixes: Sequence[str]
 ) -> None:
-    pattern = _prefixed(names, prefixes)
+    """Write programs that are recorded when they get an object of LTO, and let the scripts of nm record that a build
+    asks for sizes or addresses in one."""
+    pattern, binutils = _prefixed(names, prefixes), _prefixed(_BINUTILS, prefixes)
     record = fill_template(_RECORD, DIRECTORY=shlex.quote(records), SUFFIX=READERS)
     for name in _programs(path):
         if pattern.fullmatch(name) and (program := shutil.which(name, path=path)):
             text = fill_template(_IF_LTO, PROGRAM=shlex.quote(program), COMMAND=record, **lto)
             write_executable(directory / name, text)
-
-
-def _record_sizes_by_nm(directory: Path, records: str, lto: Mapping[str, str], binutils: re.Pattern[str]) -> None:
-    """Let the scripts of nm record that a build asks for sizes or addresses in objects of LTO."""
-    record = fill_template(_RECORD, DIRECTORY=shlex.quote(records), SUFFIX=READERS)
     test = fill_template(_IF_LTO, PROGRAM="nm", COMMAND=record, **lto).rpartition("exec ")[0]
     prologue = fill_template(_SIZES_BY_NM, RECORD=test)
     for script in directory.iterdir():

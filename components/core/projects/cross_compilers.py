@@ -50,11 +50,7 @@ _MACRO = re.compile(r"^#define (\w+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class CrossCompiler:
-    """A gcc for another processor.
-
-    Attributes:
-        prefix: start of the names of its programs, such as "aarch64-linux-gnu-".
-    """
+    """A gcc for another processor; `prefix` is the start of the names of its programs, such as "aarch64-linux-gnu-"."""
 
     prefix: str
     gcc: Path
@@ -93,9 +89,8 @@ class CrossCompiler:
 
     def _target(self) -> tuple[str, list[str]]:
         """Return clang's target, and the options that make its defaults those of gcc."""
-        options = {}
-        for name, value, thumb in _TARGET_OPTION.findall(self.ask("-Q", "--help=target")):
-            options[name or thumb] = value
+        printed = _TARGET_OPTION.findall(self.ask("-Q", "--help=target"))
+        options = {name or thumb: value for name, value, thumb in printed}
         if self.processor != _ARM_MACHINE:
             names = _COPIED.get(self.processor, ())
             return self.triple, [name + options[name] for name in names if options.get(name)]
@@ -135,7 +130,10 @@ def find_cross_compilers(path: str) -> list[CrossCompiler]:
             names = sorted(os.listdir(directory))
         for name in names:
             match = _GCC.fullmatch(name)
-            if match is None or match["prefix"] in found or _is_certainly_native(match["prefix"]):
+            if match is None or match["prefix"] in found:
+                continue
+            triple = match["prefix"][:-1]
+            if "-" in triple and is_native(triple):
                 continue
             gcc = shutil.which(name, path=path)
             triple = _output([gcc, "-dumpmachine"]) if gcc else ""
@@ -184,10 +182,6 @@ def _named_programs() -> Iterator[tuple[str, str]]:
             words = shlex.split(os.environ.get(name, ""))
             if words:
                 yield name, compiler_of(words)[0] if name in _COMPILER_VARIABLES else words[0]
-
-
-def _is_certainly_native(prefix: str) -> bool:
-    return "-" in prefix[:-1] and is_native(prefix[:-1])
 
 
 def is_native(triple: str) -> bool:

@@ -35,24 +35,16 @@ OPTIONS_WITH_VALUE = frozenset(
 )
 """Options of clang and GCC that take the next word."""
 _OTHER_RESULTS = {
-    "-E": "it only preprocesses",
-    "--preprocess": "it only preprocesses",
-    "-M": "it only writes dependencies",
-    "-MM": "it only writes dependencies",
-    "--dependencies": "it only writes dependencies",
-    "--user-dependencies": "it only writes dependencies",
+    **dict.fromkeys(("-E", "--preprocess"), "it only preprocesses"),
+    **dict.fromkeys(("-M", "-MM", "--dependencies", "--user-dependencies"), "it only writes dependencies"),
     "-fsyntax-only": "it only checks the syntax",
     "--precompile": "it precompiles a module",
     "--analyze": "it only analyzes",
     "-emit-ast": "it writes a syntax tree",
     "-extract-api": "it writes an interface",
-    "-S": "it writes assembly",
-    "--assemble": "it writes assembly",
+    **dict.fromkeys(("-S", "--assemble"), "it writes assembly"),
     "-emit-llvm": "it writes bitcode",
-    "-###": "it compiles nothing",
-    "--version": "it compiles nothing",
-    "-dumpversion": "it compiles nothing",
-    "-dumpmachine": "it compiles nothing",
+    **dict.fromkeys(("-###", "--version", "-dumpversion", "-dumpmachine"), "it compiles nothing"),
 }
 """Options with which a driver writes something else than an object."""
 _DEPENDENCIES = ("-MD", "-MMD", "-MP", "-MG", "-MV", "--write-dependencies", "--write-user-dependencies")
@@ -94,11 +86,8 @@ class DriverArguments:
 
 
 def read_arguments(arguments: Sequence[str], directory: str) -> DriverArguments:
-    """Return what the arguments of a driver say that runs in a directory.
-
-    Raises:
-        UserError: -o has no value, or a response file cannot be read.
-    """
+    """Return what the arguments of a driver say that runs in a directory. UserError if -o has no value, or a response
+    file cannot be read."""
     options = DriverArguments()
     options.words += _expand(arguments, directory, options.missing)
     words = iter(options.words)

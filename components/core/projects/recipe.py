@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from components.core.projects.benchmark import Benchmark, make_benchmarks
+from components.core.projects.benchmark import check_benchmarks
 from components.core.projects.recipe_document import (
+    Benchmark,
     ProjectDocument,
     RecipeSetDocument,
     SourceDocument,
-    TargetDocument,
+    Target,
     convert,
     recipe_error,
 )
@@ -24,7 +25,6 @@ from components.platform.storage.input_files import MissingFile, parse_yaml, rea
 from components.platform.storage.uri import Location, ObjectUri, Words, parse_location
 
 PACKAGED = Path(__file__).with_name("recipes")
-"""The recipes that come with this project."""
 
 _TRIPLE = re.compile(r"[a-z0-9_.]+(-[a-z0-9_.]+){1,3}")
 _NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}")
@@ -34,43 +34,13 @@ _NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}")
 class Source:
     """Origin of a source tree.
 
-    Attributes:
-        location: by `kind`, the name of a Debian source package, a git URL, an archive's URL, or an absolute directory.
-        pin: the tag of a git source, the SHA-256 (hex) of an archive, else "".
+    `location`: by `kind`, the name of a Debian source package, a git URL, an archive's URL, or an absolute directory.
+    `pin`: the tag of a git source, the SHA-256 (hex) of an archive, else "".
     """
 
     kind: Literal["deb", "git", "url", "path"]
     location: str
     pin: str = ""
-
-
-@dataclass(frozen=True)
-class Target:
-    """Another processor or system than this machine's.
-
-    Attributes:
-        triple: LLVM's name of it, such as "aarch64-linux-gnu" or "thumbv7em-none-eabi".
-        sysroot: directory of its headers and libraries, "" where clang finds them.
-        cflags, ldflags: further flags of each compile and of each link.
-    """
-
-    triple: str
-    sysroot: str = ""
-    cflags: tuple[str, ...] = ()
-    ldflags: tuple[str, ...] = ()
-
-    @property
-    def processor(self) -> str:
-        return self.triple.partition("-")[0]
-
-    @property
-    def has_system(self) -> bool:
-        """Whether programs run on an operating system, for which CMake can link its test programs."""
-        return "linux" in self.triple
-
-    def flags(self) -> list[str]:
-        """Return the flags of clang that select the target, for compiles and links."""
-        return [f"--target={self.triple}", *([f"--sysroot={self.sysroot}"] if self.sysroot else [])]
 
 
 @dataclass(frozen=True)
@@ -98,37 +68,28 @@ class Recipe:
 
 @dataclass(frozen=True)
 class RecipeSet:
-    """Projects with distinct names.
-
-    Attributes:
-        split: settings of the corpus' split, as written, unchecked.
-    """
+    """Projects with distinct names; `split` are the settings of the corpus' split, as written, unchecked."""
 
     projects: tuple[Recipe, ...]
     split: dict[str, Any] = field(default_factory=dict)
 
     def project(self, name: str) -> Recipe:
         """Return the project called `name`. UserError if there is none."""
-        for recipe in self.projects:
-            if recipe.name == name:
-                return recipe
-        names = ", ".join(recipe.name for recipe in self.projects)
-        raise UserError(f"the recipes have no project {name!r}", f"choose one of {names}")
+        by_name = {recipe.name: recipe for recipe in self.projects}
+        if name not in by_name:
+            raise UserError(f"the recipes have no project {name!r}", f"choose one of {', '.join(by_name)}")
+        return by_name[name]
 
 
 def recipe_words() -> Words:
-    """Return the names of the packaged recipes."""
     return Words(tuple(path.stem for path in sorted(PACKAGED.glob("*.yaml"))))
 
 
 def locate_recipe(text: str) -> Location:
     """Return the location of a recipe that a user names by the name of a packaged one ("demo"), by path or by URI.
 
-    A file that has the name of a packaged recipe is ./demo.
-
-    Raises:
-        UserError: there is no such file on this machine, and no packaged recipe of that name. Object storage is not
-            queried.
+    A file that has the name of a packaged recipe is ./demo. UserError if there is no such file on this machine, and no
+    packaged recipe of that name. Object storage is not queried.
     """
     if text in recipe_words():
         return PACKAGED / f"{text}.yaml"
@@ -143,12 +104,10 @@ def locate_recipe(text: str) -> Location:
 
 
 def load_recipes(path: Path) -> RecipeSet:
-    """Read a recipe file of one project or of a set.
+    """Read a recipe file of one project or of a set. UserError, with file and key, if it cannot be read, or is not a
+    recipe.
 
     A set names the files of its projects relative to itself; those that come with this project need not exist there.
-
-    Raises:
-        UserError: the file cannot be read, or is not a recipe; the message names the file and the key.
     """
     path = Path(path)
     content = _read_yaml(path)
@@ -176,7 +135,7 @@ def load_recipes(path: Path) -> RecipeSet:
     return RecipeSet(tuple(recipes), document.split)
 
 
-def _cross_compiled(recipe: Recipe, target: TargetDocument, where: str) -> Recipe:
+def _cross_compiled(recipe: Recipe, target: Target, where: str) -> Recipe:
     """Return the recipe for a target. Its programs do not run on this machine, so it has no benchmarks."""
     if recipe.debian:
         raise recipe_error(where, f"target: {recipe.name} is built by its debian/rules, for this machine only")
@@ -185,8 +144,7 @@ def _cross_compiled(recipe: Recipe, target: TargetDocument, where: str) -> Recip
     if target.sysroot is not None and not Path(target.sysroot).is_dir():
         remedy = "install it (Debian: the package that the recipe's head or docs/own-code.md names), or fix the path"
         raise recipe_error(where, f"target: there is no sysroot {target.sysroot}", remedy)
-    chosen = Target(target.triple, target.sysroot or "", target.cflags, target.ldflags)
-    return replace(recipe, target=chosen, benchmarks=())
+    return replace(recipe, target=target, benchmarks=())
 
 
 def recipe_files(path: Path) -> tuple[Path, ...]:
@@ -230,18 +188,18 @@ def _recipe(project: ProjectDocument, where: str, base: Path) -> Recipe:
             raise recipe_error(
                 where, "requires: {source} already stands for the project's own source", "choose another name"
             )
+    requires = project.requires.items()
+    check_benchmarks(project.benchmarks, where)
     recipe = Recipe(
         project.name,
         source,
-        requires=tuple(
-            (name, _source(required, f"{where}: requires: {name}", base)) for name, required in project.requires.items()
-        ),
+        requires=tuple((name, _source(one, f"{where}: requires: {name}", base)) for name, one in requires),
         prepare=project.prepare,
         commands=project.commands,
         exclude=project.exclude,
         cflags=project.cflags,
         binaries=project.binaries,
-        benchmarks=make_benchmarks(project.benchmarks, where),
+        benchmarks=project.benchmarks,
     )
     cmake = project.cmake
     if cmake is None:
@@ -265,7 +223,6 @@ def _require_name(name: str, where: str) -> None:
 
 
 def _cmake_value(key: str, value: bool | int | float | str, where: str) -> str:
-    """Return a value as CMake spells it."""
     if isinstance(value, bool):
         return "ON" if value else "OFF"
     if isinstance(value, float) and not math.isfinite(value):

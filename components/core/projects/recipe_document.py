@@ -27,15 +27,14 @@ class SourceDocument(Struct, forbid_unknown_fields=True):
 
 
 class CmakeDocument(Struct, forbid_unknown_fields=True):
-    """How CMake configures and builds a project."""
-
     directory: Text = "."
     options: dict[str, bool | int | float | str] = {}
     targets: Texts = ("all",)
 
 
-class InputDocument(Struct, forbid_unknown_fields=True):
-    """The input of a benchmark: text, files with bytes, or output_of."""
+class Input(Struct, frozen=True, forbid_unknown_fields=True):
+    """Content of a benchmark's input: `text`; `files`, globs of the source tree whose contents, in the order of their
+    paths, are repeated or cut to `bytes`; or `output_of` an earlier benchmark, by its name: its {output}."""
 
     text: Text | None = None
     files: Texts | None = None
@@ -43,19 +42,25 @@ class InputDocument(Struct, forbid_unknown_fields=True):
     output_of: Text | None = None
 
 
-class BenchmarkDocument(Struct, forbid_unknown_fields=True):
-    """One run of one program."""
+class Benchmark(Struct, frozen=True, forbid_unknown_fields=True):
+    """One run of one program, a glob relative to the build directory.
+
+    `arguments` may have the placeholders {input}, {output} (a file that the program writes) and {source} (the source
+    tree). `stdin`: whether the program reads its input from standard input.
+    """
 
     name: Text
     program: Text
     arguments: Texts = ()
-    input: InputDocument | None = None
+    input: Input | None = None
     stdin: bool = False
+
+    @property
+    def writes_output(self) -> bool:
+        return any("{output}" in argument for argument in self.arguments)
 
 
 class ProjectDocument(Struct, forbid_unknown_fields=True):
-    """One project."""
-
     name: Text
     source: SourceDocument
     requires: dict[str, SourceDocument] = {}
@@ -66,16 +71,34 @@ class ProjectDocument(Struct, forbid_unknown_fields=True):
     exclude: Texts = ()
     cflags: Texts = ()
     binaries: Texts = ()
-    benchmarks: tuple[BenchmarkDocument, ...] = ()
+    benchmarks: tuple[Benchmark, ...] = ()
 
 
-class TargetDocument(Struct, forbid_unknown_fields=True):
-    """The processor and system that all projects of a set are compiled for."""
+class Target(Struct, frozen=True, forbid_unknown_fields=True):
+    """Another processor or system than this machine's, which all projects of a set are compiled for.
+
+    `triple`: LLVM's name of it, such as "aarch64-linux-gnu" or "thumbv7em-none-eabi". `sysroot`: directory of its
+    headers and libraries, None where clang finds them. `cflags`, `ldflags`: further flags of each compile and of each
+    link.
+    """
 
     triple: Text
     sysroot: Text | None = None
     cflags: Texts = ()
     ldflags: Texts = ()
+
+    @property
+    def processor(self) -> str:
+        return self.triple.partition("-")[0]
+
+    @property
+    def has_system(self) -> bool:
+        """Whether programs run on an operating system, for which CMake can link its test programs."""
+        return "linux" in self.triple
+
+    def flags(self) -> list[str]:
+        """Return the flags of clang that select the target, for compiles and links."""
+        return [f"--target={self.triple}", *([f"--sysroot={self.sysroot}"] if self.sysroot else [])]
 
 
 class RecipeSetDocument(Struct, forbid_unknown_fields=True):
@@ -83,19 +106,15 @@ class RecipeSetDocument(Struct, forbid_unknown_fields=True):
 
     projects: tuple[str | ProjectDocument, ...] = ()
     packages: Texts = ()
-    target: TargetDocument | None = None
+    target: Target | None = None
     split: dict[str, Any] = {}
 
 
 def convert(document: Any, kind: type[T], where: str) -> T:
-    """Return a document of plain values as an instance of `kind`.
+    """Return a document of plain values, from `where`, as an instance of `kind`.
 
-    Args:
-        where: the source of the document, for errors.
-
-    Raises:
-        UserError: a value has another type, a key is missing or unknown, or a text contains characters that neither
-            files nor command lines can hold (NUL, lone surrogates), which YAML can spell.
+    UserError if a value has another type, a key is missing or unknown, or a text contains characters that neither files
+    nor command lines can hold (NUL, lone surrogates), which YAML can spell.
     """
     try:
         converted = msgspec.convert(document, kind)

@@ -37,19 +37,14 @@ _GIT_OMITTED = ("objects", "modules", "lfs", "annex", "worktrees")
 
 @dataclass(frozen=True)
 class SourceTree:
-    """A source tree, which is only read.
-
-    Attributes:
-        directory: where the build runs.
-        excluded: globs of names, and of paths relative to the tree, that are not copied.
-    """
+    """A source tree, which is only read, and the directory where the build runs. `excluded`: globs of names, and of
+    paths relative to the tree, that are not copied."""
 
     directory: Path
     excluded: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """Name of the directory."""
         return self.directory.resolve().name
 
     @property
@@ -80,27 +75,23 @@ class SourceTree:
         the compilers and the places that they were configured for."""
         found = []
         for directory, names, _ in os.walk(self.directory):
-            paths = {name: Path(directory, name) for name in names}
-            kept = [name for name, path in paths.items() if not self._is_excluded(path.relative_to(self.directory))]
-            found += [
-                paths[name].relative_to(self.directory).as_posix() for name in kept if _is_configured(paths[name])
-            ]
-            names[:] = [name for name in kept if name != _GIT and not _is_configured(paths[name])]
+            within = {name: Path(directory, name).relative_to(self.directory) for name in names}
+            kept = {name: path for name, path in within.items() if not self._is_excluded(path)}
+            configured = [name for name in kept if _is_configured(Path(directory, name))]
+            found += [kept[name].as_posix() for name in configured]
+            names[:] = [name for name in kept if name != _GIT and name not in configured]
         return sorted(found)
 
     def copy(self, into: Path, omitted: Sequence[Path] = (), programs: Sequence[str] = ()) -> None:
-        """Copy the tree to `into`, which does not exist. UserError if a file cannot be read, or the disk is full.
+        """Copy the tree, without the directories `omitted`, to `into`, which does not exist. UserError if a file cannot
+        be read, or the disk is full.
 
-        Objects, build directories, Cargo's among them, links to Bazel's, outputs of `mlgo shrink` and virtual
-        environments are left out, so that everything is compiled. Times are kept: generated files stay newer than their
-        sources. Links to places in the tree are links in the copy; links to other directories stay, but those that a
-        build writes to, which are empty or have its files, become empty directories. In place of a repository's objects
-        the copy refers to them, because version scripts ask git; a worktree and a submodule, whose state is elsewhere,
-        become a tree without git.
-
-        Args:
-            omitted: directories that are not copied.
-            programs: files that are not copied, relative to the tree, because the build makes them.
+        Objects, build directories, Cargo's among them, links to Bazel's, outputs of `mlgo shrink`, virtual environments
+        and the files `programs`, relative to the tree, are left out, so that everything is compiled. Times are kept:
+        generated files stay newer than their sources. Links to places in the tree are links in the copy; links to other
+        directories stay, but those that a build writes to, which are empty or have its files, become empty directories.
+        In place of a repository's objects the copy refers to them, because version scripts ask git; a worktree and a
+        submodule, whose state is elsewhere, become a tree without git.
         """
         omitted_places = {path.resolve() for path in omitted}
 
@@ -195,7 +186,6 @@ def remove_tree(directory: Path) -> None:
 
 
 def is_cargo_directory(directory: Path) -> bool:
-    """Return whether Cargo builds in a directory."""
     return os.path.isfile(directory / _CARGO_FILE)
 
 

@@ -12,7 +12,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,7 +44,7 @@ _PC_BYTES = 8
 """Maximum distance between the word of a relocation relative to the program counter and the end of its instruction."""
 _SHORT_JUMPS = (0xEB, *range(0x70, 0x80))
 _TIMEOUT_S = 120.0
-_PLAIN = re.compile(r"[-A-Za-z0-9$._]")
+_SPECIAL = re.compile(rb"[^-A-Za-z0-9$._]")
 _DEFINITION = re.compile(r'^(?:define\b[^@]*|(?=@))@("(?:[^"]*)"|[-A-Za-z0-9$._]+)', re.MULTILINE)
 
 
@@ -53,32 +52,18 @@ class RestoreError(Exception):
     """The list cannot be restored; the message says why."""
 
 
-@dataclass(frozen=True)
-class _Unreferenced:
-    """Local and weak symbols of an object that nothing in it refers to.
-
-    Attributes:
-        certain: functions of x86-64, whose calls within a section are recognized by their bytes.
-        possible: all others, and those that only a short jump may refer to.
-    """
-
-    certain: frozenset[str]
-    possible: frozenset[str]
-
-
 class CompilerUsed:
-    """Restores the list in the modules of one object.
+    """Restores the list in the modules of one object: one, or those that were linked to it.
 
     The object is looked at once, however many modules it has.
     """
 
     def __init__(self, elf: Elf, modules: Sequence[memoryview]) -> None:
-        """Make it for an object and the bitcode of all its modules: one, or those that were linked to it."""
         self._elf = elf
         self._modules = modules
 
     @cached_property
-    def _unreferenced(self) -> _Unreferenced:
+    def _unreferenced(self) -> tuple[frozenset[str], frozenset[str]]:
         return _find_unreferenced(self._elf)
 
     @cached_property
@@ -90,18 +75,13 @@ class CompilerUsed:
     def restore(self, bitcode: memoryview) -> bytes | memoryview:
         """Return the bitcode of a module with the list, unchanged if nothing is missing in it.
 
-        Raises:
-            ElfError: the object has no symbol table.
-            RestoreError: LLVM's opt of the module's version is not installed, or fails; or something that several
-                modules define is to be kept.
+        ElfError if the object has no symbol table. RestoreError if LLVM's opt of the module's version is not installed,
+        or fails; or something that several modules define is to be kept.
         """
-        if not self._elf.relocatable:
-            return bitcode
-        unreferenced = self._unreferenced
-        if not unreferenced.certain and not unreferenced.possible:
+        if not self._elf.relocatable or not any(self._unreferenced):
             return bitcode
         symbols = read_symbols(bytes(bitcode))
-        certain, possible = unreferenced.certain & symbols.discardable, unreferenced.possible & symbols.discardable
+        certain, possible = (names & symbols.discardable for names in self._unreferenced)
         if not certain and not possible:
             return bitcode
         opt = shutil.which(f"opt-{symbols.llvm_major}")
@@ -114,8 +94,9 @@ class CompilerUsed:
             )
         names = certain
         if possible:
-            survivors = _definitions(_run(opt, ["-passes=globaldce", "-S"], bytes(bitcode)))
-            names |= possible - survivors
+            text = _run(opt, ["-passes=globaldce", "-S"], bytes(bitcode))
+            # Survivors are defined or declared at the start of a line of LLVM's textual form.
+            names |= possible - set(map(_unquote, _DEFINITION.findall(text.decode("utf-8", "surrogateescape"))))
         if not names:
             return bitcode
         if len(self._modules) > 1 and (unknown := names & self._shared_names):
@@ -152,18 +133,9 @@ def _run(opt: str, flags: list[str], content: bytes) -> bytes:
         return result.read_bytes()
 
 
-def _definitions(text: bytes) -> frozenset[str]:
-    """Return the names that LLVM's textual form defines or declares at the start of a line."""
-    names = _DEFINITION.findall(text.decode("utf-8", "surrogateescape"))
-    return frozenset(_unquote(name) for name in names)
-
-
 def _quote(name: str) -> str:
-    return '"' + "".join(c if _PLAIN.match(c) else _escape(c) for c in name) + '"'
-
-
-def _escape(character: str) -> str:
-    return "".join(f"\\{byte:02X}" for byte in character.encode("utf-8", "surrogateescape"))
+    escaped = _SPECIAL.sub(lambda match: f"\\{match[0][0]:02X}".encode(), name.encode("utf-8", "surrogateescape"))
+    return f'"{escaped.decode()}"'
 
 
 def _unquote(name: str) -> str:
@@ -171,14 +143,17 @@ def _unquote(name: str) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def _find_unreferenced(elf: Elf) -> _Unreferenced:
+def _find_unreferenced(elf: Elf) -> tuple[frozenset[str], frozenset[str]]:
+    """Return local and weak symbols that nothing in an object refers to: those that are certain, functions of x86-64,
+    whose calls within a section are recognized by their bytes, and all others, also those that only a short jump may
+    refer to."""
     symbols = elf.symbols()
     function = symbols.type == _STT_FUNC
     local = symbols.binding == _STB_LOCAL
     candidate = (function | (symbols.type == _STT_OBJECT)) & (local | (symbols.binding == _STB_WEAK))
     candidate &= (symbols.section > 0) & (symbols.size > 0)
     if not candidate.any():
-        return _Unreferenced(frozenset(), frozenset())
+        return frozenset(), frozenset()
     sections = elf.allocated_sections()
     for prefix in _NOT_A_USE:
         sections[elf.sections_named(prefix)] = False
@@ -209,11 +184,8 @@ def _find_unreferenced(elf: Elf) -> _Unreferenced:
             _remove_called(elf, section, symbols, relocated, certain, candidate)
     else:
         certain[:] = False
-    possible = np.flatnonzero(candidate & ~certain)
-    return _Unreferenced(
-        frozenset(elf.symbol_names(symbols.name[np.flatnonzero(certain)])),
-        frozenset(elf.symbol_names(symbols.name[possible])),
-    )
+    found, possible = (frozenset(elf.symbol_names(symbols.name[which])) for which in (certain, candidate & ~certain))
+    return found, possible
 
 
 def _remove_called(
@@ -226,12 +198,9 @@ def _remove_called(
 ) -> None:
     """Remove functions that a call or jump in their section of x86-64 code goes to: the assembler needs no relocation.
 
-    Any four bytes may be the distance of a call, except those with a part of a relocated word, and those of the padding
-    between functions: a nop ends with zeros, the distance to the function that follows. Short jumps have one byte, so a
-    function remains possible.
-
-    Args:
-        relocated: offsets of the section's relocations.
+    Any four bytes may be the distance of a call, except those with a part of a relocated word, at the offsets
+    `relocated`, and those of the padding between functions: a nop ends with zeros, the distance to the function that
+    follows. Short jumps have one byte, so a function remains possible.
     """
     code = np.frombuffer(elf.contents(section), np.uint8).astype(np.int64)
     if len(code) < 4:

@@ -14,7 +14,7 @@ from pathlib import Path
 from components.core.compiler.objects.archive import ArchiveError, is_archive, read_members
 from components.core.compiler.objects.elf import LINKED_TYPES, Elf, ElfError
 from components.core.compiler.objects.object_file import ForeignObject, open_foreign
-from components.core.formats.bitcode import BitcodeError, Read, producer_major, read_layout
+from components.core.formats.bitcode import BitcodeError, producer_major, read_layout, reader
 from components.core.formats.links import embedded_digest
 from components.corpus.extraction.compiler_used import CompilerUsed, RestoreError
 from components.corpus.extraction.file_io import read, write
@@ -38,8 +38,7 @@ class ExtractConfig:
 
     Attributes:
         cmd_filter: regular expression; a module is skipped if it matches none of its cc1 arguments. None: keep all.
-        cmd_section: name of the ELF section in which -fembed-bitcode=all writes the arguments.
-        bitcode_section: name of the ELF section in which -fembed-bitcode=all writes the bitcode.
+        cmd_section, bitcode_section: names of the ELF sections in which -fembed-bitcode=all writes.
         num_workers: number of threads; None: one per processor that this process may use.
         max_llvm_major: skip modules that a newer LLVM compiled; None: keep all.
         thinlto: kind of the ThinLTO build, if the objects come from one; then each module's index is extracted, too.
@@ -63,19 +62,15 @@ def compile_filter(cmd_filter: str | None) -> re.Pattern[str] | None:
 
 
 def extract_objects(objects: list[ObjectFile], output: Path, config: ExtractConfig) -> list[Outcome]:
-    """Write <name>.bc and <name>.cmd below `output` for every object that has them.
+    """Write <name>.bc and <name>.cmd below `output` for every object that has them, and return the outcomes in their
+    order.
 
     The files have the bytes that llvm-objcopy --dump-section writes, without this project's options in the arguments,
-    and with functions and variables kept that the source declares __attribute__((used)), see compiler_used.py.
-    With ThinLTO, <name>.thinlto.bc is written, too; with local ThinLTO, <name>.cmd is not. The modules of an object
-    that was linked from several ones (`ld -r`, a program) are <name>.1, <name>.2 and so on; those of an archive are
-    <name>/<member>. They are not extracted again if another object is the same module.
-
-    Returns:
-        The outcomes in the order of `objects`; they also describe what is wrong with single objects.
-
-    Raises:
-        UserError: cmd_filter is not a regular expression.
+    and with functions and variables kept that the source declares __attribute__((used)), see compiler_used.py. With
+    ThinLTO, <name>.thinlto.bc is written, too; with local ThinLTO, <name>.cmd is not. The modules of an object that was
+    linked from several ones (`ld -r`, a program) are <name>.1, <name>.2 and so on; those of an archive are
+    <name>/<member>. They are not extracted again if another object is the same module. UserError if cmd_filter is not a
+    regular expression.
     """
     pattern = compile_filter(config.cmd_filter)
     outcomes: list[list[Outcome]] = [[] for _ in objects]
@@ -125,13 +120,7 @@ def _without_duplicates(
 
 @dataclass(frozen=True, slots=True)
 class _Extraction:
-    """The extraction of one object, linked file or archive.
-
-    Attributes:
-        output: directory of the corpus.
-        pattern: the compiled cmd_filter.
-        nested: whether the object is a member of an archive.
-    """
+    """The extraction of one object, linked file or archive; `nested` if it is a member of an archive."""
 
     item: ObjectFile
     output: str
@@ -184,7 +173,7 @@ class _Extraction:
             bitcode = self._section(elf, self.config.bitcode_section)
             if not command or not bitcode:
                 return [self._without_bitcode(elf, self._missing(command, bitcode))]
-            read_at = _reader(bitcode)
+            read_at = reader(bitcode)
             modules = read_layout(read_at, len(bitcode))
         except ElfError as error:
             lto = "; compile it without -flto" if "bitcode" in error.problem else ""
@@ -214,7 +203,7 @@ class _Extraction:
         if not bitcode or not command:
             absent = foreign.EMBEDDED[0] if not bitcode else foreign.EMBEDDED[1]
             return [Outcome(self.item, OutcomeKind.NO_BITCODE, f"no section {absent}")]
-        read_at = _reader(bitcode)
+        read_at = reader(bitcode)
         modules = read_layout(read_at, len(bitcode))
         if len(modules) != 1:
             problem = f"it has {len(modules)} modules; compile its sources one at a time"
@@ -222,7 +211,6 @@ class _Extraction:
         return [self._module(self.item, command, bitcode, producer_major(read_at, modules[0]), None)]
 
     def _without_bitcode(self, elf: Elf, missing: str) -> Outcome:
-        """Return why an object has no bitcode."""
         if self.item.assembly:
             return Outcome(self.item, OutcomeKind.ASSEMBLY, missing)
         if elf.type in LINKED_TYPES:
@@ -246,12 +234,10 @@ class _Extraction:
     def _module(
         self, item: ObjectFile, command: memoryview, bitcode: memoryview, llvm_major: int, used: CompilerUsed | None
     ) -> Outcome:
-        """Write the files of a module.
+        """Write the files of a module that LLVM `llvm_major` compiled, 0 if unknown.
 
-        Args:
-            llvm_major: version of the LLVM that compiled it, 0 if unknown.
-            used: restores what the module declares used, from its object or a file that was linked from it; None if
-                that is unknown.
+        `used` restores what it declares used, from its object or a file that was linked from it; None if that is
+        unknown.
         """
         config = self.config
         if config.max_llvm_major is not None and llvm_major > config.max_llvm_major:
@@ -259,16 +245,11 @@ class _Extraction:
         arguments = bytes(command).decode("utf-8", "surrogateescape").split("\0")
         if self.pattern is not None and not any(self.pattern.search(argument) for argument in arguments):
             level = next((argument for argument in reversed(arguments) if argument.startswith("-O")), "none")
-            return Outcome(
-                item,
-                OutcomeKind.FILTERED,
-                f"no argument matches {self.pattern.pattern}; its optimization level is {level}",
-            )
+            detail = f"no argument matches {self.pattern.pattern}; its optimization level is {level}"
+            return Outcome(item, OutcomeKind.FILTERED, detail)
         if counters := [argument for argument in arguments if argument.startswith(_COUNTERS)]:
-            option = counters[0].partition("=")[0]
-            return Outcome(
-                item, OutcomeKind.INSTRUMENTED, f"{option}: a replay adds no counters; compile it without --coverage"
-            )
+            detail = f"{counters[0].partition('=')[0]}: a replay adds no counters; compile it without --coverage"
+            return Outcome(item, OutcomeKind.INSTRUMENTED, detail)
         restored: bytes | memoryview = bitcode
         try:
             restored = used.restore(bitcode) if used else bitcode
@@ -291,10 +272,6 @@ class _Extraction:
         write(f"{base}.bc", restored)
         warning = MISSING_INDEX_WARNING if config.thinlto is None and index_of(arguments, "") else ""
         return Outcome(item, OutcomeKind.EXTRACTED, warning, llvm_major)
-
-
-def _reader(content: memoryview) -> Read:
-    return lambda offset, length: bytes(content[offset : offset + length])
 
 
 def _split_commands(section: memoryview) -> list[memoryview]:

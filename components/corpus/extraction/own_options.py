@@ -19,27 +19,20 @@ _OWN_PREFIX = "mlgo-"
 _PLUGIN_OPTIONS = ("-fpass-plugin=", "-fplugin=", "-load=")
 
 
-def _llvm_names() -> frozenset[str]:
-    """Return the names of LLVM's options that select an advisor or belong to one."""
-    options = [
-        option
-        for problem in map(problems.get, problems.names())
-        for option in (
-            *problem.llvm.development_options,
-            *problem.llvm.release_options,
-            problem.llvm.log_option,
-            problem.llvm.policy_option,
-            problem.llvm.channel_option,
-        )
-    ]
-    return frozenset(_name(option) for option in options)
-
-
 def _name(option: str) -> str:
     return option.partition("=")[0].lstrip("-")
 
 
-_LLVM_NAMES = _llvm_names()
+_LLVM_NAMES = frozenset(
+    _name(option)
+    for llvm in (problems.get(name).llvm for name in problems.names())
+    for option in (
+        *llvm.development_options,
+        *llvm.release_options,
+        *(llvm.log_option, llvm.policy_option, llvm.channel_option),
+    )
+)
+"""LLVM's options that select an advisor or belong to one."""
 
 
 def strip_own_options(arguments: Sequence[str]) -> list[str]:

@@ -21,19 +21,21 @@ from pathlib import Path
 from typing import Literal
 
 from components.core.projects.build import is_excluded
-from components.core.projects.debian_build.package import SOURCE, WORK, DebianBuild, base_root, build_package
+from components.core.projects.debian_build.package import SOURCE, WORK, base_root, build_package
 from components.core.projects.link_recorder.recorder import read_links
 from components.core.projects.recipe import Recipe
 from components.corpus.extraction.extract import ExtractConfig, extract_objects
-from components.corpus.options import Unit
+from components.corpus.extraction.outcome import Outcome
 from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.report import CorpusReport, Skipped
+from components.corpus.sources.build_config import EMBED, BuildConfig
 from components.corpus.sources.objects import ObjectFile
 from components.corpus.sources.programs import ProgramConfig, extract_programs
 from components.platform.console import Progress, say
 from components.platform.console.interrupts import continues_when_rerun
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import stop_running
+from components.platform.processes.output import capture
 from components.platform.storage.shared_state.stale_directories import remove_stale
 
 _FUNCTION = re.compile(r"^Function (.*) Hash: ([0-9a-f]+)$", re.MULTILINE)
@@ -46,13 +48,10 @@ _PARALLEL_PACKAGES = 2
 
 @dataclass(frozen=True)
 class PackageModules:
-    """Modules of a built package, or the reason why there are none.
+    """Modules of a built package, by name in the corpus their digests of functions, or the reason why there are none.
 
-    Attributes:
-        version: of the source package.
-        failure: why there are no modules, "" if there are.
-        modules: name in the corpus -> digest of its functions.
-        left: (name, kind, detail) of each object without a module, see report.py.
+    `version`: of the source package. `failure`: why there are no modules, "" if there are. `left`: (name, kind, detail)
+    of each object without a module, see report.py.
     """
 
     version: str
@@ -61,40 +60,13 @@ class PackageModules:
     left: tuple[tuple[str, str, str], ...]
 
 
-@dataclass(frozen=True)
-class DebianConfig:
-    """How packages are built and extracted.
-
-    Attributes:
-        build: build configuration, without compiler flags.
-        level: optimization level of all objects ("-Oz").
-        flags: further flags of all objects, such as those that embed bitcode.
-        cache: directory for the root file system and finished packages.
-        retry_failed: rebuild packages that failed before.
-        unit: what a module is: an object, or a linked program or shared library.
-    """
-
-    build: DebianBuild
-    level: str
-    flags: tuple[str, ...]
-    cache: Path
-    retry_failed: bool = False
-    unit: Unit = "object"
-
-
-def build_packages(recipes: Sequence[Recipe], output: Path, config: DebianConfig) -> tuple[list[str], CorpusReport]:
-    """Build packages and copy their distinct modules to `output`.
+def build_packages(recipes: Sequence[Recipe], output: Path, config: BuildConfig) -> tuple[list[str], CorpusReport]:
+    """Build packages, copy their distinct modules to `output`, and return their names, and the outcome of every object.
 
     A module is skipped if its functions equal those of an earlier module, in the recipes' order: libraries compile
-    their sources twice, and packages contain copies of other packages.
-
-    Returns:
-        The modules' names, and the outcome of every object.
-
-    Raises:
-        UserError: the root file system cannot be made, or no package has a module.
+    their sources twice, and packages contain copies of other packages. UserError if no package has a module.
     """
-    base = base_root(config.cache, config.build.clang_major)
+    base = base_root(config.cache, config.package.clang_major)
     unit = "" if config.unit == "object" else f"-{config.unit}s"
     cache = config.cache.absolute() / "debian" / "packages" / f"{base.name}{config.level}{unit}"
     cache.mkdir(parents=True, exist_ok=True)
@@ -122,8 +94,7 @@ def build_packages(recipes: Sequence[Recipe], output: Path, config: DebianConfig
     return names, report
 
 
-def _build_or_load(recipe: Recipe, cache: Path, base: Path, config: DebianConfig) -> PackageModules:
-    """Return the package's modules from the cache, or build it."""
+def _build_or_load(recipe: Recipe, cache: Path, base: Path, config: BuildConfig) -> PackageModules:
     folder = cache / _cache_key(recipe)
     package = _read_cached(folder)
     rebuild = recipe.source.kind == "path" or (config.retry_failed and package and package.failure)
@@ -137,7 +108,7 @@ def _build_or_load(recipe: Recipe, cache: Path, base: Path, config: DebianConfig
 
 
 def _build(
-    recipe: Recipe, cache: Path, base: Path, config: DebianConfig, target: Literal["objects", "binary"]
+    recipe: Recipe, cache: Path, base: Path, config: BuildConfig, target: Literal["objects", "binary"]
 ) -> PackageModules:
     """Build the package and cache its modules, or the reason why there are none.
 
@@ -146,7 +117,11 @@ def _build(
     folder = cache / _cache_key(recipe)
     log = _log_directory(config) / f"{recipe.name}.log"
     build = dataclasses.replace(
-        config.build, compile_flags=(config.level,), object_flags=config.flags, records_links=config.unit == "program"
+        config.package,
+        jobs=config.jobs,
+        compile_flags=(config.level,),
+        object_flags=EMBED,
+        records_links=config.unit == "program",
     )
     with build_package(recipe, base, build, target, log) as built:
         failed = PackageModules(built.version, f"{built.failure} ({log})", {}, ())
@@ -172,9 +147,7 @@ def _build(
     return package
 
 
-def _extract(
-    recipe: Recipe, version: str, built: Path, output: Path, config: DebianConfig, log: Path
-) -> PackageModules:
+def _extract(recipe: Recipe, version: str, built: Path, output: Path, config: BuildConfig, log: Path) -> PackageModules:
     paths = sorted(path for path in built.rglob("*") if path.is_file() and not path.is_symlink())
     names = [path.relative_to(built).as_posix() for path in paths]
     objects = [
@@ -183,28 +156,30 @@ def _extract(
         if not is_excluded(name, recipe)
     ]
     outcomes = extract_objects(objects, output, ExtractConfig(cmd_filter=f"^{config.level}$", num_workers=1))
-    extracted = [o.object.name for o in outcomes if o.kind == OutcomeKind.EXTRACTED]
-    left = tuple((o.object.name, o.kind, o.detail) for o in outcomes if o.kind != OutcomeKind.EXTRACTED)
-    if not extracted:
-        failure = f"none of its {len(objects)} C or C++ objects has bitcode" if objects else "it has no C or C++"
-        return PackageModules(version, f"{failure} ({log})", {}, left)
-    digests = digest_functions([output / f"{name}.bc" for name in extracted], config.build.clang_major)
-    return PackageModules(version, "", dict(zip(extracted, digests, strict=True)), left)
+    failure = f"none of its {len(objects)} C or C++ objects has bitcode" if objects else "it has no C or C++"
+    return _digest_modules(version, outcomes, output, config, f"{failure} ({log})")
 
 
 def _extract_linked(
-    recipe: Recipe, version: str, records: Path, output: Path, config: DebianConfig, log: Path
+    recipe: Recipe, version: str, records: Path, output: Path, config: BuildConfig, log: Path
 ) -> PackageModules:
     """Extract the programs and shared libraries that the package's rules link."""
     links = read_links(records) if records.is_dir() and any(records.iterdir()) else []
     links = [link for link in links if not is_excluded(os.path.relpath(link.output, SOURCE), recipe)]
     programs = extract_programs(links, output, ProgramConfig(), Path(SOURCE), f"{recipe.name}/")
-    extracted = [o.object.name for o in programs.outcomes if o.kind == OutcomeKind.EXTRACTED]
-    left = tuple((o.object.name, o.kind, o.detail) for o in programs.outcomes if o.kind != OutcomeKind.EXTRACTED)
+    failure = f"none of its {len(links)} links has a module" if links else "it links no program of bitcode"
+    return _digest_modules(version, programs.outcomes, output, config, f"{failure} ({log})")
+
+
+def _digest_modules(
+    version: str, outcomes: Sequence[Outcome], output: Path, config: BuildConfig, failure: str
+) -> PackageModules:
+    """Return the extracted modules; `failure` is the reason if there are none."""
+    extracted = [o.object.name for o in outcomes if o.kind == OutcomeKind.EXTRACTED]
+    left = tuple((o.object.name, o.kind, o.detail) for o in outcomes if o.kind != OutcomeKind.EXTRACTED)
     if not extracted:
-        failure = f"none of its {len(links)} links has a module" if links else "it links no program of bitcode"
-        return PackageModules(version, f"{failure} ({log})", {}, left)
-    digests = digest_functions([output / f"{name}.bc" for name in extracted], config.build.clang_major)
+        return PackageModules(version, failure, {}, left)
+    digests = digest_functions([output / f"{name}.bc" for name in extracted], config.package.clang_major)
     return PackageModules(version, "", dict(zip(extracted, digests, strict=True)), left)
 
 
@@ -248,7 +223,7 @@ def _read_cached(folder: Path) -> PackageModules | None:
     return PackageModules(**{**document, "left": tuple(tuple(item) for item in document["left"])})
 
 
-def _log_directory(config: DebianConfig) -> Path:
+def _log_directory(config: BuildConfig) -> Path:
     return config.cache.absolute() / "logs" / "debian"
 
 
@@ -261,11 +236,8 @@ def digest_functions(bitcode: Sequence[Path], llvm_major: int) -> list[str]:
 
     A source that is compiled for a shared and for a static library has one digest: LLVM's structural hash
     (llvm/IR/StructuralHash.h, LLVM 19) covers types, instructions and constants, not the relocation model. The digest
-    also covers the names of the functions.
-
-    Raises:
-        UserError: opt of this LLVM version is not installed.
-        UnreadableModuleError: it cannot read a module, or takes longer than two minutes.
+    also covers the names of the functions. UnreadableModuleError if opt cannot read a module, or takes longer than two
+    minutes.
     """
     opt = shutil.which(f"opt-{llvm_major}")
     if opt is None:
@@ -278,14 +250,7 @@ def digest_functions(bitcode: Sequence[Path], llvm_major: int) -> list[str]:
 def _digest(opt: str, path: Path) -> str:
     command = [opt, "-passes=print<structural-hash><detailed>", "-disable-output", str(path)]
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_DIGEST_TIMEOUT_S,
-            stdin=subprocess.DEVNULL,
-        )
+        done = capture(command, _DIGEST_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise UnreadableModuleError(
             f"{opt} did not read {path} within {_DIGEST_TIMEOUT_S:.0f} s", "remove the package from the recipe"

@@ -9,37 +9,29 @@ from components.platform.errors import UserError
 
 SAVED_MODULE_SUFFIX = ".3.import.bc"
 """Suffix that lld's --save-temps=import appends to an object's name, for the module after ThinLTO's imports."""
+_REMEDIES = {
+    ".o": "pass the build directory; its objects must end in .o",
+    SAVED_MODULE_SUFFIX: "link with clang -flto=thin -fuse-ld=lld -Wl,--save-temps=import "
+    "-Wl,--thinlto-emit-index-files",
+}
 
 
-def find_objects(directory: Path, base: Path | None = None) -> list[ObjectFile]:
-    """Return the .o files below `directory`, named by their paths relative to it, or to `base`.
+def find_objects(directory: Path, base: Path | None = None, suffix: str = ".o") -> list[ObjectFile]:
+    """Return the objects below `directory`, named by their paths relative to it, or to `base`. UserError if there is
+    none.
 
-    Raises:
-        UserError: there is none.
+    With SAVED_MODULE_SUFFIX they are those whose bitcode a link with local ThinLTO saved, at the path of the object
+    with this suffix.
     """
-    return _find_objects(directory, ".o", base, "pass the build directory; its objects must end in .o")
-
-
-def find_saved_modules(directory: Path, base: Path | None = None) -> list[ObjectFile]:
-    """Return the objects whose bitcode a link with local ThinLTO saved below `directory`. UserError if there is none.
-
-    Path and name are those of the object; the path of the bitcode is the object's with SAVED_MODULE_SUFFIX.
-    """
-    remedy = "link with clang -flto=thin -fuse-ld=lld -Wl,--save-temps=import -Wl,--thinlto-emit-index-files"
-    return _find_objects(directory, SAVED_MODULE_SUFFIX, base, remedy)
-
-
-def _find_objects(directory: Path, suffix: str, base: Path | None, remedy: str) -> list[ObjectFile]:
     if not directory.is_dir():
         raise UserError(f"there is no directory {directory}", "pass the directory that holds the objects")
     # Sorted: training depends on the order of modules, and mlgo-utils' is the file system's.
     names = sorted(str(path.relative_to(directory)) for path in directory.glob(f"**/*{suffix}") if path.is_file())
     if not names:
-        raise UserError(f"{directory} holds no *{suffix} file", remedy)
-    cut = len(suffix) if suffix == SAVED_MODULE_SUFFIX else 0
+        raise UserError(f"{directory} holds no *{suffix} file", _REMEDIES[suffix])
     objects: list[ObjectFile] = []
     for name in names:
-        item = locate_object(str(directory), name[: len(name) - cut], base)
+        item = locate_object(str(directory), name.removesuffix(SAVED_MODULE_SUFFIX), base)
         if item is None:
             raise UserError(
                 f"the object {directory / name} lies outside of {base}",

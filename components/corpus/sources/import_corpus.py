@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 from components.core.formats.corpus import DESCRIPTION, Corpus, Module, inspect_corpus, load_corpus
@@ -26,34 +27,23 @@ def import_modules(
     edits: CommandEdits = _NO_EDITS,
     max_modules_per_project: int | None = None,
 ) -> tuple[Corpus, dict[str, str]]:
-    """Copy description, modules and profiles of the corpus in `source` to the directory `output`.
+    """Copy description, modules, profiles and links.json of the corpus in `source` to the directory `output`.
 
-    links.json is copied, too, and no other file. This project's options are removed from the arguments, see
-    own_options.py.
-
-    Args:
-        skip_damaged: skip modules whose files are missing or truncated, instead of raising.
-        edits: of the modules' arguments, in the copy.
-        max_modules_per_project: copy so many modules of a project at most, those whose names have the lowest digests.
-
-    Returns:
-        The corpus in `source`, with the copied modules only (its description has all), and skipped module -> what is
-        wrong with it.
-
-    Raises:
-        UserError: `source` is not a corpus, or is damaged, or all of its modules are; a profile is missing; no module
-            has an option that is to be changed.
+    This project's options are removed from the arguments, see own_options.py; `edits` are of the arguments in the copy.
+    Modules whose files are missing or truncated raise, or are skipped with `skip_damaged`. Of each project at most
+    `max_modules_per_project` modules are copied, those whose names have the lowest digests. Returns the corpus in
+    `source`, with the copied modules only (its description has all), and skipped module -> what is wrong with it.
     """
     if skip_damaged:
         corpus, damaged = inspect_corpus(source)
         modules = tuple(module for module in corpus if module.name not in damaged)
         if not modules:
             raise UserError(f"all {len(corpus)} modules of {source} are damaged", "make the corpus again")
-        corpus = _select(corpus, modules)
+        corpus = replace(corpus, modules=modules)
     else:
         corpus, damaged = load_corpus(source), {}
     if max_modules_per_project is not None:
-        corpus = _select(corpus, _limit(corpus, max_modules_per_project))
+        corpus = replace(corpus, modules=_limit(corpus, max_modules_per_project))
     if len(corpus) == len(corpus.description["modules"]) and not damaged:
         shutil.copyfile(source / DESCRIPTION, output / DESCRIPTION)
     else:
@@ -62,7 +52,7 @@ def import_modules(
     root, own_profiles = corpus.directory.resolve(), {Path(path).resolve() for path in edits.profiles()}
     with Progress("copying modules", total=len(corpus)) as progress:
         for module in corpus:
-            for path in _files(module):
+            for path in module.own_files():
                 if not path.resolve().is_relative_to(root):
                     raise UserError(f"{path} is a link out of its corpus", "replace the link with the file")
                 target = output / path.relative_to(corpus.directory)
@@ -84,10 +74,6 @@ def import_modules(
     return corpus, damaged
 
 
-def _select(corpus: Corpus, modules: tuple[Module, ...]) -> Corpus:
-    return Corpus(corpus.directory, modules, corpus.description)
-
-
 def _limit(corpus: Corpus, limit: int) -> tuple[Module, ...]:
     """Return at most `limit` modules of each project, in their order.
 
@@ -96,18 +82,7 @@ def _limit(corpus: Corpus, limit: int) -> tuple[Module, ...]:
     by_project: defaultdict[str, list[str]] = defaultdict(list)
     for module in corpus:
         by_project[module.project].append(module.name)
-    chosen = {name for names in by_project.values() for name in sorted(names, key=_name_digest)[:limit]}
+    for names in by_project.values():
+        names.sort(key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+    chosen = {name for names in by_project.values() for name in names[:limit]}
     return tuple(module for module in corpus if module.name in chosen)
-
-
-def _name_digest(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()
-
-
-def _files(module: Module) -> list[Path]:
-    files = [module.bitcode]
-    if module.command_override is None:
-        files.append(module.cmd)
-    if module.thinlto_index is not None:
-        files.append(module.thinlto_index)
-    return files

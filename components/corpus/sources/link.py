@@ -15,21 +15,15 @@ from components.platform.storage.input_files import MissingFile, read_bytes, rea
 _LINK = "CppLink"
 _AQUERY = "bazel aquery --output=jsonproto --include_param_files TARGET"
 _MAX_RESPONSE_FILES = 1000
-_ARCHIVE = ".a"
 _OTHER_INPUTS = (".lo", ".obj", ".bc", ".ll", ".rlib", ".lib", ".la")
 """Suffixes of other files that a link may have modules in, without objects that can be extracted."""
 
 
 def read_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
-    """Return the objects in a response file of lld or GNU ld, and its other inputs.
+    """Return the objects in a response file of lld or GNU ld, and its other inputs. UserError if it names no object.
 
-    Modules have the names of the linker's arguments.
-
-    Args:
-        base: directory that the linker ran in, which relative paths start from; None: the current one.
-
-    Raises:
-        UserError: the file names no object, or a response file in it cannot be read.
+    Modules have the names of the linker's arguments. Relative paths start from `base`, in which the linker ran; None:
+    the current directory.
     """
     remedy = "pass the file that follows @ on the linker's command line"
     try:
@@ -37,23 +31,15 @@ def read_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile],
     except MissingFile:
         raise UserError(f"no params file at {path}: no such file", remedy) from None
     arguments = list(_expand(split_response_file(content, path), base, path))
-    objects = select_objects(arguments)
-    if not objects:
-        raise UserError(f"{path} names no object in its {len(arguments)} arguments", remedy)
-    return _to_objects(objects, _select_others(arguments), base, path)
+    missing = UserError(f"{path} names no object in its {len(arguments)} arguments", remedy)
+    return _to_objects(arguments, base, path, missing)
 
 
 def _expand(
     arguments: Sequence[str], base: Path | None, where: Path, known: Mapping[str, Sequence[str]] | None = None
 ) -> Iterator[str]:
-    """Yield the arguments with those of the response files that they name (@FILE, relative to `base`) in their place.
-
-    Args:
-        known: arguments of response files that need not be read.
-
-    Raises:
-        UserError: a response file cannot be read, or includes itself.
-    """
+    """Yield the arguments with those of the response files that they name (@FILE, relative to `base`) in their place;
+    those in `known` need not be read. UserError if one cannot be read, or includes itself."""
     files = 0
 
     def expand(arguments: Sequence[str], including: tuple[Path, ...]) -> Iterator[str]:
@@ -84,12 +70,8 @@ def _expand(
 def read_aquery(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
     """Return the objects of the last link in the output of `bazel aquery`, in the form of `read_params`.
 
-    Args:
-        path: an analysis.ActionGraphContainer in JSON (bazel's src/main/protobuf/analysis_v2.proto).
-        base: the execution root.
-
-    Raises:
-        UserError: the file is not the output of bazel aquery, or has no link.
+    `path`: an analysis.ActionGraphContainer in JSON (bazel's src/main/protobuf/analysis_v2.proto). `base`: execution
+    root.
     """
     links = [action for action in _actions(path) if action.get("mnemonic") == _LINK]
     if not links:
@@ -101,19 +83,12 @@ def read_aquery(path: Path, base: Path | None = None) -> tuple[list[ObjectFile],
     known = _parameter_files(links[-1], path)
     # Bazel 7.2 and later write the objects into a file that the command line does not name (bazelbuild/bazel#17536).
     unnamed = [word for name, words in known.items() if f"@{name}" not in arguments for word in words]
-    arguments = list(_expand([*arguments, *unnamed], base, path, known))
-    objects = select_objects(arguments)
-    if not objects:
-        raise UserError(f"{path}: its {_LINK} action names no object", f"run {_AQUERY} > FILE for a cc_binary")
-    return _to_objects(objects, _select_others(arguments), base, path)
+    missing = UserError(f"{path}: its {_LINK} action names no object", f"run {_AQUERY} > FILE for a cc_binary")
+    return _to_objects(list(_expand([*arguments, *unnamed], base, path, known)), base, path, missing)
 
 
 def _parameter_files(action: dict[str, Any], path: Path) -> dict[str, list[str]]:
-    """Return the parameter files of an action, by their paths in the execution root, with their arguments.
-
-    Raises:
-        UserError: the action has no list of these.
-    """
+    """Return the parameter files of an action, by their paths in the execution root, with their arguments."""
     files = action.get("paramFiles", [])
     if isinstance(files, list) and all(
         isinstance(file, dict)
@@ -129,27 +104,12 @@ def _is_list_of_words(value: object) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
-def select_objects(arguments: Sequence[str]) -> list[str]:
-    """Return the objects and archives among a linker's arguments: those that end in .o or .a, without the output.
+def select_objects(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the objects and archives among a linker's arguments, those that end in .o or .a, and the other inputs that
+    may have modules; both without the output: -o FILE, -oFILE, --output FILE, --output=FILE.
 
     Arguments without an output are not a whole command line but a list of objects, which may have any suffix.
     """
-    inputs = _inputs(arguments)
-    if len(inputs) == len(arguments):
-        return [argument for argument in inputs if argument and not argument.startswith("-")]
-    return [argument for argument in inputs if argument.endswith((".o", _ARCHIVE)) and not argument.startswith("-")]
-
-
-def _select_others(arguments: Sequence[str]) -> list[str]:
-    """Return the inputs of a whole command line that may have modules, but are neither objects nor archives."""
-    inputs = _inputs(arguments)
-    if len(inputs) == len(arguments):
-        return []
-    return [argument for argument in inputs if argument.endswith(_OTHER_INPUTS) and not argument.startswith("-")]
-
-
-def _inputs(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments without the output: -o FILE, -oFILE, --output FILE, --output=FILE."""
     inputs = []
     iterator = iter(arguments)
     for argument in iterator:
@@ -157,7 +117,11 @@ def _inputs(arguments: Sequence[str]) -> list[str]:
             next(iterator, None)
         elif not argument.startswith(("-o", "--output=")):
             inputs.append(argument)
-    return inputs
+    files = [argument for argument in inputs if argument and not argument.startswith("-")]
+    if len(inputs) == len(arguments):
+        return files, []
+    objects, others = ([file for file in files if file.endswith(kind)] for kind in ((".o", ".a"), _OTHER_INPUTS))
+    return objects, others
 
 
 def _actions(path: Path) -> list[dict[str, Any]]:
@@ -173,15 +137,24 @@ def _actions(path: Path) -> list[dict[str, Any]]:
 
 
 def _to_objects(
-    arguments: Sequence[str], others: Sequence[str], base: Path | None, where: Path
+    arguments: Sequence[str], base: Path | None, where: Path, missing: UserError
 ) -> tuple[list[ObjectFile], Left]:
+    names, others = select_objects(arguments)
+    if not names:
+        raise missing
     directory = "" if base is None else str(base)
-    candidates = [locate_object(directory, name) for name in arguments]
+    candidates = [locate_object(directory, name) for name in names]
     root = (base or Path()).absolute()
     left: Left = [
         (name, OutcomeKind.OUTSIDE, f"it lies outside of {root}")
-        for name, item in zip(arguments, candidates, strict=True)
+        for name, item in zip(names, candidates, strict=True)
         if item is None
     ]
     left += [(name, OutcomeKind.NOT_AN_OBJECT, "it is neither an object nor an archive") for name in others]
-    return deduplicate([item for item in candidates if item is not None], where), left
+    objects, repeated = deduplicate([item for item in candidates if item is not None])
+    for first, item in repeated:
+        raise UserError(
+            f"{where}: {first.path} and {item.path} would both become the module {item.name}",
+            "pass --obj-base-dir with the directory that holds both objects",
+        )
+    return objects, left

@@ -26,13 +26,10 @@ Left = list[tuple[str, str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ObjectFile:
-    """An object file and the name of its module.
+    """An object file and the name of its module, a relative path without "..", with the object's suffix.
 
-    Attributes:
-        path: of the object file.
-        name: of the module: a relative path without "..", with the object's suffix.
-        assembly: whether it was assembled from an assembly file and thus has no bitcode.
-        directory: directory that relative paths in its arguments start from.
+    `assembly`: whether it was assembled from an assembly file and thus has no bitcode. `directory`: that relative paths
+    in its arguments start from.
     """
 
     path: str
@@ -45,13 +42,7 @@ def locate_object(directory: str, output: str, base: Path | None = None, source:
     """Return the object of a command, or None if the path of its module would be outside of the corpus.
 
     As in mlgo-utils, a module's name is the object as the command spells it, relative to the command's directory; with
-    `base` it is the object's path relative to that directory.
-
-    Args:
-        base: directory that module names are relative to.
-
-    Raises:
-        UserError: `output` is not a path, or not UTF-8.
+    `base` it is the object's path relative to that directory. UserError if `output` is not a path, or not UTF-8.
     """
     try:
         if b"\0" in os.fsencode(output) + os.fsencode(directory):
@@ -73,38 +64,23 @@ def locate_object(directory: str, output: str, base: Path | None = None, source:
     return ObjectFile(path, name, source.endswith(_ASSEMBLY), directory)
 
 
-def deduplicate(objects: Iterable[ObjectFile], where: Path) -> list[ObjectFile]:
-    """Return the objects without repetitions: a module that is listed twice would be trained on twice.
-
-    Args:
-        where: file that lists the objects, for errors.
-
-    Raises:
-        UserError: two different objects have the same module name.
-    """
+def deduplicate(objects: Iterable[ObjectFile]) -> tuple[list[ObjectFile], list[tuple[ObjectFile, ObjectFile]]]:
+    """Return the objects without repetitions: a module that is listed twice would be trained on twice. Also return the
+    pairs of different objects with the same module name."""
     by_name: dict[str, ObjectFile] = {}
-    for item in objects:
-        first = by_name.setdefault(os.path.normpath(item.name), item)
-        if os.path.abspath(first.path) != os.path.abspath(item.path):
-            raise UserError(
-                f"{where}: {first.path} and {item.path} would both become the module {item.name}",
-                "pass --obj-base-dir with the directory that holds both objects",
-            )
-    return list(by_name.values())
+    pairs = [(by_name.setdefault(os.path.normpath(item.name), item), item) for item in objects]
+    repeated = [pair for pair in pairs if os.path.abspath(pair[0].path) != os.path.abspath(pair[1].path)]
+    return list(by_name.values()), repeated
 
 
 def read_compile_commands(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
-    """Return the objects of a compile_commands.json, in its order, and the entries that make none.
+    """Return the objects of a compile_commands.json, in its order, and the entries that make none. UserError if it is
+    none.
 
     Modules are named as in mlgo-utils: by the object as the command spells it. Where this would give two objects the
     same name (recursive make), all names are relative to the directory that has the commands' directories. Objects
-    outside of that directory have "__" for each ".." in their names, as CMake writes it.
-
-    Args:
-        base: directory that names are relative to instead; objects outside of it are left out.
-
-    Raises:
-        UserError: the file is not a compilation database.
+    outside of that directory have "__" for each ".." in their names, as CMake writes it. With `base` names are relative
+    to that directory; objects outside of it are left out.
     """
     outputs: list[tuple[str, str, str]] = []
     left: Left = []
@@ -118,9 +94,8 @@ def read_compile_commands(path: Path, base: Path | None = None) -> tuple[list[Ob
             directory = directory_of(entry, path)
             output = output_of(entry, directory)
             if locate_object(directory, output, base) is None and base is not None:
-                left.append(
-                    (_shorten(os.path.join(directory, output)), OutcomeKind.OUTSIDE, f"it lies outside of {base}")
-                )
+                name = _shorten(os.path.join(directory, output))
+                left.append((name, OutcomeKind.OUTSIDE, f"it lies outside of {base}"))
             else:
                 outputs.append((directory, output, source))
         except NoObjectError as error:
@@ -132,7 +107,12 @@ def read_compile_commands(path: Path, base: Path | None = None) -> tuple[list[Ob
     if base is None and len({item.name for item in objects}) < len({os.path.abspath(item.path) for item in objects}):
         common = Path(os.path.commonpath([directory for directory, _output, _source in outputs]))
         objects = [_make_object(*item, common) for item in outputs]
-    return _first_of_each(objects, left), left
+    objects, repeated = deduplicate(objects)
+    left += [
+        (item.path, OutcomeKind.NO_OUTPUT, f"{first.path} has the same module name, {item.name}")
+        for first, item in repeated
+    ]
+    return objects, left
 
 
 def _shorten(text: str) -> str:
@@ -148,16 +128,6 @@ def _make_object(directory: str, output: str, source: str, base: Path | None) ->
     path = os.path.join(directory, output)
     name = os.path.relpath(path, base or directory).replace("../", f"{_PARENT}/")
     return ObjectFile(path, name, source.endswith(_ASSEMBLY), directory)
-
-
-def _first_of_each(objects: Iterable[ObjectFile], left: Left) -> list[ObjectFile]:
-    """Return the objects without repetitions. Add to `left` those whose names other objects have."""
-    by_name: dict[str, ObjectFile] = {}
-    for item in objects:
-        first = by_name.setdefault(os.path.normpath(item.name), item)
-        if os.path.abspath(first.path) != os.path.abspath(item.path):
-            left.append((item.path, OutcomeKind.NO_OUTPUT, f"{first.path} has the same module name, {item.name}"))
-    return list(by_name.values())
 
 
 def _read(path: Path) -> list[Any]:

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from components.core.compiler.objects.archive import ArchiveError, is_archive, read_members
 from components.core.compiler.objects.elf import ET_REL, elf_type
-from components.core.formats.bitcode import BitcodeError, bitcode_problem, is_bitcode, producer_major, read_layout
+from components.core.formats.bitcode import (
+    BitcodeError,
+    bitcode_problem,
+    is_bitcode,
+    producer_major,
+    read_layout,
+    reader,
+)
 from components.core.formats.bitcode_symbols import read_symbols
 from components.core.formats.corpus import PROGRAM_ARGUMENTS
 from components.core.projects.link_recorder.recorder import RecordedLink, input_files
@@ -40,10 +47,7 @@ _VECTORIZE = {"-Os": ("-vectorize-loops", "-vectorize-slp"), "-Oz": ("-vectorize
 class ProgramConfig:
     """Options of an extraction of programs.
 
-    Attributes:
-        cmd_filter: regular expression; a module is skipped if it matches none of its cc1 arguments. None: keep all.
-        max_llvm_major: skip modules that a newer LLVM wrote; None: keep all.
-        only: real paths of the linked files to extract; None: all.
+    `cmd_filter`, `max_llvm_major`: as of ExtractConfig. `only`: real paths of the linked files to extract; None: all.
     """
 
     cmd_filter: str | None = None
@@ -55,9 +59,8 @@ class ProgramConfig:
 class Programs:
     """What was extracted.
 
-    Attributes:
-        native: module -> inputs of the program without bitcode, which remain native code.
-        shared_functions: number of functions that several programs have, and of all.
+    `native`: module -> inputs of the program without bitcode, which remain native code. `shared_functions`: number of
+    functions that several programs have, and of all.
     """
 
     outcomes: list[Outcome]
@@ -70,12 +73,8 @@ def extract_programs(
 ) -> Programs:
     """Write <name>.bc and <name>.cmd below `output` for every program and shared library that was linked.
 
-    Args:
-        base: directory that modules' names are relative to; None: the one that has all linked files.
-        prefix: of the modules' names, such as "project/".
-
-    Raises:
-        UserError: cmd_filter is not a regular expression.
+    Names start with `prefix`, such as "project/", and are relative to `base`; None: the directory that has all linked
+    files.
     """
     pattern = compile_filter(config.cmd_filter)
     if config.only is not None:
@@ -96,7 +95,8 @@ def extract_programs(
         outcomes.append(outcome)
         if outcome.kind == OutcomeKind.EXTRACTED:
             functions.update(names)
-            if other_inputs := native_inputs(link):
+            # As far as they still exist, without the system's.
+            if other_inputs := [name for name, content in _objects(link) if elf_type(content) == ET_REL]:
                 native[item.name] = other_inputs
     several = sum(count > 1 for count in functions.values())
     return Programs(outcomes, native, (several, len(functions)))
@@ -121,14 +121,13 @@ def _extract(
         content = read(str(link.module))
     except OSError as error:
         return Outcome(item, OutcomeKind.FAILED, error.strerror or str(error)), ()
-    problem = bitcode_problem(lambda offset, length: content[offset : offset + length], len(content))
+    problem = bitcode_problem(reader(content), len(content))
     symbols = read_symbols(content)
     if problem or not symbols.triple:
         return Outcome(item, OutcomeKind.FAILED, f"its bitcode {problem or 'has no symbol table'}"), ()
     if config.max_llvm_major and symbols.llvm_major > config.max_llvm_major:
-        return Outcome(
-            item, OutcomeKind.NEWER_LLVM, describe_newer_llvm([symbols.llvm_major], config.max_llvm_major)
-        ), ()
+        detail = describe_newer_llvm([symbols.llvm_major], config.max_llvm_major)
+        return Outcome(item, OutcomeKind.NEWER_LLVM, detail), ()
     arguments = program_arguments(link, symbols.triple)
     if pattern is not None and not any(map(pattern.search, arguments)):
         return Outcome(item, OutcomeKind.FILTERED, f"its optimization level is {link.level}"), ()
@@ -148,15 +147,11 @@ def _reason(link: RecordedLink) -> tuple[str, str] | None:
     if not link.exists:
         return OutcomeKind.REMOVED, "the linked file was moved or removed"
     if not link.linked:
-        return (
-            OutcomeKind.RELOCATABLE,
-            "a relocatable link (-r) with inputs that are not bitcode; programs have its native code",
-        )
+        detail = "a relocatable link (-r) with inputs that are not bitcode; programs have its native code"
+        return OutcomeKind.RELOCATABLE, detail
     if link.module is None:
-        return (
-            OutcomeKind.NO_BITCODE,
-            "none of its objects is bitcode: assembly, prebuilt libraries, or another compiler's",
-        )
+        detail = "none of its objects is bitcode: assembly, prebuilt libraries, or another compiler's"
+        return OutcomeKind.NO_BITCODE, detail
     return None
 
 
@@ -176,11 +171,6 @@ def program_arguments(link: RecordedLink, triple: str) -> tuple[str, ...]:
     return (*strip_own_options(arguments), *PROGRAM_ARGUMENTS)
 
 
-def native_inputs(link: RecordedLink) -> list[str]:
-    """Return the names of a link's objects without bitcode, as far as they still exist, without the system's."""
-    return [name for name, content in _objects(link) if elf_type(content) == ET_REL]
-
-
 def _unreadable_inputs(link: RecordedLink) -> list[str]:
     """Return what is wrong with bitcode that a link failed with: lld's messages do not name the file."""
     problems: list[str] = []
@@ -188,12 +178,8 @@ def _unreadable_inputs(link: RecordedLink) -> list[str]:
     for name, content in _objects(link):
         if not is_bitcode(content):
             continue
-
-        def read_at(offset: int, length: int, content: memoryview = content) -> bytes:
-            return bytes(content[offset : offset + length])
-
         try:
-            majors[name] = producer_major(read_at, read_layout(read_at, len(content))[0])
+            majors[name] = producer_major(reader(content), read_layout(reader(content), len(content))[0])
         except BitcodeError as error:
             problems.append(f"the bitcode {name} {error}")
     lowest = min(majors.values(), default=0)

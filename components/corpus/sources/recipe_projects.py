@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.core.formats.corpus import write_description
-from components.core.projects.build import BuiltProject, build_project, configure_project
-from components.core.projects.debian_build.package import DebianBuild
+from components.core.projects.build import BuiltProject, build_progress, build_project, configure_project
 from components.core.projects.link_recorder.recorder import (
     COMPILE_FLAGS,
     LINKS,
@@ -24,60 +22,31 @@ from components.core.projects.recipe import Recipe
 from components.core.projects.source import fetch_recipe
 from components.corpus.extraction.extract import ExtractConfig, extract_objects
 from components.corpus.extraction.outcome import Outcome
-from components.corpus.options import Unit
 from components.corpus.outcome_kind import OutcomeKind
 from components.corpus.profiles import copy_profiles
 from components.corpus.report import CorpusReport, join_reports, make_report
-from components.corpus.sources.debian_packages import DebianConfig, build_packages
-from components.corpus.sources.objects import read_compile_commands
+from components.corpus.sources.build_config import EMBED, BuildConfig
+from components.corpus.sources.debian_packages import build_packages
+from components.corpus.sources.objects import Left, read_compile_commands
 from components.corpus.sources.programs import ProgramConfig, announce_programs, extract_programs
-from components.platform.console import Progress, say
+from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import stop_running
-
-EMBED = ["-Xclang", "-fembed-bitcode=all"]
-
-
-@dataclass(frozen=True)
-class BuildConfig:
-    """How the projects are built.
-
-    Attributes:
-        work: an empty directory for the builds.
-        level: optimization level ("-Oz"); modules that are compiled at another level are skipped.
-        package: how Debian packages are built.
-        retry_failed: rebuild Debian packages that failed before.
-        unit: what a module is: an object, or a linked program or shared library.
-    """
-
-    clang: Path
-    work: Path
-    cache: Path
-    level: str
-    jobs: int = 2
-    package: DebianBuild = field(default_factory=DebianBuild)
-    retry_failed: bool = False
-    unit: Unit = "object"
 
 
 def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig) -> CorpusReport:
     """Build every project and write the corpus of all their modules, without splits, to the directory `output`.
 
-    While one project compiles, the next ones are fetched and configured.
-
-    Raises:
-        UserError: a project cannot be fetched, configured or built, or yields no module; for Debian packages, only if
-            this holds for all of them. Projects without programs are left out if the unit is a program, unless this
-            holds for all of them.
+    While one project compiles, the next ones are fetched and configured. UserError if a project cannot be fetched,
+    configured or built, or yields no module; for Debian packages, only if this holds for all of them. Projects without
+    programs are left out if the unit is a program, unless this holds for all of them.
     """
     packages = [recipe for recipe in recipes if recipe.debian]
     recipes = tuple(recipe for recipe in recipes if not recipe.debian)
     names: list[str] = []
     reports: list[CorpusReport] = []
     if packages:
-        build = dataclasses.replace(config.package, jobs=config.jobs)
-        debian = DebianConfig(build, config.level, tuple(EMBED), config.cache, config.retry_failed, config.unit)
-        built_names, report = build_packages(packages, output, debian)
+        built_names, report = build_packages(packages, output, config)
         names += built_names
         reports.append(report)
     with ThreadPoolExecutor(1, thread_name_prefix="prepare") as pool:
@@ -85,7 +54,7 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
         try:
             for recipe, future in zip(recipes, prepared, strict=True):
                 source = future.result()
-                built = _build(recipe, source, config, lambda: _raise_failed(prepared))
+                built = _build(recipe, source, config, prepared)
                 outcomes, report = (_extract if config.unit == "object" else _extract_linked)(
                     recipe, built, output, config
                 )
@@ -101,13 +70,6 @@ def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig)
         raise UserError("none of the projects has a program", "pass --unit object, or other recipes")
     write_description(output, names)
     return join_reports(reports)
-
-
-def _raise_failed(prepared: Sequence[Future[Path]]) -> None:
-    """Raise the error of a failed preparation early, before the projects ahead of it are built."""
-    for future in prepared:
-        if future.done() and not future.cancelled():
-            future.result()
 
 
 def _prepare(recipe: Recipe, config: BuildConfig) -> Path:
@@ -146,18 +108,16 @@ def _link_flags(recipe: Recipe, config: BuildConfig) -> list[str]:
     return link_flags(str(_recorder(recipe, config))) if config.unit == "program" else []
 
 
-def _build(recipe: Recipe, source: Path, config: BuildConfig, check: Callable[[], None]) -> BuiltProject:
-    """Compile the project's objects; call `check` after each."""
-    progress: Progress | None = None
+def _build(recipe: Recipe, source: Path, config: BuildConfig, prepared: Sequence[Future[Path]]) -> BuiltProject:
+    """Compile the project's objects; raise the error of a failed preparation of a later one early."""
+    with build_progress(f"compiling {recipe.name}") as show:
 
-    def on_progress(done: int, total: int) -> None:
-        nonlocal progress
-        if progress is None:
-            progress = Progress(f"compiling {recipe.name}", total).__enter__()
-        progress.advance(max(0, done - progress.done))
-        check()
+        def on_progress(done: int, total: int) -> None:
+            show(done, total)
+            for future in prepared:
+                if future.done() and not future.cancelled():
+                    future.result()
 
-    try:
         return build_project(
             recipe,
             source,
@@ -170,9 +130,10 @@ def _build(recipe: Recipe, source: Path, config: BuildConfig, check: Callable[[]
             log=_log_path(recipe, config),
             ldflags=_link_flags(recipe, config),
         )
-    finally:
-        if progress is not None:
-            progress.__exit__(None, None, None)
+
+
+def _list_failed(built: BuiltProject) -> Left:
+    return [(name, OutcomeKind.COMPILE_FAILED, f"see the compiler's message in {built.log}") for name in built.failed]
 
 
 def _extract(
@@ -185,11 +146,7 @@ def _extract(
     # Modules of a project that overrides the level would distort comparisons at this level: skip and report them.
     extract = ExtractConfig(cmd_filter=f"^{config.level}$", num_workers=config.jobs)
     outcomes = extract_objects(compiled, output, extract)
-    other = [
-        *left,
-        *((name, OutcomeKind.COMPILE_FAILED, f"see the compiler's message in {built.log}") for name in built.failed),
-    ]
-    report = make_report(recipe.name, outcomes, other)
+    report = make_report(recipe.name, outcomes, [*left, *_list_failed(built)])
     say(f"{recipe.name}: {report.line()}")
     if not any(outcome.kind == OutcomeKind.EXTRACTED for outcome in outcomes):
         details = "\n".join(report.examples())
@@ -205,8 +162,7 @@ def _extract_linked(
     links = read_links(recorder) if any((recorder / LINKS).iterdir()) else []
     only = frozenset(map(str, built.binaries)) if recipe.binaries else None
     programs = extract_programs(links, output, ProgramConfig(only=only), built.directory, f"{recipe.name}/")
-    failed = [(name, OutcomeKind.COMPILE_FAILED, f"see the compiler's message in {built.log}") for name in built.failed]
-    report = make_report(recipe.name, programs.outcomes, failed, programs.shared_functions)
+    report = make_report(recipe.name, programs.outcomes, _list_failed(built), programs.shared_functions)
     say(f"{recipe.name}: {report.line() if links else 'it links no program'}")
     announce_programs(programs)
     shutil.rmtree(recorder, ignore_errors=True)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from components.core.projects.benchmark import Benchmark, make_input
+from components.core.projects.benchmark import make_input
 from components.core.projects.build import BuiltProject
 from components.core.projects.flags.section_sizes import measure
 from components.core.projects.recipe import Recipe
+from components.core.projects.recipe_document import Benchmark
 from components.core.projects.speed.counters import Count, Counter
 from components.core.projects.speed.stopwatch import read_stopwatch, stopwatch_command
 from components.platform.console import Progress, say

@@ -45,16 +45,13 @@ class CheckpointManager:
         self._usable: list[str] | None = None
         """Listed checkpoints that are readable or were not read; None before `newest` was called."""
         self._before: Path | None = None
-        """The checkpoint that the next one follows."""
         self._published: set[str] = set()
         """Checkpoints that were published or listed, and not removed, since this lease was taken."""
 
     def save(self, state: Checkpoint) -> None:
         """Publish a checkpoint, then remove all but the newest ones.
 
-        Raises:
-            LeaseLost: another training has taken over; none of its files was changed.
-            UserError: object storage refuses or does not answer.
+        LeaseLost if another training has taken over; then none of its files was changed.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         name = f"{state.iteration:06d}-{token_hex(4)}"
@@ -86,15 +83,12 @@ class CheckpointManager:
     def newest(self) -> Checkpoint | None:
         """Return the newest readable checkpoint, None if there is none; report unreadable newer ones.
 
-        Raises:
-            EarlierCredit: an earlier version of this program wrote them.
-            LeaseLost: another training has taken over.
-            UserError: none of them is readable; object storage refuses or does not answer.
+        EarlierCredit if an earlier version of this program wrote them, LeaseLost if another training has taken over,
+        UserError if none of them is readable.
         """
         self._sweep()
         names = self._listed()
-        for number in range(len(names), 0, -1):
-            name = names[number - 1]
+        for number, name in reversed([*enumerate(names, 1)]):
             try:
                 newest = self._read(name)
             except (StorageError, EarlierCredit):
@@ -156,11 +150,7 @@ class CheckpointManager:
 class BackgroundSaver:
     """Publishes the newest checkpoint in a thread, one at a time: an iteration may measure a gigabyte of flips.
 
-    Attributes:
-        saved: iteration of the newest published checkpoint.
-
-    Args:
-        push: is called before each publication.
+    `push` is called before each publication; `saved` is the iteration of the newest published checkpoint.
     """
 
     def __init__(self, checkpoints: CheckpointManager, push: Callable[[], None]) -> None:
@@ -178,11 +168,8 @@ class BackgroundSaver:
     def start(self) -> None:
         """Start to publish the kept checkpoint, unless it is published already.
 
-        If object storage does not answer, the training goes on for a while, and a later call tries again.
-
-        Raises:
-            StorageError: it has not answered for STORAGE_PATIENCE_S.
-            LeaseLost, UserError: as CheckpointManager.save.
+        If object storage does not answer, the training goes on for a while, and a later call tries again; StorageError
+        after STORAGE_PATIENCE_S.
         """
         try:
             self._finish()

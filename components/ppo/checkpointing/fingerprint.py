@@ -17,18 +17,11 @@ from components.ppo.config import TrainingConfig
 from components.ppo.module_sampler import read_oversampling
 
 ARTIFACTS = ("corpus", "toolchain", "trace", "warmstart")
-OPTIONS = (
-    "problem",
-    "modules",
-    "samples",
-    "credit_assignment",
-    "algorithm",
-    "size_of",
-    "module_weight",
-    "validate_every",
-    "ema_decay",
-    "seed",
-    "min_completed_fraction",
+OPTIONS = tuple(
+    """
+    problem modules samples credit_assignment algorithm size_of module_weight validate_every ema_decay seed
+    min_completed_fraction
+    """.split()
 )
 GIN, OVERSAMPLED = "gin settings", "list of modules to oversample"
 
@@ -41,8 +34,9 @@ def training_fingerprint(config: TrainingConfig) -> dict[str, str]:
     which timeouts to train are not part of it: they may change between runs.
     """
     names = sorted(read_oversampling(config.oversampling)) if config.oversampling else []
+    artifacts = {name: getattr(config, name) for name in ARTIFACTS}
     return {
-        **{name: _digest_of(getattr(config, name)) for name in ARTIFACTS},
+        **{name: digest(path) if (path / MANIFEST).exists() else "" for name, path in artifacts.items()},
         **{name: str(getattr(config, name)) for name in OPTIONS},
         GIN: hashlib.sha256(gin.config_str().encode()).hexdigest(),
         OVERSAMPLED: json_digest(names),
@@ -50,7 +44,6 @@ def training_fingerprint(config: TrainingConfig) -> dict[str, str]:
 
 
 def folder_of(fingerprint: Mapping[str, str]) -> str:
-    """Return the folder name of a training with this fingerprint."""
     return json_digest(dict(fingerprint))[:16]
 
 
@@ -59,11 +52,7 @@ class EarlierCredit(UserError):
 
 
 def require_known_credit(root: Path, fingerprint: Mapping[str, str]) -> None:
-    """Refuse to resume a training of a version without counterfactual credit.
-
-    Raises:
-        EarlierCredit: it was started with the option --credit of earlier versions.
-    """
+    """Raise EarlierCredit for a training of a version without counterfactual credit, which had the option --credit."""
     if "credit" in fingerprint and "credit_assignment" not in fingerprint:
         raise EarlierCredit(
             f"the training in {display_path(root)} was started by an earlier version of this program, with --credit "
@@ -85,7 +74,3 @@ def require_same(root: Path, started: Mapping[str, str], now: Mapping[str, str])
             f"the training in {display_path(root)} was started with {' and '.join(changed)}",
             "pass the same values, or another --root-dir to start a new training",
         )
-
-
-def _digest_of(directory: Path) -> str:
-    return digest(directory) if (directory / MANIFEST).exists() else ""

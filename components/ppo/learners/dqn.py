@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import gin
 import numpy as np
@@ -137,8 +138,7 @@ class DqnLearner(Learner):
     def start_candidate(self, state: TrainingState, repetition: int = 0) -> bool:
         """Start to fit the values to all present flips; return False if there are none.
 
-        Args:
-            repetition: number of the fit among those to the same flips, which have different random numbers.
+        `repetition` numbers the fits to the same flips, which have different random numbers.
         """
         if not len(self.replay):
             return False
@@ -147,12 +147,8 @@ class DqnLearner(Learner):
 
         def fit() -> dict[str, float]:
             networks.load_dense(self.actor, self.initial)
-            return self.fit(
-                flips,
-                lambda rows: compute_advantages(rows, self.initial, scale, self.parameters),
-                number,
-                self._closing,
-            )
+            advantages = partial(compute_advantages, initial=self.initial, scale=scale, parameters=self.parameters)
+            return self.fit(flips, advantages, number, self._closing)
 
         self.running = self._executor.submit(fit)
         return True
@@ -196,21 +192,13 @@ class DqnLearner(Learner):
         number: tuple[int, int],
         cancelled: threading.Event | None = None,
     ) -> dict[str, float]:
-        """Fit the network to all flips, starting from its present weights and a new Adam state.
+        """Fit the network to all flips, at least one, starting from its present weights and a new Adam state. Return
+        the means over the fit of `value_loss` and of `explained_variance`, the fraction of the returns' mean square
+        that the values explained before each step.
 
-        Args:
-            flips: at least one.
-            advantages: function from flips to float32, the value of the alternative minus that of the base's action.
-            number: number of the fit and its repetition, which with the seed determine the random numbers.
-            cancelled: checked before each step.
-
-        Returns:
-            Means over the fit of `value_loss` and of `explained_variance`, the fraction of the returns' mean square
-            that the values explained before each step.
-
-        Raises:
-            UserError: the weights are no longer finite.
-            CancelledError: the fit was cancelled; the weights are those of some step.
+        `advantages`: function from flips to float32, the value of the alternative minus that of the base's action.
+        `number`: of the fit and its repetition, which with the seed determine the random numbers. `cancelled`: checked
+        before each step; if it is set, CancelledError, and the weights are those of some step.
         """
         parameters = self.parameters
         size = min(parameters.minibatch_size, len(flips))
@@ -228,15 +216,10 @@ class DqnLearner(Learner):
                 drawn = flips.take(random.integers(0, len(flips), count))
                 targets = advantages(drawn)
             self.optimizer.learning_rate.assign(parameters.learning_rate / (1 + 10 * step / steps))
-            first = step % BATCHES_PER_DRAW * size
-            target = targets[first : first + size]
-            loss = self._minibatch(
-                tf.constant(drawn.observed[first : first + size]),
-                tf.constant(drawn.action[first : first + size]),
-                tf.constant(drawn.alternative[first : first + size]),
-                tf.constant(target),
-            )
-            losses.append(float(loss))
+            rows = slice(step % BATCHES_PER_DRAW * size, (step % BATCHES_PER_DRAW + 1) * size)
+            target = targets[rows]
+            columns = (drawn.observed[rows], drawn.action[rows], drawn.alternative[rows], target)
+            losses.append(float(self._minibatch(*map(tf.constant, columns))))
             fraction = self._base_fraction
             returned = float(np.mean(target**2)) * (fraction**2 + (1 - fraction) ** 2) / 2
             explained.append(1 - losses[-1] / max(returned, 1e-12))
@@ -263,7 +246,7 @@ class DqnLearner(Learner):
             values = networks.logits(self.actor, tf.concat([observed, observed], 0), training=True)
             errors = tf.math.squared_difference(tf.gather(values, chosen, batch_dims=1), returns)
             loss = tf.reduce_mean(errors)
-        gradients = [tf.clip_by_norm(part, self.parameters.max_grad_norm) for part in tape.gradient(loss, variables)]
+        gradients = [tf.clip_by_norm(grad, self.parameters.max_grad_norm) for grad in tape.gradient(loss, variables)]
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         self.step.assign_add(1)
         return loss

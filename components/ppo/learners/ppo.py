@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import gin
 import numpy as np
@@ -115,11 +114,7 @@ class PpoParameters:
 
 
 class PpoLearner(Learner):
-    """Updates a policy network with PPO.
-
-    Args:
-        measures_flips: learn from measured flips instead of sampled compiles.
-    """
+    """Updates a policy network with PPO; `measures_flips` learns from measured flips instead of sampled compiles."""
 
     def __init__(
         self,
@@ -167,15 +162,12 @@ class PpoLearner(Learner):
         return losses
 
     def update(self, experience: Experience, iteration: int = 0) -> dict[str, float]:
-        """Update the policy with the decisions of an iteration. UserError if the weights are no longer finite.
+        """Update the policy with the decisions of an iteration, counted from 0. UserError if the weights are no longer
+        finite.
 
-        Args:
-            iteration: number of the iteration, from 0.
-
-        Returns:
-            `learning_rate`; means over the updates of `policy_gradient_loss` and of `prior_kl`, KL(new || initial) in
-            nats; after the updates, on at most METRIC_DECISIONS of the decisions, `entropy`, `kl`, which is KL(previous
-            || new) in nats, and `clip_fraction`.
+        Returns `learning_rate`; means over the updates of `policy_gradient_loss` and of `prior_kl`, KL(new || initial)
+        in nats; after the updates, on at most METRIC_DECISIONS of the decisions, `entropy`, `kl`, which is KL(previous
+        || new) in nats, and `clip_fraction`.
         """
         size = min(self.parameters.minibatch_size, len(experience))
         decay = 1 / (1 + iteration / self.parameters.decay_iterations)
@@ -253,6 +245,4 @@ def _divergence(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 
 
 def _tensors(experience: Experience, rows: NDArray[np.int64]) -> list[tf.Tensor]:
-    e = experience
-    columns: list[NDArray[Any]] = [e.observed, e.action, e.logits, e.prior, e.advantage, e.weight]
-    return [tf.constant(column[rows]) for column in columns]
+    return [tf.constant(column[rows]) for column in vars(experience).values()]

@@ -123,7 +123,8 @@ def test_fit_uses_earlier_flips_and_overlaps_compiles(begin, before, monkeypatch
 def test_duration_of_the_fit_does_not_change_results(begin, before):
     def trained(name):
         with begin(name) as trainer:
-            state = trainer.run().state
+            trainer.run()
+            state = trainer.state
             weights = {name: value.tolist() for name, value in trainer.learner.state().items()}
             return state.rewards, state.history, weights
 

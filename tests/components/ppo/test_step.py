@@ -38,6 +38,8 @@ def test_training_that_lost_its_lease_does_not_replace_its_successors_policy(
 
     state: Any = SimpleNamespace(iteration=1, trained_s=1.0, best_iteration=1, best_percent=1.0, history=[], rewards=[])
     trainer: Any = SimpleNamespace(
+        best=None,
+        state=state,
         quarantine=SimpleNamespace(to_json=dict),
         clang=None,
         objective=SimpleNamespace(labels=SimpleNamespace(comparative=["smaller", "larger"])),
@@ -48,11 +50,10 @@ def test_training_that_lost_its_lease_does_not_replace_its_successors_policy(
     monkeypatch.setattr(step, "export_policy", lambda _policy, directory, *_: write(directory, "own"))
     monkeypatch.setattr(step, "_policy_info", lambda *_: None)
     monkeypatch.setattr(step, "read_initial_entropy", lambda: 0.0)
-    trained: Any = SimpleNamespace(policy=None, state=state)
     lease: Any = SimpleNamespace(update=renew)
     if taken_over:
         with pytest.raises(LeaseLost):
-            step._publish(config, trainer, trained, lease)
+            step._publish(config, trainer, lease)
     else:
-        step._publish(config, trainer, trained, lease)
+        step._publish(config, trainer, lease)
     assert json.loads((fetch(storage_uri / "policy", tmp_path / "read") / "policy.json").read_text()) == "successor's"

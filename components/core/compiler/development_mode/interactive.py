@@ -38,9 +38,7 @@ _POLL_S = 0.05
 class Columns(Mapping[str, npt.NDArray[Any]]):
     """Feature name -> value [1, *shape] of one decision, converted when it is read: a policy uses a part of them.
 
-    Attributes:
-        record: [1] of `record_dtype(features)`, all values.
-        features: those that the compiler sends, in its order.
+    `record`: [1] of `record_dtype(features)`, all values; `features` in the compiler's order.
     """
 
     def __init__(self, record: npt.NDArray[Any], features: Sequence[FeatureSpec], fields: Mapping[str, str]) -> None:
@@ -75,12 +73,9 @@ class InteractiveError(UserError):
 
 @dataclass(frozen=True)
 class InteractiveDecision:
-    """A decision that a compiler asked for.
+    """A decision that a compiler asked for, and the answer.
 
-    Attributes:
-        context: function for register allocation, "" for inlining.
-        columns: feature name -> value [1, *shape].
-        action: the answer.
+    `context`: function for register allocation, "" for inlining. `columns`: feature name -> value [1, *shape].
     """
 
     context: str
@@ -93,35 +88,22 @@ def compile_interactively(
 ) -> list[InteractiveDecision]:
     """Run a compile whose decisions `decide` makes, and return them in order.
 
-    An exception of `decide` ends the compile and is raised.
+    `arguments` are further ones of the compiler, without the flags of the interactive mode. `timeout_s` includes the
+    time of `decide`. `cwd` is the only directory that the compile may write to.
 
-    Args:
-        clang: the compiler; `arguments` are its further arguments, without the flags of the interactive mode.
-        timeout_s: limit of the compile, including the time of `decide`.
-        cwd: working directory of the compile, and the only directory that it may write to.
-
-    Raises:
-        InteractiveError: the compile fails, takes too long, or sends something else than features.
-        ProcessKilled: `kill_running` killed the compile, which works for the calling thread.
-        OSError: ENOSPC, the compiler said that the disk is full.
-        UserError: there is no such program.
+    InteractiveError if it fails, takes too long, or sends something else than features. An exception of `decide` ends
+    it and is raised; so does `kill_running` (ProcessKilled) for the calling thread. OSError: ENOSPC, the compiler said
+    that the disk is full. UserError if there is no such program.
     """
-    decisions: list[InteractiveDecision] = []
     with TemporaryDirectory(prefix="mlgo-channel-", dir=cwd) as directory, open_channel(problem, directory) as channel:
         compilation = _Compile([str(clang), *arguments, *channel.flags], timeout_s, cwd)
-        for decision in answer(compilation, channel, decide):
-            decisions.append(decision)
-    return decisions
+        return list(answer(compilation, channel, decide))
 
 
 @dataclass(frozen=True)
 class Channel:
-    """The two pipes of a compile in interactive mode.
-
-    Attributes:
-        flags: of the compile.
-        requests: descriptor of what the compiler writes. replies: descriptor of what it reads.
-    """
+    """The two pipes of a compile in interactive mode: its flags, and descriptors of what it writes and of what it
+    reads."""
 
     flags: list[str]
     requests: int
@@ -146,8 +128,6 @@ def open_channel(problem: str, directory: str | Path) -> Iterator[Channel]:
 
 
 class Compilation(Protocol):
-    """A compile in interactive mode."""
-
     @property
     def is_running(self) -> bool:
         """Return whether it has not ended."""
@@ -162,9 +142,7 @@ class Compilation(Protocol):
 def answer(compilation: Compilation, channel: Channel, decide: Decide) -> Iterator[InteractiveDecision]:
     """Answer a compile by `decide`, and yield each decision after its answer.
 
-    Raises:
-        InteractiveError: it sends something else than features.
-        Exception: of `decide`, which ends the compile, or of the compile.
+    InteractiveError if it sends something else than features. An exception of `decide` ends the compile.
     """
     reader = _Reader(channel.requests, compilation)
     try:
@@ -222,20 +200,16 @@ class _Compile:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End the compile if it runs."""
         supervision.kill_running({self._host})
         self._thread.join()
 
     def check(self) -> None:
-        """Raise the error of the compile if it failed."""
         self._thread.join()
         if self._error is not None:
             raise self._error
 
 
 class _Reader:
-    """Reads questions from the compiler's pipe until it ends."""
-
     def __init__(self, pipe: int, compilation: Compilation) -> None:
         self._pipe = pipe
         self._compilation = compilation
@@ -262,18 +236,14 @@ class _Reader:
                 elif "context" in record:
                     self._context = str(record["context"])
                 elif "observation" in record:
-                    return self._observation()
+                    data = self._take(self._record.itemsize + 1)  # a new line
+                    if data is None:
+                        return None
+                    return self._context, Columns(np.frombuffer(data, self._record, 1), self._features, self._fields)
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
                 what = f"the compiler sent {bytes(line[:60])!r}, which is not what LLVM's interactive mode sends"
                 raise InteractiveError("log", what) from None
         return None
-
-    def _observation(self) -> tuple[str, Columns] | None:
-        data = self._take(self._record.itemsize + 1)  # a new line
-        return None if data is None else (self._context, self._columns(data))
-
-    def _columns(self, data: bytes) -> Columns:
-        return Columns(np.frombuffer(data, self._record, 1), self._features, self._fields)
 
     def _line(self) -> bytes | None:
         while (end := self._data.find(b"\n")) < 0:

@@ -40,9 +40,8 @@ class LogError(UserError):
 class Context:
     """The decisions of one context: a module for the inliner (name ""), a function for register allocation.
 
-    Attributes:
-        columns: by feature name, contiguous array [N, *shape] of the feature's dtype.
-        outcomes: [N, *shape] of the header's score, None if the log has no scores.
+    `columns`: by feature name, contiguous array [N, *shape] of the feature's dtype. `outcomes`: [N, *shape] of the
+    header's score, None if the log has no scores.
     """
 
     name: str
@@ -57,9 +56,7 @@ class Context:
 class TrainingLog:
     """A parsed training log.
 
-    Attributes:
-        features: in the order of the log, the decision last.
-        contexts: in order of first appearance, with unique names.
+    `features` in the order of the log, the decision last; `contexts` in order of first appearance, with unique names.
     """
 
     features: tuple[FeatureSpec, ...]
@@ -67,7 +64,6 @@ class TrainingLog:
 
     @property
     def decisions(self) -> int:
-        """The number of decisions in all contexts."""
         return sum(len(context) for context in self.contexts)
 
 
@@ -91,7 +87,6 @@ class _Parser:
         return LogError(self.path, self.at if byte is None else byte, what)
 
     def parse(self) -> TrainingLog:
-        """Return the whole log."""
         specs, score = read_header(self.path, self.json_line("the header"))
         record_bytes = record_dtype(specs).itemsize
         score_bytes = record_dtype([score]).itemsize if score else None
@@ -108,14 +103,13 @@ class _Parser:
         return TrainingLog(tuple(specs), contexts)
 
     def json_line(self, what: str) -> dict[str, Any]:
-        """Read one line of JSON and advance past it."""
         end = self.data.find(b"\n", self.at)
         if end < 0:
             raise self.error(f"the log ends inside {what}", len(self.data))
         try:
             line = json.loads(self.data[self.at : end])
         except (ValueError, RecursionError):
-            raise self.error(f"expected {what}, found {self.data[self.at : min(end, self.at + 40)]!r}") from None
+            line = None
         if not isinstance(line, dict):
             raise self.error(f"expected {what}, found {self.data[self.at : min(end, self.at + 40)]!r}")
         self.at = end + 1
@@ -149,11 +143,7 @@ class _Parser:
 def read_header(path: Path, header: Mapping[str, Any] | None) -> tuple[list[FeatureSpec], FeatureSpec | None]:
     """Return the tensors of each decision and that of the outcomes, None if the log has none.
 
-    Args:
-        header: the first line of the log; None if it is empty.
-
-    Raises:
-        LogError: it is not the header of a training log.
+    `header` is the first line of the log, None if it is empty. LogError if it is not the header of a training log.
     """
     try:
         if header is None:
@@ -234,7 +224,6 @@ def _matches_text(lines: Array, first: bytes, number: int, digits: int) -> npt.N
 def _context(
     name: str, parts: list[tuple[Array, Array | None]], specs: list[FeatureSpec], score: FeatureSpec | None
 ) -> Context:
-    """Concatenate the blocks of one context and convert its records to columns."""
     values = _concatenate([values for values, _ in parts], record_dtype(specs))
     columns = columns_of(values, specs)
     if score is None:

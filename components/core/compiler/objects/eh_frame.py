@@ -45,22 +45,10 @@ class FrameDescriptions:
     lsda: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class _CommonInformation:
-    """Field widths that a CIE defines for its FDEs: bytes of an address and of the LSDA's address (0: no LSDA)."""
-
-    address_bytes: int
-    lsda_bytes: int = 0
-
-
 def read_frame_descriptions(
     contents: memoryview, address_bytes: int = 8, byte_order: Literal["little", "big"] = "little"
 ) -> FrameDescriptions:
-    """Return the FDEs of an .eh_frame section. ElfError if the section is damaged.
-
-    Args:
-        address_bytes: bytes of an address of the target, 4 or 8.
-    """
+    """Return the FDEs of an .eh_frame section. ElfError if the section is damaged."""
     order = ORDERS[byte_order]
     starts, lengths = _records(contents, order)
     data = np.frombuffer(contents, np.uint8)
@@ -78,9 +66,8 @@ def read_frame_descriptions(
     if len(fde) and (not len(cies) or (cies[np.minimum(cie, len(cies) - 1)] != cie_start).any()):
         raise ElfError(".eh_frame has an FDE without a CIE")
     ranges = zip(cies.tolist(), cie_ends.tolist(), strict=True)
-    common = [_common_information(bytes(contents[begin:end]), address_bytes) for begin, end in ranges]
-    address_width = np.array([c.address_bytes for c in common], np.int64)[cie]
-    lsda_bytes = np.array([c.lsda_bytes for c in common], np.int64)[cie]
+    widths = [_field_widths(bytes(contents[begin:end]), address_bytes) for begin, end in ranges]
+    address_width, lsda_bytes = np.array(widths, np.int64).reshape(-1, 2)[cie].T
     address = fde + _LENGTH_BYTES + _ID_BYTES
     # The address and the size of the code are followed by the length of the augmentation data (1 byte) and the address
     # of the LSDA.
@@ -114,8 +101,8 @@ def _words(data: NDArray[np.uint8], offsets: NDArray[np.int64], width: int, orde
     return np.asarray(words.astype(np.int64))
 
 
-def _common_information(record: bytes, target_bytes: int) -> _CommonInformation:
-    """Parse the fields of a CIE that determine the layout of its FDEs."""
+def _field_widths(record: bytes, target_bytes: int) -> tuple[int, int]:
+    """Return the bytes of an address and of the LSDA's address (0: no LSDA) in the FDEs of a CIE."""
     try:
         version, at = record[8], 9
         if version not in (1, 3):
@@ -123,7 +110,7 @@ def _common_information(record: bytes, target_bytes: int) -> _CommonInformation:
         end = record.index(b"\0", at)
         augmentation, at = record[at:end].decode("latin-1"), end + 1
         if not augmentation:
-            return _CommonInformation(target_bytes)
+            return target_bytes, 0
         if augmentation[0] != "z":
             raise ElfError(f".eh_frame has a CIE with the augmentation {augmentation!r}")
         at = _skip_leb128(record, _skip_leb128(record, at))  # code and data alignment factors
@@ -140,7 +127,7 @@ def _common_information(record: bytes, target_bytes: int) -> _CommonInformation:
                 at += 1 + _pointer_bytes(record[at], target_bytes)
             elif letter not in "SBG":
                 raise ElfError(f".eh_frame has a CIE with the augmentation {augmentation!r}")
-        return _CommonInformation(address_bytes, lsda_bytes)
+        return address_bytes, lsda_bytes
     except (IndexError, ValueError):
         raise ElfError(".eh_frame has a CIE that is too short for its fields") from None
 

@@ -5,8 +5,9 @@ Layouts follow the System V ABI (gABI) chapters 4 and 5, 32 and 64 bits, little-
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -63,10 +64,7 @@ ORDERS = {"little": "<", "big": ">"}
 class _Layout:
     """The layout of a file's tables, which are read as those of 64-bit little-endian files.
 
-    Attributes:
-        bits: 32 or 64.
-        byte_order: "little" or "big".
-        tables: canonical dtype -> dtype in the file.
+    `bits`: 32 or 64. `byte_order`: "little" or "big". `tables`: canonical dtype -> dtype in the file.
     """
 
     bits: Literal[32, 64]
@@ -80,7 +78,6 @@ class _Layout:
 
     @property
     def header_bytes(self) -> int:
-        """Size of the file's header."""
         return 64 if self.bits == 64 else 52
 
     def header_field(self, header: memoryview, at_64: int, at_32: int, size: int) -> int:
@@ -89,7 +86,6 @@ class _Layout:
         return int.from_bytes(header[at : at + (size or self.bits // 8)], self.byte_order)
 
     def read(self, data: bytes | memoryview, canonical: np.dtype[Any]) -> NDArray[Any]:
-        """Return a table of the file in the canonical dtype."""
         stored = self.tables[canonical]
         rows = np.frombuffer(data, stored)
         if stored is canonical:
@@ -287,11 +283,9 @@ class Elf:
         return indices
 
     def section_address(self, index: int) -> int:
-        """Return the address of section `index` of a linked file."""
         return int(self._sections["address"][index])
 
     def section_name(self, index: int) -> str:
-        """Return the name of section `index`."""
         return _name(self._names, self._name[index])
 
     def text_size(self) -> int:
@@ -303,11 +297,8 @@ class Elf:
         return sum(self._sections["size"][self._is_text()].tolist())
 
     def text_sections(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the size of each section that `text_size` counts, and whether the section has instructions.
-
-        Returns:
-            int64 [sections], bytes, -1 for a section that is not counted; and bool [sections].
-        """
+        """Return the size of each section that `text_size` counts, int64 [sections], bytes, -1 for one that is not
+        counted; and whether the section has instructions, bool [sections]."""
         counted = self._is_text()
         rows = self._sections
         beyond = counted & (rows["type"] != _SHT_NOBITS) & ~self._is_inside(rows["offset"], rows["size"])
@@ -336,18 +327,14 @@ class Elf:
     def section_sizes(self, allocated_only: bool = False, in_file_only: bool = False) -> dict[str, int]:
         """Return the bytes of each named section; sections with the same name (COMDAT copies) are summed.
 
-        Args:
-            allocated_only: whether to count only sections that a loader maps (SHF_ALLOC), which a user ships and runs.
-            in_file_only: whether to count only sections with bytes in the file, without .bss and lld's padding.
+        `allocated_only`: only those that a loader maps (SHF_ALLOC), which a user ships and runs. `in_file_only`: only
+        those with bytes in the file, without .bss and lld's padding.
         """
-        return _sum_by_name(
-            self._names,
-            (
-                (name, size)
-                for name, size, flags, kind in zip(self._name, self._size, self._flags, self._type, strict=True)
-                if name and (flags & _SHF_ALLOC or not allocated_only) and (kind != _SHT_NOBITS or not in_file_only)
-            ),
-        )
+        sizes: Counter[str] = Counter()
+        for name, size, flags, kind in zip(self._name, self._size, self._flags, self._type, strict=True):
+            if name and (flags & _SHF_ALLOC or not allocated_only) and (kind != _SHT_NOBITS or not in_file_only):
+                sizes[_name(self._names, name)] += size
+        return dict(sizes)
 
     def symbols(self) -> Symbols:
         """Return the symbol table. ElfError if the file has none."""
@@ -382,13 +369,11 @@ class Elf:
     def relocations(
         self, sections: NDArray[np.bool_], symbols: int, implicit_addends: Mapping[int, int] | None = None
     ) -> Relocations:
-        """Return the relocations of the selected sections.
+        """Return the relocations of the selected sections, bool [sections]; `symbols` is the length of the symbol
+        table.
 
-        Args:
-            sections: bool [sections], the selection.
-            symbols: length of the symbol table.
-            implicit_addends: by relocation type, width in bytes of the word that holds the addend, for targets whose
-                relocations have no addend field (SHT_REL); such relocations of other types are left out.
+        `implicit_addends`: by relocation type, width in bytes of the word that holds the addend, for targets whose
+        relocations have no addend field (SHT_REL); such relocations of other types are left out.
         """
         rows = self._sections
         target = np.minimum(rows["info"], len(sections))
@@ -396,7 +381,8 @@ class Elf:
         explicit = self._explicit(np.flatnonzero(selected & (rows["type"] == _SHT_RELA)))
         implicit = np.flatnonzero(selected & (rows["type"] == _SHT_REL)).tolist()
         parts = [explicit, *(self._implicit(index, implicit_addends or {}) for index in implicit)]
-        result = explicit if not implicit else _concatenate(parts)
+        columns = [[getattr(part, column.name) for part in parts] for column in fields(Relocations)]
+        result = explicit if not implicit else Relocations(*map(np.concatenate, columns))
         if len(result) and result.symbol.max() >= symbols:
             raise ElfError(f"a relocation refers to symbol {result.symbol.max()}, but there are {symbols} symbols")
         return result
@@ -466,28 +452,8 @@ class Elf:
         return self.contents(index)
 
 
-def _concatenate(parts: list[Relocations]) -> Relocations:
-    return Relocations(
-        np.concatenate([part.section for part in parts]),
-        np.concatenate([part.offset for part in parts]),
-        np.concatenate([part.type for part in parts]),
-        np.concatenate([part.symbol for part in parts]),
-        np.concatenate([part.addend for part in parts]),
-    )
-
-
 def _name(strings: bytes, offset: int) -> str:
-    """Return the name at `offset` of a string table."""
     end = strings.find(b"\0", offset)
     if end < 0:
         raise ElfError(f"the name at byte {offset} of a string table of {len(strings)} bytes is not terminated")
     return strings[offset:end].decode("utf-8", "surrogateescape")
-
-
-def _sum_by_name(strings: bytes, entries: Iterable[tuple[int, int]]) -> dict[str, int]:
-    """Return the sum of the sizes by name; an entry is the offset of its name in `strings` and its size."""
-    sizes: dict[str, int] = {}
-    for offset, size in entries:
-        name = _name(strings, offset)
-        sizes[name] = sizes.get(name, 0) + size
-    return sizes

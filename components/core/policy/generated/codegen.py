@@ -45,10 +45,8 @@ _BLOCKS = (32, 16, 8, 4)
 class Training:
     """What a compiler learns from the generated code about the training of a policy.
 
-    Attributes:
-        ranges: feature -> smallest and largest trained value: {"callee_users": (0, 312)}; outside of them the heuristic
-            decides.
-        unwind_tables: whether the heuristic decides where neither caller nor callee has an unwind table.
+    `ranges`: feature -> smallest and largest trained value: {"callee_users": (0, 312)}; outside of them the heuristic
+    decides. `unwind_tables`: whether it also decides where neither caller nor callee has an unwind table.
     """
 
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -70,10 +68,9 @@ def generate(
 ) -> tuple[Path, Path]:
     """Write policy.h and policy.cpp into `directory` and return their paths. The same policy gives the same bytes.
 
-    Args:
-        optional_features: feature -> value that the policy assumes where a compiler lacks it; they hold in release
-            clangs, which do not set features that they do not have.
-        training: where the compiler lets the policy decide; None for everywhere.
+    `optional_features`: feature -> value that the policy assumes where a compiler lacks it; they hold in release
+    clangs, which do not set features that they do not have. `training`: where the compiler lets the policy decide; None
+    for everywhere.
     """
     header, source = directory / POLICY_HEADER, directory / POLICY_SOURCE
     training = training or Training()
@@ -82,15 +79,10 @@ def generate(
     return header, source
 
 
-def describe(policy: DensePolicy, training: Training | None = None) -> str:
-    """Return the JSON that mlgo_policy_describe() returns; "type" is LLVM's name of the element type."""
-    return description_json(policy.problem, policy.features, policy.num_actions, training)
-
-
 def description_json(
     problem: str, features: Sequence[FeatureSpec], num_actions: int, training: Training | None = None
 ) -> str:
-    """Return the same JSON from the properties that it describes."""
+    """Return the JSON that mlgo_policy_describe() returns; "type" is LLVM's name of the element type."""
     specs = [feature.to_json() for feature in features]
     description = {"version": 1, "problem": problem, "features": specs, "num_actions": num_actions}
     if training and training.ranges:
@@ -134,13 +126,12 @@ def word_offsets(features: Sequence[FeatureSpec]) -> list[int]:
 
 
 def generate_source(policy: DensePolicy, training: Training | None = None) -> str:
-    """Return policy.cpp."""
     tables, first_layer = feature_tables(policy)
     layers = [_pad_outputs(weights, bias) for weights, bias in (first_layer, *policy.layers[1:])]
     masked = policy.mask is not None
     return _TEMPLATES.get_template("policy.cpp.jinja").render(
         name=policy.problem,
-        description=describe(policy, training),
+        description=description_json(policy.problem, policy.features, policy.num_actions, training),
         shared_macro=SHARED_MACRO,
         num_actions=policy.num_actions,
         max_inputs=max(
@@ -192,11 +183,8 @@ def _tensors(policy: DensePolicy, num_rows: int) -> list[dict[str, object]]:
 def _layer(weights: Float32, bias: Float32) -> dict[str, object]:
     """Return a layer as the template needs it. Weights are 16-bit multiples of a scale if these are exact."""
     width = bias.shape[0]
-    layer = {
-        "width": width,
-        "block": next(block for block in _BLOCKS if width % block == 0),
-        "biases": _float_literals(bias),
-    }
+    block = next(block for block in _BLOCKS if width % block == 0)
+    layer = {"width": width, "block": block, "biases": _float_literals(bias)}
     if (fixed_point := to_fixed_point(weights)) is None:
         return {**layer, "multiples": None, "weights": _float_literals(weights)}
     numbers, scale = fixed_point
@@ -244,7 +232,6 @@ def _pad_outputs(weights: Float32, bias: Float32) -> tuple[Float32, Float32]:
 
 
 def _rows(items: list[str]) -> str:
-    """Return the elements of an array, 16 per line."""
     # C++ has no empty arrays; the one element is never read.
     return ",\n".join(", ".join(items[i : i + 16]) for i in range(0, len(items), 16)) or "0"
 
@@ -259,7 +246,6 @@ def _float_literal(value: float | np.float32) -> str:
 
 
 def string_literal(text: str) -> str:
-    """Return the text as a C++ string literal."""
     return json.dumps(text)  # ASCII with backslash escapes, which C++ reads the same
 
 

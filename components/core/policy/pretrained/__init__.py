@@ -43,7 +43,6 @@ _VERSION = re.compile(r"[-_]v?\d[\w.+~-]*$")
 
 
 def pretrained_problems(name: str = PRETRAINED) -> tuple[str, ...]:
-    """Return the problems that have a pretrained policy of this name."""
     return tuple(
         problem for problem, folder in PRETRAINED_FOLDERS[name].items() if (RELEASED / folder / WEIGHTS_FILE).is_file()
     )
@@ -52,15 +51,11 @@ def pretrained_problems(name: str = PRETRAINED) -> tuple[str, ...]:
 def pretrained_policy(
     problem: str, cache: Path | None = None, clang: Path | None = None, name: str = PRETRAINED
 ) -> Path:
-    """Return the directory of the pretrained policy for a problem: all that a release clang is built from.
+    """Return the directory of the pretrained policy for a problem, below `cache`, by default the user's cache
+    directory: all that a release clang is built from.
 
-    Args:
-        cache: parent directory, by default the user's cache directory.
-        clang: compiles policy.so, which a training clang loads; None leaves that out.
-        name: a key of PRETRAINED_FOLDERS.
-
-    Raises:
-        UserError: this problem has no pretrained policy of this name.
+    `clang` compiles policy.so, which a training clang loads; None leaves that out. `name`: a key of PRETRAINED_FOLDERS.
+    UserError if it has no policy for the problem.
     """
     if problem not in pretrained_problems(name):
         raise _no_policy(name, problem)
@@ -74,7 +69,11 @@ def pretrained_policy(
     if not (directory / MANIFEST).is_file():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with publish(directory, "policy") as partial:
-            _write_artifact(read_dense(released), released, partial)
+            dense = read_dense(released)
+            write_source(dense, partial, training=Training.of(load_policy_info(released)))
+            write_weights(dense, partial)
+            for file in (POLICY_JSON, MODEL_CARD):
+                shutil.copyfile(released / file, partial / file)
             if clang:
                 build_shared_object(partial, clang)
     return directory
@@ -82,10 +81,7 @@ def pretrained_policy(
 
 def resolve_pretrained(policies: Sequence[Path | str], decided: Collection[str]) -> list[Path]:
     """Replace the name of pretrained policies by those for the problems in `decided` that no other policy is for.
-
-    Raises:
-        UserError: a name has no policy for these problems, or two names have one for the same problem.
-    """
+    UserError if a name has none for these problems, or two names have one for the same problem."""
     paths = [policy for policy in policies if isinstance(policy, Path)]
     names = sorted({policy for policy in policies if isinstance(policy, str)})
     chosen: dict[str, str] = {}
@@ -138,26 +134,14 @@ def pretrained_name(problem: str, policy: Path) -> str:
 
 
 def same_network(first: DensePolicy, second: DensePolicy) -> bool:
-    """Return whether two policies have the same features and weights."""
     if first.features != second.features or len(first.layers) != len(second.layers):
         return False
     layers = zip(first.layers, second.layers, strict=True)
     return all(np.array_equal(a, b) for left, right in layers for a, b in zip(left, right, strict=True))
 
 
-def _write_artifact(dense: DensePolicy, released: Path, directory: Path) -> None:
-    write_source(dense, directory, training=Training.of(load_policy_info(released)))
-    write_weights(dense, directory)
-    for name in (POLICY_JSON, MODEL_CARD):
-        shutil.copyfile(released / name, directory / name)
-
-
 def release(policy: Path, directory: Path) -> None:
-    """Write the files to release of a trained policy: weights of 16 bits, a tenth as large, and policy.json.
-
-    Raises:
-        UserError: `policy` is not a policy.
-    """
+    """Write the files to release of a trained policy: weights of 16 bits, a tenth as large, and policy.json."""
     directory.mkdir(parents=True, exist_ok=True)
     round_weights(read_dense(policy)).save(directory)
     with np.load(directory / WEIGHTS_FILE, allow_pickle=False) as opened:

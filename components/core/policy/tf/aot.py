@@ -25,6 +25,7 @@ from components.core.policy.tf.saved_model import SIGNATURE
 from components.platform.console import Progress
 from components.platform.errors import UserError
 from components.platform.processes import supervision
+from components.platform.processes.output import capture
 from components.platform.processes.supervision import signal_name
 
 AOT = "aot"
@@ -44,17 +45,12 @@ _CORE_SOURCES = (
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-w", "-ftemplate-backtrace-limit=0")
 
 
-def compile_aot(
-    directory: Path, problem_name: str, clang: Path, triple: str = TARGET_TRIPLE, remedy: str = REMEDY
-) -> Path:
+def compile_aot(directory: Path, problem_name: str, clang: Path, remedy: str = REMEDY) -> Path:
     """Add aot/ to a policy directory that has saved_model/. UserError, with the reason, if any part fails.
 
     TensorFlow runs a part of the SavedModel's operations, confined: see components/platform/processes/sandbox.py.
-
-    Args:
-        clang: C++ compiler of the runtime (takes a minute or less).
-        triple: target of the release clang that embeds the policy.
-        remedy: for the error of a SavedModel that TensorFlow cannot compile.
+    `clang` compiles the runtime (a minute or less). `remedy`: for the error of a SavedModel that TensorFlow cannot
+    compile.
     """
     problem = problems.get(problem_name)
     aot = directory / AOT
@@ -70,7 +66,7 @@ def compile_aot(
             "dir": str((directory / SAVED_MODEL).absolute()),
             "output_prefix": str(prefix),
             "cpp_class": f"llvm::{problem.llvm.model_class}",
-            "target_triple": triple,
+            "target_triple": TARGET_TRIPLE,
         }
         _run_tensorflow(arguments, Path(scratch), remedy)
         # The other files are a makefile with this machine's paths, and an object with metadata that nothing reads.
@@ -138,7 +134,6 @@ def copy_headers(header: Path, include: Path, root: Path, clang: Path) -> None:
 
 
 def _run_tensorflow(arguments: Mapping[str, str], scratch: Path, remedy: str) -> None:
-    """Run TensorFlow's AOT compiler in a child that can write only to `scratch`. UserError with the reason."""
     module = [sys.executable, "-P", "-W", "ignore", "-m", "tensorflow.python.tools.saved_model_cli", "aot_compile_cpu"]
     environment = [f"TMPDIR={scratch}", f"TEST_TMPDIR={scratch}/tensorflow"]
     options = [text for name, value in arguments.items() for text in (f"--{name}", value)]
@@ -156,7 +151,7 @@ def _run_tensorflow(arguments: Mapping[str, str], scratch: Path, remedy: str) ->
 
 def _run_command(command: Sequence[str], task: str) -> str:
     try:
-        result = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S)
+        result = capture(command, TIMEOUT_S)
     except FileNotFoundError:
         raise UserError(f"{task}: {command[0]} not found", "apt-get install binutils clang-19") from None
     except subprocess.TimeoutExpired:

@@ -54,31 +54,19 @@ _DTYPES = ("int64", "float32")
 
 @dataclass(frozen=True)
 class Signature:
-    """The signature of a SavedModel.
-
-    Attributes:
-        features: the inputs, sorted by name.
-        problem: name of the problem whose decision it returns.
-    """
+    """The problem whose decision a SavedModel returns, and its inputs, sorted by name."""
 
     features: tuple[FeatureSpec, ...]
     problem: str
 
 
 def import_policy(source: Path, directory: Path, toolchain: Toolchain) -> PolicyInfo:
-    """Write a policy artifact, except its manifest, from a SavedModel. Takes a minute.
+    """Write a policy artifact, except its manifest, from a SavedModel; return the content of policy.json. Takes a
+    minute.
 
-    Args:
-        source: directory with saved_model.pb.
-        directory: the directory that `storage.publish` yields.
-        toolchain: its clang compiles policy.so; the model may use no other features than this clang logs.
-
-    Returns:
-        the contents of policy.json.
-
-    Raises:
-        UserError: `source` is not a SavedModel of one of our problems; this compiler does not log all of its features
-            in the same form; TensorFlow cannot compile it.
+    The toolchain's clang compiles policy.so; the model may use no other features than this clang logs. UserError if
+    `source` is not a SavedModel of one of our problems, this compiler does not log all of its features in the same
+    form, or TensorFlow cannot compile it.
     """
     files = saved_model_files(source)
     signature = read_signature(source)
@@ -115,9 +103,8 @@ def import_policy(source: Path, directory: Path, toolchain: Toolchain) -> Policy
 def saved_model_files(source: Path) -> list[str]:
     """Return the names of a SavedModel's files, relative to its directory, after checking that they can be copied.
 
-    Raises:
-        UserError: a file is missing, in place of a directory or the other way round, is a link, a named pipe, a socket
-            or a device; or the files are too large.
+    UserError if a file is missing, in place of a directory or the other way round, is a link, a named pipe, a socket or
+    a device; or the files are too large.
     """
     if not (source / _GRAPH).is_file():
         raise UserError(f"{source} is not a SavedModel: it has no file {_GRAPH}", _REMEDY)
@@ -167,16 +154,12 @@ def read_signature(source: Path) -> Signature:
     try:
         # Reads only the description: loading the model may require the libraries that it was saved with.
         graph = saved_model_utils.get_meta_graph_def(str(source), tf.saved_model.SERVING)
-        return _signature(source, graph.signature_def[SIGNATURE], _uses_variables(graph))
+        nodes = chain(graph.graph_def.node, *(function.node_def for function in graph.graph_def.library.function))
+        has_variables = any(node.op in _VARIABLE_OPERATIONS for node in nodes)
+        return _signature(source, graph.signature_def[SIGNATURE], has_variables)
     except (OSError, RuntimeError, ValueError, TypeError, DecodeError, tf.errors.OpError) as error:
         first_line = (str(error).splitlines() or [""])[0]
         raise UserError(f"{source} is not a readable SavedModel: {first_line:.200}", _REMEDY) from None
-
-
-def _uses_variables(graph: meta_graph_pb2.MetaGraphDef) -> bool:
-    functions = graph.graph_def.library.function
-    nodes = chain(graph.graph_def.node, *(function.node_def for function in functions))
-    return any(node.op in _VARIABLE_OPERATIONS for node in nodes)
 
 
 def _signature(source: Path, signature: meta_graph_pb2.SignatureDef, has_variables: bool) -> Signature:

@@ -38,11 +38,9 @@ MIN_DEVIATION = 0.02
 class InputScale:
     """Standardization of the first layer's inputs in training; the weights of exported policies include it.
 
-    On standardized inputs the same network (64-64-32) explained 86 to 88% of the variance of decisions' worth on unseen
-    modules, otherwise 75% (docs/measurements/log.md, the experiments with features).
-
-    Attributes:
-        mean, deviation: float32 [num_layer_inputs], ordered as in `expand`; deviations are positive.
+    `mean`, `deviation`: float32 [num_layer_inputs], ordered as in `expand`; deviations are positive. On standardized
+    inputs the same network (64-64-32) explained 86 to 88% of the variance of decisions' worth on unseen modules,
+    otherwise 75% (docs/measurements/log.md, the experiments with features).
     """
 
     mean: NDArray[np.float32]
@@ -50,7 +48,6 @@ class InputScale:
 
     @staticmethod
     def identity(num_features: int, masked: bool) -> InputScale:
-        """Return the scale that leaves inputs as they are."""
         count = inputs_per_feature(masked) * num_features
         return InputScale(np.zeros(count, np.float32), np.ones(count, np.float32))
 
@@ -69,7 +66,6 @@ class InputScale:
         return folded.astype(np.float32), (bias - self.mean @ folded).astype(np.float32)
 
     def unfold(self, layer: Layer) -> Layer:
-        """Invert `fold`."""
         weights, bias = (part.astype(np.float64) for part in layer)
         unfolded = weights * self.deviation[:, None]
         return unfolded.astype(np.float32), (bias + self.mean @ weights).astype(np.float32)
@@ -110,7 +106,6 @@ class ActionScores(tf.keras.layers.Layer):
         self.expansion, self._dropout = QuantileExpansion(scale, masked=True), tf.keras.layers.Dropout(dropout)
 
     def call(self, observations: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Return the scores of the actions; EXCLUDED for those that the mask forbids."""
         allowed = tf.where(observations[..., -1] != 0)  # [allowed actions, 2]
         x = self.expansion(tf.gather_nd(observations[..., :-1], allowed))
         for layer in self.dense[:-1]:
@@ -152,20 +147,17 @@ def actor_network(
     masked: bool = False,
     scale: InputScale | None = None,
 ) -> network.Network:
-    """The policy: a categorical distribution over the actions.
+    """The policy: a categorical distribution over the actions. The initial weights follow tf.random.set_seed.
 
-    Args:
-        num_features: F of the observation, the mask and tensors not counted.
-        masked: whether each action is scored by its own features, and some are excluded.
-        scale: standardization of the inputs; None leaves them as they are, if there are no tensors.
-        fc_layer_params: units of the hidden layers, relu after each.
-        dropout: rate after every hidden layer while training; never active in an exported policy.
-
-    The initial weights follow tf.random.set_seed.
+    `num_features`: F of the observation, the mask and tensors not counted. `masked`: whether each action is scored by
+    its own features, and some are excluded. `scale`: standardization of the inputs; None leaves them as they are, if
+    there are no tensors. `fc_layer_params`: units of the hidden layers, relu after each; `dropout`: rate after every
+    one while training, never active in an exported policy.
     """
     scale = scale or InputScale.identity(num_features, masked)
     if masked:
-        layers = [ActionScores(fc_layer_params, dropout, scale), tf.keras.layers.Lambda(_categorical)]
+        categorical = tf.keras.layers.Lambda(lambda x: tfp.distributions.Categorical(logits=x, dtype=tf.int64))
+        layers = [ActionScores(fc_layer_params, dropout, scale), categorical]
         scores = sequential.Sequential(layers, observation_spec(num_actions, 2 * num_features + 1), name="actor")
         scores.create_variables()
         return scores
@@ -180,10 +172,6 @@ def actor_network(
     )
     actor.create_variables()
     return actor
-
-
-def _categorical(logits: tf.Tensor) -> tfp.distributions.Categorical:
-    return tfp.distributions.Categorical(logits=logits, dtype=tf.int64)
 
 
 def _initializer() -> tf.keras.initializers.Initializer:
@@ -236,8 +224,7 @@ def to_dense(
 ) -> DensePolicy:
     """Return the network's current weights as a policy over `features`, whose boundaries are in `vocab`.
 
-    Args:
-        limits: feature -> largest trained value; beyond it the policy decides like the heuristic.
+    `limits`: feature -> largest trained value; beyond it the policy decides like the heuristic.
     """
     encoded = network_features(problems.get(problem), features)
     buckets = {f.name: np.asarray(vocab[f.name], np.float64) for f in encoded}

@@ -138,10 +138,8 @@ def write_saved_model(policy: DensePolicy, directory: Path) -> Path:
 
 @contextmanager
 def _quiet_stderr() -> Iterator[None]:
-    """Discard what native code writes to stderr: the converter's summary of its passes cannot be disabled.
-
-    Its errors are not lost, because they are exceptions.
-    """
+    """Discard what native code writes to stderr: the converter's summary of its passes. Errors are exceptions, so not
+    lost."""
     sys.stderr.flush()
     saved = os.dup(2)
     null = os.open(os.devnull, os.O_WRONLY)
@@ -196,10 +194,8 @@ def tflite_runner(directory: Path, policy: DensePolicy) -> Runner:
         interpreter = tf.lite.Interpreter(model_content=path.read_bytes())
         interpreter.allocate_tensors()
         problem = problems.get(policy.problem)
-        specs = [
-            entry["tensor_spec"]
-            for entry in output_spec(problem.policy.decision, problem.policy.logits, policy.num_actions)
-        ]
+        described = output_spec(problem.policy.decision, problem.policy.logits, policy.num_actions)
+        specs = [entry["tensor_spec"] for entry in described]
         inputs = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
         outputs = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
         feature_indices = [(f, inputs[f"{SIGNATURE}_{f.name}:0"]) for f in policy.features]

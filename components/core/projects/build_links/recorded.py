@@ -37,10 +37,8 @@ exec PROGRAM "$@"
 def write_link_recorder(directory: Path, clang: Path) -> str:
     """Write the program that records links into a directory of compilers, and return how their scripts call it.
 
-    An `ld` that records relocatable links is written, too, for builds that run it themselves.
-
-    Args:
-        clang: their clang, next to which its llvm-objcopy is.
+    An `ld` that records relocatable links is written, too, for builds that run it themselves. llvm-objcopy is next to
+    `clang`, the compilers' own.
     """
     (directory / LINKS).mkdir()
     objcopy = llvm_binutils(clang)["ar"].with_name("llvm-objcopy")
@@ -48,20 +46,15 @@ def write_link_recorder(directory: Path, clang: Path) -> str:
     script.write_text(_SCRIPT.read_text(encoding="utf-8").replace("OBJCOPY", shlex.quote(str(objcopy))))
     script.chmod(0o755)
     recorder = f"{SCRIPT_DIRECTORY}/{_SCRIPT.name}"
-    if linker := _find_linker():
+    # Not one that this function wrote into a directory of the PATH.
+    directories = [path for path in os.get_exec_path() if not has_recorder(Path(path))]
+    if linker := shutil.which(_LINKER, path=os.pathsep.join(directories)):
         text = fill_template(_RELOCATABLE, RECORDER=recorder, PROGRAM=shlex.quote(linker))
         write_executable(directory / _LINKER, text)
     return recorder
 
 
-def _find_linker() -> str | None:
-    """Return the installed linker, not one that `write_link_recorder` wrote into a directory of the PATH."""
-    directories = [path for path in os.get_exec_path() if not has_recorder(Path(path))]
-    return shutil.which(_LINKER, path=os.pathsep.join(directories))
-
-
 def has_recorder(compilers: Path) -> bool:
-    """Return whether the compilers in a directory record the links of builds."""
     return (compilers / _SCRIPT.name).is_file()
 
 
@@ -82,19 +75,11 @@ def read_recorded(compilers: Path) -> list[Link]:
     last: dict[str, Link] = {}
     for written_ns, path in sorted(records):
         link = _read(path)
-        if link is None or not _is_newer(link.output, written_ns):
-            continue
-        last.pop(link.output, None)
-        last[link.output] = link
+        # A link has failed if its file is not newer than its record.
+        if link is not None and os.path.exists(link.output) and os.stat(link.output).st_mtime_ns >= written_ns:
+            last.pop(link.output, None)
+            last[link.output] = link
     return list(last.values())
-
-
-def _is_newer(output: str, written_ns: int) -> bool:
-    """Return whether a file was written after the record of its link: that link did not fail."""
-    try:
-        return os.stat(output).st_mtime_ns >= written_ns
-    except OSError:
-        return False
 
 
 def _read(record: Path) -> Link | None:

@@ -114,11 +114,7 @@ class PackageBuild:
 
 
 def base_root(cache: Path, clang_major: int) -> Path:
-    """Return the root that builds start from; the first call makes it (two minutes, 1 GB).
-
-    Raises:
-        UserError: it cannot be made.
-    """
+    """Return the root that builds start from; the first call makes it (two minutes, 1 GB). UserError if that fails."""
     suite = _suite()
     made_by = hashlib.sha256(b"".join((SCRIPTS / name).read_bytes() for name in _BASE_SCRIPTS)).hexdigest()
     base = cache.absolute() / "debian" / f"{suite}-clang-{clang_major}-{made_by[:12]}"
@@ -146,16 +142,12 @@ def base_root(cache: Path, clang_major: int) -> Path:
 def build_package(
     recipe: Recipe, base: Path, config: DebianBuild, target: Literal["objects", "binary"], log: Path
 ) -> Iterator[PackageBuild]:
-    """Build a package in its own root and yield the results, which are removed afterwards.
+    """Build a package in its own root and yield the results, which are removed afterwards. CommandStopped after
+    `stop_running`.
 
-    Args:
-        recipe: recipe with a source package, or a directory with debian/, which is copied.
-        base: root from `base_root`.
-        target: `objects` compiles only, `binary` also makes what the binary packages ship.
-        log: file for the build's output, and nothing else.
-
-    Raises:
-        CommandStopped: `stop_running` was called.
+    `recipe` has a source package, or a directory with debian/, which is copied; `base` is from `base_root`. The target
+    `objects` compiles only, `binary` also makes what the binary packages ship. `log` gets the build's output, and
+    nothing else.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
@@ -172,14 +164,11 @@ def build_package(
 def build_shipped_binaries(
     recipe: Recipe, clang: Path, flags: Sequence[str], link_flags: Sequence[str], cache: Path, jobs: int, log: Path
 ) -> Iterator[Path]:
-    """Yield a directory with the ELF files of the package's binary packages, below each one's name.
+    """Yield a directory with the ELF files of the package's binary packages, below each one's name. UserError if it
+    cannot be built.
 
-    Args:
-        clang: Debian's clang selects the same version in the root; any other is mounted there.
-        flags, link_flags: appended to the package's own.
-
-    Raises:
-        UserError: the package cannot be built.
+    Debian's clang selects the same version in the root; any other is mounted there. Both kinds of flags are appended to
+    the package's own.
     """
     major, *_ = clang_version(clang, "pass another --clang")
     resolved = clang.resolve()
@@ -209,10 +198,13 @@ def _build(
     _write_settings(work / "compiler.conf", config)
     if config.toolchain is not None:
         (work / "toolchain").symlink_to(config.toolchain.absolute())
-    for path in _named_files([*config.compile_flags, *config.object_flags, *config.link_flags]):
-        copy = work / "files" / path.relative_to("/")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy)
+    # Files that flags such as -mlgo-inline-plan=FILE name.
+    for flag in (*config.compile_flags, *config.object_flags, *config.link_flags):
+        path = Path(flag.partition("=")[2])
+        if path.is_absolute() and path.is_file():
+            copy = work / "files" / path.relative_to("/")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
     script = work / "build-package"
     shutil.copy2(SCRIPTS / "build-package", script)
     if source.kind == "path":
@@ -226,17 +218,12 @@ def _build(
     status = run_privileged(words, base.parent, log, config.timeout_s, outside)
     (work / "disk.img").unlink(missing_ok=True)
     out = work / "out"
-    version, phase = (_read(out / name) for name in ("version", "phase"))
+    files = (out / "version", out / "phase")
+    version, phase = (file.read_text(errors="replace").strip() if file.is_file() else "" for file in files)
     failure = _failure(status, phase, config, log)
     return PackageBuild(
         version, work, out / "objects", out / "binaries", out / "links", failure, not failure or phase in _LASTING
     )
-
-
-def _named_files(flags: Sequence[str]) -> list[Path]:
-    """Return the files that flags such as -mlgo-inline-plan=FILE name by absolute paths."""
-    values = [Path(flag.partition("=")[2]) for flag in flags]
-    return [value for value in values if value.is_absolute() and value.is_file()]
 
 
 def _failure(status: int, phase: str, config: DebianBuild, log: Path) -> str:
@@ -274,7 +261,3 @@ def _suite() -> str:
     except OSError:
         release = {}
     return release.get("VERSION_CODENAME", "bookworm") if release.get("ID") == "debian" else "bookworm"
-
-
-def _read(path: Path) -> str:
-    return path.read_text(errors="replace").strip() if path.is_file() else ""

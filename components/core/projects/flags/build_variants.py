@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,13 +12,13 @@ from components.core import problems
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.clang_programs import clang_version, gnu_binutils, llvm_binutils
 from components.core.formats.toolchain import Toolchain
-from components.core.projects.build import BuiltProject, build_project
+from components.core.projects.build import BuiltProject, build_progress, build_project
 from components.core.projects.debian_build.package import build_shipped_binaries
 from components.core.projects.flags.link_variants import LINK_VARIANTS, LinkVariant
 from components.core.projects.flags.linked_files import matches
 from components.core.projects.recipe import Recipe
 from components.core.projects.source import fetch_recipe
-from components.platform.console import Progress, say
+from components.platform.console import say
 from components.platform.errors import UserError
 
 HEURISTIC_OPTION = "-enable-ml-inliner=default"
@@ -29,13 +29,10 @@ HEURISTIC = ("-mllvm", HEURISTIC_OPTION)
 
 @dataclass(frozen=True)
 class BuildVariant:
-    """One of the builds.
+    """One of the builds, with its title in progress and errors.
 
-    Attributes:
-        title: name in progress and errors.
-        flags: they replace the build's own options.
-        default_flags: flags of C only, which the build's own options replace.
-        gnu: whether it is gcc, whose linker and binutils are GNU's.
+    `flags` replace the build's own options; its own options replace `default_flags`, of C only. `gnu`: whether it is
+    gcc, whose linker and binutils are GNU's.
     """
 
     title: str
@@ -47,11 +44,7 @@ class BuildVariant:
 
     def binutils(self, others: Mapping[str, Path]) -> dict[str, Path]:
         """Return the ar, nm, ranlib and, unless it is gcc, strip that read its objects of LTO. An older LLVM does not
-        read those of a newer one.
-
-        Args:
-            others: LLVM's, for those that are not installed with a clang.
-        """
+        read those of a newer one. `others` are LLVM's, for those that are not installed with a clang."""
         return gnu_binutils(self.clang) if self.gnu else {**others, **llvm_binutils(self.clang)}
 
 
@@ -59,11 +52,8 @@ def build_variants(
     stock_clang: Path, release: Toolchain, problem: str, link_variant: LinkVariant = LINK_VARIANTS["default"]
 ) -> tuple[BuildVariant, BuildVariant]:
     """Return the build with stock clang, and the build with the release clang and its policy for `problem` enabled;
-    both have the problem's optimization level and the flags of `link_variant`.
-
-    Raises:
-        UserError: the release clang embeds no such policy, or the compilers have different LLVM versions.
-    """
+    both have the problem's optimization level and the flags of `link_variant`. UserError if the release clang embeds no
+    such policy, or the compilers have different LLVM versions."""
     if problem not in release.features:
         raise UserError(
             f"the release clang in {release.directory} embeds no policy for {problem}",
@@ -93,11 +83,7 @@ def whole_build(
     fetched: Callable[[Path], None] | None = None,
 ) -> Iterator[tuple[Path, BuiltProject]]:
     """Build in `work`, yield source tree and build, and empty `work`: the next build then has the same paths in its
-    strings, and in its programs' arguments. `fetched` is called with the source tree before the build starts.
-
-    Raises:
-        UserError: the project cannot be fetched, configured or built.
-    """
+    strings, and in its programs' arguments. `fetched` is called with the source tree before the build starts."""
     root = work / recipe.name
     if recipe.debian:
         with _debian_build(recipe, variant, cache, jobs) as built:
@@ -107,17 +93,9 @@ def whole_build(
         source = fetch_recipe(recipe, root, cache, say)
         if fetched is not None:
             fetched(source)
-        with ExitStack() as stack:
-            bar: Progress | None = None
-
-            def watch(done: int, total: int) -> None:
-                nonlocal bar
-                if bar is None:  # ninja reports the total with the first step
-                    bar = stack.enter_context(Progress(f"building {recipe.name} with {variant.title}", total))
-                bar.advance(done - bar.done)
-
+        with build_progress(f"building {recipe.name} with {variant.title}") as show:
             built = build_project(
-                recipe, source, root / "build", variant.clang, variant.flags, jobs, watch, ldflags=variant.link_flags
+                recipe, source, root / "build", variant.clang, variant.flags, jobs, show, ldflags=variant.link_flags
             )
         if built.failed:
             say(f"{recipe.name}, {variant.title}: {len(built.failed)} targets failed, such as {built.failed[0]}")
@@ -143,12 +121,10 @@ def find_stock_clang(release: Toolchain, stock_clang: Path | None) -> Path:
     if stock_clang is not None:
         return stock_clang
     major = release.llvm_version.split(".")[0]
-    path = shutil.which(f"clang-{major}")
-    if path is None:
-        raise UserError(
-            f"no clang-{major} to build the baseline with", f"apt-get install clang-{major}, or pass --stock-clang"
-        )
-    return Path(path)
+    if path := shutil.which(f"clang-{major}"):
+        return Path(path)
+    remedy = f"apt-get install clang-{major}, or pass --stock-clang"
+    raise UserError(f"no clang-{major} to build the baseline with", remedy)
 
 
 def require_same_version(stock_clang: Path, release: Toolchain) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -17,8 +18,7 @@ from components.core.compiler.clang_programs import gnu_binutils, gnu_program, r
 from components.core.compiler.source_language import Language
 from components.core.projects.compiler_command import NotACompileError, compiler_of, installed_compilers
 from components.core.projects.compiler_scripts import (
-    cross_names,
-    installed_names,
+    compiler_names,
     write_binutils,
     write_bitcode_tools,
     write_compilers,
@@ -62,10 +62,8 @@ class MeasuredProgram:
 class BuildSetup:
     """Where and with what all rows are built.
 
-    Attributes:
-        work: directory of the builds, each of which leaves it empty, so that all have the same paths.
-        cache: directory of downloads and logs.
-        binutils: LLVM's ar, nm, ranlib and strip, by these names.
+    `work`: directory of the builds, each of which leaves it empty, so that all have the same paths. `cache`: of
+    downloads and logs. `binutils`: LLVM's ar, nm, ranlib and strip, by these names.
     """
 
     work: Path
@@ -79,7 +77,6 @@ class BuildSetup:
         return {"JOBS": str(self.jobs), "CMAKE_BUILD_PARALLEL_LEVEL": str(self.jobs)}
 
     def clear(self) -> None:
-        """Remove the directory of the builds."""
         shutil.rmtree(self.work, ignore_errors=True)
 
 
@@ -91,11 +88,8 @@ class Project(Protocol):
         """Name of the project."""
 
     def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
-        """Build the programs and return, by their names, the sizes of each, or why it was not built.
-
-        Raises:
-            UserError: no program was built.
-        """
+        """Build the programs and return, by their names, the sizes of each, or why it was not built. UserError if none
+        was."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +100,6 @@ class RecipeProject:
 
     @property
     def name(self) -> str:
-        """The recipe's name."""
         return self.recipe.name
 
     def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
@@ -136,14 +129,11 @@ def make_project(recipe: Recipe) -> RecipeProject | None:
 
 @dataclass(frozen=True)
 class OwnBuild:
-    """A user's own build: a shell command that runs in a fresh copy of a source tree.
+    """A user's own build: the shell command `command` runs in a fresh copy of a source tree and makes `programs`, paths
+    relative to it.
 
     Its compilers are scripts that append the flags to every command line, in CC and CXX and, under the names of clang
     and gcc, first in PATH.
-
-    Attributes:
-        command: the build.
-        programs: paths that it makes, relative to the tree.
     """
 
     source: SourceTree
@@ -152,7 +142,6 @@ class OwnBuild:
 
     @property
     def name(self) -> str:
-        """Name of the source directory."""
         return self.source.name
 
     def check(self) -> None:
@@ -197,9 +186,8 @@ def describe_failure(error: UserError) -> str:
         reason = lines[causes[0]]
         if reason.startswith(_CMAKE_ERROR):
             reason = next(iter(lines[causes[0] + 1 :]), reason)
-    return (
-        f"{reason}: clang's OpenMP is a package of its own, such as libomp-19-dev" if _OPENMP.search(reason) else reason
-    )
+    openmp = ": clang's OpenMP is a package of its own, such as libomp-19-dev"
+    return f"{reason}{openmp}" if _OPENMP.search(reason) else reason
 
 
 def find_binutils(stock_clang: Path) -> dict[str, Path]:
@@ -240,7 +228,8 @@ def write_tools(
         write_editors(directory, path, records, prefixes)
     lld = variant.clang.resolve().parent / LINKER
     if not variant.gnu and lto and lld.is_file():
-        write_bitcode_tools(directory, lld, _lto_options(variant.link_flags), path, records, prefixes)
+        passed = [flag.removeprefix("-Wl,").split(",") for flag in variant.link_flags if flag.startswith(_LTO_OPTIONS)]
+        write_bitcode_tools(directory, lld, list(itertools.chain(*passed)), path, records, prefixes)
     variables = {"PATH": f"{directory}:{path}"}
     if native:
         variables = _tool_variables(directory, ("gcc", "g++") if variant.gnu else ("clang", "clang++"), binutils, path)
@@ -274,8 +263,8 @@ def _write_clangs(
     clang, cxx = programs or (variant.clang, None)
     named: list[tuple[tuple[Sequence[str], Sequence[str]], Sequence[str], Path | None]] = []
     if native:
-        named.append((installed_names(path), (), next(installed_compilers(["cc", "gcc", "clang"], path), None)))
-    named += [(cross_names(path, one.prefix), one.clang_options, one.gcc) for one in cross]
+        named.append((compiler_names(path), (), next(installed_compilers(["cc", "gcc", "clang"], path), None)))
+    named += [(compiler_names(path, one.prefix), one.clang_options, one.gcc) for one in cross]
     for names, options, own in named:
         write_compilers(
             directory,
@@ -317,8 +306,8 @@ def _write_gnu_compilers(
     """Write gcc and g++ with the variant's flags, and return GNU's binutils, whose plugin reads objects of LTO; for the
     arguments see `write_tools`."""
     assembly = [*variant.flags, "-fno-lto"]
-    named = [(variant.clang, installed_names(path))] if native else []
-    for gcc, own in [*named, *((one.gcc, cross_names(path, one.prefix)) for one in cross)]:
+    named = [(variant.clang, compiler_names(path))] if native else []
+    for gcc, own in [*named, *((one.gcc, compiler_names(path, one.prefix)) for one in cross)]:
         c, cxx = (tuple(name for name in names if "clang" not in name) for names in own)
         write_compilers(
             directory,
@@ -345,11 +334,8 @@ def _tool_variables(directory: Path, compilers: tuple[str, str], binutils: Itera
 
 
 def compiler_arguments(variable: str) -> Sequence[str]:
-    """Return the options in the user's CC or CXX, such as those of CC="ccache gcc -std=gnu89".
-
-    Raises:
-        UserError: a quote is not closed, or there are options without a compiler.
-    """
+    """Return the options in the user's CC or CXX, such as those of CC="ccache gcc -std=gnu89". UserError if a quote is
+    not closed, or there are options without a compiler."""
     try:
         words = shlex.split(os.environ.get(variable, ""))
         return compiler_of(words)[1] if words else ()
@@ -360,17 +346,9 @@ def compiler_arguments(variable: str) -> Sequence[str]:
     raise UserError(f"the environment variable {variable} {problem}", "correct it")
 
 
-def _lto_options(link_flags: Sequence[str]) -> list[str]:
-    """Return lld's options for LTO among flags of a driver."""
-    passed = [flag.removeprefix("-Wl,").split(",") for flag in link_flags if flag.startswith(_LTO_OPTIONS)]
-    return [word for words in passed for word in words]
-
-
 def _measure_all(paths: dict[str, Path], strip: Path, expected: Sequence[str] = ()) -> dict[str, MeasuredProgram | str]:
     """Measure the programs of a build; other files than programs are left out, or said to be none where expected."""
-    measured: dict[str, MeasuredProgram | str] = {}
-    for name in expected:
-        measured[name] = MISSING
+    measured: dict[str, MeasuredProgram | str] = dict.fromkeys(expected, MISSING)
     for name, path in paths.items():
         try:
             binary = measure(path)
@@ -379,33 +357,24 @@ def _measure_all(paths: dict[str, Path], strip: Path, expected: Sequence[str] = 
             continue
         if binary.kind == "program" and binary.language is not None:
             sizes = binary.sizes
-            measured[name] = MeasuredProgram(
-                RowSizes(
-                    stripped=stripped_bytes(path, strip),
-                    llvm_size_text=sizes.llvm_size_text,
-                    text=sizes.text,
-                    unwind=sizes.eh_frame + sizes.gcc_except_table,
-                    loaded=sizes.total,
-                ),
-                binary.language,
+            row = RowSizes(
+                stripped=len(stripped_content(path, strip)),
+                llvm_size_text=sizes.llvm_size_text,
+                text=sizes.text,
+                unwind=sizes.eh_frame + sizes.gcc_except_table,
+                loaded=sizes.total,
             )
+            measured[name] = MeasuredProgram(row, binary.language)
         elif expected:
             measured[name] = f"it is no program but {'an' if binary.kind == 'object' else 'a'} {binary.kind}"
     return measured
 
 
-def stripped_bytes(path: Path, strip: Path) -> int:
-    """Return the number of bytes of a program as users ship it; arguments and errors as of `stripped_content`."""
-    return len(stripped_content(path, strip))
-
-
 def stripped_content(path: Path, strip: Path) -> bytes:
-    """Return a program as users ship it: without symbols and debug data. UserError if neither can strip it.
+    """Return a program as users ship it: without symbols and debug data. UserError if neither `strip`, LLVM's, nor
+    GNU's can strip it.
 
-    LLVM's strip refuses static programs that GNU ld links with glibc, whose .rela.plt names .symtab; GNU's takes them.
-
-    Args:
-        strip: LLVM's strip.
+    LLVM's refuses static programs that GNU ld links with glibc, whose .rela.plt names .symtab; GNU's takes them.
     """
     with tempfile.TemporaryDirectory(prefix="mlgo-strip-") as directory:
         copy = Path(directory) / "stripped"

@@ -30,13 +30,7 @@ from components.core.projects.flags.types import (
 from components.platform.console import say
 from components.platform.errors import UserError
 
-_COLUMNS = tuple(
-    """
-    project program language row compiler stripped_bytes llvm_size_text text unwind_bytes loaded_bytes status
-    """.split()
-)
-_SIZES = 5
-"""Columns of bytes."""
+_COLUMNS = "project program language row compiler stripped_bytes llvm_size_text text unwind_bytes loaded_bytes status"
 
 
 def compare_flags(
@@ -44,10 +38,8 @@ def compare_flags(
 ) -> FlagsComparison:
     """Build every project under every row with each of the row's compilers, and measure its programs.
 
-    A build that fails, or that does not make a program, is a result without sizes.
-
-    Raises:
-        UserError: no program was built under any row.
+    A build that fails, or that does not make a program, is a result without sizes. UserError if no row builds a
+    program.
     """
     programs: list[FlagsProgram] = []
     best_builds: list[FlagsProject] = []
@@ -161,13 +153,11 @@ def flags_csv(compared: FlagsComparison) -> str:
     """Return the text of flags.csv: every program under every row, built by each of its compilers."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    writer.writerow(_COLUMNS.split())
     for program in compared.programs:
         for result in program.results:
             sizes, status = result.sizes, "built" if result.sizes else f"failed: {result.failure}"
-            cells: Sequence[int | str] = [""] * _SIZES
-            if sizes:
-                cells = (sizes.stripped, sizes.llvm_size_text, sizes.text, sizes.unwind, sizes.loaded)
+            cells = [getattr(sizes, name, "") for name in RowSizes.__struct_fields__]
             names = (program.project, program.name, program.language, result.row, result.compiler)
             writer.writerow((*names, *cells, status))
     return text.getvalue()
@@ -176,7 +166,6 @@ def flags_csv(compared: FlagsComparison) -> str:
 def _programs(
     project: str, results: dict[tuple[str, CompilerOfRow], dict[str, MeasuredProgram | str] | str]
 ) -> Iterator[FlagsProgram]:
-    """Yield the programs that some row builds."""
     names = {name: None for built in results.values() if isinstance(built, dict) for name in built}
     for name in names:
         entries: list[RowResult] = []

@@ -9,14 +9,10 @@ from components.core.projects.recipe import Recipe
 
 @dataclass(frozen=True)
 class LinkVariant:
-    """Flags to build a project with, the same for both compilers.
+    """Flags of clang to build a project with, the same for both compilers, after the optimization level.
 
-    Attributes:
-        name: as in `Binary.link_variant`.
-        compile_flags: clang's flags after the optimization level.
-        link_flags: clang's flags for linking programs and shared libraries.
-        programs_only: compare only programs, and build static libraries if the recipe leaves CMake the choice: these
-            flags drop all code of a shared library that marks no symbol as visible.
+    `name` is as in `Binary.link_variant`. `programs_only`: compare only programs, and build static libraries if the
+    recipe leaves CMake the choice: these flags drop all code of a shared library that marks no symbol as visible.
     """
 
     name: str
@@ -29,7 +25,8 @@ class LinkVariant:
         if not self.programs_only:
             return recipe
         named = recipe.binaries or (_SHIPPED_PROGRAMS if recipe.debian else ())
-        programs = tuple(glob for glob in named if not _is_library(glob))
+        names = {glob: glob.rsplit("/", 1)[-1] for glob in named}
+        programs = tuple(glob for glob, name in names.items() if ".so" not in name and not name.endswith(".a"))
         if not programs:
             return None
         options = recipe.cmake_options
@@ -55,8 +52,3 @@ LINK_VARIANTS = {
 _SHARED = "BUILD_SHARED_LIBS"
 _SHIPPED_PROGRAMS = ("*/usr/bin/*", "*/usr/sbin/*", "*/usr/games/*")
 """Programs of a Debian package, as <binary package>/<path>."""
-
-
-def _is_library(glob: str) -> bool:
-    name = glob.rsplit("/", 1)[-1]
-    return ".so" in name or name.endswith(".a")

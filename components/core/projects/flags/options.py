@@ -38,9 +38,8 @@ PROCESSORS = available_processors()
 class RowNames(click.ParamType[tuple[str, ...], Any]):
     """Names of rows, separated by commas; "all" for every row. Its values are tuples of names.
 
-    Args:
-        conditional: also rows that --allow or --experimental have to allow, and rows that cannot be compared. Without
-            it a verdict depends on the rows, so stock clang and the release clang have to build one each.
+    `conditional`: also rows that --allow or --experimental have to allow, and rows that cannot be compared. Without it
+    a verdict depends on the rows, so stock clang and the release clang have to build one each.
     """
 
     name = "names"
@@ -141,10 +140,8 @@ _OPTIONS = (
 def program_options(*, recipe_alone: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the options which name programs and rows to a command.
 
-    The command gets what they ask for as `request`: a RowsRequest, or None if they name no programs.
-
-    Args:
-        recipe_alone: --recipe without --row means all rows; otherwise nothing is built.
+    The command gets what they ask for as `request`: a RowsRequest, or None if they name no programs. With
+    `recipe_alone` --recipe without --row means all rows; otherwise nothing is built.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -177,12 +174,11 @@ def _rows_request(
     experimental: bool,
     jobs: int,
 ) -> RowsRequest | None:
-    """Return what the options ask for; None if they name no programs.
-
-    Raises:
-        UserError: options that do not go together; a source tree that is missing or has files of a build.
-    """
+    """Return what the options ask for; None if they name no programs. UserError if they do not go together, or a source
+    tree is missing or has files of a build."""
+    from components.core.projects.flags.builds import OwnBuild
     from components.core.projects.flags.request import RowsRequest
+    from components.core.projects.source_tree import SourceTree
 
     if recipe is None and command is None:
         if named := [name for name, value in (("--source", source), ("--program", programs)) if value]:
@@ -200,7 +196,23 @@ def _rows_request(
                 f"{named[0]} is given, but no program to build", "pass --recipe or --build, or leave it out"
             )
         return None
-    to_build = _projects(recipe, projects, command, source, programs, excluded)
+    if recipe is not None and command is not None:
+        raise UserError("exactly one of --recipe and --build names what is built", "see --help")
+    if recipe is not None:
+        if source or programs or excluded:
+            raise UserError("--source, --program and --exclude belong to --build", "leave them out, a recipe has them")
+        to_build = _projects(recipe, projects)
+    else:
+        assert command is not None
+        if projects:
+            raise UserError("--project belongs to --recipe", "leave it out")
+        if source is None or not programs:
+            raise UserError(
+                "--build needs --source and --program", "pass the source tree, and each program that it makes"
+            )
+        own = OwnBuild(SourceTree(source, excluded), command, programs)
+        own.check()
+        to_build = [own]
     return RowsRequest(tuple(to_build), jobs, stock_clang, rows, icf, allowed, experimental)
 
 
@@ -216,40 +228,19 @@ def select_recipes(recipe: Path, projects: Sequence[str]) -> list[Recipe]:
     return [recipes.project(name) for name in names]
 
 
-def _projects(
-    recipe: Path | None,
-    names: tuple[str, ...],
-    command: str | None,
-    source: Path | None,
-    programs: tuple[str, ...],
-    excluded: tuple[str, ...],
-) -> list[Project]:
-    from components.core.projects.flags.builds import OwnBuild, make_project
-    from components.core.projects.source_tree import SourceTree
+def _projects(recipe: Path, names: tuple[str, ...]) -> list[Project]:
+    from components.core.projects.flags.builds import make_project
 
-    if recipe is not None and command is not None:
-        raise UserError("exactly one of --recipe and --build names what is built", "see --help")
-    if recipe is not None:
-        if source or programs or excluded:
-            raise UserError("--source, --program and --exclude belong to --build", "leave them out, a recipe has them")
-        recipes = select_recipes(recipe, tuple(dict.fromkeys(names)))
-        projects: list[Project] = []
-        for project in recipes:
-            if (programs_of := make_project(project)) is None:
-                say(f"{project.name}: its recipe names no program, so it is left out")
-            else:
-                projects.append(programs_of)
-        if not projects:
-            raise UserError(
-                f"no recipe of {', '.join(project.name for project in recipes)} names a program",
-                "list programs as `binaries` in the recipe; libraries alone have no rows",
-            )
-        return projects
-    assert command is not None
-    if names:
-        raise UserError("--project belongs to --recipe", "leave it out")
-    if source is None or not programs:
-        raise UserError("--build needs --source and --program", "pass the source tree, and each program that it makes")
-    own = OwnBuild(SourceTree(source, excluded), command, programs)
-    own.check()
-    return [own]
+    recipes = select_recipes(recipe, tuple(dict.fromkeys(names)))
+    projects: list[Project] = []
+    for project in recipes:
+        if (programs_of := make_project(project)) is None:
+            say(f"{project.name}: its recipe names no program, so it is left out")
+        else:
+            projects.append(programs_of)
+    if not projects:
+        raise UserError(
+            f"no recipe of {', '.join(project.name for project in recipes)} names a program",
+            "list programs as `binaries` in the recipe; libraries alone have no rows",
+        )
+    return projects

@@ -110,12 +110,10 @@ class FlagRow:
 
     Attributes:
         name: as users type it.
-        gives: short description.
         compile_flags, link_flags: flags of clang.
         options: LLVM's options, of compiles and, in LTO, of the link.
         assumes: assumptions about the program and its users; () if every program behaves the same.
         lto: whether code is generated at the link.
-        compilers: the compilers that build the row.
         own_options: options that only the release clang has.
         program: the compiler "gcc" or "newest".
         plan: file of the plan of files that the compiler "plan" takes, if it takes one of files.
@@ -135,34 +133,20 @@ class FlagRow:
     plan: Path | None = None
     default_flags: tuple[str, ...] = ()
 
-    def plus(
-        self,
-        name: str,
-        gives: str,
-        compile_flags: tuple[str, ...] = (),
-        link_flags: tuple[str, ...] = (),
-        assumption: str = "",
-    ) -> FlagRow:
-        """Return a row with the flags of this one and more."""
+    def with_group(self, name: str, group: FlagGroup) -> FlagRow:
         return replace(
             self,
             name=name,
-            gives=gives,
-            compile_flags=(*self.compile_flags, *compile_flags),
-            link_flags=(*self.link_flags, *link_flags),
-            assumes=(*self.assumes, assumption) if assumption else self.assumes,
+            gives=group.gives,
+            compile_flags=(*self.compile_flags, *group.compile_flags),
+            link_flags=(*self.link_flags, *group.link_flags),
+            assumes=(*self.assumes, group.assumes) if group.assumes else self.assumes,
         )
 
-    def with_group(self, name: str, group: FlagGroup) -> FlagRow:
-        """Return a row `name` with the flags of this one and of a group."""
-        return self.plus(name, group.gives, group.compile_flags, group.link_flags, group.assumes)
-
     def by(self, compilers: Sequence[CompilerOfRow]) -> FlagRow:
-        """Return the row with those of its compilers that are among `compilers`."""
         return replace(self, compilers=tuple(compiler for compiler in self.compilers if compiler in compilers))
 
     def variant(self, compiler: CompilerOfRow, stock_clang: Path, release: Toolchain) -> BuildVariant:
-        """Return the build of this row by one of its compilers."""
         title = f"{TITLES[compiler]}, {self.name}"
         if compiler == "gcc":
             assert self.program is not None
@@ -210,6 +194,9 @@ def plan_rows(
 ) -> list[FlagRow]:
     """Return the rows to measure, in an order in which each of the objects adds to the one before.
 
+    UserError if a name is unknown, not allowed, its compiler is missing or lacks its options; the release clang embeds
+    no policy, or the compilers have different versions.
+
     Args:
         names: only these; () or ALL_ROWS for all that are allowed and that the release clang has.
         icf: the kind of ICF of the rows that follow those of ICF, one of ICF_KINDS.
@@ -217,10 +204,6 @@ def plan_rows(
         plan: file of a plan: rows that the release clang compiles file by file are also built with it.
         experimental: also the rows with passes that LLVM has off in its own pipelines.
         other_compilers: also OTHER_ROWS, as far as their compilers are installed.
-
-    Raises:
-        UserError: a name is unknown, not allowed, its compiler is missing or lacks its options; the release clang
-            embeds no policy, or the compilers have different versions.
     """
     if PROBLEM not in release.features:
         raise UserError(
@@ -235,7 +218,12 @@ def plan_rows(
         rows |= {row.name: row for row in [*gcc_rows(rows["lto"]), *newest]}
     names = () if ALL_ROWS in names else names
     if plan is not None:
-        rows = {name: _with_plan(row, plan) for name, row in rows.items()}
+        # Except where the program is one module: a plan has those of the files.
+        rows |= {
+            name: replace(row, compilers=(*row.compilers, "plan"), plan=plan)
+            for name, row in rows.items()
+            if "policy" in row.compilers and row.name not in _WHOLE_PROGRAMS
+        }
     for name in names:
         if name in rows:
             continue
@@ -260,8 +248,8 @@ def plan_rows(
 
 
 def gcc_rows(row: FlagRow) -> list[FlagRow]:
-    """Return the rows of the user's gcc: its levels for size, with LTO and with those flags of `row` that it has. There
-    are none without a gcc."""
+    """Return the rows of the user's gcc, if there is one: its levels for size, with LTO and with those flags of `row`
+    that it has."""
     gcc = next((one for one in installed_compilers(["gcc"]) if is_gcc(one)), None)
     if gcc is None:
         return []
@@ -308,13 +296,6 @@ def require_compilers(rows: Sequence[FlagRow], compilers: Sequence[CompilerOfRow
             )
 
 
-def _with_plan(row: FlagRow, plan: Path) -> FlagRow:
-    """Add the compiler "plan", except where the program is one module: a plan has those of the files."""
-    if "policy" not in row.compilers or row.name in _WHOLE_PROGRAMS:
-        return row
-    return replace(row, compilers=(*row.compilers, "plan"), plan=plan)
-
-
 def _rows(icf: str, allowed: Sequence[str], own: set[str], experimental: bool) -> list[FlagRow]:
     """Return the rows; `own` are the _OWN_OPTIONS that the release clang has."""
 
@@ -334,8 +315,9 @@ def _rows(icf: str, allowed: Sequence[str], own: set[str], experimental: bool) -
         if name in allowed:
             base = add(base, name)
             rows.append(base)
-    thin = replace(base.plus("thinlto", "ThinLTO", ("-flto=thin",), ("-flto=thin",)), lto=True)
-    full = replace(base.plus("lto", "full LTO by LLVM's pipeline", ("-flto",), ("-flto",)), lto=True)
+    lto = replace(base, lto=True)
+    thin = lto.with_group("thinlto", FlagGroup("ThinLTO", ("-flto=thin",), ("-flto=thin",)))
+    full = lto.with_group("lto", FlagGroup("full LTO by LLVM's pipeline", ("-flto",), ("-flto",)))
     llvms = replace(full, own_options=(f"{_WHOLE_PROGRAM}=0",)) if _WHOLE_PROGRAM in own else full
     # The release clang outlines by default, where it has the option.
     by: tuple[CompilerOfRow, ...] = ("stock",)
@@ -377,7 +359,6 @@ def _rows(icf: str, allowed: Sequence[str], own: set[str], experimental: bool) -
 
 _OWN_OPTIONS = (_WHOLE_PROGRAM, _KEEP_SMALLER, _OUTLINE, _EXPERIMENTAL)
 ROW_NAMES = (*(row.name for row in _rows("all", list(ALLOWED), set(_OWN_OPTIONS), experimental=True)), *OTHER_ROWS)
-"""Names of all rows, in their order."""
 UNCONDITIONAL_ROWS = {row.name: row for row in _rows("all", (), set(_OWN_OPTIONS), experimental=False)}
 """Those that need neither --allow nor --experimental, by name."""
 _EXPERIMENTAL_ROWS = tuple(name for name in ROW_NAMES if name.endswith("-experimental"))

@@ -27,14 +27,12 @@ _GROUPS = (
 
 @dataclass(frozen=True)
 class MeasuredBinary:
-    """Kind and sizes of one file that a build made.
+    """Kind and sizes of one file that a build made; those of a static library, which is not linked, are the sum over
+    its members.
 
-    Attributes:
-        kind: static libraries are not linked.
-        sizes: sizes; for a static library, the sum over its members.
-        language: c++ if it needs a C++ library at run time, else c; None if it is not linked.
-        machine: e_machine, the instruction set (EM_*); None for a static library.
-        bitcode: bytes of bitcode and compile commands that objects embedded, which are no part of the sizes.
+    `language`: c++ if it needs a C++ library at run time, else c; None if it is not linked. `machine`: e_machine, the
+    instruction set (EM_*); None for a static library. `bitcode`: bytes of bitcode and compile commands that objects
+    embedded, which are no part of the sizes.
     """
 
     kind: Kind
@@ -45,11 +43,8 @@ class MeasuredBinary:
 
 
 def measure(path: Path) -> MeasuredBinary:
-    """Determine the kind and the sizes of the binary `path`.
-
-    Raises:
-        UserError: not an ELF file or a static library of such files, or damaged; names the file.
-    """
+    """Determine the kind and the sizes of the binary `path`. UserError if it is neither an ELF file nor a static
+    library of such files, or damaged."""
     data = memoryview(path.read_bytes())
     try:
         if is_archive(data):
@@ -59,9 +54,10 @@ def measure(path: Path) -> MeasuredBinary:
             return MeasuredBinary("static library", sizes)
         elf = Elf(data)
         kind = _kind(elf)
-        language = None if kind == "object" else _language(elf)
+        names = bytes(elf.section(".dynstr") or b"") if kind != "object" else b""
+        language: Language = "c++" if any(library in names for library in _CXX_LIBRARIES) else "c"
         bitcode = sum(size for name, size in elf.section_sizes().items() if name in _EMBEDDED)
-        return MeasuredBinary(kind, _elf_sizes(elf), language, elf.machine, bitcode)
+        return MeasuredBinary(kind, _elf_sizes(elf), None if kind == "object" else language, elf.machine, bitcode)
     except UserError as error:
         raise UserError(f"{path}: {error.problem}", error.remedy) from None
 
@@ -73,11 +69,6 @@ def section_group(section: str) -> str:
         if any(section == prefix or section.startswith((f"{prefix}.", f"{prefix}_hdr")) for prefix in prefixes):
             return group
     return "other"
-
-
-def _language(linked: Elf) -> Language:
-    names = bytes(linked.section(".dynstr") or b"")
-    return "c++" if any(library in names for library in _CXX_LIBRARIES) else "c"
 
 
 def _elf_sizes(elf: Elf) -> SectionSizes:

@@ -80,11 +80,6 @@ class RecordedLink:
         """Whether lld generated position-independent code."""
         return self.elf_type == ET_DYN
 
-    @property
-    def is_check(self) -> bool:
-        """Whether a configure script or a build system linked it to learn about the compiler."""
-        return _CHECK.search(self.output) is not None
-
 
 def find_lld(clang: Path) -> Path:
     """Return the lld next to a clang, which reads its bitcode. UserError if there is none."""
@@ -100,16 +95,14 @@ def find_lld(clang: Path) -> Path:
 def write_recorder(directory: Path, lld: str | Path, links: str | Path, level: str, memory_gib: int = 0) -> None:
     """Write the script and its settings into `directory`. The caller makes the directory of its records.
 
-    Args:
-        links: absolute path of the records' directory, or one that starts from `$here`, the script's directory.
-        memory_gib: limit of lld's memory, 0 for none.
+    `links`: absolute path of that directory, or one that starts from `$here`, the script's directory. `memory_gib`:
+    limit of lld's memory, 0 for none.
     """
     shutil.copyfile(_SCRIPT, directory / LINKER)
     (directory / LINKER).chmod(0o755)
-    quoted_links = str(links) if str(links).startswith("$here") else shlex.quote(str(links))
     settings = {
         "LLD": shlex.quote(str(lld)),
-        "LINKS": quoted_links,
+        "LINKS": str(links) if str(links).startswith("$here") else shlex.quote(str(links)),
         "LEVEL": shlex.quote(level),
         "PASSES": shlex.quote(_PASSES),
         "MEMORY_KIB": str(memory_gib * 1024 * 1024),
@@ -125,12 +118,10 @@ def write_recording_linkers(directory: Path, lld: Path, level: str, memory_gib: 
 
 
 def read_links(directory: Path) -> list[RecordedLink]:
-    """Return the last link of each output in a directory of records, or in the directory of the compilers.
+    """Return the last link of each output in a directory of records, or in the directory of the compilers. UserError if
+    it has none.
 
     Links of configure's and other checks are left out.
-
-    Raises:
-        UserError: the directory has no records.
     """
     folder = directory / LINKS if (directory / LINKER).is_file() else directory
     records = sorted(folder.glob(f"{_PREFIX}*"), key=lambda path: ((path / "status").stat().st_mtime_ns, path.name))
@@ -141,7 +132,7 @@ def read_links(directory: Path) -> list[RecordedLink]:
         link = _read(record)
         last.pop(link.output, None)
         last[link.output] = link
-    return [link for link in last.values() if not link.is_check]
+    return [link for link in last.values() if not _CHECK.search(link.output)]
 
 
 def _read(record: Path) -> RecordedLink:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.projects.benchmark import Benchmark, Input, make_benchmarks, make_input
+from components.core.projects.benchmark import check_benchmarks, make_input
 from components.core.projects.recipe import PACKAGED, load_recipes
-from components.core.projects.recipe_document import MAX_INPUT_BYTES, BenchmarkDocument, convert
+from components.core.projects.recipe_document import MAX_INPUT_BYTES, Benchmark, Input, convert
 from components.platform.errors import UserError
 
 RUN = {"name": "run", "program": "p"}
@@ -19,8 +19,9 @@ READS = {**RUN, "arguments": ["{input}"], "input": {"text": "x"}}
 
 
 def parse(*entries: Any) -> tuple[Benchmark, ...]:
-    documents = convert(list(entries), tuple[BenchmarkDocument, ...], "r.yaml: p: benchmarks")
-    return make_benchmarks(documents, "r.yaml: p")
+    benchmarks = convert(list(entries), tuple[Benchmark, ...], "r.yaml: p: benchmarks")
+    check_benchmarks(benchmarks, "r.yaml: p")
+    return benchmarks
 
 
 def test_every_key() -> None:
@@ -39,7 +40,7 @@ def test_every_key() -> None:
             "pack",
             "bin/*",
             ("-o", "{output}", "--in={input}"),
-            Input(files=("src/**/*.c", "doc/[ab].txt"), size_bytes=1000),
+            Input(files=("src/**/*.c", "doc/[ab].txt"), bytes=1000),
         ),
         Benchmark("unpack", "p", (), Input(output_of="pack"), stdin=True),
         Benchmark("script", "q", ("{source}/a", "{input}"), Input(text="1\n")),
@@ -135,7 +136,7 @@ def test_an_input_is_the_files_in_order_repeated_or_cut(
     (directory / "src" / "no.h").write_bytes(b"not this one")
     output = directory / "input"
     whole = b"".join(files[name] for name in sorted(files, key=lambda name: f"src/{name[0]}/{name}.c"))
-    definition = Input(files=("src/**/*.c", "src/a/*.c"), size_bytes=size_bytes)
+    definition = Input(files=("src/**/*.c", "src/a/*.c"), bytes=size_bytes)
     if not whole:
         with pytest.raises(UserError, match="content"):
             make_input(definition, directory, output)

@@ -12,7 +12,8 @@ import pytest
 from components.core.compiler.clang_programs import clangxx
 from components.core.compiler.objects.elf import Elf
 from components.core.projects.build import BuiltProject, build_project
-from components.core.projects.recipe import Recipe, Source, Target
+from components.core.projects.recipe import Recipe, Source
+from components.core.projects.recipe_document import Target
 from components.core.projects.source import fetch_recipe
 from components.platform.errors import UserError
 

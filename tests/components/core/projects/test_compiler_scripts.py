@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from components.core.projects.compiler_scripts import (
-    installed_names,
+    compiler_names,
     write_binutils,
     write_bitcode_tools,
     write_compilers,
@@ -96,7 +96,7 @@ def test_flags_stand_last_but_before_files(tmp_path: Path) -> None:
 def test_names_are_those_of_installed_native_compilers(tmp_path: Path) -> None:
     for name in ("g++-12", "x86_64-linux-gnu-gcc-12", "clang++-19", "c99", "aarch64-linux-gnu-gcc", "gcc-ar", "clangd"):
         (tmp_path / name).touch()
-    c, cxx = installed_names(f"{tmp_path}:/nowhere")
+    c, cxx = compiler_names(f"{tmp_path}:/nowhere")
     native = [name for name in (*c, *cxx) if "-" in name or name == "c99"]
     expected = ["c99", "clang++-19", "g++-12"]
     if platform.machine() == "x86_64":

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.projects.benchmark import Benchmark, Input
 from components.core.projects.recipe import Recipe, Source, load_recipes, locate_recipe
+from components.core.projects.recipe_document import Benchmark, Input
 from components.platform.errors import UserError
 from components.platform.storage.uri import ObjectUri
 

@@ -19,7 +19,7 @@ from components.core.formats.corpus import load_corpus
 from components.core.projects.debian_build.package import DebianBuild, base_root, build_shipped_binaries
 from components.core.projects.recipe import Recipe, Source
 from components.corpus.sources import debian_packages
-from components.corpus.sources.debian_packages import DebianConfig
+from components.corpus.sources.build_config import BuildConfig
 from components.platform.storage.cache import default_cache_dir
 
 CLANG_MAJOR = DebianBuild().clang_major
@@ -120,7 +120,7 @@ def test_package_whose_objects_lack_bitcode_fails(tmp_path: Path) -> None:
         (tmp_path / f"{name}.c").write_text(FIRST.replace("twice", name))
         subprocess.run(["clang-19", "-c", tmp_path / f"{name}.c", "-o", built / f"{name}.o"], check=True)
     recipe = Recipe("plain", Source("path", str(tmp_path)), debian=True)
-    config = DebianConfig(DebianBuild(), "-Oz", (), tmp_path)
+    config = BuildConfig(Path("clang"), tmp_path, tmp_path, "-Oz")
     package = debian_packages._extract(recipe, "1.0", built, tmp_path / "output", config, tmp_path / "log")
     assert "none of its 2" in package.failure
     assert package.modules == {}

@@ -12,7 +12,8 @@ import pytest
 
 from components.core.compiler.objects.elf import Elf
 from components.core.projects.recipe import PACKAGED, load_recipes
-from components.corpus.sources.recipe_projects import BuildConfig, build_corpus
+from components.corpus.sources.build_config import BuildConfig
+from components.corpus.sources.recipe_projects import build_corpus
 
 GENERATE = PACKAGED / "dispatchers" / "generate.py"
 

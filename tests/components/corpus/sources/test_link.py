@@ -46,7 +46,7 @@ def expected(theirs: list[Any], arguments: list[str]) -> list[str]:
 def ours(arguments: list[str]) -> list[str]:
     """Return the objects that we find; mlgo-utils leaves out the archives of a whole command line."""
     whole = any(argument.startswith("-o") for argument in arguments)
-    return [name for name in select_objects(arguments) if not (whole and name.endswith(".a"))]
+    return [name for name in select_objects(arguments)[0] if not (whole and name.endswith(".a"))]
 
 
 @given(st.lists(ARGUMENT, max_size=12).filter(lambda arguments: arguments.count("-o") < 2))

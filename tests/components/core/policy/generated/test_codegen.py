@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from components.core.formats.policy import PolicyInfo
-from components.core.policy.generated.codegen import POLICY_HEADER, POLICY_SOURCE, Training, describe, generate
+from components.core.policy.dense import DensePolicy
+from components.core.policy.generated.codegen import POLICY_HEADER, POLICY_SOURCE, Training, description_json, generate
 from components.core.policy.generated.native_policy import NativePolicy
 from components.core.policy.generated.shared_object import COMPILE_FLAGS, build_shared_object
 
@@ -149,6 +150,10 @@ def test_a_binary_can_hold_policies_of_two_problems(make_policy, clang, tmp_path
     assert list_symbols("nm", "-D", "--defined-only", "policy.so") == {"mlgo_policy_describe", "mlgo_policy_logits"}
 
 
+def describe(policy: DensePolicy, training: Training | None = None) -> dict:
+    return json.loads(description_json(policy.problem, policy.features, policy.num_actions, training))
+
+
 def test_the_same_policy_gives_the_same_bytes(make_policy, tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -157,7 +162,7 @@ def test_the_same_policy_gives_the_same_bytes(make_policy, tmp_path):
 
 
 def test_description_is_json_with_llvms_type_names(make_policy):
-    described = json.loads(describe(make_policy()[0]))
+    described = describe(make_policy()[0])
     assert described["features"][0] == {"name": "constant", "type": "int64_t", "shape": [1]}
     assert described["features"][-1]["type"] == "float"
     assert (described["version"], described["problem"], described["num_actions"]) == (1, "inlining", 2)
@@ -166,7 +171,7 @@ def test_description_is_json_with_llvms_type_names(make_policy):
 def test_description_and_header_have_the_ranges_of_the_training(make_policy, tmp_path):
     ranges = {"node_count": (0, 90), "cost_estimate": (-(2**63), 7)}
     header, _ = generate(make_policy()[0], tmp_path, training=Training(ranges, unwind_tables=True))
-    described = json.loads(describe(make_policy()[0], Training(ranges, unwind_tables=True)))
+    described = describe(make_policy()[0], Training(ranges, unwind_tables=True))
     assert described["trained_ranges"] == {"node_count": [0, 90], "cost_estimate": [-(2**63), 7]}
     assert described["unwind_tables"] is True
     user = tmp_path / "user.cpp"
@@ -187,7 +192,7 @@ def test_compiler_gets_the_ranges_of_use_counts():
 def test_policy_without_ranges_is_generated_as_before(make_policy, tmp_path):
     header, source = generate(make_policy()[0], tmp_path)
     assert "RANGES" not in header.read_text() and "UNWIND" not in header.read_text()
-    assert not {"trained_ranges", "unwind_tables"} & set(json.loads(describe(make_policy()[0])))
+    assert not {"trained_ranges", "unwind_tables"} & set(describe(make_policy()[0]))
     assert "trained_ranges" not in source.read_text()
 
 
