@@ -36,7 +36,6 @@ class FileSizes(Struct, kw_only=True):
         return FileSizes(**{name: getattr(self, name) + getattr(other, name) for name in FileSizes.__struct_fields__})
 
     def by(self, measure: Measure) -> int:
-        """Return the bytes that are minimized."""
         return self.stripped if measure == "file" else self.loaded if measure == "loaded" else self.compressed
 
 
@@ -84,7 +83,6 @@ class SpeedChange(Struct, kw_only=True):
 
     @property
     def instructions_percent(self) -> float:
-        """Change of the instructions."""
         return 100.0 * (self.delivered_instructions / self.own_instructions - 1.0)
 
 

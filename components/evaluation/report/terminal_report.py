@@ -5,7 +5,7 @@ Imports nothing heavy at import time, so that a launcher can print the table of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,13 +46,12 @@ from components.evaluation.report.policy_choice import (
     verdict_subject,
 )
 from components.platform.console.escape import markdown_text
-from components.platform.console.tables import make_table, table_console
+from components.platform.console.tables import make_table, print_lines, table_console
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, read_bytes
 from components.platform.storage.uri import display_path
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 METRICS = "metrics.json"
@@ -289,7 +288,7 @@ def print_table(metrics: Metrics, directory: Path) -> None:
     if isinstance(metrics, SizeMetrics):
         print_functions(metrics.module_functions, "Functions of held-out modules", _MAX_FUNCTIONS)
         print_functions(metrics.binary_functions, "Functions of linked binaries", _MAX_FUNCTIONS)
-    _print_lines(console, footer_lines(metrics, directory))
+    print_lines(console, footer_lines(metrics, directory))
 
 
 def print_binaries(compared: BinariesComparison, subject: str) -> None:
@@ -314,7 +313,7 @@ def print_binaries(compared: BinariesComparison, subject: str) -> None:
                     cells = [f"{new:,}\n{new - stock:+,}" for stock, new in pairs]
                     view.add_row(f"{binary.project}/{binary.name}\n{detail}", *cells)
         console.print(view)
-    _print_lines(console, linked_tables.linked_lines(compared.linked))
+    print_lines(console, linked_tables.linked_lines(compared.linked))
 
 
 def print_flags(compared: FlagsComparison) -> None:
@@ -323,7 +322,7 @@ def print_flags(compared: FlagsComparison) -> None:
     from rich.table import Table
 
     console = table_console(_WIDTH)
-    _print_lines(console, flags_tables.compiler_lines(compared))
+    print_lines(console, flags_tables.compiler_lines(compared))
     if len(compared.programs) <= _MAX_PROGRAMS:
         for program in compared.programs:
             title = f"{program.project}/{program.name}: bytes, change against the best row of stock clang"
@@ -336,12 +335,7 @@ def print_flags(compared: FlagsComparison) -> None:
         view.add_row(*row)
     console.print(view)
     lines = [*flags_tables.assumption_lines(compared), *flags_tables.total_lines(compared)]
-    _print_lines(console, [*lines, "put into the build:", *flags_tables.build_lines(compared)])
-
-
-def _print_lines(console: Console, lines: Iterable[str]) -> None:
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    print_lines(console, [*lines, "put into the build:", *flags_tables.build_lines(compared)])
 
 
 def print_functions(changes: Sequence[FunctionChange], title: str = "Functions", limit: int | None = None) -> None:
@@ -364,7 +358,7 @@ def print_programs(programs: BenchmarkSummary) -> None:
     """Print the executed instructions of each run and in sum; `programs` is a result of `summarize_programs`."""
     console = table_console(_WIDTH)
     console.print(_program_table(programs))
-    console.print(program_rows.summary(programs), highlight=False, soft_wrap=True)
+    print_lines(console, [program_rows.summary(programs)])
 
 
 def _titles(metrics: Metrics) -> list[str]:

@@ -19,11 +19,7 @@ def files_read_by_the_linker(
     calls: Iterable[Call], links: Sequence[Call | LinkerCall], clang: Path, root: Path
 ) -> list[str]:
     """Return sentences on files that assembly in C includes and that are others at a link than at the compile: in
-    another directory, or written since.
-
-    Args:
-        root: the tree that was built, in whose place messages name none.
-    """
+    another directory, or written since."""
     found = []
     for call, text in preprocessed(calls, clang, _MENTIONED):
         place = places(text)

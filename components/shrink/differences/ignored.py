@@ -189,11 +189,7 @@ def replaced_levels(calls: Iterable[Call]) -> list[str]:
 
 
 def ignored_attributes(calls: Iterable[Call], clang: Path, root: Path) -> list[str]:
-    """Return sentences on the attributes and pragmas that change what a program does and that clang ignores.
-
-    Args:
-        root: the tree that was built, in whose place messages name none.
-    """
+    """Return sentences on the attributes and pragmas that change what a program does and that clang ignores."""
 
     found: dict[tuple[str, str], str] = {}
     for _, text in preprocessed(calls, clang, _MENTIONED):

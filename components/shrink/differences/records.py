@@ -71,7 +71,7 @@ class Call:
         """Let the sources have the contents that the compiler read, for a while."""
         changed = {}
         for name, content in self.saved.items():
-            now = _content(name)
+            now = Path(name).read_bytes() if os.path.isfile(name) else None
             # A shell that saves a file leaves out line breaks at its end.
             if os.path.isdir(os.path.dirname(name)) and (now is None or now.rstrip(b"\n") != os.fsencode(content)):
                 changed[Path(name)] = now
@@ -92,13 +92,21 @@ class Call:
         return [self.path(name) for name in names if name != "-" and not name.endswith(_ASSEMBLY)]
 
     @property
+    def words(self) -> Sequence[str]:
+        return self.arguments.words
+
+    @property
+    def output(self) -> str:
+        """Absolute path of the file that it links."""
+        return self.path(self.arguments.output or "a.out")
+
+    @property
     def compiles_text(self) -> bool:
         """Whether it compiles a source of C or C++, which may be its standard input."""
         return bool(self.sources or self.stdin)
 
     @property
     def links(self) -> bool:
-        """Whether it links."""
         options = self.arguments
         return not options.compiles and not options.other and bool(options.inputs)
 
@@ -162,12 +170,10 @@ class LinkerCall:
     words: tuple[str, ...]
 
     def path(self, name: str) -> str:
-        """Return the absolute path of a file that an argument names."""
         return os.path.normpath(os.path.join(self.directory, name))
 
     @property
     def output(self) -> str:
-        """Absolute path of the file that it writes."""
         return self.path(next((after for word, after in itertools.pairwise(self.words) if word == "-o"), "a.out"))
 
 
@@ -221,12 +227,6 @@ def _expand(words: Sequence[str], directory: str, contents: Mapping[tuple[str, s
             inner = split_response_file(os.fsencode(content), Path(directory, word[1:]))
             others = {place: text for place, text in contents.items() if place[1] != word}
             yield from _expand(inner, directory, others)
-
-
-def _content(path: str) -> bytes | None:
-    with suppress(OSError):
-        return Path(path).read_bytes()
-    return None
 
 
 def _headers_of(path: Path, directory: str) -> frozenset[str]:

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from components.core.formats.toolchain import Toolchain
 from components.core.projects.flags.rows import FlagRow
 from components.core.projects.source_tree import remove_tree
 from components.core.projects.speed.counters import Counter, find_counter
@@ -59,7 +58,6 @@ class Level:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Options of LLVM, for the link."""
         # Clang adds one to the weights of branches: a loop that is entered once has half of its count.
         count = f"-profile-summary-hot-count={max(1, self.count * 49 // 100)}"
         speed = ("-mlgo-hot-functions", "-disable-lsr=0", "-disable-machine-licm=0", "-enable-load-pre=1")
@@ -102,7 +100,6 @@ class SpeedLimit:
         return self.benchmark.count(files, self.counter)
 
     def holds(self, instructions: int) -> bool:
-        """Return whether so many instructions are within the limit."""
         return instructions <= self.own * (1 + self.percent / 100)
 
     def change(self, instructions: int) -> str:
@@ -180,8 +177,7 @@ class FastSearch:
 
     Attributes:
         row: a row of whole programs by the release clang.
-        stock, release: the clangs.
-        bound, dropped: as of `Compilers`.
+        compilers: returns those of a row, by the heuristic.
         work: directory of the profile and of trials.
         measure: what is minimized.
         timeout_s: time limit of a build.
@@ -191,10 +187,7 @@ class FastSearch:
     builder: Builder
     limit: SpeedLimit
     row: FlagRow
-    stock: Path
-    release: Toolchain
-    bound: bool
-    dropped: tuple[str, ...]
+    compilers: Callable[[FlagRow], Compilers]
     work: Path
     measure: Measure
     timeout_s: float | None
@@ -204,7 +197,6 @@ class FastSearch:
 
     @property
     def profile(self) -> Path:
-        """The file of the profile."""
         return self.work / PROFILE_FILE
 
     def run(self) -> Level:
@@ -216,8 +208,7 @@ class FastSearch:
         self.work.mkdir()
         self._make_profile()
         say(f"{FAST}: building with the profile")
-        row = fast_row(self.row, self.profile)
-        compilers = Compilers(row.variant("heuristic", self.stock, self.release), self.bound, self.dropped, links=True)
+        compilers = replace(self.compilers(fast_row(self.row, self.profile)), links=True)
         searched: list[Level] = []
 
         def search(tree: BuiltTree) -> None:
@@ -246,8 +237,7 @@ class FastSearch:
             own_options=(),
             compilers=("heuristic",),
         )
-        variant = row.variant("heuristic", self.stock, self.release)
-        compilers = Compilers(variant, self.bound, self.dropped, records=False)
+        compilers = replace(self.compilers(row), records=False)
         files, profiles = self.work / "instrumented", self.work / "profiles"
         profiles.mkdir()
         self.builder.run("instrumented", compilers, files, lambda tree: None, self.timeout_s)
@@ -297,14 +287,11 @@ class FastSearch:
 
     def _build(self, level: Level, files: Path) -> int:
         """Build in a fresh tree."""
-        row = fast_row(self.row, self.profile, level)
-        variant = row.variant("heuristic", self.stock, self.release)
-        compilers = Compilers(variant, self.bound, self.dropped, records=False)
+        compilers = replace(self.compilers(fast_row(self.row, self.profile, level)), records=False)
         built = self.builder.run(f"{FAST}-trial", compilers, files, lambda tree: None, self.timeout_s)
         return built.sizes.by(self.measure)
 
     def _relink(self, tree: BuiltTree, level: Level, files: Path) -> int:
-        """Repeat the links of a build."""
         tree.relink([f"-Wl,-mllvm,{option}" for option in level.options], self.timeout_s)
         return self.builder.keep(tree, files).sizes.by(self.measure)
 
