@@ -79,7 +79,7 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
         training_plot=Markup(training_reward(curve, objective.labels.reward)) if curve else None,
         max_points=MAX_POINTS,
         floor=FLOOR,
-        **program_rows.template_values(metrics.programs),
+        program_rows=program_rows,
     )
     path.write_text(text, encoding="utf-8")
 

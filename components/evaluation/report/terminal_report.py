@@ -297,22 +297,16 @@ def print_binaries(compared: BinariesComparison, subject: str) -> None:
 
     `subject` names the bytes and the baseline in the title.
     """
-    from rich.table import Table
-
     console = table_console(_WIDTH)
     for variant in dict.fromkeys(binary.link_variant for binary in compared.binaries):
-        view = Table("binary", title=f"Linked binaries, {variant}: {subject}")
-        for section in linked_tables.SECTIONS.values():
-            view.add_column(section, justify="right")
+        rows = []
         for binary in compared.binaries:
-            if binary.link_variant == variant:
-                for detail, sizes in linked_tables.list_variants(binary):
-                    pairs = [
-                        (getattr(binary.stock, section), getattr(sizes, section)) for section in linked_tables.SECTIONS
-                    ]
-                    cells = [f"{new:,}\n{new - stock:+,}" for stock, new in pairs]
-                    view.add_row(f"{binary.project}/{binary.name}\n{detail}", *cells)
-        console.print(view)
+            for detail, sizes in linked_tables.list_variants(binary) if binary.link_variant == variant else ():
+                pairs = [(getattr(binary.stock, name), getattr(sizes, name)) for name in linked_tables.SECTIONS]
+                cells = [f"{new:,}\n{new - stock:+,}" for stock, new in pairs]
+                rows.append([f"{binary.project}/{binary.name}\n{detail}", *cells])
+        title = f"Linked binaries, {variant}: {subject}"
+        console.print(make_table(title, ["binary", *linked_tables.SECTIONS.values()], rows))
     print_lines(console, linked_tables.linked_lines(compared.linked))
 
 
