@@ -33,7 +33,6 @@ def claimed(compared: Compared) -> Estimate | None:
 
 
 def claimed_interval(compared: Compared) -> Interval | None:
-    """Return the 95% interval of the claimed target in percent; None without one."""
     estimate = claimed(compared)
     return None if estimate is None else estimate.interval95
 
@@ -82,5 +81,4 @@ def why_not_shown(compared: Compared, required_percent: float) -> str:
 
 
 def judges_own_build(metrics: Metrics) -> bool:
-    """Return whether the verdict is on the linked files of the user's own build."""
     return isinstance(metrics, SizeMetrics) and metrics.judged_by == "linked" and metrics.own_build is not UNSET

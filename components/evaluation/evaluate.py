@@ -137,7 +137,6 @@ def evaluate(config: EvaluationConfig) -> Metrics:
 
 
 def _trained_on(inputs: Inputs, problem: str, measured: Measurements) -> dict[str, list[str]]:
-    """Return the value of `Inputs.pretrained_trained_on`."""
     names = {inputs.policy_pretrained, inputs.warmstart_pretrained, inputs.reference or ""}
     known = {
         name: known_projects(problem, name, measured.projects, measured.modules)
@@ -172,7 +171,6 @@ def _take_over_inputs(inputs: Inputs, earlier: Metrics, role: PolicyRole) -> Non
 
 
 def _restore_earlier_variants(earlier: Metrics, metrics: Metrics, role: PolicyRole) -> None:
-    """Describe the variants whose values are reused as the earlier evaluation describes them."""
     variants = {variant.name: variant for variant in metrics.variants}
     updated = {POLICY} if metrics.policy_compiled_by == "release" else set()
     metrics.variants = [

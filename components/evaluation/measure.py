@@ -219,7 +219,6 @@ def _compile_variants(
 
 
 def _earlier_results(measured: Measurements, variant: str) -> dict[str, _ModuleResult]:
-    """Return the result of each module from earlier measurements of modules."""
     parts: Mapping[str, Any] = measured.sections.get(variant, {})
     return {
         name: _ModuleResult({"": value}, {section: int(column[i]) for section, column in parts.items()})

@@ -96,7 +96,6 @@ class Measurements:
 
     @property
     def cases_are_modules(self) -> bool:
-        """Whether the cases are modules."""
         return self.objective.labels.case == "module"
 
     @property
@@ -190,7 +189,6 @@ class Measurements:
         return [(self.modules[i], name) for i, name in zip(self.module.tolist(), functions, strict=True)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content of measurements.json."""
         values = {name: values.tolist() for name, values in self.values.items()}
         sections = {
             name: {section: column.tolist() for section, column in parts.items()}

@@ -59,7 +59,6 @@ class SizeComparison(Struct, kw_only=True):
 
     @property
     def cases(self) -> int:
-        """Number of compared modules."""
         return self.modules
 
 
@@ -85,7 +84,6 @@ class ScoreComparison(Struct, kw_only=True):
 
     @property
     def cases(self) -> int:
-        """Number of compared functions."""
         return self.functions
 
 
@@ -98,7 +96,6 @@ class SectionComparison(Struct, kw_only=True):
 
     @classmethod
     def of(cls, baseline_bytes: int, policy_bytes: int) -> SectionComparison:
-        """Return the comparison of two sums."""
         percent = reduction_percent(baseline_bytes, policy_bytes)
         return cls(baseline_bytes=baseline_bytes, policy_bytes=policy_bytes, reduction_percent=percent)
 
@@ -550,7 +547,6 @@ class SizeMetrics(SizeGroup, kw_only=True, tag_field="measure", tag="size"):
 
     @property
     def columns(self) -> Sequence[SizeGroup]:
-        """All held-out modules, then the groups."""
         return self, self.groups.unseen_modules, self.groups.unseen_projects
 
 
@@ -585,7 +581,6 @@ class ScoreMetrics(ScoreGroup, kw_only=True, tag_field="measure", tag="score"):
 
     @property
     def columns(self) -> Sequence[ScoreGroup]:
-        """All held-out functions, then the groups."""
         return self, self.groups.unseen_modules, self.groups.unseen_projects
 
 

@@ -55,18 +55,15 @@ class Overlap:
         )
 
     def of(self, modules: NDArray[np.bool_]) -> Overlap:
-        """Return that of the modules of a mask, bool [M]."""
         return Overlap(**{name: column[modules] for name, column in self._columns().items()})
 
     def lengths(self) -> set[int]:
-        """Return the numbers of modules of the columns."""
         return set(map(len, self._columns().values()))
 
     def _columns(self) -> dict[str, Bytes]:
         return {name: column for name, column in vars(self).items() if column is not None}
 
     def to_json(self) -> dict[str, list[int]]:
-        """Return the entry of measurements.json."""
         return {name: column.tolist() for name, column in self._columns().items()}
 
     @classmethod
@@ -137,7 +134,6 @@ def _weak_functions(sizes: FunctionSizes) -> _WeakFunctions:
 
 
 def _repeated(modules: Sequence[_WeakFunctions], projects: Sequence[str]) -> Bytes:
-    """Return a column `Overlap.repeated` of modules of `projects`."""
     number = np.unique(np.array(projects, dtype=object), return_inverse=True)[1]
     module = np.repeat(np.arange(len(modules)), [len(digests) for digests, _ in modules])
     digests, whole = (np.concatenate(columns) for columns in zip(*modules, strict=True))

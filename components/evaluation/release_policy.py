@@ -72,7 +72,6 @@ def choose_release_policy(
 
 
 def _verdict(role: PolicyRole, measured: Measurements, config: EvaluationConfig) -> Verdict:
-    """Return the verdict on another policy than the trained one."""
     if VARIANTS[role] not in measured.values:
         return "not better"
     return summarize(swap_roles(measured, role), config.required_percent).verdict

@@ -20,7 +20,6 @@ _OWN_BUILD = "mlgo shrink measures against your own build; its row stock, by sto
 
 
 def advise(forecast: Forecast) -> list[str]:
-    """Return the conclusion, in lines."""
     lines = [*_conclude(forecast), _OWN_BUILD]
     if forecast.failed:
         failed, tried = len(forecast.failed), len(forecast.failed) + forecast.objects.modules

@@ -59,7 +59,6 @@ class LinkedFile:
 
     @functools.cached_property
     def units(self) -> set[int]:
-        """The numbers of all of its units."""
         by_themselves = {item for item in self.inputs if isinstance(item, int)}
         return by_themselves.union(*(item.units for item in self.inputs if isinstance(item, Library)))
 
@@ -134,7 +133,6 @@ class _Inputs:
         return self._units.get(self._real(path))
 
     def library(self, path: str) -> list[int]:
-        """Return the numbers of the units in an archive; [] of another file."""
         real = self._real(path)
         if real not in self._archives:
             self._archives[real] = list(self._numbers(self._members(real)))

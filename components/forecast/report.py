@@ -18,7 +18,6 @@ _COLUMNS = ("", "stock", "policy", "change", "release clang", "change")
 
 
 def print_forecast(forecast: Forecast) -> None:
-    """Print what was compiled, the sizes by both clangs, and what to do."""
     console = table_console(120)
     print_lines(console, _introduction(forecast))
     title = "Bytes at -Oz by stock clang, by the release clang's policy alone, and by the release clang"

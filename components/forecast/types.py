@@ -28,7 +28,6 @@ class Change(Struct, kw_only=True):
 
     @property
     def policy_percent(self) -> float:
-        """The change by the policy alone in percent."""
         return self._percent(self.policy)
 
     def _percent(self, size: int) -> float:

@@ -131,7 +131,6 @@ class SourceUnit:
 
     @property
     def object(self) -> str:
-        """Absolute path of the object in the build."""
         return self.compile.object
 
     @property
@@ -171,7 +170,6 @@ class SourceUnit:
 
 
 def _target(command: CompileCommand) -> list[str]:
-    """Return the option for the target of a cross compiler, which its name says."""
     match = _CROSS.fullmatch(os.path.basename(command.program))
     if not match or (match["machine"] == os.uname().machine and "linux" in match["target"]):
         return []

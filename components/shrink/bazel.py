@@ -14,7 +14,6 @@ _IGNORED = ".bazelignore"
 
 
 def is_workspace(directory: Path) -> bool:
-    """Return whether a directory is the root of a workspace of Bazel."""
     return any((directory / name).is_file() for name in WORKSPACE_FILES)
 
 

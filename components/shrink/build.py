@@ -184,7 +184,6 @@ class BuiltFiles:
         return sorted(name for name, file in files.items() if bytes_of(file) == bytes_of(self.files[name]))
 
     def is_like(self, other: BuiltFiles) -> bool:
-        """Return whether both builds made files of the same sizes."""
         return self.files.keys() == other.files.keys() and len(self.unchanged(other)) == len(self.files)
 
     def weaker_exports(self, other: BuiltFiles) -> tuple[int, int]:
@@ -260,7 +259,6 @@ class BuiltTree:
 
     @property
     def runs_tests(self) -> bool:
-        """Whether tests of the build can run its programs."""
         return not self.foreign and all(map(is_registered, self.emulators.values()))
 
     @property
@@ -379,7 +377,6 @@ class Builder:
                 compilers = replace(compilers, dropped=(*compilers.dropped, *lacking))
 
     def keep(self, tree: BuiltTree, kept: Path) -> BuiltFiles:
-        """Copy the linked files of a tree to a new directory, and measure them."""
         others = {path: _identity(path) for name, path in find_binaries(tree.root) if name not in tree.kinds}
         return BuiltFiles(self._keep(tree.root, kept, others)[0])
 
@@ -582,7 +579,6 @@ def _without_links(binaries: Mapping[str, Path]) -> tuple[dict[str, Path], dict[
 
 
 def copy_with_links(files: Path, into: Path) -> None:
-    """Copy kept files to a new directory; hard links stay hard links."""
     copies: dict[tuple[int, int], str] = {}
 
     def copy(source: str, destination: str) -> str:

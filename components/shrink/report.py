@@ -22,7 +22,6 @@ _MAX_FILES = 20
 
 
 def print_shrunk(shrunk: ShrinkReport, output: Path) -> None:
-    """Print the builds, the files, and what to put into the build."""
     console = table_console(160)
     print_lines(console, [_headline(shrunk)])
     title = f"Builds: bytes {TITLE_OF_MEASURE[shrunk.measure]}, change against yours"
@@ -111,7 +110,6 @@ def _change(shrunk: ShrinkReport, before: FileSizes, after: FileSizes) -> str:
 
 
 def _conclusion(shrunk: ShrinkReport, output: Path) -> tuple[list[str], list[str]]:
-    """Return sentences on the result, and the lines for a shell."""
     own = shrunk.builds[0]
     if shrunk.chosen == OWN:
         return [f"Your own build is delivered, in {output / FILES}: {shrunk.why}."], []

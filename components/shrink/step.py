@@ -222,7 +222,6 @@ class _Trials:
         return replace(row, gives=row.gives.replace(row.program.name, gcc.name, 1), program=gcc)
 
     def _add(self, row: FlagRow, compiler: CompilerOfRow, plan: Path | None = None) -> None:
-        """Build a row by one of its compilers, with a plan if it is "plan"."""
         variant = (with_plan(row, plan) if plan else row).variant(compiler, self.stock, self.release)
         name, source = row.name, self.builder.build.source.name
         say(f"build {len(self.done) + 1} of {self.total}: {source} by {TITLES[compiler]}: {row.gives}")

@@ -25,7 +25,6 @@ def make_vocabulary(source: Path | str, sdk: Sdk, path: Path) -> Vocabulary:
 
 
 def _list_entities(sdk: Sdk) -> list[str]:
-    """Return the names of the entities that this LLVM embeds, in its order."""
     program = sdk.prefix / "bin" / "llvm-ir2vec"
     if not program.exists():
         raise UserError(f"{program} is missing", apt_line({f"llvm-{sdk.major}"}))

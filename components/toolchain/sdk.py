@@ -49,7 +49,6 @@ class Sdk:
 
     @property
     def resource_directory(self) -> Path:
-        """Directory of clang's headers and run-time libraries."""
         return self.prefix / "lib" / "clang" / str(self.major)
 
 
@@ -109,7 +108,6 @@ def require_all_targets(sdk: Sdk) -> None:
 
 
 def apt_line(packages: set[str]) -> str:
-    """Return the command that installs `packages`."""
     return f"sudo apt-get install {' '.join(sorted(packages))}"
 
 

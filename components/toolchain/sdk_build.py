@@ -116,7 +116,6 @@ def _require_targets(targets: str, source: Path) -> None:
 
 
 def cmake_definitions(config: SdkConfig) -> dict[str, str]:
-    """Return the variables of LLVM's CMake project."""
     components = [_COMPONENTS, config.definitions.get(_INSTALLED, "")]
     detected = {
         "CMAKE_C_COMPILER": _find_compiler("CC", "clang"),

@@ -209,7 +209,6 @@ def _fetch_whole_deb(major: int, cache: Path) -> Path:
 
 
 def _download_deb_archive(major: int, cache: Path) -> Path:
-    """Return the archive of LLVM's source in Debian's package."""
     package = f"llvm-toolchain-{major}"
     for file in download_deb_source(package, cache):
         if re.search(r"\.orig\.tar\.\w+$", file.name):

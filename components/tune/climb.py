@@ -98,7 +98,6 @@ class Climb:
     jobs: int = 1
 
     def __call__(self, request: ClimbRequest) -> Round:
-        """Perform a round."""
         problem = problems.get(self.compiler.problem)
         counts = self.definition_counts.get(request.module.project, {})
         changed = dict(request.changed or {})
@@ -255,7 +254,6 @@ def _columns(base: Sample) -> dict[str, NDArray[Any]]:
 
 
 def _list_keys(base: Sample) -> list[Key]:
-    """Return the key of each decision."""
     calls = base.callsites
     assert calls is not None
     ordinal = calls.ordinals().tolist()

@@ -14,11 +14,7 @@ MARKDOWN = "model-card.md"
 
 
 def write_card(path: Path, config: TuneConfig, figures: Mapping[str, Any]) -> None:
-    """Write the card.
-
-    Args:
-        figures: the content of tune.json, sizes in bytes of text.
-    """
+    """Write the card from the content of tune.json, sizes in bytes of text."""
     path.write_text("\n".join(_lines(config, figures)) + "\n", encoding="utf-8")
 
 

@@ -136,7 +136,6 @@ def _measure_policy(
 
 
 def _update(state: ModuleState, done: Round) -> None:
-    """Add the result of a round to the state of its module."""
     if not state.rounds:
         state.source = done.source
         state.policy_bytes, state.policy_linked_bytes = done.policy_bytes, done.policy_linked_bytes

@@ -128,7 +128,6 @@ class SearchDirectory:
             say(f"continuing the search in {display_path(self._folder)}: {count} modules have results")
 
     def load(self, module: str) -> ModuleState | None:
-        """Return the state of a module; None if there is none."""
         path = self._path(module)
         if not path.exists():
             return None

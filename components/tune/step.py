@@ -142,7 +142,6 @@ def _take_lease(folder: Path) -> RootLease:
 
 @contextmanager
 def _publish_at_the_end(directory: SearchDirectory) -> Iterator[None]:
-    """Publish the state when the block ends, also if it is interrupted or fails."""
     try:
         yield
     except LeaseLost:
@@ -322,7 +321,6 @@ def _summarize(
     planned: Collection[str],
     quarantine: Quarantine,
 ) -> dict[str, Any]:
-    """Return the content of tune.json; bytes are sums over all modules that compile, in the plan or not."""
     by_name = [state for _, state in sorted(states.items())]
     text = [[s.heuristic_bytes, s.policy_bytes, s.size_bytes] for s in by_name]
     linked = [[s.heuristic_linked_bytes, s.policy_linked_bytes, s.linked_bytes] for s in by_name]

@@ -48,7 +48,6 @@ class BenchmarkComparison:
         return 100.0 * (self.policy.instructions / self.stock.instructions - 1.0)
 
     def entry(self) -> BenchmarkEntry:
-        """Return the entry of metrics.json and programs.json."""
         return BenchmarkEntry(
             project=self.project,
             name=self.name,
@@ -114,7 +113,6 @@ def compare_programs(
 
 
 def summarize_programs(programs: Sequence[BenchmarkComparison]) -> BenchmarkSummary | None:
-    """Return the entry of metrics.json for all benchmarks; None if there are none."""
     if not programs:
         return None
     stock = sum(program.stock.instructions for program in programs)

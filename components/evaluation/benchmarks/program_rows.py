@@ -43,7 +43,6 @@ def verdict(figures: Judged, programs: BenchmarkSummary | None) -> str:
 
 
 def why_slower(programs: BenchmarkSummary) -> str | None:
-    """Return why the policy makes all programs together slower; None if it does not."""
     if programs.instructions.policy > programs.instructions.stock:
         return "programs execute more instructions"
     if programs.time is not UNSET and programs.time.interval_percent[0] > 0:
@@ -52,7 +51,6 @@ def why_slower(programs: BenchmarkSummary) -> str | None:
 
 
 def summary(programs: BenchmarkSummary) -> str:
-    """Return the instructions of all programs together as text."""
     counts, count = programs.instructions, len(programs.programs)
     total = change(programs.reduction_percent, COMPARATIVE)
     mean = change(programs.geometric_mean_reduction_percent, ("fewer", "more"))
@@ -74,7 +72,6 @@ def columns(programs: BenchmarkSummary) -> tuple[str, ...]:
 
 
 def rows(programs: BenchmarkSummary) -> list[tuple[str, ...]]:
-    """Return a row for each program, with a cell for each of `columns`."""
     cycles = _cycles(programs)
     return [
         (

@@ -129,14 +129,12 @@ class ReplayPlan:
         return tuple(done.values())
 
     def piece(self, path: str) -> Piece | None:
-        """Return what replaces a file; None for a file that stays as it is."""
         real = self.real(path)
         if real not in self._pieces:
             self._pieces[real] = self._outputs.get(real) or self._find_piece(real)
         return self._pieces[real]
 
     def modules(self, link: Link) -> set[str]:
-        """Return the modules in the objects and static libraries of a link."""
         found: set[str] = set()
         for path in self.inputs(link):
             piece = self.piece(path)
@@ -278,7 +276,6 @@ def names_linker(link: Link) -> bool:
 
 
 def has_sources(link: Link) -> bool:
-    """Return whether a link compiles, too."""
     return any(not for_linker and _SOURCE.fullmatch(word) for for_linker, word in flatten(link.arguments))
 
 

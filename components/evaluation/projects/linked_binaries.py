@@ -54,7 +54,6 @@ class Binary:
     functions: tuple[FunctionChange, ...] = field(default=(), kw_only=True)
 
     def entry(self) -> BinaryEntry:
-        """Return the entry of metrics.json and binaries.json."""
         return BinaryEntry(
             project=self.project,
             name=self.name,
@@ -155,7 +154,6 @@ def _figures(
 
 
 def summarize_binaries(binaries: Sequence[Binary]) -> BinariesComparison:
-    """Return the part of metrics.json, and the content of binaries.json."""
     variants = [binary.link_variant for binary in binaries if binary.functions]
     chosen = "default" if "default" in variants else variants[0] if variants else ""
     changes = [change for binary in binaries if binary.link_variant == chosen for change in binary.functions]

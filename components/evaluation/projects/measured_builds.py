@@ -69,7 +69,6 @@ class Build:
     shrunk: bool = False
 
     def below(self, directory: PurePosixPath) -> Build:
-        """Return the files below a directory, named relative to it."""
         files = {
             PurePosixPath(name).relative_to(directory).as_posix(): measured
             for name, measured in self.files.items()
@@ -129,7 +128,6 @@ def measure_files(build: Build, names: Collection[str]) -> dict[str, MeasuredFil
 
 
 def write_measurement(name: str, files: Mapping[str, MeasuredFile], directory: Path) -> None:
-    """Write build.json to `directory`."""
     document = _Measurement(version=_VERSION, build=name, files=dict(files))
     (directory / BUILD_FILE).write_bytes(msgspec.json.encode(document) + b"\n")
 

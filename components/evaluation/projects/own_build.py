@@ -196,7 +196,6 @@ class _Replay:
     _archives: dict[str, Path] = field(default_factory=dict)
 
     def link_all(self, progress: Progress) -> _Built:
-        """Repeat the links that have a module of the corpus."""
         built = self._built
         for link in self.plan.order:
             progress.advance()
@@ -365,7 +364,6 @@ def _compare(
 
 
 def _reason(stderr: str) -> str:
-    """Return the line of a linker's messages that says what failed."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     said = [line for line in lines if "linker command failed" not in line]
     return next((line for line in said if _FAILURE.search(line)), said[0] if said else "")[:_MAX_REASON]

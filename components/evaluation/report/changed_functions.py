@@ -37,7 +37,6 @@ def shorten_path(path: str) -> str:
 
 
 def explain_commands(changes: Sequence[FunctionChange], inputs: Inputs) -> list[str]:
-    """Return the commands that list all decisions in the modules of the changes; [] if the inputs are unknown."""
     if not (inputs.training_clang and inputs.corpus and inputs.policy):
         return []
     toolchain = PurePosixPath(inputs.training_clang).parents[1]
@@ -49,7 +48,6 @@ def explain_commands(changes: Sequence[FunctionChange], inputs: Inputs) -> list[
 
 
 def _describe(change: FunctionChange, decision: FunctionDecision, width: int) -> str:
-    """Return what the policy does and LLVM would not, and what would be otherwise."""
     verb = "inlined" if decision.inlines else "not inlined"
     effect = ""
     if decision.saved_bytes is not None and decision.function_bytes is not None:

@@ -20,7 +20,6 @@ PROGRAM_COLUMNS = ["program", "language", "best stock row", "bytes", ".text", "b
 
 
 def row_columns(compared: FlagsComparison) -> list[str]:
-    """Return the titles of `row_rows`."""
     return ["row", "gives", *(f"{COMPILERS[compiler]}: file (.text)" for compiler in _compilers(compared))]
 
 
@@ -46,7 +45,6 @@ def row_rows(compared: FlagsComparison, program: FlagsProgram) -> list[list[str]
 
 
 def program_rows(compared: FlagsComparison) -> list[list[str]]:
-    """Return a row for each program: its best row of stock clang, and its best of all."""
     rows = []
     for program in compared.programs:
         stock, best = program.best_stock, program.best
@@ -98,7 +96,6 @@ def total_lines(compared: FlagsComparison) -> list[str]:
 
 
 def assumption_lines(compared: FlagsComparison) -> list[str]:
-    """Return a line for each assumption: the rows that make it."""
     rows: dict[str, list[str]] = {}
     for row in compared.rows:
         for assumption in row.assumes:
@@ -107,7 +104,6 @@ def assumption_lines(compared: FlagsComparison) -> list[str]:
 
 
 def build_lines(compared: FlagsComparison) -> list[str]:
-    """Return a line for each project: what to put into its build."""
     return [
         f"{project.project}, row {project.row}, {COMPILERS[project.compiler]}: {project.build}"
         for project in compared.projects
@@ -115,7 +111,6 @@ def build_lines(compared: FlagsComparison) -> list[str]:
 
 
 def _compilers(compared: FlagsComparison) -> list[CompilerOfRow]:
-    """Return the compilers that build some row."""
     present = {result.compiler for program in compared.programs for result in program.results}
     return [compiler for compiler in COMPILERS if compiler in present]
 

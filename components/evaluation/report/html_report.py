@@ -30,7 +30,6 @@ _MAX_LINE = 130
 
 
 def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curve | None) -> None:
-    """Write the page."""
     objective = measured.objective
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),

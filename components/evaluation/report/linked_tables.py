@@ -55,7 +55,6 @@ class ProjectBinaries:
 
 
 def binaries_by_project(binaries: Sequence[BinaryEntry]) -> list[ProjectBinaries]:
-    """Sum the sizes of binaries by link variant, project and kind."""
     totals: dict[tuple[str, str, str], ProjectBinaries] = {}
     for binary in binaries:
         key = (binary.link_variant, binary.project, binary.kind)
@@ -105,7 +104,6 @@ def _own_row(title: str, binaries: Sequence[BinaryEntry]) -> list[str]:
 
 
 def binary_rows(binaries: Sequence[BinaryEntry]) -> list[list[str]]:
-    """Return a row for each linked binary, with bytes and change by section."""
     return [
         [f"{binary.project}/{binary.name}", binary.link_variant, *_cells(binary.stock, binary.policy)]
         for binary in select_linked(binaries)
@@ -141,7 +139,6 @@ def own_build_lines(own: OwnBuild, files: int) -> list[str]:
 
 
 def _lto_lines(own: OwnBuild) -> list[str]:
-    """Return what figures of files that are linked with LTO mean."""
     lines = []
     if own.thin_lto or own.full_lto:
         kinds = ((own.thin_lto, "ThinLTO"), (own.full_lto, FULL_LTO))

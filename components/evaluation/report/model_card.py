@@ -237,7 +237,6 @@ def write_card(directory: Path, card: ModelCard, worst: Sequence[WorstCase]) -> 
 
 
 def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
-    """Return the card as Markdown. worst: as for `model_card`."""
     gate, corpus, training, labels = card.gate, card.corpus, card.training, OBJECTIVES[card.measure].labels
     programs, total = card.programs or None, headline_total(card.linked or {})
     linked = f"text of linked programs and libraries {change(total.reduction_percent)}, " if total else ""
@@ -295,13 +294,11 @@ def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
 
 
 def _algorithm_sentence(hyperparameters: Mapping[str, Any]) -> list[str]:
-    """Return a paragraph that names the algorithm and its reason; [] if it is unknown."""
     algorithm = hyperparameters.get("step", {}).get("algorithm")
     return [f"Trained by {_ALGORITHMS[algorithm]}.", ""] if algorithm in _ALGORITHMS else []
 
 
 def linked_section(card: ModelCard) -> list[str]:
-    """Return the lines about linked files, by project and by binary; [] if none were built."""
     binaries = card.binaries or []
     if not binaries:
         return []
@@ -322,7 +319,6 @@ def linked_section(card: ModelCard) -> list[str]:
 
 
 def parts_table(languages: Reductions, sections: Reductions) -> list[str]:
-    """Return the lines of a table of languages and sections; [] if there are none."""
     rows = [(LANGUAGE_TITLES[language], percents) for language, percents in languages.items()]
     rows += sections.items()
     if not rows:

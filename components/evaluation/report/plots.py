@@ -139,7 +139,6 @@ def sweep(metrics: SizeMetrics) -> str:
 
 
 def _reduction_or_zero(comparison: SizeComparison) -> float:
-    """Return the reduction; modules without text are drawn as unchanged."""
     return comparison.reduction_percent or 0.0
 
 
@@ -179,7 +178,6 @@ def training_reward(curve: Curve, reward: str) -> str:
 
 
 def zero_line(axes: Axes, horizontal: bool) -> None:
-    """Draw the axis' zero as a thin line."""
     (axes.axhline if horizontal else axes.axvline)(0, color="#30343b", linewidth=0.8)
 
 

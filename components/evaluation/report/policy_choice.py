@@ -33,19 +33,16 @@ def _pretrained_name(metrics: Metrics) -> str:
 
 
 def start_title(metrics: Metrics) -> str:
-    """Return the title of the policy that training started from."""
     name = metrics.inputs.warmstart_pretrained
     return f"{name} policy, from which training started" if name else "policy that training started from"
 
 
 def reference_row(metrics: Metrics) -> str:
-    """Return the title of the reference in tables."""
     unchanged = metrics.inputs.policy_role == "trained" and _pretrained_name(metrics)
     return f"unchanged {reference_title(metrics)}" if unchanged else reference_title(metrics)
 
 
 def start_row(metrics: Metrics) -> str:
-    """Return the title, in tables, of the policy that training started from."""
     if name := metrics.inputs.warmstart_pretrained:
         return f"unchanged {name} policy"
     return "policy that training started from" if metrics.inputs.starts_from_trained else "warmstart policy"
@@ -184,7 +181,6 @@ def comparison_notes(metrics: Metrics) -> list[str]:
 
 
 def caveats(metrics: Metrics) -> list[str]:
-    """Return why the figures may not hold for other code: one kind of modules, code that a pretrained policy knows."""
     inputs, notes = metrics.inputs, []
     known, new = metrics.groups.unseen_modules.modules, metrics.groups.unseen_projects.modules
     if inputs.policy_pretrained:

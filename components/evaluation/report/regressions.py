@@ -43,7 +43,6 @@ class WorstCase:
         }
 
     def line(self, unit: str) -> str:
-        """Return the case as a line of text."""
         name = f"{self.name} in {self.module}" if self.module else self.name
         if isinstance(self.baseline, int):
             return f"{name}: {self.baseline:,} to {self.policy:,} {unit}"

@@ -74,7 +74,6 @@ Cell = tuple[int, float | None]
 
 
 def objective_of(metrics: Metrics) -> Objective:
-    """Return the objective of a metrics.json."""
     return OBJECTIVES[metrics.measure]
 
 
@@ -203,13 +202,11 @@ def _cell(size_bytes: int, reduction_percent: float | None) -> str:
 
 
 def table(metrics: Metrics) -> Table:
-    """Return the table for a terminal; `metrics` as read_metrics() returns it."""
     rows = [[title, *row] for title, row in table_rows(metrics)]
     return make_table(objective_of(metrics).labels.title, ["", *_titles(metrics)], rows)
 
 
 def verdict(metrics: Metrics) -> str:
-    """Return the verdict with its reason, if it has one."""
     return program_rows.verdict(metrics, metrics.programs)
 
 
@@ -225,7 +222,6 @@ def describe_reduction(metrics: Metrics) -> str:
 
 
 def footer_lines(metrics: Metrics, directory: Path) -> list[str]:
-    """Return the lines below the table: the verdict, the modules left out, and the paths of the files."""
     text = [
         f"verdict{verdict_subject(metrics)}: {verdict(metrics)} (measured: {describe_reduction(metrics)}; "
         f"required: {required_in_words(metrics.min_reduction_percent, objective_of(metrics).labels.comparative)})"
@@ -276,7 +272,6 @@ def markdown(metrics: Metrics) -> str:
 
 
 def print_table(metrics: Metrics, directory: Path) -> None:
-    """Print the tables, linked files first, and the lines below them."""
     console = table_console(_WIDTH)
     if binaries := linked_tables.select_linked(metrics.binaries):
         console.print(_linked_table(metrics, binaries))
@@ -360,7 +355,6 @@ def _titles(metrics: Metrics) -> list[str]:
 
 
 def linked_lines(metrics: Metrics) -> list[str]:
-    """Return the lines about linked files: their sums, and how the user's own build was linked again."""
     if not isinstance(metrics, SizeMetrics):
         return []
     lines = linked_tables.linked_lines(metrics.linked)
@@ -374,7 +368,6 @@ def _is_own_build(metrics: Metrics) -> bool:
 
 
 def _linked_rows(metrics: Metrics, binaries: Sequence[BinaryEntry]) -> tuple[list[str], list[list[str]]]:
-    """Return titles and rows of linked files: by project, or each of the user's own build."""
     if _is_own_build(metrics):
         return linked_tables.OWN_COLUMNS, linked_tables.own_rows(binaries)
     return linked_tables.PROJECT_COLUMNS, linked_tables.project_rows(binaries)

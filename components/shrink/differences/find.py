@@ -90,7 +90,6 @@ class FinishedBuild:
 
 
 def find_differences(build: FinishedBuild) -> Differences:
-    """Return what differs between a build by the compilers of a row and the user's own build."""
     own, files, root, clang, nm = build.own, build.files, build.root, build.clang, build.nm
     calls, linkers = read_calls(build.records, build.dropped, build.cross_options), read_linker_calls(build.records)
     links: list[Call | LinkerCall] = [*(call for call in calls if call.links), *linkers]

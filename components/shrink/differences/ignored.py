@@ -199,7 +199,6 @@ def ignored_attributes(calls: Iterable[Call], clang: Path, root: Path) -> list[s
 
 
 def _of_text(text: str) -> Iterator[tuple[str, str]]:
-    """Yield what clang ignores in a preprocessed source, and the file and line."""
     place = places(text)
     for attributes in attribute_lists(text):
         content = attributes.content
@@ -223,7 +222,6 @@ def _of_text(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_default(pragma: str) -> bool:
-    """Return whether a pragma asks for what clang does."""
     if re.match(r"GCC\s+target\b", pragma):
         return not any(map(_PRAGMA_TARGET.fullmatch, _arguments(pragma)))
     if pragma.startswith("GCC"):
@@ -241,7 +239,6 @@ def _is_harmless_attribute(name: str, arguments: str, content: str) -> bool:
 
 
 def _is_harmless(arguments: str) -> bool:
-    """Return whether the arguments of `optimize` are about speed."""
     parts = _arguments(arguments)
     return bool(parts) and all(map(_HARMLESS_OPTIMIZE.fullmatch, parts))
 

@@ -47,7 +47,6 @@ def made_by_clang(files: Path, root: Path) -> bool:
 
 
 def gcc_version(files: Path) -> str:
-    """Return the version of the gcc that .comment of a linked file names, "" if there is none."""
     matches = (_GCC_VERSION.search(_comment(path)) for _, path in find_binaries(files))
     return next((match[1].decode() for match in matches if match is not None), "")
 
@@ -149,7 +148,6 @@ def is_program(path: Path) -> bool:
 
 
 def exported_functions(path: Path, nm: Path) -> frozenset[str]:
-    """Return the functions that a linked file exports, but for weak ones."""
     return frozenset(name.partition("@")[0] for name, kind in exported_symbols(path, nm).items() if kind == "T")
 
 

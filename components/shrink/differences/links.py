@@ -89,7 +89,6 @@ class Symbols:
         self._units: dict[tuple[str, bool], tuple[Unit, ...]] = {}
 
     def read(self, files: Sequence[str]) -> None:
-        """Read several files by one process."""
         for shared in (False, True):
             chosen = [path for path in files if _is_shared(path) == shared and (path, shared) not in self._units]
             if not chosen:
@@ -164,7 +163,7 @@ def link_by_gnu(inputs: Sequence[Input]) -> tuple[dict[str, Unit], list[Unit]]:
 
 
 def link_by_lld(inputs: Sequence[Input]) -> tuple[dict[str, Unit], list[Unit]]:
-    """Return which unit lld takes each symbol from, and all that it links, in its order."""
+    """Return the same of lld."""
     state = _Link()
     lazy: dict[str, Unit] = {}
 

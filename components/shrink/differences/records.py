@@ -52,7 +52,6 @@ class Call:
     saved: Mapping[str, str] = field(default_factory=dict)
 
     def path(self, name: str) -> str:
-        """Return the absolute path of a file that an argument names."""
         return os.path.normpath(os.path.join(self.directory, name))
 
     def run_clang(self, clang: Path, arguments: Sequence[str], errors: str) -> subprocess.CompletedProcess[str]:
@@ -102,7 +101,6 @@ class Call:
 
     @property
     def compiles_text(self) -> bool:
-        """Whether it compiles a source of C or C++, which may be its standard input."""
         return bool(self.sources or self.stdin)
 
     @property
@@ -123,7 +121,6 @@ class Call:
 
 
 def is_linked_input(name: str) -> bool:
-    """Return whether an input of a driver is for the linker."""
     return name.endswith(_LINKED) or re.search(r"\.so\.[\d.]+$", name) is not None
 
 
@@ -157,7 +154,6 @@ def read_calls(
 
 
 def _is_check(directory: str, words: Iterable[str]) -> bool:
-    """Return whether a compiler compiles a trial program of a build system."""
     files = (word.removeprefix("-o") for word in words if word.startswith("-o") or not word.startswith("-"))
     return _CHECK_DIRECTORY.search(directory) is not None or any(map(_CHECK_FILE.search, files))
 

@@ -103,16 +103,13 @@ class SpeedLimit:
         return instructions <= self.own * (1 + self.percent / 100)
 
     def change(self, instructions: int) -> str:
-        """Return the change against the user's own build in words."""
         return f"{100 * (instructions / self.own - 1):+.1f}% instructions" if self.own else f"{instructions:,}"
 
     def excess(self, instructions: int) -> str:
-        """Return why a build with so many instructions is not delivered."""
         return f"{self.change(instructions)}, more than --max-slowdown {self.percent:g} allows"
 
 
 def require_counter() -> Counter:
-    """Return what counts instructions. UserError without one."""
     try:
         return find_counter()
     except UserError as error:
@@ -165,7 +162,6 @@ def fast_row(row: FlagRow, profile: Path, level: Level | None = None) -> FlagRow
 
 
 def move_profile(row: FlagRow, profile: Path) -> FlagRow:
-    """Return a row of `fast_row` whose profile is elsewhere."""
     use = "-fprofile-instr-use="
     flags = tuple(f"{use}{profile}" if flag.startswith(use) else flag for flag in row.compile_flags)
     return replace(row, compile_flags=flags)
@@ -223,7 +219,6 @@ class FastSearch:
         return searched[0] if searched else self._search(self._build)
 
     def faster(self, level: Level) -> Level | None:
-        """Return the next level, None after the last."""
         return next(iter(self.levels[self.levels.index(level) + 1 :]), None)
 
     def _make_profile(self) -> None:
