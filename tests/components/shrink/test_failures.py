@@ -32,6 +32,7 @@ def fail(source: Path, release: Toolchain, tmp_path: Path) -> Fail:
         builds = [UserBuild(SourceTree(directory), ("sh", "-c", command)) for command in commands]
         with pytest.raises(UserError) as raised:
             shrink(builds, release, ShrinkConfig([], Checks(check)), tmp_path / output, tmp_path / "unpublished")
+        assert not (tmp_path / output).exists()
         return raised.value
 
     return run
@@ -132,6 +133,11 @@ def test_failing_build_of_a_debian_package_names_the_command_for_its_packages(
     assert f"build-dep {source}" in fail("false").remedy
     monkeypatch.chdir(source)
     assert "build-dep ." in fail("false").remedy
+
+
+def test_build_without_a_program_is_refused(fail: Fail) -> None:
+    assert "true makes no program and no library" in fail("true").problem
+    assert "ends with status 127" in fail("no-such-program").problem
 
 
 def test_directory_that_path_cannot_hold_is_refused(fail: Fail) -> None:
