@@ -27,9 +27,11 @@ def compile_pipeline(
     """Write a compiled pipeline to `output` atomically. UserError if an image was not pushed.
 
     Args:
+        name: a key of pipelines.spec.COMPILED_PIPELINES.
         images: pushed images, by whose digests the pipeline names them; None for names.
         version_name: of a version that is written, with `images`, as the objects Pipeline and PipelineVersion of KFP
             2.17; "" for the pipeline itself.
+        namespace: of these objects; "" for that of who applies them.
     """
     from google.protobuf.struct_pb2 import Value
     from kfp import compiler

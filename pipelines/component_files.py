@@ -50,7 +50,11 @@ _ALPHA = ("toolchain-sdk", "tune")
 
 
 def compile_components(output: Path, images: Mapping[str, Image]) -> list[str]:
-    """Write component.yaml and metadata.yaml of each step whose image was pushed to `output`/NAME; return the names."""
+    """Write component.yaml and metadata.yaml of each step whose image was pushed to `output`/NAME; return the names.
+
+    Raises:
+        UserError: no image of a step was pushed.
+    """
     references = {key: image.reference for key, image in images.items()}
     pushed = [name for name in COMPONENTS if "@sha256:" in references.get(TASKS[name].image, "")]
     specs = {name: _component(name, images) for name in pushed or COMPONENTS}  # without one, `with_digests` refuses

@@ -117,6 +117,7 @@ def push_images(names: tuple[str, ...], output: Path, allow_bootstrapped_base: b
 
     Args:
         names: keys of BASES. Empty: all built images.
+        allow_bootstrapped_base: also push images whose base image docker/base-image made on this machine.
 
     Raises:
         UserError: an image is not built, its base image was made on this machine and that is not allowed or has
@@ -177,7 +178,11 @@ def _require_no_credentials(client: Any, name: str, image: Image) -> None:
 
 
 def given_images(text: str) -> dict[str, Image]:
-    """Return the images that --images names: in a file as images.json, or in the text itself as NAME=REFERENCE,..."""
+    """Return the images that --images names: in a file as images.json, or in the text itself as NAME=REFERENCE,...
+
+    Raises:
+        UserError: as read_images; or a name is not the name of an image, or a reference has no digest.
+    """
     # Path.exists raises an error for a text that is too long for a path.
     if "=" not in text or os.path.exists(text):
         return read_images(Path(text))
@@ -194,6 +199,7 @@ def given_images(text: str) -> dict[str, Image]:
 
 
 def read_images(path: Path) -> dict[str, Image]:
+    """Read images.json. UserError if the file does not exist, or is not a list of images."""
     try:
         document = read_json(path, "make images")
     except MissingFile:
@@ -205,12 +211,14 @@ def read_images(path: Path) -> dict[str, Image]:
 
 
 def write_images(path: Path, images: dict[str, Image]) -> None:
+    """Write images.json, atomically."""
     make_directory(path.parent, path)
     replace_text(path, json.dumps({name: asdict(image) for name, image in sorted(images.items())}, indent=1) + "\n")
 
 
 @contextmanager
 def docker_client() -> Iterator[Any]:
+    """Yield a client of the docker daemon. UserError if the daemon does not answer."""
     import docker
     import requests
     from docker.errors import DockerException
@@ -283,6 +291,7 @@ def _script_error(text: str) -> UserError:
 
 
 def ensure_bases(names: tuple[str, ...]) -> None:
+    """Run docker/base-image for the bases of `names`."""
     command = [str(_DOCKER / "base-image"), *(BASES[name] for name in names)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
     if done.returncode != 0:
@@ -290,6 +299,7 @@ def ensure_bases(names: tuple[str, ...]) -> None:
 
 
 def locked_base(base: str) -> str:
+    """Return the reference of a base image from the lock file. UserError if the lock file does not have it."""
     for line in BASES_LOCK.read_text(encoding="utf-8").splitlines():
         reference = line.partition("#")[0].strip()
         if reference.partition("@")[0] == base:

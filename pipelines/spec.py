@@ -99,12 +99,17 @@ def used_images(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 @expect_pipeline
 def builds_sdk(spec: Mapping[str, Any]) -> bool:
+    """Return whether a pipeline is this project's that builds an LLVM SDK."""
     return bool(spec.get("pipelineInfo", {}).get("name") == _SDK_PIPELINE)
 
 
 @expect_pipeline
 def parameter_values(spec: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the pipeline's parameters: those in `texts` (as text), defaults for the others."""
+    """Return the pipeline's parameters: those in `texts` (as text), defaults for the others.
+
+    Raises:
+        UserError: a parameter is unknown, has the wrong type, or has neither value nor default.
+    """
     definitions = spec["root"].get("inputDefinitions", {}).get("parameters", {})
     unknown = sorted(set(texts) - set(definitions))
     if unknown:

@@ -32,6 +32,9 @@ def with_digests(spec: Mapping[str, Any], images: Mapping[str, Image], ray: bool
     Args:
         ray: whether a step starts a Ray cluster and needs the image of its nodes. None if that is unknown, as for a
             pipeline that is uploaded: the image is named if it was pushed.
+
+    Raises:
+        UserError: an image was not pushed, so a cluster could not pull it.
     """
     references = {}
     for key in _without_digest(spec, ray):

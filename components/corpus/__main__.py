@@ -261,8 +261,12 @@ def import_corpus(
 
 
 def _list_skipped(damaged: dict[str, str], project: str = "") -> tuple[Skipped, ...]:
-    """Return the entries of report.json for damaged modules, name -> what is wrong, of a project or that in each
-    name."""
+    """Return the entries of report.json for damaged modules.
+
+    Args:
+        damaged: module name -> what is wrong with its files.
+        project: project of all modules; if empty, the first part of each name.
+    """
     return tuple(
         Skipped(project or project_of(name), name, OutcomeKind.DAMAGED, problem) for name, problem in damaged.items()
     )
@@ -344,8 +348,11 @@ def _require_parts(directory: Path) -> None:
 
 
 def _require_level(corpus: Path, problem: str) -> None:
-    """Check that modules were compiled at the problem's optimization level; print how many were not. UserError if none
-    was."""
+    """Check that modules were compiled at the problem's optimization level; print how many were not.
+
+    Raises:
+        UserError: no module was.
+    """
     level = problems.get(problem).cmd_filter
     if level is None:
         return

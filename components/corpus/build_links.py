@@ -47,8 +47,11 @@ def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path
 
 
 def _lto_of_modules(database: Path, outcomes: Sequence[Outcome], modules: dict[str, str]) -> dict[str, ModuleLto]:
-    """Return the LTO that the commands of a database ask for, by the modules of their objects. `modules`:
-    `embedded_digest` of an object -> its module."""
+    """Return the LTO that the commands of a database ask for, by the modules of their objects.
+
+    Args:
+        modules: `embedded_digest` of an object -> its module.
+    """
     content = read_text(database)
     if "-flto" not in content and "@" not in content:  # nor in a response file
         return {}

@@ -72,8 +72,9 @@ class CommandEdits:
 def edit_commands(corpus: Path, names: Iterable[str], edits: CommandEdits) -> None:
     """Edit the .cmd files of modules in `corpus`, or the description's arguments for all modules if it has any.
 
-    UserError if no module has an option that is to be removed or replaced, or arguments end inside an option, or are
-    unknown.
+    Raises:
+        UserError: no module has an option that is to be removed or replaced; a module's arguments end inside an option,
+            or are unknown.
     """
     if not edits:
         return
@@ -103,6 +104,7 @@ def edit_commands(corpus: Path, names: Iterable[str], edits: CommandEdits) -> No
 
 
 def edit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options --cmd-add, --cmd-remove and --cmd-replace to a command."""
     for option in (
         click.option(
             "--cmd-replace",

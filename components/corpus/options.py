@@ -19,6 +19,7 @@ UNIT = click.Choice(get_args(Unit))
 
 
 def split_options(command: Any) -> Any:
+    """Add the options of SplitConfig to a command that writes a corpus."""
     default = SplitConfig()
     for option in (
         click.option("--seed", type=SEED, help=f"Random seed of the split. Default {default.seed}."),
@@ -45,6 +46,7 @@ def split_options(command: Any) -> Any:
 
 
 def output_option(command: Any) -> Any:
+    """Add the option --output to a command."""
     return click.option("--output", type=OUTPUT, required=True, help="Directory of the new corpus.")(command)
 
 

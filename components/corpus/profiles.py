@@ -27,10 +27,16 @@ def copy_profiles(
 ) -> None:
     """Copy every profile that the modules' arguments name to `corpus`/profiles and rewrite the arguments.
 
-    Profiles with equal content are copied once. The rewritten paths are relative to the .cmd files, which are in
-    `corpus`. Relative paths start from the module's directory in `directories`; from the working directory if missing.
-    A file that `may_bring` does not allow, so that files that someone else's arguments name are not published, is a
-    UserError. None allows all.
+    Profiles with equal content are copied once. The rewritten paths are relative to the .cmd files.
+
+    Args:
+        names: modules, whose .cmd files are in `corpus`.
+        directories: module -> directory that its relative paths start from; the working directory if missing.
+        may_bring: returns whether a file may become part of the corpus, so that files that someone else's arguments
+            name are not published. None: all files may.
+
+    Raises:
+        UserError: a profile cannot be read, or may not become part of the corpus.
     """
     copies: dict[str, Path] = {}
     for name in names:

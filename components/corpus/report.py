@@ -26,7 +26,12 @@ _LABELS: dict[str, str] = {kind: kind.label for kind in OutcomeKind}
 
 @dataclass(frozen=True)
 class Skipped:
-    """An object, source or package that is not in the corpus, and the reason."""
+    """An object or source that is not in the corpus.
+
+    Attributes:
+        name: name of the object, source or package.
+        detail: the reason, for the user.
+    """
 
     project: str
     name: str
@@ -38,8 +43,11 @@ class Skipped:
 class CorpusReport:
     """Outcome of every object.
 
-    `extracted`: project -> number of modules. `shared_functions`: project -> number of functions that several of its
-    programs have, and of all; for a corpus of programs.
+    Attributes:
+        extracted: project -> number of modules.
+        skipped: all objects that were not extracted.
+        shared_functions: project -> number of functions that several of its programs have, and of all; for a corpus of
+            programs.
     """
 
     extracted: dict[str, int]
@@ -47,6 +55,7 @@ class CorpusReport:
     shared_functions: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
+        """Return the number of objects of each kind."""
         counts: Counter[str] = Counter({OutcomeKind.EXTRACTED: sum(self.extracted.values())})
         counts.update(item.kind for item in self.skipped)
         return dict(counts)
@@ -62,7 +71,9 @@ class CorpusReport:
         """Return a few lines about skipped objects that the user would expect in the corpus: one for each reason.
 
         Objects that were not built, and commands that compile nothing, are among them only if nothing was extracted.
-        `written` is where report.json is, to refer to; "" if it is not written.
+
+        Args:
+            written: where report.json is, to refer to; "" if it is not written.
         """
         expected = (
             (*_EXPECTED, OutcomeKind.MISSING, OutcomeKind.NOT_A_COMPILE) if any(self.extracted.values()) else _EXPECTED
@@ -81,6 +92,7 @@ class CorpusReport:
         return lines
 
     def write(self, directory: Path) -> None:
+        """Write report.json to `directory`."""
         projects = {}
         for project in sorted({*self.extracted, *(item.project for item in self.skipped)}):
             counts = Counter(item.kind for item in self.skipped if item.project == project)
@@ -103,7 +115,9 @@ def make_report(
 ) -> CorpusReport:
     """Return the report of one project.
 
-    `other`: (name, kind, detail) of skipped entries that have no object. `shared_functions`: see CorpusReport.
+    Args:
+        other: (name, kind, detail) of skipped entries that have no object.
+        shared_functions: of programs: how many functions several of them have, and how many there are.
     """
     outcomes = list(outcomes)
     skipped = [Skipped(project, o.object.path, o.kind, o.detail) for o in outcomes if o.kind != OutcomeKind.EXTRACTED]
@@ -113,6 +127,7 @@ def make_report(
 
 
 def join_reports(reports: Iterable[CorpusReport]) -> CorpusReport:
+    """Merge the reports of several projects into one."""
     extracted: Counter[str] = Counter()
     skipped: list[Skipped] = []
     shared_functions: dict[str, tuple[int, int]] = {}

@@ -23,8 +23,13 @@ class SplitConfig:
     """Options of the split of a corpus.
 
     The fractions are of the sources outside the held-out projects, see source_groups.py. Each is in [0, 1), and their
-    sum is below 1; or heldout_fraction is 1, for a corpus that is only evaluated on. `validation_fraction` selects the
-    best checkpoint. `seed`: of the sources' positions.
+    sum is below 1; or heldout_fraction is 1, for a corpus that is only evaluated on.
+
+    Attributes:
+        validation_fraction: fraction that selects the best checkpoint.
+        heldout_fraction: fraction that is held out.
+        heldout_projects: projects whose modules are all held out.
+        seed: of the sources' positions.
     """
 
     validation_fraction: float = 0.1

@@ -39,9 +39,12 @@ class SplitSettings(Struct, forbid_unknown_fields=True):
 
 
 def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, where: str = "") -> SplitConfig:
-    """Return the split configuration: the recipe's, with command-line options, if not None or (), taking precedence.
+    """Return the split configuration: the recipe's, with command-line options taking precedence.
 
-    `recipe` is the `split` mapping of the recipe `where`.
+    Args:
+        flags: options of `split_options`; None or () if not given.
+        recipe: the `split` mapping of the recipe.
+        where: name of the recipe, for errors.
     """
     settings = convert(recipe or {}, SplitSettings, f"{where}: split")
     chosen = {name: value for name, value in msgspec.structs.asdict(settings).items() if value is not None}
@@ -50,8 +53,12 @@ def split_config(flags: dict[str, Any], recipe: dict[str, Any] | None = None, wh
 
 @dataclass(frozen=True)
 class SplitSummary:
-    """The split of a corpus, and how many of the names of held-out modules other modules define, too, mostly of inline
-    functions, in percent; None without held-out or other names."""
+    """The split of a corpus, and how much held-out code the other parts have.
+
+    Attributes:
+        known_percent: names of held-out modules that other modules define, too, mostly of inline functions; None
+            without held-out or other names.
+    """
 
     splits: Splits
     known_percent: float | None
@@ -102,8 +109,13 @@ def rewriting(directory: Path, verified: bool) -> Iterator[None]:
     """Remove the manifest of a corpus while the block changes the corpus, so that no reader takes it for finished.
 
     The new manifest lists the files of the corpus, and no others that a user keeps in the directory. If the block
-    fails, the former manifest is restored. UserError if it is that of another tool or artifact, or, if `verified`, not
-    of these files.
+    fails, the former manifest is restored.
+
+    Args:
+        verified: whether the files have to be those of the former manifest.
+
+    Raises:
+        UserError: the manifest is that of another tool or of another artifact; or the corpus is damaged.
     """
     directory = directory.absolute()
     path = directory / MANIFEST

@@ -268,18 +268,19 @@ def modules(policy: Path | str, part: Part, problem: str, **options: Any) -> Non
           --policy runs/demo/policy --output validation.csv
     """
     from components.evaluation.inputs import find_pretrained
+    from components.evaluation.measurements import POLICY
     from components.evaluation.module_values import measure_modules
 
     if isinstance(policy, str):
         policy = find_pretrained(policy, problem, options["toolchain"], options["release_toolchain"], None)
     config = EvaluationConfig(policy=policy, thresholds=(), problem=problem, **options)
-    values = measure_modules(config, part)
-    quantity, reduction = values.comparison.objective.labels.quantity, values.comparison.reduction_percent
+    measured = measure_modules(config, part)
+    quantity, reduction = measured.objective.labels.quantity, measured.compare(POLICY).reduction_percent
     change = "nothing to compare"
     if reduction is not None:
         change = f"{quantity} under the policy: {abs(reduction):.2f}% {'less' if reduction >= 0 else 'more'}"
-    failed = f", {values.excluded} failed" if values.excluded else ""
-    say(f"{config.output}: {values.modules} modules{failed}; {change}")
+    failed = f", {len(measured.excluded)} failed" if measured.excluded else ""
+    say(f"{config.output}: {len(measured.modules)} modules{failed}; {change}")
 
 
 @main.command("select-policy", short_help="Copy the policy that a release clang is to embed.")

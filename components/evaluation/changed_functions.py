@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from components.evaluation.config import EvaluationConfig
 from components.evaluation.measurements import BASELINE, POLICY, Measurements
 from components.evaluation.metrics_types import FunctionChange, FunctionDecision
 from components.evaluation.projects.function_changes import compare_functions, largest_changes
+from components.evaluation.report.changed_functions import by_direction
 from components.evaluation.variants import Variant
 from components.platform.console import Progress, say
 from components.platform.errors import UserError
@@ -71,7 +72,7 @@ def changed_functions(
     if not chosen or len(compared) < 2:
         return []
     baseline, policy = compared
-    compare = _CompareModule(config, baseline, policy)
+    compare = partial(_compare_module, config, baseline, policy)
     changes: list[FunctionChange] = []
     with Progress("comparing functions", len(chosen)) as progress:
         for _, result in pool.map_unordered(compare, chosen):
@@ -126,7 +127,7 @@ def _explain(
     """Add the decisions behind the changes of functions in modules to the changes, measured by the training clang."""
     ranges = TRAINED_RANGES if "trained_ranges" in training.capabilities else ()
     symbols = {module.name: [change.symbol for change in changes] for module, changes in items}
-    explain = _ExplainModule(policy, training.clang, symbols, ranges)
+    explain = partial(_explain_module, policy, training.clang, symbols, ranges)
     with Progress("measuring decisions behind the largest changes", len(items)) as progress:
         for index, result in pool.map_unordered(explain, [module for module, _ in items]):
             module, changes = items[index]
@@ -156,38 +157,24 @@ def _defining_modules(corpus: Corpus, symbols: Collection[str], training: Toolch
     return found
 
 
-@dataclass(frozen=True)
-class _CompareModule:
-    """Compares the functions of a module under two variants, on a worker."""
-
-    config: EvaluationConfig
-    baseline: Variant
-    policy: Variant
-
-    def __call__(self, module: Module) -> list[FunctionChange]:
-        before, after = (_function_bytes(self._compile(variant, module)) for variant in (self.baseline, self.policy))
-        return compare_functions(module.name, before, after)
-
-    def _compile(self, variant: Variant, module: Module) -> FunctionSizes:
-        config = self.config
+def _compare_module(
+    config: EvaluationConfig, baseline: Variant, policy: Variant, module: Module
+) -> list[FunctionChange]:
+    """Compare the functions of a module under two variants, on a worker."""
+    sizes = []
+    for variant in (baseline, policy):
         compiler = variant.compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options)
         request = Request(module, variant.advisor, want_functions=True, extra_flags=variant.extra_flags)
-        sizes = compiler(request).samples[0].function_sizes
-        assert sizes is not None
-        return sizes
+        compiled = compiler(request).samples[0].function_sizes
+        assert compiled is not None
+        sizes.append(_function_bytes(compiled))
+    return compare_functions(module.name, *sizes)
 
 
-@dataclass(frozen=True)
-class _ExplainModule:
-    """Measures the decisions behind the changes of a module's functions, on a worker."""
-
-    policy: Path
-    clang: Path
-    symbols: Mapping[str, Sequence[str]]
-    extra_flags: tuple[str, ...]
-
-    def __call__(self, module: Module) -> tuple[Explanation, dict[str, list[Effect]]]:
-        return explain_functions(self.policy, module, self.clang, self.symbols[module.name], MEASURED, self.extra_flags)
+def _explain_module(
+    policy: Path, clang: Path, symbols: Mapping[str, Sequence[str]], extra_flags: tuple[str, ...], module: Module
+) -> tuple[Explanation, dict[str, list[Effect]]]:
+    return explain_functions(policy, module, clang, symbols[module.name], MEASURED, extra_flags)
 
 
 def _extreme_modules(measured: Measurements) -> list[str]:
@@ -211,8 +198,7 @@ def _function_bytes(sizes: FunctionSizes) -> dict[str, int]:
 
 
 def _most_of_each_direction(changes: Sequence[FunctionChange]) -> list[FunctionChange]:
-    grown = [change for change in changes if change.new > change.old]
-    return [*grown[:EXPLAINED], *[change for change in changes if change.new < change.old][:EXPLAINED]]
+    return [change for _, chosen in by_direction(changes) for change in chosen[:EXPLAINED]]
 
 
 def _add_decisions(change: FunctionChange, explanation: Explanation, effects: Mapping[str, list[Effect]]) -> None:

@@ -31,7 +31,7 @@ from components.evaluation.inputs import (
     load_release,
 )
 from components.evaluation.measure import measure
-from components.evaluation.measurements import POLICY, Measurements, write_measurements, write_report_csv
+from components.evaluation.measurements import POLICY, Measurements, report_csv, write_measurements
 from components.evaluation.metrics import judge_whole_projects, refuse_without_gain_over_start, summarize
 from components.evaluation.metrics_types import (
     BinariesComparison,
@@ -126,7 +126,7 @@ def evaluate(config: EvaluationConfig) -> Metrics:
         ]
         if earlier_metrics:
             _restore_earlier_variants(earlier_metrics, metrics, role)
-        write_report_csv(directory / "report.csv", measured)
+        (directory / "report.csv").write_text(report_csv(measured), encoding="utf-8")
         write_measurements(directory, measured)
         (directory / terminal_report.METRICS).write_text(encode_json(metrics), encoding="utf-8")
         (directory / terminal_report.SUMMARY).write_text(terminal_report.markdown(metrics), encoding="utf-8")

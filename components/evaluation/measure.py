@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,20 +37,14 @@ class _ModuleResult:
     functions: FunctionSizes | None = None
 
 
-@dataclass(frozen=True)
-class _CompileAndReduce:
-    """Compiles a module and reduces the result on the worker, so that the log, which may be large, stays there."""
-
-    compiler: Compiler
-    objective: Objective
-
-    def __call__(self, request: Request) -> tuple[_ModuleResult, float]:
-        """Return the reduced result and the seconds of compiling. Raises what Compiler raises."""
-        result = self.compiler(request)
-        sample = result.samples[0]
-        sizes = sample.function_sizes
-        sections, functions = sizes.sections if sizes else {}, sizes if request.want_bodies else None
-        return _ModuleResult(self.objective.outcome(sample), sections, functions), result.compile_s
+def _compile_and_reduce(compiler: Compiler, objective: Objective, request: Request) -> tuple[_ModuleResult, float]:
+    """Return a reduced result and the seconds of compiling, so that the log, which may be large, stays on the worker.
+    Raises what Compiler raises."""
+    result = compiler(request)
+    sample = result.samples[0]
+    sizes = sample.function_sizes
+    sections, functions = sizes.sections if sizes else {}, sizes if request.want_bodies else None
+    return _ModuleResult(objective.outcome(sample), sections, functions), result.compile_s
 
 
 @dataclass(frozen=True)
@@ -102,11 +97,11 @@ def measure(
         to_compile = list(modules)
     counter = None if trained is None or earlier is not None else OverlapCounter(trained)
     compiled = _compile_variants(pool, config, objective, variants, to_compile, len(modules), counter)
-    results, compile_s = compiled.results, compiled.compile_s
     if earlier is not None:
-        results = {name: _earlier_results(earlier, name) for name in earlier.values if name != POLICY} | results
-        compile_s = {name: s for name, s in (earlier.compile_s or {}).items() if name != POLICY} | compile_s
-    measured = _collect(objective, results, compiled, compile_s, heldout_projects, earlier)
+        results = {name: _earlier_results(earlier, name) for name in earlier.values if name != POLICY}
+        compile_s = {name: s for name, s in (earlier.compile_s or {}).items() if name != POLICY}
+        compiled = replace(compiled, results=results | compiled.results, compile_s=compile_s | compiled.compile_s)
+    measured = _collect(objective, compiled, heldout_projects, earlier)
     if earlier is not None and earlier.overlap is not None:
         return replace(measured, overlap=earlier.overlap.of(np.isin(earlier.modules, measured.modules)))
     if counter is None:
@@ -128,14 +123,9 @@ def _sources(modules: Sequence[Module], earlier: Measurements | None) -> np.ndar
 
 
 def _collect(
-    objective: Objective,
-    results: Mapping[str, Mapping[str, _ModuleResult]],
-    compiled: _CompileResults,
-    compile_s: dict[str, float],
-    heldout_projects: Collection[str],
-    earlier: Measurements | None,
+    objective: Objective, compiled: _CompileResults, heldout_projects: Collection[str], earlier: Measurements | None
 ) -> Measurements:
-    modules = compiled.modules
+    modules, results = compiled.modules, compiled.results
     functions: list[str] = []
     module_indices: list[int] = []
     columns: dict[str, list[float]] = {name: [] for name in results}
@@ -171,7 +161,7 @@ def _collect(
             for name in by_section
         },
         excluded=(*(earlier.excluded if earlier else ()), *compiled.excluded),
-        compile_s=compile_s,
+        compile_s=compiled.compile_s,
     )
 
 
@@ -207,7 +197,7 @@ def _compile_variants(
         ]
         variant_results = results[variant.name] = {}
         compile_s[variant.name] = 0.0
-        compile_and_reduce = _CompileAndReduce(compiler, objective)
+        compile_and_reduce = partial(_compile_and_reduce, compiler, objective)
         with Progress(f"compiling modules, {variant.name}", len(remaining)) as progress:
             for request, (result, seconds) in compile_all(pool, compile_and_reduce, requests, quarantine, progress):
                 variant_results[request.module.name] = replace(result, functions=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -274,8 +275,8 @@ def read_measurements(directory: Path) -> Measurements:
         return Measurements.from_json(document)
 
 
-def write_report_csv(path: Path, measured: Measurements) -> None:
-    """Write module name, identifier, value under the heuristic and under the policy, in module order.
+def report_csv(measured: Measurements) -> str:
+    """Return module name, identifier, value under the heuristic and under the policy as CSV, in module order.
 
     This is the performance report of ml-compiler-opt's demos. The identifier of a function is its name, as in the
     register allocator's demo: the context of its training log.
@@ -283,10 +284,11 @@ def write_report_csv(path: Path, measured: Measurements) -> None:
     unit = measured.objective.labels.unit
     names = ((csv_text(module), csv_text(function or IDENTIFIER)) for module, function in measured.names())
     values = (measured.values[variant].tolist() for variant in (BASELINE, POLICY))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("module_name", "identifier", f"heuristic_{unit}", f"policy_{unit}"))
-        writer.writerows((*name, *pair) for name, *pair in zip(names, *values, strict=True))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("module_name", "identifier", f"heuristic_{unit}", f"policy_{unit}"))
+    writer.writerows((*name, *pair) for name, *pair in zip(names, *values, strict=True))
+    return text.getvalue()
 
 
 @dataclass(frozen=True)
@@ -349,9 +351,7 @@ class Comparison:
             "other_projects": self.other_projects(),
             "of_unseen_projects": bool(self.unseen.size and self.unseen.all()),
         }
-        less = int((self.other < self.baseline).sum())
-        equal = int((self.other == self.baseline).sum())
-        more = int((self.other > self.baseline).sum())
+        less, equal, more = (int((np.sign(self.other - self.baseline) == sign).sum()) for sign in (-1, 0, 1))
         if self.objective.additive:
             figures |= {"modules_smaller": less, "modules_equal": equal, "modules_larger": more}
             return SizeComparison(

@@ -5,10 +5,7 @@ The file is the performance report of ml-compiler-opt's demos (generate_default_
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
 
 from components.core import problems
 from components.core.formats.corpus import Part, load_corpus
@@ -17,28 +14,15 @@ from components.core.objectives import OBJECTIVES
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.inputs import check_policy, load_release
 from components.evaluation.measure import measure
-from components.evaluation.measurements import POLICY, Comparison, write_report_csv
+from components.evaluation.measurements import Measurements, report_csv
 from components.evaluation.variants import plan_variants
 from components.platform.errors import UserError
 from components.platform.storage.directory import make_directory
-from components.platform.storage.output_files import replace_bytes
+from components.platform.storage.output_files import replace_text
 from components.platform.workers.factory import make_pool
 
 
-@dataclass(frozen=True)
-class ModuleValues:
-    """What was measured.
-
-    Attributes:
-        excluded: modules that failed to compile.
-    """
-
-    modules: int
-    excluded: int
-    comparison: Comparison
-
-
-def measure_modules(config: EvaluationConfig, part: Part) -> ModuleValues:
+def measure_modules(config: EvaluationConfig, part: Part) -> Measurements:
     """Compile the modules of a part of a corpus, and write `config.output`, a CSV file, atomically.
 
     A corpus without a split has the part "all" only.
@@ -59,8 +43,5 @@ def measure_modules(config: EvaluationConfig, part: Part) -> ModuleValues:
     make_directory(config.output.parent, config.output)
     with closing(make_pool(config.workers)) as pool:
         measured = measure(pool, config, objective, variants, modules, heldout_projects=())
-    with tempfile.TemporaryDirectory() as scratch:
-        written = Path(scratch, "values.csv")
-        write_report_csv(written, measured)
-        replace_bytes(config.output, written.read_bytes())
-    return ModuleValues(len(measured.modules), len(measured.excluded), measured.compare(POLICY))
+    replace_text(config.output, report_csv(measured))
+    return measured

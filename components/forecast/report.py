@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from components.core.formats.links import LinksSource
 from components.forecast.types import Change, FileForecast, Forecast, ObjectsForecast, percent_text
-from components.platform.console.tables import make_table, table_console
+from components.platform.console.tables import make_table, print_lines, table_console
 
 _LANGUAGES = {"c": "C", "c++": "C++", "other": "other languages"}
 _MAX_FAILED = 3
@@ -18,10 +18,8 @@ _COLUMNS = ("", "stock", "policy", "change", "release clang", "change")
 
 
 def print_forecast(forecast: Forecast) -> None:
-    """Print what was compiled, the sizes by both clangs, and what to do."""
     console = table_console(120)
-    for line in _introduction(forecast):
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    print_lines(console, _introduction(forecast))
     title = "Bytes at -Oz by stock clang, by the release clang's policy alone, and by the release clang"
     rows = [_row(f"text of the objects{of}", sizes.text) for of, sizes in _parts(forecast)]
     rows += [
@@ -37,11 +35,8 @@ def print_forecast(forecast: Forecast) -> None:
         ]
     rows += [_row(_file_name(file), file.bytes) for file in forecast.files[:_MAX_FILES]]
     console.print(make_table(title, _COLUMNS, rows))
-    if len(forecast.files) > _MAX_FILES:
-        say = f"and {len(forecast.files) - _MAX_FILES} smaller files: --json has them"
-        console.print(say, highlight=False, soft_wrap=True, markup=False)
-    for line in forecast.advice:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    more = len(forecast.files) - _MAX_FILES
+    print_lines(console, [*([f"and {more} smaller files: --json has them"] if more > 0 else []), *forecast.advice])
 
 
 def _introduction(forecast: Forecast) -> list[str]:

@@ -96,7 +96,11 @@ class _Policy:
 def answer_compile(
     command: Sequence[str], problem: str, policy: DensePolicy | None, quiet: bool
 ) -> tuple[int, int, float]:
-    """Run a compile and answer it; return its exit status, the number of decisions, and the seconds of deciding."""
+    """Run a compile and answer it; return its exit status, the number of decisions, and the seconds of deciding.
+
+    Raises:
+        UserError: the compiler lacks a feature of the policy, or is no clang with LLVM's interactive mode.
+    """
     decide, seconds = _Policy(policy, problem), 0.0
 
     def timed(context: str, columns: Columns) -> int:

@@ -135,6 +135,7 @@ _OUT_OF_MEMORY = ("cannot allocate memory", "Cannot allocate memory", "failed to
 
 
 def _cache_message(error: OSError) -> str | None:
+    """Return the message for a file or directory of the cache that cannot be made, None for any other error."""
     denied = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
     if error.errno not in (*denied, errno.ENOENT, errno.EEXIST) or not isinstance(error.filename, str):
         return None
@@ -145,6 +146,7 @@ def _cache_message(error: OSError) -> str | None:
 
 
 def _disk_message(error: OSError) -> str | None:
+    """Return the message for a common file system error, None for any other error."""
     path = error.filename or "the output or the temporary directory"
     match error.errno:
         case errno.ENOENT | errno.ESTALE if error.filename:

@@ -18,9 +18,13 @@ _TABLE_BYTES = 1 << 28
 
 
 def compare(directory: Path, trace: Path, limit: int = 2000, seed: int = 0) -> list[Agreement]:
-    """Compare the generated C++, the SavedModel and the TensorFlow Lite model with NumPy, on at most `limit` recorded
-    decisions, distinct ones, drawn with `seed`. UserError if a form is missing or damaged, or the trace does not
-    fit."""
+    """Compare the generated C++, the SavedModel and the TensorFlow Lite model with NumPy, on recorded decisions.
+
+    Args:
+        limit: maximum number of decisions, distinct ones, drawn with `seed` from the trace.
+
+    UserError if a form is missing or damaged, or if the trace lacks a feature or is of another problem.
+    """
     policy = read_dense(directory)
     require_description(directory, policy)
     columns = sample_decisions(trace, policy, limit, seed)

@@ -41,10 +41,12 @@ def algorithms_without_advisors(problem: str) -> tuple[Algorithm, ...]:
 
 def restrict_to_capabilities(toolchain: Toolchain, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return `options` of TrainingConfig, completed with what a training clang without our advisors can train by.
-    UserError if they ask for something that it cannot do.
 
     Without the names of callers and callees the credit goes to modules. Options for a clang of ours are returned as
     they are.
+
+    Raises:
+        UserError: they ask for something that this clang cannot do.
     """
     if "forced_decisions" in toolchain.capabilities:
         return dict(options)

@@ -32,8 +32,10 @@ from components.ppo.credit import score_credit, size_credit
 class ModuleRollout:
     """The rollout of one module: N decisions of all its samples.
 
-    `outcomes`: per sample, see Objective.outcome. `observed`, `action`, `logits`: float32 [N, *S], int64 [N], float32
-    [N, A], see learners.ppo.Experience. `advantage`: float64 [N], before scaling.
+    Attributes:
+        outcomes: per sample, see Objective.outcome.
+        observed, action, logits: float32 [N, *S], int64 [N], float32 [N, A], see learners.ppo.Experience.
+        advantage: float64 [N], before scaling.
     """
 
     module_name: str
@@ -69,8 +71,10 @@ def _unpack(content: bytes, shape: tuple[int, ...]) -> ModuleRollout:
 class OutcomeOf:
     """Compiles a module once and returns its name and outcome, without the log.
 
-    `definition_counts`: project -> function -> number of the project's objects that define it; the outcome is then the
-    bytes that a link keeps, see `linked_bytes`, and a request needs function sizes. Empty: the problem's outcome.
+    Attributes:
+        definition_counts: project -> function -> number of the project's objects that define it; the outcome is then
+            the bytes that a link keeps, see `linked_bytes`, and a request needs function sizes. Empty: the problem's
+            outcome.
     """
 
     compiler: Compiler

@@ -16,21 +16,28 @@ MIN_WEIGHT = 0.3
 
 
 def sampling_weights(decisions: NDArray[np.int64], bitcode_bytes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the probability that each module is part of a round, from MIN_WEIGHT to 1; the arguments are [modules].
+    """Return the probability that each module is part of a round, from MIN_WEIGHT to 1.
 
     Compile time is scarce, and training learns from decisions: a large C file with a few hot loops compiles for seconds
     and has a hundred decisions. As in Neyman's allocation for strata of unequal cost, a module is sampled in proportion
     to the square root of its decisions per cost. The cost is the size of the bitcode, not the measured time, so that a
     seed selects the same modules on every machine, whatever else runs there. The upper quarter is part of every round.
     No module has less than MIN_WEIGHT, because a policy enlarges kinds of code that it has hardly seen.
+
+    Args:
+        decisions, bitcode_bytes: [modules].
     """
     rate = np.sqrt(decisions / np.maximum(bitcode_bytes, 1))
     return np.clip(rate / np.percentile(rate, 75), MIN_WEIGHT, 1.0)
 
 
 class ModuleSampler:
-    """Iterates over the modules in random order, in rounds. `weights`: name -> probability that it is part of a
-    round."""
+    """Iterates over the modules in random order, in rounds.
+
+    Args:
+        weights: module name -> probability that the module is part of a round.
+        seed: determines the order.
+    """
 
     def __init__(self, weights: Mapping[str, float], seed: int) -> None:
         self._names = sorted(weights)
@@ -54,14 +61,18 @@ class ModuleSampler:
         return batch
 
     def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
         return {"left": list(self._left), "random": self._random.bit_generator.state}
 
     def restore(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
         self._left = list(state["left"])
         self._random.bit_generator.state = state["random"]
 
 
 class _State(Struct):
+    """The state of `mlgo retrain`."""
+
     regressed: tuple[str, ...]
 
 

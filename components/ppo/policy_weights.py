@@ -50,7 +50,10 @@ def calibrate_entropy(policy: DensePolicy, observed: NDArray[np.float32], entrop
 
     A policy that imitates the heuristic is almost deterministic: it would flip one decision in hundreds, and training
     cannot learn from actions that are never tried. Dividing the logits by a temperature raises the entropy, most where
-    the policy was least certain. A policy with enough entropy is not changed. observed: float32 [N, *S].
+    the policy was least certain. A policy with enough entropy is not changed.
+
+    Args:
+        observed: float32 [N, *S].
     """
     logits = logits_of(policy, observed).astype(np.float64)
     low, high = 1.0, MAX_TEMPERATURE
@@ -76,7 +79,8 @@ def compiled_policy(
 ) -> Iterator[Path]:
     """Yield a temporary directory below `below` with the policy in the form that the training clang loads.
 
-    `tflite` adds model.tflite, for a clang of LLVM's own development mode; takes TensorFlow a second or two.
+    Args:
+        tflite: also write model.tflite, for a clang of LLVM's own development mode; takes TensorFlow a second or two.
     """
     with tempfile.TemporaryDirectory(prefix="mlgo-policy-", dir=below) as directory:
         export_fast(policy, Path(directory), clang)

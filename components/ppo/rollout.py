@@ -38,10 +38,12 @@ MIN_TIME_SAVING = 0.05
 
 @dataclass(frozen=True)
 class CompilePlan:
-    """What an iteration compiles with one policy, or with several to compare.
+    """What an iteration compiles.
 
-    `kind`: "sample": each module several times under a sampled policy; "flip": once under the greedy policy, and with
-    its decisions flipped; "compare": under each of several greedy policies.
+    Attributes:
+        kind: "sample": each module several times under a sampled policy; "flip": once under the greedy policy, and with
+            its decisions flipped; "compare": under each of several greedy policies.
+        policies: a single one, or those to compare.
     """
 
     kind: Literal["sample", "flip", "compare"]
@@ -52,10 +54,11 @@ class CompilePlan:
 class Rollout:
     """What the compiles of an iteration yield.
 
-    `compiles`: module -> number of its compiles, in the order of the request. `rewards`: float64 [modules, samples or
-    policies], or [modules] of the bases of flips, see `outcome_reduction`. `sampled`, `flips`: of each module, sampled
-    decisions or measured flips. `attribution_error_percent`: see the function of this name; None if nothing is
-    attributed.
+    Attributes:
+        compiles: module -> number of its compiles, in the order of the request.
+        rewards: float64 [modules, samples or policies], or [modules] of the bases of flips, see `outcome_reduction`.
+        sampled, flips: of each module, sampled decisions or measured flips.
+        attribution_error_percent: see the function of this name; None if nothing is attributed.
     """
 
     compiles: Mapping[str, int]
@@ -103,8 +106,12 @@ class RolloutCollector:
         seed: int,
         quarantine: Quarantine,
     ) -> Rollout:
-        """Compile as a learner plans, for policies in these directories; `samples` as `sample` and `measure` count
-        them."""
+        """Compile as a learner plans.
+
+        Args:
+            policies: directories of the plan's policies.
+            samples: compiles per module, as `sample` and `measure` count them.
+        """
         if plan.kind == "compare":
             return self.compare(modules, policies, quarantine)
         (policy,), (dense,) = policies, plan.policies
@@ -173,6 +180,7 @@ class RolloutCollector:
         return [merge(parts) for parts in results]
 
     def _reward(self, outcome: Outcome, module_name: str) -> float:
+        """Return the relative reduction of a module's outcome from its baseline."""
         return outcome_reduction(self._objective, [(outcome, self.baselines[module_name])])
 
     def _compile_all(
@@ -184,8 +192,10 @@ class RolloutCollector:
     ) -> list[list[M]]:
         """Return the results of `compile_module` by module, in the order of the modules.
 
-        Modules with a failed request are left out, and slow ones may be cancelled (min_completed_fraction). `compiles`
-        is the number of compiles of a request.
+        Modules with a failed request are left out, and slow ones may be cancelled (min_completed_fraction).
+
+        Args:
+            compiles: number of compiles of a request.
         """
         parts = Counter(request.module.name for request in requests)
         results: dict[str, list[M]] = {name: [] for name in parts}
@@ -217,8 +227,12 @@ class RolloutCollector:
     def greedy(
         self, modules: Sequence[Module], policy: Path | None, quarantine: Quarantine, linked: bool = False
     ) -> dict[str, Outcome]:
-        """Return the outcome of each module under the greedy policy, None for the heuristic, without modules in
-        quarantine; if `linked`, the bytes that a link keeps, see `OutcomeOf`."""
+        """Return the outcome of each module under the greedy policy, without modules in quarantine.
+
+        Args:
+            policy: None for the heuristic.
+            linked: return the bytes that a link keeps, see `OutcomeOf`.
+        """
         advisor = Advisor("policy", policy=policy, log=self._objective.needs_log) if policy else Advisor("log")
         requests = [Request(module, advisor, want_functions=linked) for module in modules]
         outcome_of = OutcomeOf(self.compiler, self.definition_counts if linked else {})
@@ -240,11 +254,15 @@ class RolloutCollector:
 
 
 def divide_modules(compile_s: Sequence[float], flip_compiles: int, slots: int) -> list[int]:
-    """Return the number of jobs among which the flip compiles of each module are divided, for `slots` that run at the
-    same time. `compile_s`: estimated time of one compile of each module.
+    """Return the number of jobs among which the flip compiles of each module are divided.
 
     Each job compiles the module's base again, so modules are divided only if that shortens the iteration by at least
     MIN_TIME_SAVING.
+
+    Args:
+        compile_s: estimated time of one compile of each module.
+        flip_compiles: compiles with flips per module.
+        slots: number of jobs that run at the same time.
     """
     module_s = np.asarray(compile_s, np.float64)
     compiles = np.array([1 + math.ceil(flip_compiles / parts) for parts in range(1, flip_compiles + 1)])

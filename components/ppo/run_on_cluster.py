@@ -47,10 +47,15 @@ service account has them, or a Secret."""
 def run_as_rayjob(
     context: click.Context, config: TrainingConfig, image: str, spot_node_label: str, ray_cluster_options: str
 ) -> None:
-    """Run a command line, whose options were parsed without downloading what they name, as a RayJob, and delete that
-    when it has succeeded; a failed one stays.
+    """Run a command line as a RayJob, and delete that when it has succeeded; a failed one stays.
 
-    UserError if no image is given, an input does not exist, `run_rayjob` fails, or the RayJob left no policy.
+    The options were parsed without downloading what they name.
+
+    Args:
+        image, spot_node_label, ray_cluster_options: the options of these names (platform/rayjob/options.py).
+
+    Raises:
+        UserError: no image is given, an input does not exist, `run_rayjob` fails, or the RayJob left no policy.
     """
     if not image:
         raise UserError(
@@ -92,7 +97,10 @@ def run_as_rayjob(
 
 def trainer_command(context: click.Context) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the trainer's command line with all options, presets resolved, and the digest of each input by URI.
-    UserError if an input does not exist."""
+
+    Raises:
+        UserError: an input does not exist.
+    """
     words: list[str] = []
     digests: dict[str, str] = {}
     for parameter in context.command.params:

@@ -47,7 +47,8 @@ class Summaries:
     def rewind(self, lengths: Mapping[str, int], curve: Sequence[dict[str, float]] = ()) -> None:
         """Restore the state in which `file_lengths` returned `lengths`; files of others stay.
 
-        `curve` are its rows in that state; empty also for a training of a version that did not write it.
+        Args:
+            curve: its rows in that state; empty also for a training of a version that did not write it.
         """
         stored = {name: length for name, length in list_files(self._directory).items() if fnmatch(name, _EVENT_FILES)}
         local = {path.name for path in self._directory.glob(_EVENT_FILES)}

@@ -102,6 +102,7 @@ class Trainer:
         )
 
     def resume(self) -> None:
+        """Resume from the newest checkpoint, if there is one."""
         newest = self.checkpoints.newest()
         if newest is None:
             self.summaries.rewind({})
@@ -203,6 +204,7 @@ class Trainer:
         self._checkpoint_s = clock.laps["checkpoint"]
 
     def _compile(self, clock: _Clock) -> Rollout:
+        """Compile the next modules as the learner plans."""
         config, learner = self.config, self.learner
         plan = learner.plan(self.best if learner.compiles_with == "best" else learner.policy)
         with ExitStack() as stack:
@@ -227,8 +229,11 @@ class Trainer:
         return bool(self.state.history) and self.state.history[-1][0] == self.state.iteration
 
     def _validate(self, final: bool = False) -> None:
-        """Validate the learner's candidate, and make it the best policy if it is; a final one is preferred also to a
-        best policy that is better, but not beyond noise."""
+        """Validate the learner's candidate, and make it the best policy if it is.
+
+        Args:
+            final: prefer it also to a best policy that is better, but not beyond noise.
+        """
         state = self.state
         if self._validation_baselines is None:  # the trace does not have the sizes of functions
             self._validation_baselines = self.collector.greedy(self.validation, None, self.quarantine, linked=True)
@@ -250,11 +255,13 @@ class Trainer:
             return self.collector.greedy(self.validation, compiled, self.quarantine, linked=self._linked)
 
     def _is_as_good(self, percent: float, outcomes: Mapping[str, Outcome]) -> bool:
-        """Whether a policy, by its reduction and outcomes on the validation modules, is better than the start, and not
-        worse than the best one beyond noise.
+        """Whether a policy is better than the start, and not worse than the best one beyond noise.
 
         The best of several validations is partly the luckiest one (Breiman et al. 1984 prefer the simplest tree within
         one standard error).
+
+        Args:
+            percent, outcomes: reduction and outcomes of the policy on the validation modules.
         """
         if self.state.best_iteration == 0 or percent <= self.state.history[0][1]:
             return False

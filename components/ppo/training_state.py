@@ -54,8 +54,12 @@ class TrainingState:
         return 0 < patience <= self.validations_since_best
 
     def add_validation(self, percent: float, best: bool, interval: list[float] | None, patience: int) -> None:
-        """Add the validation of the policy after `iteration`, the best one from now on if `best`, with the 95% interval
-        of its reduction."""
+        """Add the validation of the policy after `iteration`.
+
+        Args:
+            best: whether it is the best one from now on.
+            interval: 95% interval of the reduction of a best one.
+        """
         if best:
             if not self.is_stalled(patience):
                 self.progress_iteration = self.iteration
@@ -108,7 +112,11 @@ def _minutes_left(state: TrainingState, config: TrainingConfig) -> float:
 
 
 def normalize_advantages(advantages: NDArray[np.float64], scale: float) -> NDArray[np.float32]:
-    """Return the clipped signed square root of advantages [N], in bytes or log scores, in units of `scale`: a few huge
-    functions would dominate otherwise."""
+    """Return the clipped signed square root in units of `scale`: a few huge functions would dominate otherwise.
+
+    Args:
+        advantages: [N], in bytes or log scores.
+        scale: of their square roots.
+    """
     rooted = np.sign(advantages) * np.sqrt(np.abs(advantages))
     return np.clip(rooted / max(scale, 1e-6), -MAX_ADVANTAGE, MAX_ADVANTAGE).astype(np.float32)

@@ -29,7 +29,7 @@ from components.platform.processes.build_tools import CommandTimeout, log_tail, 
 from components.shrink.bazel import confine_bazel, is_workspace
 from components.shrink.bound_compilers import WRAPPER, write_bound_tools
 from components.shrink.differences.configuration import defined_names
-from components.shrink.differences.find import Difference, FinishedBuild, find_differences, refusal
+from components.shrink.differences.find import Differences, FinishedBuild, find_differences
 from components.shrink.differences.linked_files import exported_symbols, made_by_clang
 from components.shrink.differences.records import Call, read_calls
 from components.shrink.failures import failed_build_remedy
@@ -147,7 +147,7 @@ class BuiltFiles:
     files: Mapping[str, LinkedFile]
     compilers: Compilers | None = None
     unmoved: tuple[str, ...] = ()
-    differences: tuple[Difference, ...] = ()
+    differences: Differences = field(default_factory=Differences)
     by_clang: bool = False
     definitions: frozenset[str] = frozenset()
 
@@ -205,10 +205,6 @@ class BuiltFiles:
             if file.kind == "shared library" and (number := len(other.files[name].exports - file.exports - file.weak))
         }
 
-    def lost_definitions(self, other: BuiltFiles) -> list[str]:
-        """Return the macros that this build's configuration defines and that of another does not."""
-        return sorted(self.definitions - other.definitions)
-
     def lost_libraries(self, other: BuiltFiles) -> list[str]:
         """Return the shared libraries that a file of this build needs and no file of another, but for those of
         compilers."""
@@ -233,11 +229,6 @@ class UserBuild:
         """The command as users type it into a shell."""
         shell = self.command[:2] == ("sh", "-c") and len(self.command) == 3
         return self.command[2] if shell else shlex.join(self.command)
-
-    @property
-    def quoted(self) -> str:
-        """The command as words of a shell."""
-        return shlex.join(self.command)
 
 
 @dataclass(frozen=True)
@@ -277,23 +268,22 @@ class BuiltTree:
     @property
     def can_relink(self) -> bool:
         """Whether one of the links makes each linked file."""
-        outputs = [os.path.realpath(call.path(call.arguments.output or "a.out")) for call in self.links]
+        outputs = [os.path.realpath(call.output) for call in self.links]
         return all(outputs.count(os.path.realpath(self.root / name)) == 1 for name in self.kinds)
 
     def relink(self, options: Sequence[str], timeout_s: float | None) -> None:
         """Repeat the links of the linked files with more options. UserError if one fails or takes too long."""
         made = {os.path.realpath(self.root / name) for name in self.kinds}
         for call in self.links:
-            output = call.path(call.arguments.output or "a.out")
-            if os.path.realpath(output) not in made:
+            if os.path.realpath(call.output) not in made:
                 continue
-            command = [self.runner, str(self.tools / call.program), *call.arguments.words, *options]
-            with _naming_the_limit(f"the link of {output}", timeout_s):
+            command = [self.runner, str(self.tools / call.program), *call.words, *options]
+            with _naming_the_limit(f"the link of {call.output}", timeout_s):
                 status = run_logged(
                     command, Path(call.directory), self.log, self.environment, timeout_s=timeout_s, of_user=True
                 )
             if status != 0:
-                raise UserError(f"the link of {output} ends with status {status}", f"see {self.log}")
+                raise UserError(f"the link of {call.output} ends with status {status}", f"see {self.log}")
 
     def run(self, script: str, timeout_s: float | None, trace: bool = False) -> tuple[int, str, str]:
         """Run a shell script; return its exit status, its output, and, with `trace`, its last command.
@@ -376,24 +366,23 @@ class Builder:
         """
         log = self.setup.cache / "logs" / "shrink" / f"{self.build.source.unique_name}-{title}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        for _ in range(1, _MAX_ATTEMPTS):
+        attempts = 0
+        while True:
             try:
                 return self._run_once(compilers, kept, log, then, timeout_s)
             except UserError:
-                text = read_end(log) if log.is_file() else ""
-                if compilers is None:
+                attempts += 1
+                if compilers is None or attempts == _MAX_ATTEMPTS or not log.is_file():
                     raise
-                lacking = [word for word in lacking_options(text) if word not in compilers.dropped]
+                lacking = [word for word in lacking_options(read_end(log)) if word not in compilers.dropped]
                 if not lacking:
                     raise
                 say(f"{title}: again without options that clang does not have: {' '.join(lacking)}")
                 compilers = replace(compilers, dropped=(*compilers.dropped, *lacking))
-        return self._run_once(compilers, kept, log, then, timeout_s)
 
     def keep(self, tree: BuiltTree, kept: Path) -> BuiltFiles:
-        """Copy the linked files of a tree to a new directory, and measure them."""
         others = {path: _identity(path) for name, path in find_binaries(tree.root) if name not in tree.kinds}
-        return BuiltFiles(_keep(tree.root, kept, self.setup.binutils, others, self.compress, self.target.machines)[0])
+        return BuiltFiles(self._keep(tree.root, kept, others)[0])
 
     def _run_once(
         self,
@@ -425,7 +414,7 @@ class Builder:
                     f"the build, {build.shown}, ends with status {status}:\n{log_tail(log)}",
                     failed_build_remedy(build.source, root, log) if compilers is None else f"see {log}",
                 )
-            files, unmoved = _keep(root, kept, self.setup.binutils, before, self.compress, self.target.machines)
+            files, unmoved = self._keep(root, kept, before)
             if not files and before:
                 raise UserError(
                     f"{build.shown} builds nothing: the tree has programs or libraries of an earlier build, such as "
@@ -437,19 +426,17 @@ class Builder:
                     f"{build.shown} makes no program and no library",
                     f"name the command that links them, configure step included ({log} has its output)",
                 )
-            differences: tuple[Difference, ...] = ()
-            links: tuple[Call, ...] = ()
+            differences, links = Differences(), tuple[Call, ...]()
             if compilers is not None and compilers.records:
                 if compilers.links:
-                    calls = read_calls(tools / RECORDS, compilers.dropped)
-                    links = tuple(call for call in calls if call.links)
+                    links = tuple(call for call in read_calls(tools / RECORDS, compilers.dropped) if call.links)
                 if self.own is not None:
-                    differences = self._differences(compilers, root, kept, tools / RECORDS)
+                    differences = self._differences(compilers, self.own, root, kept, tools / RECORDS)
                 shutil.rmtree(tools / RECORDS)  # so that checks record nothing
             by_clang = compilers is None and made_by_clang(kept, root)
             definitions = defined_names(root, build.source.directory, log)
             kinds = {name: file.kind for name, file in files.items()}
-            if not refusal(differences):  # which says more than a check that fails by it
+            if not differences.refused:  # which says more than a check that fails by it
                 emulators, foreign = _emulators(kept, files, self.target.known)
                 for _, *options in emulators.values():
                     environment["QEMU_LD_PREFIX"] = options[-1] if options else ""
@@ -466,21 +453,81 @@ class Builder:
             for directory in (root, tools):
                 remove_tree(directory)
 
-    def _differences(self, compilers: Compilers, root: Path, kept: Path, records: Path) -> tuple[Difference, ...]:
-        variant = compilers.variant
-        assert self.own is not None
-        lto = any(flag.startswith("-flto") for flag in variant.flags)
-        nm = (self.setup.binutils if variant.gnu else variant.binutils(self.setup.binutils))["nm"]
+    def _keep(
+        self, root: Path, kept: Path, before: Mapping[Path, tuple[int, int]]
+    ) -> tuple[dict[str, LinkedFile], tuple[str, ...]]:
+        """Copy the linked files that the build made, or the static libraries if there are only these, and measure them.
+
+        Files for other instruction sets than those of the target, if there are such, are tools of the build.
+
+        Args:
+            before: the binaries that the tree had before the build.
+
+        Returns:
+            The files, and the names of those that still search for libraries in the build's directory.
+        """
+        binutils, machines = self.setup.binutils, self.target.machines
+        built = {name: path for name, path in find_binaries(root) if before.get(path) != _identity(path)}
+        binaries, links = _without_links(built)
+        linked_files = {name: path for name, path in binaries.items() if not is_archive(path)}
+        if products := {name: path for name, path in linked_files.items() if not _is_tool_of_cargo(root, path)}:
+            linked_files = products
+        measured: dict[str, tuple[Path, MeasuredBinary, FileSizes]] = {}
+        for name, path in (linked_files or binaries).items():
+            try:
+                binary = measure(path)
+                linked = binary.kind != "static library"
+                content = stripped_content(path, binutils["strip"]) if linked else b""
+                sizes = FileSizes(
+                    stripped=len(content) if linked else binary.sizes.total,
+                    loaded=binary.sizes.total,
+                    text=binary.sizes.text,
+                    compressed=len(lzma.compress(content)) if linked and self.compress else 0,
+                )
+                measured[name] = path, binary, sizes
+            except UserError as error:
+                say(f"left out: {error.problem}")
+        if any(binary.machine in machines for _, binary, _ in measured.values()):
+            measured = {name: one for name, one in measured.items() if one[1].machine in machines}
+        files, unmoved = {}, []
+        for name, (path, binary, sizes) in measured.items():
+            copy = kept / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copy)
+            copy.chmod(copy.stat().st_mode | stat.S_IWUSR)
+            linked = binary.kind != "static library"
+            if linked and not relocate_runpath(copy, path, root):
+                unmoved.append(name)
+            symbols = exported_symbols(copy, binutils["nm"]) if linked else {}
+            files[name] = LinkedFile(
+                kind=binary.kind,
+                sizes=sizes,
+                machine=binary.machine,
+                # Variables that a program exports are mostly copies of a library's (R_X86_64_COPY).
+                exports=_of_kinds(symbols, "Ti" if binary.kind == "program" else "TiDBRGSA")
+                - _START_FILE_EXPORTS.get(binary.machine or 0, frozenset()),
+                weak=_of_kinds(symbols, "WV") if binary.kind == "shared library" else frozenset(),
+                unique=_of_kinds(symbols, "u") if binary.kind == "shared library" else frozenset(),
+                libraries=needed_libraries(copy) if linked else frozenset(),
+            )
+            copy_links(path, copy)
+            for link in links.get(name, ()):
+                (kept / link).parent.mkdir(parents=True, exist_ok=True)
+                os.link(copy, kept / link)
+        return files, tuple(unmoved)
+
+    def _differences(self, compilers: Compilers, own: Path, root: Path, kept: Path, records: Path) -> Differences:
+        variant, binutils = compilers.variant, self.setup.binutils
         return find_differences(
             FinishedBuild(
                 records=records,
                 root=root,
                 files=kept,
-                own=self.own,
+                own=own,
                 clang=self.clang if variant.gnu else variant.clang,
-                nm=nm,
+                nm=(binutils if variant.gnu else variant.binutils(binutils))["nm"],
                 dropped=compilers.dropped,
-                lto=lto,
+                lto=any(flag.startswith("-flto") for flag in variant.flags),
                 own_by_clang=self.own_by_clang,
                 interposable=bool(variant.default_flags),
                 gnu=variant.gnu,
@@ -508,73 +555,6 @@ def _emulators(
 def _identity(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_size, status.st_mtime_ns
-
-
-def _keep(
-    root: Path,
-    kept: Path,
-    binutils: Mapping[str, Path],
-    before: Mapping[Path, tuple[int, int]],
-    compress: bool,
-    machines: frozenset[int],
-) -> tuple[dict[str, LinkedFile], tuple[str, ...]]:
-    """Copy the linked files that the build made, or the static libraries if there are only these, and measure them.
-
-    Args:
-        before: the binaries that the tree had before the build.
-        machines: instruction sets of what counts, if there are such files: the others are tools of the build.
-
-    Returns:
-        The files, and the names of those that still search for libraries in the build's directory.
-    """
-    built = {name: path for name, path in find_binaries(root) if before.get(path) != _identity(path)}
-    binaries, links = _without_links(built)
-    linked_files = {name: path for name, path in binaries.items() if not is_archive(path)}
-    if products := {name: path for name, path in linked_files.items() if not _is_tool_of_cargo(root, path)}:
-        linked_files = products
-    measured: dict[str, tuple[Path, MeasuredBinary, FileSizes]] = {}
-    for name, path in (linked_files or binaries).items():
-        try:
-            binary = measure(path)
-            linked = binary.kind != "static library"
-            content = stripped_content(path, binutils["strip"]) if linked else b""
-            sizes = FileSizes(
-                stripped=len(content) if linked else binary.sizes.total,
-                loaded=binary.sizes.total,
-                text=binary.sizes.text,
-                compressed=len(lzma.compress(content)) if linked and compress else 0,
-            )
-            measured[name] = path, binary, sizes
-        except UserError as error:
-            say(f"left out: {error.problem}")
-    if any(binary.machine in machines for _, binary, _ in measured.values()):
-        measured = {name: one for name, one in measured.items() if one[1].machine in machines}
-    files, unmoved = {}, []
-    for name, (path, binary, sizes) in measured.items():
-        copy = kept / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, copy)
-        copy.chmod(copy.stat().st_mode | stat.S_IWUSR)
-        linked = binary.kind != "static library"
-        if linked and not relocate_runpath(copy, path, root):
-            unmoved.append(name)
-        symbols = exported_symbols(copy, binutils["nm"]) if linked else {}
-        files[name] = LinkedFile(
-            kind=binary.kind,
-            sizes=sizes,
-            machine=binary.machine,
-            # Variables that a program exports are mostly copies of a library's (R_X86_64_COPY).
-            exports=_of_kinds(symbols, "Ti" if binary.kind == "program" else "TiDBRGSA")
-            - _START_FILE_EXPORTS.get(binary.machine or 0, frozenset()),
-            weak=_of_kinds(symbols, "WV") if binary.kind == "shared library" else frozenset(),
-            unique=_of_kinds(symbols, "u") if binary.kind == "shared library" else frozenset(),
-            libraries=needed_libraries(copy) if linked else frozenset(),
-        )
-        copy_links(path, copy)
-        for link in links.get(name, ()):
-            (kept / link).parent.mkdir(parents=True, exist_ok=True)
-            os.link(copy, kept / link)
-    return files, tuple(unmoved)
 
 
 def _is_tool_of_cargo(root: Path, path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import tempfile
@@ -148,9 +149,6 @@ def _ended(outcome: _Outcome) -> str:
 
 def _difference(got: str, expected: str) -> str:
     """Return the first lines that differ, as "X, not Y"."""
-    ours, theirs = got.splitlines(), expected.splitlines()
-    ours += [""] * (len(theirs) - len(ours))
-    theirs += [""] * (len(ours) - len(theirs))
-    pairs = ((one, other) for one, other in zip(ours, theirs, strict=True) if one != other)
-    one, other = next(pairs, (got, expected))
+    pairs = itertools.zip_longest(got.splitlines(), expected.splitlines(), fillvalue="")
+    one, other = next((pair for pair in pairs if pair[0] != pair[1]), (got, expected))
     return f"{one[:_MAX_SHOWN]!r}, not {other[:_MAX_SHOWN]!r}"

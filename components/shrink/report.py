@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from components.platform.console.escape import markdown_text
-from components.platform.console.tables import make_table, table_console
+from components.platform.console.tables import make_table, print_lines, table_console
 from components.shrink.rows import OWN, STOCK
 from components.shrink.speed.benchmark import describe_speed
 from components.shrink.step import COMPILERS, FILES
@@ -22,9 +22,8 @@ _MAX_FILES = 20
 
 
 def print_shrunk(shrunk: ShrinkReport, output: Path) -> None:
-    """Print the builds, the files, and what to put into the build."""
     console = table_console(160)
-    console.print(_headline(shrunk), highlight=False, soft_wrap=True, markup=False)
+    print_lines(console, [_headline(shrunk)])
     title = f"Builds: bytes {TITLE_OF_MEASURE[shrunk.measure]}, change against yours"
     console.print(make_table(title, *_builds(shrunk), left=2))
     columns, rows = _files(shrunk)
@@ -33,8 +32,7 @@ def print_shrunk(shrunk: ShrinkReport, output: Path) -> None:
     if len(rows) > _MAX_FILES:
         console.print(f"{len(rows) - _MAX_FILES} smaller files: see shrink.json")
     sentences, commands = _conclusion(shrunk, output)
-    for line in [*sentences, *commands]:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    print_lines(console, [*sentences, *commands])
 
 
 def summary_markdown(shrunk: ShrinkReport, output: Path) -> str:
@@ -100,17 +98,9 @@ def _files(shrunk: ShrinkReport) -> _Table:
     rows: list[tuple[str, ...]] = []
     for name in sorted(own.files, key=lambda name: (-own.files[name].by(shrunk.measure), name)):
         before, after = own.files[name], chosen.files[name]
-        rows.append(
-            (
-                name,
-                shrunk.kinds[name],
-                f"{before.by(shrunk.measure):,}",
-                f"{after.by(shrunk.measure):,}",
-                _change(shrunk, before, after),
-                f"{before.stripped:,} → {after.stripped:,}",
-                f"{before.text:,} → {after.text:,}",
-            )
-        )
+        measured = (f"{before.by(shrunk.measure):,}", f"{after.by(shrunk.measure):,}", _change(shrunk, before, after))
+        others = (f"{before.stripped:,} → {after.stripped:,}", f"{before.text:,} → {after.text:,}")
+        rows.append((name, shrunk.kinds[name], *measured, *others))
     return ("file", "kind", "yours", shrunk.chosen, "change", "after strip", "machine code"), rows
 
 

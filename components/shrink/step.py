@@ -30,7 +30,6 @@ from components.platform.storage.shared_state.stale_directories import lock_shar
 from components.shrink.bound_compilers import WRAPPER
 from components.shrink.build import Builder, BuiltFiles, Compilers, UserBuild, copy_with_links
 from components.shrink.checks import MIN_TIMEOUT_S, Checks
-from components.shrink.differences import find as differences
 from components.shrink.rows import OWN, STOCK
 from components.shrink.search import search_plan, with_plan
 from components.shrink.speed.benchmark import Benchmark
@@ -173,7 +172,7 @@ class _Trials:
             self._add(replace(best, name=STOCK, gives=f"the flags of {best.name}, by stock clang"), "stock")
         if best is not None and minutes:
             self._add_searched(best, minutes)
-        if limit is not None and tools is not None:
+        if limit is not None and tools:
             self._hold_limit(SpeedLimit(self.benchmark(), limit, *tools))
 
     def benchmark(self) -> Benchmark:
@@ -225,7 +224,6 @@ class _Trials:
         return replace(row, gives=row.gives.replace(row.program.name, gcc.name, 1), program=gcc)
 
     def _add(self, row: FlagRow, compiler: CompilerOfRow, plan: Path | None = None) -> None:
-        """Build a row by one of its compilers, with a plan if it is "plan"."""
         variant = (with_plan(row, plan) if plan else row).variant(compiler, self.stock, self.release)
         name, source = row.name, self.builder.build.source.name
         say(f"build {len(self.done) + 1} of {self.total}: {source} by {TITLES[compiler]}: {row.gives}")
@@ -237,25 +235,27 @@ class _Trials:
                 say(f"{name}: the files are those of your own compilers, which are called by their paths: again")
                 self.bound = True
                 remove_tree(self.work / name)
-                compilers = Compilers(variant, self.bound, built.dropped, target=self.builder.target)
-                built = self._build(name, compilers)
+                built = self._build(name, replace(compilers, bound=True, dropped=built.dropped))
             failure = _NOT_REPLACED if self.own.is_like(built) else self.own.lost_abilities(built)
-            failure = failure or differences.refusal(built.differences)
+            failure = failure or built.differences.refusal
         except UserError as error:
-            failure = describe_failure(error).rstrip(":")
+            failure = self._add_failed(name, row.gives, compiler, error)
             say(f"{name} is not used: {failure}; {error.remedy}")
-            self.done.append(_Trial(_entry(name, row.gives, None, failure=failure, compiler=compiler)))
             return
-        entry = _entry(
-            name, row.gives, built, _build_line(self.output / COMPILERS, row, self.builder.target), failure, compiler
-        )
-        entry.searched = plan is not None
+        entry = _entry(name, row.gives, built)
+        entry.build = _build_line(self.output / COMPILERS, row, self.builder.target)
+        entry.failure, entry.compiler, entry.searched = failure, compiler, plan is not None
         if failure:
             say(f"{name} is not used: {failure}")
         else:
             bytes_, own = entry.by(self.config.measure), self.done[0].entry.by(self.config.measure)
             say(f"{name}: {bytes_:,} bytes, {100 * (bytes_ / own - 1):+.1f}%" if own else f"{name}: {bytes_:,} bytes")
         self.done.append(_Trial(entry, None if failure else built, row, plan))
+
+    def _add_failed(self, name: str, gives: str, compiler: str, error: UserError) -> str:
+        failure = describe_failure(error).rstrip(":")
+        self.done.append(_Trial(TriedBuild(name=name, gives=gives, compiler=compiler, failure=failure)))
+        return failure
 
     def _hold_limit(self, limit: SpeedLimit) -> None:
         """Leave out the builds that are smaller than the first, by size, that holds the limit, and add the one with a
@@ -269,8 +269,7 @@ class _Trials:
             self._add_fast(row, limit)
         except UserError as error:
             say(f"no {FAST}: {describe_failure(error)}; {error.remedy}")
-            failure = describe_failure(error).rstrip(":")
-            self.done.append(_Trial(_entry(FAST, "", None, failure=failure, compiler="heuristic")))
+            self._add_failed(FAST, "", "heuristic", error)
 
     def _leave_out(self, limit: SpeedLimit) -> list[_Trial]:
         """Count the builds, the smallest first, until one holds the limit, and return the others."""
@@ -287,19 +286,12 @@ class _Trials:
 
     def _add_fast(self, row: FlagRow, limit: SpeedLimit) -> None:
         """Search how much of the profile has to be hot, and build that."""
-        work, timeout_s = self.work / "fast", self.config.checks.timeout_s
-        search = FastSearch(
-            self.builder,
-            limit,
-            row,
-            self.stock,
-            self.release,
-            self.bound,
-            self.dropped,
-            work,
-            self.config.measure,
-            timeout_s,
-        )
+
+        def compilers(row: FlagRow) -> Compilers:
+            return Compilers(row.variant("heuristic", self.stock, self.release), self.bound, self.dropped)
+
+        config, work = self.config, self.work / "fast"
+        search = FastSearch(self.builder, limit, row, compilers, work, config.measure, config.checks.timeout_s)
         level: Level | None = search.run()
         while level is not None:
             self.total = max(self.total, len(self.done) + 1)
@@ -418,10 +410,10 @@ def _deliver(trials: _Trials, directory: Path) -> ShrinkReport:
     compilers = chosen.built.compilers
     if compilers is not None:
         _deliver_compilers(directory, compilers, chosen, trials)
-    bound = compilers is not None and compilers.bound
+    wrapper = [str(trials.output / COMPILERS / WRAPPER)] if compilers is not None and compilers.bound else []
     return ShrinkReport(
         command=build.shown,
-        rebuild=_rebuild_line(build, trials.output) if bound else build.shown,
+        rebuild=shlex.join([*wrapper, *build.command]) if wrapper else build.shown,
         check=trials.config.checks.command,
         checked=trials.config.checks.describe(),
         chosen=chosen.entry.name,
@@ -448,21 +440,9 @@ def _deliver_compilers(directory: Path, compilers: Compilers, chosen: _Trial, tr
     compilers.write(directory / COMPILERS, trials.builder.setup, trials.output / COMPILERS)
 
 
-def _entry(
-    name: str, gives: str, built: BuiltFiles | None, line: str = "", failure: str = "", compiler: str = ""
-) -> TriedBuild:
-    if built is None:
-        return TriedBuild(name=name, gives=gives, compiler=compiler, failure=failure)
-    return TriedBuild(
-        name=name,
-        gives=gives,
-        compiler=compiler,
-        build=line,
-        files={path: file.sizes for path, file in built.files.items()},
-        failure=failure,
-        dropped=list(built.dropped),
-        **asdict(built.sizes),
-    )
+def _entry(name: str, gives: str, built: BuiltFiles) -> TriedBuild:
+    files = {path: file.sizes for path, file in built.files.items()}
+    return TriedBuild(name=name, gives=gives, files=files, dropped=list(built.dropped), **asdict(built.sizes))
 
 
 def _build_line(compilers: Path, row: FlagRow, target: Target) -> str:
@@ -470,19 +450,14 @@ def _build_line(compilers: Path, row: FlagRow, target: Target) -> str:
     words = {"PATH": f'{shlex.quote(f"{compilers}:")}"$PATH"'}
     if not target.native:
         words |= {name: shlex.quote(value) for name, value in variables_for(None, target.cross).items()}
-        return "export " + " ".join(f"{name}={value}" for name, value in (words | {"JOBS": '"$(nproc)"'}).items())
-    names = ("gcc", "g++") if "gcc" in row.compilers else ("clang", "clang++")
-    for variable, name in zip(("CC", "CXX"), names, strict=True):
-        words[variable] = shlex.quote(shlex.join([name, *compiler_arguments(variable)]))
-    if row.lto:  # GNU's need a plugin for the objects
-        words |= {name.upper(): name for name in ("ar", "nm", "ranlib")}
+    else:
+        names = ("gcc", "g++") if "gcc" in row.compilers else ("clang", "clang++")
+        for variable, name in zip(("CC", "CXX"), names, strict=True):
+            words[variable] = shlex.quote(shlex.join([name, *compiler_arguments(variable)]))
+        if row.lto:  # GNU's need a plugin for the objects
+            words |= {name.upper(): name for name in ("ar", "nm", "ranlib")}
     words["JOBS"] = '"$(nproc)"'
     return "export " + " ".join(f"{name}={value}" for name, value in words.items())
-
-
-def _rebuild_line(build: UserBuild, output: Path) -> str:
-    """Return the command that builds with the compilers in place of the installed ones."""
-    return f"{shlex.quote(str(output / COMPILERS / WRAPPER))} {build.quoted}"
 
 
 def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
@@ -510,7 +485,7 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
             f"nothing uses {', '.join(gone)} any more: only unused code did, or the configure step does not find "
             "it by clang"
         )
-    if undefined := own.lost_definitions(delivered):
+    if undefined := sorted(own.definitions - delivered.definitions):
         notes.append(
             f"its configuration does not define {list_names(undefined, _MAX_NAMES)}, which that of your own build "
             "does: a check fails, or asks for the compiler's name"
@@ -525,7 +500,7 @@ def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
         notes.append(f"built without {' '.join(delivered.dropped)}, which clang does not have")
     if delivered.unmoved:
         notes.append(f"{', '.join(delivered.unmoved)} search for libraries where the build ran: build them again")
-    return [*notes, *differences.notes(delivered.differences)]
+    return [*notes, *delivered.differences.notes]
 
 
 def _note_privileges(files: Path) -> list[str]:

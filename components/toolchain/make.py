@@ -285,9 +285,12 @@ def install_plugin(tree: Path, mode: str, sdk: Sdk, into: Path) -> None:
 def install_wrapper(clang: Path, into: Path) -> None:
     """Create bin/clang in `into`, a script that runs `clang`, which finds its headers where it is installed."""
     (into / "bin").mkdir(parents=True)
-    script = into / "bin" / "clang"
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(clang))} "$@"\n')
-    script.chmod(0o755)
+    _write_launcher(into / "bin" / "clang", clang)
+
+
+def _write_launcher(path: Path, program: Path) -> None:
+    path.write_text(f'#!/bin/sh\nexec {shlex.quote(str(program))} "$@"\n')
+    path.chmod(0o755)
 
 
 def install_binutils(sdk: Sdk, into: Path) -> None:
@@ -298,9 +301,7 @@ def install_binutils(sdk: Sdk, into: Path) -> None:
     """
     tools = llvm_binutils(sdk.clang)
     for name, program in tools.items():
-        script = into / "bin" / f"llvm-{name}"
-        script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(program))} "$@"\n')
-        script.chmod(0o755)
+        _write_launcher(into / "bin" / f"llvm-{name}", program)
     lines = ["# For cmake --toolchain: this clang, and LLVM's binutils."]
     lines += [
         f'set(CMAKE_{language}_COMPILER "${{CMAKE_CURRENT_LIST_DIR}}/bin/{clang}")' for language, clang in _DRIVERS

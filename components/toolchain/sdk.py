@@ -22,11 +22,7 @@ _PACKAGES = {
     "lib/clang/{major}/include/stddef.h": "clang-{major}",
 }
 """Files of the SDK that a link needs -> Debian package."""
-_PLUGIN_PACKAGES = {
-    "bin/clang++": "clang-{major}",
-    "bin/ld.lld": "lld-{major}",
-    _LLVM_CONFIG.as_posix(): "llvm-{major}-dev",
-}
+_PLUGIN_PACKAGES = {name: _PACKAGES[name] for name in ("bin/clang++", "bin/ld.lld", _LLVM_CONFIG.as_posix())}
 """The same for a plugin, which is linked with nothing."""
 
 _PROGRAMS = {"cmake": "cmake", "ninja": "ninja-build"}
@@ -66,8 +62,9 @@ def find_sdk(major: int, prefix: Path | None = None, strategy: Strategy = "sdk")
     """
     installed = prefix is None
     prefix = prefix.absolute() if prefix else _find_prefix(major)
-    packages_by_file = _PLUGIN_PACKAGES if strategy == "plugin" else _PACKAGES
-    missing = [name for name in packages_by_file if not (prefix / name.format(major=major)).exists()]
+    templates = _PLUGIN_PACKAGES if strategy == "plugin" else _PACKAGES
+    packages_by_file = {name.format(major=major): package.format(major=major) for name, package in templates.items()}
+    missing = [name for name in packages_by_file if not (prefix / name).exists()]
     config = prefix / _LLVM_CONFIG
     # Checked before the missing files: an SDK of another version lacks many, and installing them would be wrong.
     version = _read_version(config) if config.exists() else ""
@@ -75,17 +72,15 @@ def find_sdk(major: int, prefix: Path | None = None, strategy: Strategy = "sdk")
         raise UserError(
             f"the LLVM SDK in {prefix} is version {version}, but {major} was requested",
             f"pass --llvm-major {version.partition('.')[0]}, or install the other with: "
-            f"{apt_line({template.format(major=major) for template in packages_by_file.values()})}",
+            f"{apt_line(set(packages_by_file.values()))}",
         )
     if missing and not installed:
         raise UserError(
-            f"{prefix} is no complete SDK of LLVM {major}: {missing[0].format(major=major)} is missing",
+            f"{prefix} is no complete SDK of LLVM {major}: {missing[0]} is missing",
             "pass --sdk the prefix of an SDK, such as the output of mlgo toolchain --mode sdk, or omit it for the "
             "installed one",
         )
-    packages = {packages_by_file[name].format(major=major) for name in missing}
-    packages |= missing_build_tools()
-    if packages:
+    if packages := {packages_by_file[name] for name in missing} | missing_build_tools():
         state = f"the LLVM {major} SDK in {prefix} is incomplete" if prefix.is_dir() else f"no LLVM {major} SDK found"
         # The line has what the SDK needs; the command also installs what a build looks for later.
         remedy = "mlgo setup debian, or " if major == DEFAULT_LLVM_MAJOR else ""

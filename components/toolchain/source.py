@@ -245,11 +245,10 @@ def unpack(archive: Path, into: Path, names: Sequence[str], options: Sequence[st
 
 def _fetch_from_git(tag: str, sdk: Sdk, cache: Path) -> Path:
     into = _git_directory(cache, "git", tag)
-    if _is_complete(into, sdk.major):
-        return into
-    with publish(into, "LLVM source tree") as partial:
-        _clone(tag, partial, source_files(sdk.major))
-        check_source(partial, sdk, f"git:{tag}")
+    if not _is_complete(into, sdk.major):
+        with publish(into, "LLVM source tree") as partial:
+            _clone(tag, partial, source_files(sdk.major))
+            check_source(partial, sdk, f"git:{tag}")
     return into
 
 

@@ -43,8 +43,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class TraceStatistics:
-    """Statistics of a run: numbers of modules, of decisions and of skipped modules, and the duration of compiling and
-    writing, without start-up."""
+    """Statistics of a run.
+
+    Attributes:
+        quarantined: number of skipped modules.
+        wall_s: duration of compiling and writing, without start-up.
+    """
 
     modules: int
     decisions: int
@@ -93,7 +97,8 @@ def write_decisions(
 ) -> None:
     """Compile `modules`, log the heuristic's decisions and add them to `writer`, in the given order.
 
-    `functions` gets the functions of the objects; None for a problem without sizes, or if they are not wanted.
+    Args:
+        functions: gets the functions of the objects; None for a problem without sizes, or if they are not wanted.
     """
     sizes, bodies = _has_sizes(compiler.problem), functions is not None
     requests = [Request(m, Advisor("log"), want_functions=sizes, want_bodies=bodies) for m in modules]
@@ -145,8 +150,11 @@ def module_trace(result: Result, problem_name: str, features: Sequence[FeatureSp
 
 
 def logged_features(toolchain: Toolchain, problem_name: str) -> tuple[FeatureSpec, ...]:
-    """Return the features that this training clang logs, without the decisions. UserError if it logs none for the
-    problem."""
+    """Return the features that this training clang logs, without the decisions.
+
+    Raises:
+        UserError: it logs none for the problem.
+    """
     problem = problems.get(problem_name)
     features = toolchain.features.get(problem_name, ())
     features = tuple(spec for spec in features if spec.name not in problem.policy.decisions)
@@ -161,7 +169,10 @@ def logged_features(toolchain: Toolchain, problem_name: str) -> tuple[FeatureSpe
 
 def traced_modules(corpus: Corpus, part: Part) -> tuple[Module, ...]:
     """Return the modules of `part`, largest bitcode first: a large module that starts last would run alone at the end.
-    UserError if there is none."""
+
+    Raises:
+        UserError: the part has no modules.
+    """
     if part != "learning":
         modules = corpus.split(part)
     elif (corpus.directory / SPLITS_FILE).exists():

@@ -14,9 +14,10 @@ Part = Literal["learning", "train", "validation", "heldout", "all"]
 class TraceConfig:
     """One run of the trace step; the fields are the options of `mlgo trace`, described by its --help.
 
-    `part`: "learning" is train and validation of a corpus with a split and all modules of one without, so that later
-    steps do not learn from held-out modules by default. `sampling_rate`: fraction of these modules that is compiled, at
-    least one, chosen by their names and the seed.
+    Attributes:
+        part: "learning" is train and validation of a corpus with a split and all modules of one without, so that later
+            steps do not learn from held-out modules by default.
+        sampling_rate: fraction of these modules that is compiled, at least one, chosen by their names and the seed.
     """
 
     corpus: Path

@@ -42,8 +42,12 @@ _REMEDY = "pass what ml-compiler-opt's generate_default_trace.py or `mlgo trace 
 
 @dataclass(frozen=True)
 class _Layout:
-    """What every record of a trace has: features of the compiler, by name, without decisions, logits and the reward,
-    and the name of the list with the heuristic's decision."""
+    """What every record of a trace has.
+
+    Attributes:
+        features: of the compiler, without decisions, logits and the reward; by name.
+        action: name of the list with the heuristic's decision.
+    """
 
     features: tuple[FeatureSpec, ...]
     action: str
@@ -52,8 +56,9 @@ class _Layout:
 def import_tfrecord(files: Sequence[Path], problem_name: str, output: Path) -> tuple[int, int]:
     """Write the trace artifact `output`, and return the numbers of its modules and decisions.
 
-    UserError if a file is missing, is damaged or is no TFRecord, a record is not a trace of the problem, or records
-    have different features.
+    Raises:
+        UserError: a file is missing, is damaged or is no TFRecord, a record is not a trace of the problem, or records
+            have different features.
     """
     problem = problems.get(problem_name)
     for file in files:

@@ -40,6 +40,7 @@ _INT64_LIST = 3
 
 
 def write_record(stream: BinaryIO, data: bytes) -> None:
+    """Append one record."""
     length = struct.pack("<Q", len(data))
     stream.write(length + _masked_crc32c(length) + data + _masked_crc32c(data))
 

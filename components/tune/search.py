@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from pathlib import Path
 
@@ -43,20 +44,14 @@ class Workbench:
     quarantine: Quarantine
 
 
-@dataclass(frozen=True)
-class _Survey:
-    """Compiles a module under LLVM's heuristic."""
-
-    compiler: Compiler
-
-    def __call__(self, request: Request) -> tuple[int, int, dict[str, int]]:
-        """Return its text size and its imports in bytes, and the sizes of functions of which the linker keeps one."""
-        (sample,) = self.compiler(request).samples
-        assert sample.function_sizes is not None
-        sizes = sample.function_sizes
-        weak = set(compress(sizes.names, sizes.weak.tolist()))
-        imports = import_bytes(sizes.undefined) if request.module.is_program() else 0
-        return sample.text_size_bytes, imports, {name: n for name, n in sizes.by_name().items() if name in weak}
+def _survey_module(compiler: Compiler, request: Request) -> tuple[int, int, dict[str, int]]:
+    """Return a module's text size and imports in bytes, and the sizes of functions of which the linker keeps one."""
+    (sample,) = compiler(request).samples
+    assert sample.function_sizes is not None
+    sizes = sample.function_sizes
+    weak = set(compress(sizes.names, sizes.weak.tolist()))
+    imports = import_bytes(sizes.undefined) if request.module.is_program() else 0
+    return sample.text_size_bytes, imports, {name: n for name, n in sizes.by_name().items() if name in weak}
 
 
 def search(
@@ -113,18 +108,13 @@ def search(
     return {name: state for name, state in states.items() if name not in quarantine}
 
 
-@dataclass(frozen=True)
-class _UnderPolicy:
-    """Compiles a module under the policy; definition_counts: see `Climb`."""
-
-    compiler: Compiler
-    definition_counts: Mapping[str, Mapping[str, int]]
-
-    def __call__(self, request: Request) -> tuple[int, float]:
-        """Return its text size and the objective, in bytes."""
-        (sample,) = self.compiler(request).samples
-        counts = self.definition_counts.get(request.module.project, {})
-        return sample.text_size_bytes, objective_bytes(sample, request.module.is_program(), counts)
+def _measure_module(
+    compiler: Compiler, definition_counts: Mapping[str, Mapping[str, int]], request: Request
+) -> tuple[int, float]:
+    """Return a module's text size and the objective, in bytes."""
+    (sample,) = compiler(request).samples
+    counts = definition_counts.get(request.module.project, {})
+    return sample.text_size_bytes, objective_bytes(sample, request.module.is_program(), counts)
 
 
 def _measure_policy(
@@ -137,7 +127,7 @@ def _measure_policy(
     if not modules:
         return
     requests = [Request(module, Advisor("policy", policy=bench.policy), want_functions=True) for module in modules]
-    measure = _UnderPolicy(bench.compiler, definition_counts)
+    measure = partial(_measure_module, bench.compiler, definition_counts)
     with Progress("compiling modules that were not reached, under the policy", len(requests)) as progress:
         for request, (size, linked) in compile_all(bench.pool, measure, requests, bench.quarantine, progress):
             state = states[request.module.name]
@@ -168,7 +158,7 @@ def _survey(
     surveyed: dict[str, tuple[int, int, dict[str, int]]] = {}
     requests = [Request(module, Advisor("default"), want_functions=True) for module in modules]
     requests.sort(key=lambda request: -request.module.bitcode.stat().st_size)
-    survey = _Survey(bench.compiler)
+    survey = partial(_survey_module, bench.compiler)
     with Progress("compiling with LLVM's heuristic", len(modules)) as progress:
         for request, (size, imports, functions) in compile_all(
             bench.pool, survey, requests, bench.quarantine, progress

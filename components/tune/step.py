@@ -6,7 +6,8 @@ import csv
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -207,22 +208,14 @@ def _make_loadable(policy: Path, clang: Path) -> Iterator[Path]:
         yield Path(directory)
 
 
-@dataclass(frozen=True)
-class _Decisions:
-    """Compiles a module with the decisions found, and again with the decisions that a plan lists forced."""
-
-    compiler: Compiler
-
-    def __call__(self, request: Request) -> tuple[int, int, ForcedDecisions]:
-        """Return the text size of both in bytes, and the decisions.
-
-        A plan of a program lists what differs from LLVM's heuristic.
-        """
-        (base,) = self.compiler(request).samples
-        is_program = request.module.is_program()
-        decisions = ForcedDecisions.of(list_changes(base)) if is_program else list_decisions(base)
-        again = Request(request.module, request.advisor, forced=(decisions,))
-        return base.text_size_bytes, self.compiler(again).samples[0].text_size_bytes, decisions
+def _compile_planned(compiler: Compiler, request: Request) -> tuple[int, int, ForcedDecisions]:
+    """Compile a module with the decisions found, and again with the decisions that a plan lists forced: of a program
+    what differs from LLVM's heuristic. Return the text size of both in bytes, and the decisions."""
+    (base,) = compiler(request).samples
+    is_program = request.module.is_program()
+    decisions = ForcedDecisions.of(list_changes(base)) if is_program else list_decisions(base)
+    again = Request(request.module, request.advisor, forced=(decisions,))
+    return base.text_size_bytes, compiler(again).samples[0].text_size_bytes, decisions
 
 
 def _confirm_plans(
@@ -235,7 +228,7 @@ def _confirm_plans(
         for module in modules
     ]
     planned: dict[str, ForcedDecisions] = {}
-    decide = _Decisions(bench.compiler)
+    decide = partial(_compile_planned, bench.compiler)
     with Progress("compiling with the plan", len(requests)) as progress:
         for request, (size, again, decisions) in compile_all(bench.pool, decide, requests, bench.quarantine, progress):
             name = request.module.name
@@ -260,16 +253,10 @@ def _keep_confirmed(
     return kept
 
 
-@dataclass(frozen=True)
-class _CompileTwice:
-    """Compiles a module twice."""
-
-    compiler: Compiler
-
-    def __call__(self, request: Request) -> tuple[int, bool]:
-        """Return its text size in bytes, and whether both objects are identical."""
-        first, second = (self.compiler(request).samples[0] for _ in range(2))
-        return first.text_size_bytes, first.object_digest == second.object_digest
+def _compile_twice(compiler: Compiler, request: Request) -> tuple[int, bool]:
+    """Return a module's text size in bytes, and whether both objects are identical."""
+    first, second = (compiler(request).samples[0] for _ in range(2))
+    return first.text_size_bytes, first.object_digest == second.object_digest
 
 
 def _verify(
@@ -284,7 +271,7 @@ def _verify(
 
     The search compiles files without the outliner, which the release clang has, and programs with it.
     """
-    twice = _CompileTwice(Compiler(release.clang, _PROBLEM, config.timeout_s, config.allowed_options))
+    twice = partial(_compile_twice, Compiler(release.clang, _PROBLEM, config.timeout_s, config.allowed_options))
     flags, of_files = tuple(plan_flags(plan)), without_outliner(release.clang)
     requests = [
         Request(

@@ -23,11 +23,13 @@ Counts = tuple[Array, npt.NDArray[np.int64]]
 
 
 def build(config: VocabConfig) -> int:
-    """Write the vocab artifact `config.output` and return its number of features. UserError if the trace has no
-    decisions, or a value that is not finite.
+    """Write the vocab artifact `config.output` and return its number of features.
 
     These are all features with quantiles that the compiler logged, without tensors: ours train on fewer of them,
     ml-compiler-opt's tools on others.
+
+    Raises:
+        UserError: the trace has no decisions, or a value that is not finite.
     """
     trace = load_trace(config.trace)
     if trace.decisions == 0:
@@ -75,6 +77,7 @@ def _count_values(trace: Trace, name: str, mask: str | None, config: VocabConfig
 
 
 def _add(left: Counts, right: Counts) -> Counts:
+    """Return the counts of both."""
     values = np.union1d(left[0], right[0])
     total = np.zeros(len(values), np.int64)
     for part, count in (left, right):

@@ -8,7 +8,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class VocabConfig:
-    """One run of the vocab step; a fraction of the decisions is counted, chosen at random by the seed."""
+    """One run of the vocab step.
+
+    Attributes:
+        sampling_rate: fraction of the decisions that are counted, chosen at random by the seed.
+    """
 
     trace: Path
     output: Path

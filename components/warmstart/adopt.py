@@ -34,7 +34,10 @@ def find_deployed_start(deployment: Deployment, toolchain: Path) -> str:
     """Return the absolute path of the deployed policy, or HEURISTIC if it cannot be used with this training clang.
 
     Training starts from the heuristic if nothing is deployed yet, or if the deployed policy is for another major
-    version of LLVM, which may have other features. UserError if it is missing, or is not the one that was promoted.
+    version of LLVM, which may have other features.
+
+    Raises:
+        UserError: the deployed policy is missing, or is not the one that was promoted.
     """
     deployed = deployment.deployed
     if deployed is None:

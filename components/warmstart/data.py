@@ -27,10 +27,12 @@ from components.platform.storage.uri import display_path
 class Decisions:
     """N decisions of the heuristic.
 
-    `observed`: float32 [N, *S], see observation.py. `action`: int32 [N]. `heldout`: bool [N], whether the decision is
-    of a module of the trace that cloning does not learn from, so that its agreement is reported. These are no held-out
-    modules of the corpus, of which the trace has none. `limits`, `ranges`: see trained_limits.py; of the other
-    decisions.
+    Attributes:
+        observed: float32 [N, *S], see observation.py.
+        action: int32 [N].
+        heldout: bool [N], whether the decision is of a module of the trace that cloning does not learn from, so that
+            its agreement is reported. These are no held-out modules of the corpus, of which the trace has none.
+        limits, ranges: see trained_limits.py; of the decisions that are not held out.
     """
 
     trace: Trace
@@ -50,8 +52,11 @@ def load_decisions(
     seed: int,
     only: Collection[str] | None = None,
 ) -> Decisions:
-    """Read a trace, normalized by a vocab, with `only` these features, None for all. UserError if an artifact is
-    incomplete, or there are too few decisions."""
+    """Read a trace, normalized by a vocab. UserError if an artifact is incomplete, or there are too few decisions.
+
+    Args:
+        only: names of the features to use, None for all.
+    """
     trace, buckets = load_trace(trace_directory), load_vocab(vocab_directory)
     problem = problems.get(trace.problem)
     features = tuple(
@@ -87,7 +92,10 @@ def _keep_known(
     features: Sequence[FeatureSpec], buckets: Mapping[str, object], problem: Problem, vocab_directory: Path
 ) -> tuple[FeatureSpec, ...]:
     """Return the features without those that a vocab of ml-compiler-opt, which is for fewer, has no quantiles of.
-    UserError if it has none of them."""
+
+    Raises:
+        UserError: it has none of them.
+    """
     unknown = [feature.name for feature in network_features(problem, features) if feature.name not in buckets]
     usable = tuple(feature for feature in features if feature.name not in unknown)
     if not network_features(problem, usable):
@@ -107,7 +115,9 @@ def require_no_remains(trace: Trace, vocab_directory: Path, upstream: Collection
     """Raise UserError for an incomplete copy of a vocab of ours, which looks like one of ml-compiler-opt.
 
     One that has all features of the trace is used: ml-compiler-opt makes such a vocab from logs of our training clang.
-    `upstream` are names of the features that LLVM has without this project; None if they are not known.
+
+    Args:
+        upstream: names of the features that LLVM has without this project; None if they are not known.
     """
     if upstream is None or not is_foreign(vocab_directory):
         return

@@ -55,6 +55,7 @@ class WarmstartReport:
         return cls(agreement, compared_decisions=len(action), confusion=counts, action_names=names, **figures)
 
     def summary(self) -> str:
+        """Return the agreement in words."""
         share = "agrees with the heuristic in {:.2f}% of {} {}".format
         if self.heldout_decisions:
             return share(100 * self.agreement, self.compared_decisions, "held-out decisions")
@@ -70,6 +71,7 @@ class WarmstartReport:
         return {name: value for name, value in vars(self).items() if name not in left_out and value == value}
 
     def to_json(self) -> dict[str, Any]:
+        """Return the content of the report's JSON file."""
         document: dict[str, Any] = dict.fromkeys(vars(self)) | self.figures()
         del document["confusion"], document["action_names"]
         matrix = None

@@ -16,6 +16,8 @@ class ImageHelp:
     """Help of one image.
 
     Attributes:
+        description: what the image is for, and what it does not contain.
+        steps: steps whose dependencies it has.
         groups: commands of mlgo that work in it, except steps.
         examples: (comment, arguments of mlgo, as in a shell).
         entry: beginning of the command, in an image without an entry point.
@@ -162,11 +164,16 @@ def not_in_image(image: str, command: str) -> UserError:
 
 
 def image_usage(image: str) -> str:
+    """Return the command line that runs a command in the image."""
     return _docker_run(image) + "COMMAND [ARGS]..."
 
 
 def image_help(image: str, commands: Iterable[tuple[str, str]]) -> str:
-    """Return the help of the image, without its usage."""
+    """Return the help of the image, without its usage.
+
+    Args:
+        commands: commands of the image, each with its short help.
+    """
     table = dict(commands)
     width = max(map(len, table))
     entry = IMAGE_HELP[image]

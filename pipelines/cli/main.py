@@ -33,6 +33,7 @@ class _Imported:
 
     Attributes:
         place: module and variable, "pipelines.cli.cluster:cluster_group".
+        help: what `mlgo --help` says of it.
     """
 
     place: str
@@ -202,6 +203,7 @@ def run(output: Path, **options: Any) -> None:
 
 
 def main() -> None:
+    """Entry point of the console script."""
     majors = sorted({major for majors in SUPPORTED_LLVM_MAJORS.values() for major in majors})
     run_step(cli, f"\nLLVM {', '.join(map(str, majors))}; policies: {', '.join(PRETRAINED_NAMES)}")
 

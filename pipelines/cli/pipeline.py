@@ -215,7 +215,13 @@ def local_parameters(params: tuple[str, ...], params_file: Mapping[str, str] | N
 
 
 def make_runner(kind: str, images: str, parameters: dict[str, str], pipeline: Path = COMPILED) -> Runner:
-    """Return the runner that --runner names."""
+    """Return the runner that --runner names.
+
+    Args:
+        images: --images, for docker.
+        parameters: the pipeline's, as returned by `local_parameters`.
+        pipeline: YAML file of the compiled pipeline.
+    """
     if kind == "docker":
         spec = load_spec(pipeline)
         if not builds_sdk(spec):
@@ -236,6 +242,7 @@ def make_runner(kind: str, images: str, parameters: dict[str, str], pipeline: Pa
 
 
 def _llvm_major(parameters: dict[str, str]) -> int:
+    """Return the parameter `llvm_major` or its default; raise UserError if it is not a whole number."""
     try:
         return int(parameters.get("llvm_major", BY_NAME["llvm_major"].default))
     except ValueError:
@@ -244,7 +251,11 @@ def _llvm_major(parameters: dict[str, str]) -> int:
 
 
 def in_pipelines_environment() -> None:
-    """Replace this process by the same command in the environment that has kfp, unless this is that environment."""
+    """Replace this process by the same command in the environment that has kfp, unless this is that environment.
+
+    Raises:
+        UserError: no environment has kfp.
+    """
     interpreters = [path / "bin" / "python" for path in pipelines_environments()]
     if named := os.environ.get("MLGO_PIPELINES_PYTHON"):
         interpreters = [Path(named)]

@@ -210,6 +210,7 @@ def _change(server: PipelineServer, text: str, change: ScheduleChange) -> str:
 
 
 def _say_table(head: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> None:
+    """Print rows in aligned columns, or `nothing` if there are none."""
     if not rows:
         say(nothing)
         return

@@ -228,6 +228,7 @@ takes_run_or_stored = functools.partial(_takes_options, options=(*_RUN_OPTIONS, 
 
 
 def add_options(command: Callable[..., Any], options: tuple[Callable[[Any], Any], ...]) -> Callable[..., Any]:
+    """Return a command with options, in this order."""
     for add in reversed(options):
         command = add(command)
     return command

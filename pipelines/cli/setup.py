@@ -32,7 +32,9 @@ class Part:
 
     Attributes:
         description: kind and size of the packages.
+        used_by: the commands that need them.
         missing: returns which are missing; "" if they are complete.
+        install: installs them.
     """
 
     description: str
@@ -81,7 +83,11 @@ def _install_here(lock: str, module: str) -> Callable[[], None]:
 
 
 def _require_writable(directory: Path) -> None:
-    """Refuse to install into a directory that pip would find read-only only after it has downloaded everything."""
+    """Refuse to install into a directory that pip would find read-only only after it has downloaded everything.
+
+    Raises:
+        UserError: the directory is another user's, or on a read-only disk.
+    """
     if os.access(directory, os.W_OK):
         return
     try:
@@ -110,7 +116,11 @@ def _install_pipelines() -> None:
 
 
 def _install_lock(lock: str, python: str | Path) -> None:
-    """Install the packages of docker/requirements/<lock>.txt into the environment of an interpreter."""
+    """Install the packages of docker/requirements/<lock>.txt into the environment of an interpreter.
+
+    Raises:
+        UserError: this environment has no pip, or pip fails.
+    """
     if find_spec("pip") is None:
         raise UserError(f"the environment of {sys.executable} has no pip", f"{sys.executable} -m ensurepip")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--python", str(python), "install"]
@@ -123,7 +133,11 @@ def _install_lock(lock: str, python: str | Path) -> None:
 
 
 def _run(command: Sequence[str], task: str, packages: int | None = None) -> None:
-    """Run a command of Python's package tools, with the packages that it has looked at as progress."""
+    """Run a command of Python's package tools, with the packages that it has looked at as progress.
+
+    Raises:
+        UserError: it fails; the message has pip's errors, or the end of its output.
+    """
     with tempfile.TemporaryDirectory(prefix="mlgo-setup-") as scratch:
         log = Path(scratch, "log")
         with Progress(task, total=packages) as progress:

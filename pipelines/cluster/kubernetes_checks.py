@@ -148,11 +148,13 @@ class Cluster:
         self._reviews = client.AuthorizationV1Api(api)
 
     def at(self, namespace: str) -> Cluster:
+        """Return the same cluster with another namespace."""
         other = copy.copy(self)
         other.namespace = namespace
         return other
 
     def require_answer(self) -> None:
+        """Raise UserError if the API server does not answer, or does not accept the credentials."""
         try:
             client.VersionApi(self._core.api_client).get_code(_request_timeout=TIMEOUT_S)
         except ValueError as error:  # the answer is not of the API's shape
@@ -176,6 +178,7 @@ class Cluster:
             ) from None
 
     def check_operators(self, ray: bool) -> list[Finding]:
+        """Check that KFP's and, for Ray clusters, KubeRay's resources are served."""
         return [finding for operator in _OPERATORS[: 2 if ray else 1] for finding in self._check_operator(*operator)]
 
     def check_steps(self, account: str, secrets: Sequence[str], version: tuple[int, int] | None) -> list[Finding]:
@@ -183,6 +186,7 @@ class Cluster:
 
         Args:
             secrets: names of Secrets that KFP's launcher reads as this account.
+            version: of KFP, major and minor; None if it is unknown.
         """
         findings = self._check_namespace()
         if findings[0].status == "missing":
@@ -200,6 +204,7 @@ class Cluster:
         """Check the namespace of Ray clusters, their service account, and what the training step may do there.
 
         Args:
+            spec: of the Ray cluster that the training step starts.
             steps: service account of the step, in `steps_namespace`.
         """
         findings = self._check_namespace() if self.namespace != steps_namespace else []
@@ -443,6 +448,8 @@ class Cluster:
 
 @dataclass(frozen=True)
 class _Size:
+    """Processors, and bytes of memory."""
+
     cpus: Decimal
     memory_bytes: Decimal
 
@@ -498,7 +505,11 @@ def step_pods(spec: Mapping[str, Any]) -> list[_Pod]:
 
 @dataclass(frozen=True)
 class _Pod:
-    """Requests of a kind of pods of the Ray cluster."""
+    """Requests of a kind of pods of the Ray cluster.
+
+    Attributes:
+        memory_bytes: of each pod, as `cpus`.
+    """
 
     name: str
     count: int

@@ -22,7 +22,11 @@ _FROM_HERE = "checked with this machine's credentials, not with those of the pod
 
 
 def check_bucket(pipeline_root: str) -> Finding:
-    """Publish a small artifact below `pipeline_root`, or an artifact root, read it, and remove it."""
+    """Publish a small artifact below `pipeline_root`, or an artifact root, read it, and remove it.
+
+    Raises:
+        UserError: `pipeline_root` is not a place in object storage.
+    """
     from components.platform.storage.object_storage.fetch import fetch
     from components.platform.storage.object_storage.object_store import StorageError
 
@@ -50,6 +54,7 @@ def check_bucket(pipeline_root: str) -> Finding:
 
 
 def check_images(images: Mapping[str, Image], names: tuple[str, ...]) -> list[Finding]:
+    """Check that each of the images `names` is built, pushed, and can be pulled."""
     findings = []
     pushed = []
     for name in names:

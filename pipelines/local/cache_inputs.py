@@ -79,6 +79,7 @@ def identify_path(path: Path) -> tuple[str, ...]:
 
 
 def identify_clang(path: Path) -> tuple[str, ...]:
+    """Identify a clang by its content and that of LLVM's libraries that it loads."""
     return (digest_of_clang(path),) if path.is_file() else ()
 
 
@@ -87,6 +88,9 @@ def identify_remote(uri: ObjectUri) -> tuple[str, ...]:
 
     An artifact is identified by its manifest, a file or folder written by another tool by the service's checksums, or
     by versions where listings have no checksums.
+
+    Raises:
+        UserError: nothing is at the URI, access is denied, or the service does not answer.
     """
     from components.platform.storage.object_storage.remote import read_remote_manifest
 

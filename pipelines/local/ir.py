@@ -2,7 +2,7 @@
 
 Supports the part of KFP that our pipeline uses: container tasks, nested DAGs (from dsl.If and dsl.ExitHandler),
 parameters that are constants or pipeline parameters, artifacts, and conditions on an output parameter. Any other
-construct is an error that names it, raised before anything runs.
+construct is an error that names it, raised here if it concerns the wiring of tasks, else in unsupported.py.
 """
 
 from __future__ import annotations

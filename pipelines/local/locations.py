@@ -31,7 +31,11 @@ def artifact_digest(location: str, verify_content: bool = False) -> str:
 
 
 def artifact_root(pipeline_root: str, output: Path) -> str:
-    """Return where a run writes its artifacts: a URI or an absolute path, `output` if `pipeline_root` is empty."""
+    """Return where a run writes its artifacts: a URI or an absolute path, `output` if `pipeline_root` is empty.
+
+    Raises:
+        UserError: `pipeline_root` is a URI of another scheme, or is not a valid location.
+    """
     return absolute_place(pipeline_root) if pipeline_root else str(output.absolute())
 
 

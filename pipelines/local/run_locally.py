@@ -47,8 +47,11 @@ def run_locally(
     """Run a compiled pipeline.
 
     Args:
+        pipeline: YAML file written by `mlgo pipeline compile`.
         parameters: the pipeline's, as text; the others have their defaults.
         output: absolute path of the run directory: logs, state, and, without `pipeline_root`, artifacts.
+        pipeline_root: a URI in object storage or a directory for the artifacts.
+        write: as_option or as_parameter: how messages write a parameter.
 
     Returns:
         The names of the steps that a condition skipped.
@@ -70,7 +73,11 @@ def run_locally(
 def local_steps(
     pipeline: Path, parameters: Mapping[str, str], write: FormatParameter = as_parameter
 ) -> tuple[Step, ...]:
-    """Return the pipeline's steps, with the state of this machine that their results depend on."""
+    """Return the pipeline's steps, with the state of this machine that their results depend on.
+
+    Raises:
+        UserError: a parameter has a value that no step accepts.
+    """
     spec = load_spec(pipeline)
     values = checked_values(spec, parameters, write)
     if uses_rayjob(values):

@@ -35,6 +35,7 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, locations: Ru
     Args:
         run: absolute path of the run directory, created if it does not exist: logs, state, and, unless `locations` says
             otherwise, artifacts.
+        locations: locations of artifacts and files; default: inside `run`.
 
     Raises:
         UserError: a step failed (the error names it and its log), another run uses the directory, or steps may not
@@ -63,6 +64,7 @@ def run_pipeline(steps: Sequence[Step], run: Path, runner: Runner, locations: Ru
 
 
 def log_path(run: Path, step: Step) -> Path:
+    """Return the path of the step's log, which has all of its output."""
     return run / "logs" / f"{step.name}.log"
 
 
@@ -153,7 +155,11 @@ def _begin(step: Step, records: StepRecords, runner: Runner) -> bool:
 
 
 def _finish(ended: RunningStep, records: StepRecords, undone: Sequence[str]) -> None:
-    """Record the result of a step that has ended. UserError if the step failed, or wrote no artifact."""
+    """Record the result of a step that has ended. UserError if the step failed, or wrote no artifact.
+
+    Args:
+        undone: names of the steps that have not finished, for the message of a failure.
+    """
     step = ended.step
     artifact, log = records.locations.artifact(step.output), log_path(records.run, step)
     if ended.status != 0:
@@ -175,6 +181,9 @@ def run_lock(run: Path) -> Iterator[int]:
 
     Steps inherit the descriptor, so the lock lasts until the last of them ends, even if the run itself was killed and
     its steps are still cleaning up. A new run then waits for them up to ORPHANS_WAIT_S.
+
+    Raises:
+        UserError: another run uses the directory.
     """
     path = run / ".steps" / "lock"
     make_directory(path.parent, run)

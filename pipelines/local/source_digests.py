@@ -22,6 +22,9 @@ class SourceDigests:
 
     The code of a step is its package and, transitively, the packages that it imports; of modules that lie directly in
     `components`, `pipelines` or a floor, these modules.
+
+    Args:
+        root: the directory that holds the packages.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
@@ -31,7 +34,11 @@ class SourceDigests:
         self._present: dict[str, list[Path]] = {}
 
     def of(self, module: str) -> str:
-        """Return the sha256 (hex) over all files that the step's code is in."""
+        """Return the sha256 (hex) over all files that the step's code is in.
+
+        Args:
+            module: the step's package, "components.vocab" or "pipelines.retrain".
+        """
         total = hashlib.sha256()
         for path in sorted(self.paths(module)):
             total.update(f"{path} {self._digest(path)}\n".encode())

@@ -29,6 +29,7 @@ class Condition:
     equal: bool = True
 
     def holds(self, value: str) -> bool:
+        """Return whether the condition is true for the parameter's value."""
         return (value == self.value) is self.equal
 
 
@@ -40,9 +41,11 @@ class RunLocations:
     files: str
 
     def artifact(self, name: str) -> str:
+        """Return the path or URI of an artifact."""
         return str(_join(self.artifacts, name))
 
     def file(self, step: str, name: str) -> str:
+        """Return the path of a small output file of a step."""
         return str(_join(self.files, step, name))
 
 

@@ -83,7 +83,12 @@ def require_inputs_kept(
     locations: RunLocations,
     write: FormatParameter,
 ) -> None:
-    """Raise UserError if a parameter names something that a step of the run would replace."""
+    """Raise UserError if a parameter names something that a step of the run would replace.
+
+    Args:
+        parameters: the pipeline's, as text.
+        write: how messages write a parameter.
+    """
     targets = [local_directory(locations.artifact(step.output)) for step in steps if step.output]
     for name in PLACES:
         value = parameters.get(name, "")

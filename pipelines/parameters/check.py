@@ -26,6 +26,9 @@ def checked_values(
 ) -> dict[str, Any]:
     """Return the values of all parameters of a compiled pipeline: those in `texts`, defaults for the others.
 
+    Args:
+        write: as_option or as_parameter: how messages write a parameter.
+
     Raises:
         UserError: a parameter is unknown, or has a value that no step accepts.
     """
@@ -44,6 +47,7 @@ def check_values(values: Mapping[str, Any], write: FormatParameter) -> None:
 
     Args:
         values: by parameter. Of another pipeline than ours, only the parameters that it shares with ours are checked.
+        write: as_option or as_parameter.
     """
     check_rules(typed_values(values, TRAINING, write), write)
 

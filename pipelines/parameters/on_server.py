@@ -31,7 +31,11 @@ _DIRECT_ROOT = "--artifact-root s3://BUCKET/PATH or --pipeline-root gs://BUCKET/
 
 
 def require_shared(state: str, option: str, location: str) -> None:
-    """Raise UserError if the state is in object storage, but the policy that it would name is not."""
+    """Raise UserError if the state is in object storage, but the policy that it would name is not.
+
+    Args:
+        option: the option that gives `location`, for the message.
+    """
     if location.startswith(f"{KFP_LOCAL}://"):
         raise UserError(
             f"the policy is at {location}, in this pod, from which Kubeflow Pipelines copies it: the next run could "
@@ -49,6 +53,9 @@ def check_bucket_exists(root: str, option: str = "--pipeline-root") -> None:
     """Read below the root of the artifacts with the user's credentials.
 
     Steps may have other credentials, so where these do not suffice, or nothing answers, the user is only warned.
+
+    Raises:
+        UserError: there is no such bucket.
     """
     location = parse_location(root)
     assert isinstance(location, ObjectUri)
@@ -67,7 +74,11 @@ def check_bucket_exists(root: str, option: str = "--pipeline-root") -> None:
 
 
 def check_state_on_server(state: str, root: str, own: str) -> None:
-    """Raise UserError unless steps on a server can read and write the state, and others can read what they promote."""
+    """Raise UserError unless steps on a server can read and write the state, and others can read what they promote.
+
+    Args:
+        root, own: --pipeline-root and --artifact-root; "" for none.
+    """
     if not in_object_storage(state):
         raise UserError(f"the state {state} is on this machine, but the steps run on others", f"name it {USAGE}.json")
     if not own and root.partition("://")[0] in KFP_SCHEMES:
@@ -111,7 +122,11 @@ def check_places_on_server(values: Mapping[str, Any], mounts: Collection[str] | 
 
 
 def check_llvm_in_images(values: Mapping[str, Any]) -> None:
-    """Raise UserError if a run whose steps are containers needs an LLVM that the images lack."""
+    """Raise UserError if a run whose steps are containers needs an LLVM that the images lack.
+
+    Args:
+        values: the pipeline's parameters.
+    """
     strategy: Strategy = values.get("strategy") or "sdk"
     major = int(float(values.get("llvm_major") or IMAGE_LLVM_MAJOR))
     if release_strategy(strategy, major) == "plugin":

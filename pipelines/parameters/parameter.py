@@ -57,6 +57,7 @@ class Option:
 
     Attributes:
         type: converts and checks what names files of this machine.
+        default: instead of the pipeline's.
     """
 
     metavar: str | None = None
@@ -74,6 +75,7 @@ class Parameter:
         type: of every value but "".
         default: the pipeline's; "" if there is none, or if a step or a rule decides.
         empty: what "" means: "the preset's". None: "" is not offered.
+        example: a valid value, for messages.
         option: None if only the pipeline has the parameter.
         reference: what it names, None if that is a value.
     """

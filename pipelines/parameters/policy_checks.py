@@ -20,6 +20,13 @@ def check_extra_policy(location: str, problem: str, llvm_major: int, option: str
     """Check the extra policy at a path or URI.
 
     A path that does not exist on this machine is accepted: it may exist where the step runs.
+
+    Args:
+        problem, llvm_major: problem and LLVM version of the run.
+        option: the policy as the user named it, for messages.
+
+    Raises:
+        UserError: it is not a policy, is for the run's own problem or another LLVM, or lacks its C++ form.
     """
     directory = _local(location)
     if directory is None:
@@ -43,6 +50,13 @@ def check_start_from(location: str, problem: str, option: str) -> None:
     """Check the policy that training starts from.
 
     A path that does not exist on this machine is accepted: it may exist where the step runs.
+
+    Args:
+        problem: problem of the run.
+        option: the policy as the user named it, for messages.
+
+    Raises:
+        UserError: it is not a policy, or is for another problem.
     """
     directory = _local(location)
     if directory is not None and (policy_problem := load_policy_info(directory).problem) != problem:
@@ -56,8 +70,13 @@ def check_external_clang(clang: str, llvm_major: int, problem: str, start_from: 
     """Check the training clang that others built by compiling a few lines with it.
 
     Args:
+        problem, llvm_major: problem and LLVM version of the run.
         start_from: "heuristic", one of PRETRAINED_NAMES, or path or URI of the policy that training starts from.
         own_sdk: whether the release clang is linked from another LLVM than the installed one.
+
+    Raises:
+        UserError: it is not a clang of LLVM's development mode for this problem and version; it lacks features of the
+            policy; or its version is not that of the release clang.
     """
     # Only a run with an external clang needs this module.
     from components.core.compiler.development_mode.external_clang import inspect_clang
@@ -82,6 +101,13 @@ def check_start_features(start_from: str, logged: Collection[FeatureSpec]) -> No
     """Check that a training clang that others built has all features that a policy needs; optional ones may be missing.
 
     A path that does not exist on this machine is accepted, as in `check_start_from`.
+
+    Args:
+        start_from: path or URI of the policy.
+        logged: the features that the clang logs.
+
+    Raises:
+        UserError: it lacks some.
     """
     from components.core.policy.llvm_build import check_upstream_features
 

@@ -53,6 +53,7 @@ def rule(function: Rule) -> Rule:
 
 
 def check_rules(values: Mapping[str, Any], write: FormatParameter) -> None:
+    """Call every rule that applies to these typed values, by parameter."""
     for function, names in _RULES:
         if all(name in values for name, needed in names.items() if needed):
             function(write, **{name: values[name] for name in names if name in values})

@@ -1,6 +1,7 @@
-"""The tables of parameters, one for each pipeline. A new parameter is a row here and an input of a component.
+"""The tables of parameters, one for each pipeline. A new parameter is a row here and its use in the pipeline.
 
-The signatures of the pipelines, their options and their help are made of it (pipelines/training.py).
+KFP wants the names and the defaults a second time, in the signature of the pipeline, and the arguments of the
+components; a test compares them.
 """
 
 from __future__ import annotations

@@ -33,6 +33,8 @@ def check_run(run: Mapping[str, str], toolchain: str, problem: str | None) -> No
 
     Args:
         run: locations of its policy, evaluation, corpus and, if a release clang was built, release_report.
+        toolchain: location of its training clang.
+        problem: of the deployed policy; None if nothing is deployed.
 
     Raises:
         UserError: an artifact is missing, damaged or of another kind; the policy cannot be trained further, does not
@@ -95,7 +97,11 @@ def check_evaluation(location: str, problem: str, policy_digest: str = "") -> Me
 
 
 def module_checksums(corpus: str) -> dict[str, str]:
-    """Return name -> crc32c of the bitcode of each module of a corpus artifact, read from its manifest alone."""
+    """Return name -> crc32c of the bitcode of each module of a corpus artifact, read from its manifest alone.
+
+    Raises:
+        UserError: it is not a corpus, or has no modules.
+    """
     checksums = {
         entry.name.removesuffix(_BITCODE): entry.crc32c
         for entry in _files(corpus, "corpus")
@@ -107,7 +113,11 @@ def module_checksums(corpus: str) -> dict[str, str]:
 
 
 def _files(location: str, kind: Kind, verify_content: bool = False) -> tuple[ManifestEntry, ...]:
-    """Return the files of the artifact at `location`; local ones are checked, remote ones not downloaded."""
+    """Return the files of the artifact at `location`; local ones are checked, those in object storage not downloaded.
+
+    Raises:
+        UserError: there is none, it is of another kind, or files are missing or damaged.
+    """
     where = parse_location(location)
     if isinstance(where, ObjectUri):
         from components.platform.storage.object_storage.remote import read_remote_manifest

@@ -15,8 +15,11 @@ class RetrainInputs:
     """Current state to compare with the deployed policy; None for what was not looked at.
 
     Attributes:
+        now: seconds since the epoch.
+        llvm_version: version of the clang to release.
         features: features that the training clang logs, sorted.
         modules: module name -> crc32c of its bitcode, in a corpus of the current code.
+        metrics: metrics of an evaluation of the deployed policy on current code.
     """
 
     now: float
@@ -32,6 +35,7 @@ class Limits:
 
     Attributes:
         drift: maximum fraction of current modules that were not in the deployed policy's corpus.
+        age_days: maximum age of the policy, in days.
     """
 
     drift: float = 0.25
@@ -39,6 +43,7 @@ class Limits:
 
 
 def retrain_reasons(state: State, inputs: RetrainInputs, limits: Limits) -> list[str]:
+    """Return the reasons to retrain, as sentences; empty if there are none."""
     deployed = state.deployed
     if deployed is None:
         return ["nothing is deployed yet"]

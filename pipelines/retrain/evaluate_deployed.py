@@ -18,6 +18,7 @@ def evaluate_deployed(policy: str, corpus: str, toolchain: str, workers: str) ->
 
     Args:
         policy, corpus, toolchain: locations of artifacts; the toolchain is a training clang.
+        workers: where modules are compiled, KIND[:N].
 
     Raises:
         UserError: the policy is missing, or does not fit the corpus or the toolchain.

@@ -40,6 +40,7 @@ class PolicyComparison:
 
     Attributes:
         gain: reduction of text size or score; positive is better.
+        modules: number of modules compared.
         alpha: probability with which this comparison may err (pipelines.retrain.sequential).
         accepted_percent: gain that must be exceeded; negative where a verdict accepts a loss against LLVM's heuristic.
     """
@@ -80,6 +81,10 @@ def compare(
         old: evaluation of the deployed policy; None compares with LLVM's heuristic.
         number: number of the comparison with what is deployed; 1 is the first.
         week: ISO week; empty for all modules.
+        seed: of the rotation.
+
+    Raises:
+        UserError: the evaluations measure different things, or have no modules in common.
     """
     if old is not None and new.objective.name != old.objective.name:
         raise UserError(
@@ -103,6 +108,7 @@ def compare(
 
 
 def _compare_on(new: Measurements, old: Measurements | None, modules: Collection[str]) -> Comparison:
+    """Compare an evaluation with that of the deployed policy, or with LLVM's heuristic, on some modules."""
     if old is None:
         return new.compare(POLICY, np.array([name in modules for name in new.modules], bool))
     return new.compare_policies(old, modules)
@@ -139,6 +145,7 @@ def promotion(
         evaluate_deployed: returns the location of an evaluation of a policy, by its location, on the run's corpus. It
             takes minutes, so it is called only for a deployed policy, and if the run's own reports allow a promotion.
         now: seconds since the epoch; None for this moment.
+        seed: of the rotation of the modules that judge.
 
     As long as nothing is deployed, LLVM's heuristic is. Each run that is judged counts as a comparison with what is
     deployed, even if its own reports refuse it, because only lucky policies pass them.
@@ -219,9 +226,12 @@ def decide(
     """Return the decision about a new policy, by its own reports and by its comparison with what is deployed.
 
     Args:
+        decision: time, policy and reported reduction.
         refused: why its own reports rule out a promotion; "" if they do not.
+        judged: metrics of the last of its own reports.
         read: returns its measurements, and those of the deployed policy on the same corpus; None if none is deployed.
             Called only if the reports allow a promotion, or if nothing is deployed.
+        seed: of the rotation of the modules that judge.
     """
     decision = replace(decision, kind="not promoted", against=state.deployed_digest)
     if refused and state.deployed is not None:
@@ -293,7 +303,14 @@ def _linked_files(metrics: SizeMetrics, variant: str) -> set[tuple[str, str, int
 
 
 def own_verdict(run: Mapping[str, str], policy_digest: str) -> tuple[str, Metrics]:
-    """Return why a run's own reports rule out its promotion, "" if they do not; and the metrics of the last one."""
+    """Return why a run's own reports rule out its promotion, "" if they do not, and the metrics of the last one read.
+
+    Args:
+        run: as for `promotion`; "evaluation" is required.
+
+    Raises:
+        UserError: a report is of another policy.
+    """
     subjects = {"evaluation": "the new policy", "release_report": "the release clang of the new policy"}
     metrics: Metrics | None = None
     for name in ("evaluation", *(("release_report",) if "release_report" in run else ())):
@@ -324,6 +341,8 @@ def promote(
     promoted. So a step that is repeated has the same result.
 
     Args:
+        run: as for `promotion`.
+        evaluate_deployed, by, seed: as for `promotion`.
         again: judge a policy even if it was rolled back.
 
     Returns:
@@ -381,6 +400,7 @@ def _evaluate_unchanged(state: State, evaluate_deployed: Callable[[str], str], p
 
 
 def describe_day(seconds: float) -> str:
+    """Return the day of a time in seconds since the epoch."""
     return time.strftime("%Y-%m-%d", time.gmtime(seconds))
 
 
@@ -395,6 +415,7 @@ def run_artifacts(root: str, released: bool) -> dict[str, str]:
 
 
 def other_problem(deployed: str, problem: str) -> UserError:
+    """Return the error for a run of another problem than the deployed policy's."""
     return UserError(
         f"the deployed policy is for {deployed}, but this training is for {problem}",
         "use another --state for each problem",

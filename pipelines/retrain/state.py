@@ -36,6 +36,8 @@ class Deployed:
     """A promoted policy.
 
     Attributes:
+        policy: location of its artifact.
+        features: names of its features, sorted.
         modules: name -> crc32c of the bitcode of the corpus that it was trained and evaluated on.
         reduction_percent, ci95: result of the evaluation at its promotion, with its 95% interval.
         promoted_at: seconds since the epoch.
@@ -43,7 +45,9 @@ class Deployed:
         better_percent, better_ci95: gain over the previous policy, with its 95% interval; None for the first.
         regressed: modules that it makes clearly worse than LLVM's heuristic does, the worst first.
         promoted_by: person or account that promoted it; "" if not known, as also the following.
+        reason: what the comparison with the previous policy said.
         corpus_digest, toolchain_digest: content of its corpus and its training clang.
+        evaluation: location of the evaluation that decided, which has the model card.
         comparisons: number of comparisons of new policies with this one, of versions before 4.
     """
 
@@ -79,10 +83,14 @@ class Decision:
 
     Attributes:
         at: seconds since the epoch.
+        by: person or account.
+        reason: a sentence.
         policy, policy_digest: location and digest of the policy that the decision is about.
+        run: as for Deployed.
         against: digest of the policy that was deployed; "" for LLVM's heuristic.
         percent, ci95: gain over what was deployed, with its 95% interval; None without a comparison.
         alpha: error probability that the comparison was allowed (pipelines.retrain.sequential).
+        modules: number of modules compared.
         target, units: what the interval is for, and the number of its units (core/objectives/estimate.py).
         week: ISO week whose modules judged.
         reduction_percent, reduction_ci95: gain over LLVM's heuristic in the run's own report, with its 95% interval;
@@ -134,9 +142,11 @@ class State:
 
     @property
     def regressed(self) -> tuple[str, ...]:
+        """Modules that the deployed policy makes clearly worse."""
         return self.deployed.regressed if self.deployed else ()
 
     def require_outside(self, root: str) -> None:
+        """Raise UserError if a run with artifacts at `root` would overwrite a policy that is or was deployed."""
         entries = [entry for entry in (self.deployed, *self.history) if entry is not None]
         if any(entry.policy.startswith(f"{root}/") for entry in entries):
             raise UserError(
@@ -145,6 +155,7 @@ class State:
             )
 
     def promoted(self, deployed: Deployed, decision: Decision | None = None) -> State:
+        """Return the state with another policy deployed, and the previous one in the history."""
         before = self if decision is None else self.decided(decision)
         history = ((before.deployed,) if before.deployed else ()) + before.history
         return replace(before, deployed=deployed, history=history[:KEPT])
@@ -160,6 +171,7 @@ class State:
         return replace(self, comparisons=counts, decisions=_newest(decision, self.decisions))
 
     def rolled_back(self, by: str = "", reason: str = "", now: float = 0.0) -> State:
+        """Return the state with the previous policy deployed again. UserError if there is no previous policy."""
         if not self.history or self.deployed is None:
             raise UserError("there is no previous policy to roll back to", "promote another policy first")
         gone = self.deployed
@@ -208,6 +220,8 @@ def load_state(location: str) -> State:
 
 
 class _Document(msgspec.Struct):
+    """The JSON document."""
+
     deployed: Deployed | None
     history: tuple[Deployed, ...]
     regressed: tuple[str, ...]

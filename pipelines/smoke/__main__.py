@@ -117,6 +117,7 @@ def report(artifacts: Sequence[Path], output: Path) -> None:
 
 
 def _publish(step: str, to_check: Checks, output: str) -> None:
+    """Carry out the checks of a step, and publish what they find."""
     rows = perform(to_check)
     with publish(OUTPUT.convert(output, None, None), "smoke test") as directory:
         content = msgspec.json.encode(StepChecks(step, process_start_s(), time.time(), rows))

@@ -38,7 +38,11 @@ _ROOT_REMEDY = (
 
 
 def check_image(expected: str) -> str:
-    """Return what this container is. UserError if it is not the image of this project that the step asks for."""
+    """Return what this container is. UserError if it is not the image of this project that the step asks for.
+
+    Args:
+        expected: a key of IMAGES.
+    """
     actual = os.environ.get("MLGO_IMAGE", "")
     if actual and actual != expected:
         raise UserError(
@@ -68,6 +72,7 @@ def check_run_id(run_id: str) -> str:
 
 
 def check_temporary_files() -> str:
+    """Write and read a temporary file."""
     content = os.urandom(1 << 20)
     with tempfile.NamedTemporaryFile() as file:
         file.write(content)
@@ -92,6 +97,9 @@ def check_shared_memory(folder: Path = MEMORY_FILE_SYSTEM, needed_bytes: int = M
 
 def check_root(output: str) -> str:
     """Write, read and delete an object next to the step's output, with the step's own credentials.
+
+    Args:
+        output: place of the step's artifact, as the launcher gives it.
 
     Raises:
         NotTried: KFP copies the step's artifacts.
@@ -130,6 +138,7 @@ def check_root(output: str) -> str:
 
 
 def check_artifact(location: str) -> str:
+    """Read and verify the artifact of an earlier step."""
     where = parse_location(location)
     directory = fetch(where) if isinstance(where, ObjectUri) else where
     manifest = require_artifact(directory, "artifact", verify_content=True)
@@ -137,6 +146,7 @@ def check_artifact(location: str) -> str:
 
 
 def check_clang(program: str = _CLANG) -> str:
+    """Compile a function."""
     path = shutil.which(program)
     if path is None:
         raise UserError(
@@ -180,6 +190,7 @@ class KfpApi:
         self.version = ""
 
     def check(self) -> str:
+        """Ask the server for its version."""
         try:
             self.version = KfpClient(self._server).health.version
         except NoAnswer as error:
@@ -197,6 +208,8 @@ def check_retry(read: str, fail_once: str, version: str) -> str:
     Args:
         read: artifact of an earlier step, next to which the first attempt leaves its mark: a server may give the
             second attempt another place for its output.
+        fail_once: one of FAIL_ONCE.
+        version: of KFP; empty if it is unknown.
 
     Raises:
         FailedOnPurpose: this is the first attempt.

@@ -36,7 +36,9 @@ class Row(Struct, frozen=True):
     """What a check found.
 
     Attributes:
+        what: the thing that was checked.
         found: what it is like, or what is wrong with it.
+        remedy: what to do; empty if nothing.
     """
 
     what: str
@@ -55,6 +57,7 @@ class StepChecks(Struct):
     """What one step found: the content of CHECKS_JSON.
 
     Attributes:
+        step: name of the step.
         started_s, ended_s: when it began and ended, in seconds since 1970 by the clock of its node.
         next_step: an output parameter, on which conditions of the pipeline depend.
     """

@@ -25,6 +25,9 @@ def waits_s(steps: Sequence[StepChecks]) -> dict[str, float]:
 
     These are the step's upload and its pod's end, the server's own work, and the start of the next pod, with an image
     that may have to be pulled. The clocks of nodes may differ.
+
+    Args:
+        steps: in any order.
     """
     chain = sorted((step for step in steps if step.step != _IN_PARALLEL), key=lambda step: step.started_s)
     parallel_ended_s = max((step.ended_s for step in steps if step.step == _IN_PARALLEL), default=0.0)
@@ -66,6 +69,7 @@ def write_table(directory: Path, steps: Sequence[StepChecks]) -> list[str]:
 
 
 def summary(rows: Sequence[Row]) -> str:
+    """Return the numbers of rows by status as text."""
     works, fails, not_tried = (sum(row.status == status for row in rows) for status in STATUSES)
     return f"of {len(rows)} checks {works} work, {fails} fail, {not_tried} were not tried"
 

@@ -25,6 +25,7 @@ _STORED = re.compile(
 
 
 def check_template(uri: str) -> None:
+    """Raise UserError for a URI that is no stored pipeline."""
     if not _STORED.fullmatch(uri):
         raise UserError(
             f"--stored-pipeline {uri!r} is no pipeline in Artifact Registry",
@@ -37,7 +38,12 @@ def upload_template(server: VertexAddress, repository: str, spec: Mapping[str, A
 
     Args:
         repository: name of a repository of the project in the region.
+        spec: PipelineSpec, whose name becomes that of the package.
         tag: names this version; a tag that exists moves to it.
+        host: URL of the registry; empty for the region's.
+
+    Raises:
+        UserError: a name is invalid, there are no credentials, or the registry refuses.
     """
     import requests
     from google.auth.exceptions import GoogleAuthError

@@ -51,6 +51,9 @@ def parse_cron(text: str) -> CronSchedule:
 
     Args:
         text: may begin with `CRON_TZ=ZONE` or `TZ=ZONE`.
+
+    Raises:
+        UserError: it has another number of fields.
     """
     zoned = _ZONE.fullmatch(text.strip())
     zone, expression = (zoned[1], zoned[2]) if zoned else ("", text)

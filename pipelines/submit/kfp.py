@@ -94,13 +94,18 @@ class KfpPipelines(PipelineServer):
         return _id_of(self._client.ask("POST", "runs", _body(request, experiment, source)), "run_id")
 
     def _source(self, request: RunRequest) -> dict[str, Any]:
+        """Return the fields of a request that say what is run."""
         if request.package is None:
             return {"pipeline_version_reference": self._newest_version(request.options)}
         spec, platform = self._known(request.package)
         return {"pipeline_spec": {"pipeline_spec": spec, "platform_spec": platform} if platform else spec}
 
     def _newest_version(self, options: SubmitOptions) -> dict[str, str]:
-        """Return the reference to the newest version of the stored pipeline."""
+        """Return the reference to the newest version of the stored pipeline.
+
+        Raises:
+            UserError: there is none, or it was stored with another artifact root than the run's.
+        """
         client, name = self._client, options.stored_pipeline
         pipelines = self._list("pipelines", name, namespace=client.namespace_to_create_in())
         if len(pipelines) != 1:
@@ -262,7 +267,11 @@ class KfpPipelines(PipelineServer):
             self._client.ask("POST", f"{route}:{'disable' if change == 'pause' else 'enable'}")
 
     def _pages(self, route: str, key: str = "", **query: str) -> Iterator[Mapping[str, Any]]:
-        """Yield all objects of a route, newest first."""
+        """Yield all objects of a route, newest first.
+
+        Args:
+            key: of the list in the answer; empty if it is the route.
+        """
         token = ""
         while True:
             answer = self._client.ask(
@@ -331,6 +340,7 @@ def _objects(document: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _id_of(entry: Any, name: str) -> str:
+    """Return an object's ID. UserError if it has none."""
     identity = entry.get(name) if isinstance(entry, Mapping) else None
     if not isinstance(identity, str) or not identity:
         raise UserError(f"KFP answers with an object that has no {name}", "check the address")

@@ -51,7 +51,9 @@ class KfpAddress:
     Attributes:
         host: its URL; one without a scheme becomes http://.
         namespace: the user's, of a server with several users; empty otherwise.
+        token: a bearer token; empty for none.
         token_file: file with a bearer token, read again for each request, because tokens expire.
+        in_cluster: send the token that Kubernetes projects into a pod.
     """
 
     host: str
@@ -66,10 +68,12 @@ class KfpAddress:
             object.__setattr__(self, "host", f"http://{self.host}")
 
     def page(self, route: str) -> str:
+        """Return the URL of a page of KFP's user interface."""
         return f"{self.host.rstrip('/')}/#/{route}"
 
     @property
     def pods_namespace(self) -> str:
+        """Return the namespace of the pods of runs."""
         return self.namespace or _NAMESPACE
 
     def read_token(self) -> str:
@@ -128,6 +132,7 @@ class Health:
 
     @property
     def numbers(self) -> tuple[int, int] | None:
+        """Return the first two numbers of the version; None if it has none."""
         return version_numbers(self.version)
 
 
@@ -268,6 +273,7 @@ class KfpClient:
 
 
 def _query(values: dict[str, Any]) -> str:
+    """Return the query of a URL with the values that are not empty."""
     present = {name: value for name, value in values.items() if value}
     return f"?{urlencode(present)}" if present else ""
 

@@ -109,7 +109,11 @@ def run_id_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 @expect_pipeline
 def pod_labels(spec: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return settings for `platform_spec` that label the pods of all steps."""
+    """Return settings for `platform_spec` that label the pods of all steps.
+
+    Raises:
+        UserError: one is no label of Kubernetes, or belongs to Kubernetes, Argo or KFP.
+    """
     for key, value in labels.items():
         prefix = key.rpartition("/")[0]
         if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
@@ -137,6 +141,7 @@ def platform_spec(
         settings: executor label -> fields of a KubernetesExecutorConfig of kfp-kubernetes
             (kubernetes_executor_config.proto). Lists of the same executor's same field are joined; no two have another
             field of it.
+        pipeline: PipelineConfig (pipeline_spec.proto).
     """
     executors: dict[str, dict[str, Any]] = {}
     for setting in settings:

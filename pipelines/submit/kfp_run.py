@@ -71,6 +71,7 @@ class KfpRun:
         self.refresh()
 
     def refresh(self) -> None:
+        """Ask the server again."""
         try:
             self.document = self._client.ask("GET", f"runs/{self.run_id}")
         except NotFound:

@@ -54,6 +54,7 @@ class SubmitOptions:
 
     @property
     def experiment_name(self) -> str:
+        """Return the name of the experiment, which KFP's runs have."""
         return self.experiment or self.pipeline
 
 
@@ -71,6 +72,8 @@ class RunRequest:
 
     Attributes:
         package: the pipeline that is sent; None for a stored one.
+        parameters: those that are given, with their types.
+        name: display name.
     """
 
     options: SubmitOptions

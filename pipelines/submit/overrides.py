@@ -136,7 +136,11 @@ def with_small_requests(spec: Mapping[str, Any]) -> dict[str, Any]:
 def _by_executor(
     spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]
 ) -> list[tuple[str, str, StepOverrides]]:
-    """Return (task, label of its executor, settings) for each container with settings."""
+    """Return (task, label of its executor, settings) for each container with settings.
+
+    Raises:
+        UserError: no step has such a name, or two steps share a container but not their settings.
+    """
     labels: dict[str, set[str]] = {}
     for tasks in dags(spec):
         for task, definition in tasks.items():
@@ -164,6 +168,7 @@ def _by_executor(
 
 
 def _set_amount(resources: dict[str, Any], name: str, amount: Amount | None, read: Callable[[str], float]) -> None:
+    """Set the request and limit of a ResourceSpec: name is cpu or memory."""
     for kind in ("request", "limit"):
         value = getattr(amount, kind, None)
         if value is not None:

@@ -114,6 +114,8 @@ class Accelerator(Struct, forbid_unknown_fields=True):
 
 
 class Toleration(Struct, forbid_unknown_fields=True):
+    """A toleration of Kubernetes."""
+
     key: str = ""
     operator: Literal["Equal", "Exists"] = "Equal"
     value: str = ""

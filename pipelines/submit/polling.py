@@ -40,9 +40,11 @@ class Task:
     """A container task of a run.
 
     Attributes:
+        name: as in the PipelineSpec.
         state: such as RUNNING; empty if the task has not begun.
         seconds: from its start to its end; None if it has not ended, or that is unknown.
         attempts: number of pods that were started for it; 0 if there was none, or that is unknown.
+        reused: the server reused the result of another run.
         pods: possible names of its newest pod, the likeliest first; that of its driver if it has not begun. Empty if
             there was none, or that is unknown.
         may_wait: its pod, or that of a task that runs at the same time, is pending.
@@ -57,6 +59,7 @@ class Task:
     may_wait: bool = False
 
     def describe(self) -> str:
+        """Return the state for a line of text."""
         if self.reused:
             return "reused the result of another run"
         attempts = f"attempt {self.attempts}" if self.attempts > 1 else ""
@@ -104,6 +107,10 @@ class ServerRun(Protocol):
 def poll(ask: Callable[[], T], run: str, where: str, patience_s: float = PATIENCE_S) -> T:
     """Return what `ask` returns; retry with growing pauses while it raises NoAnswer.
 
+    Args:
+        run: name of the run, for messages.
+        where: URL of the run, for messages.
+
     Raises:
         UserError: no answer for `patience_s`, or the server refuses; the message says that the run continues.
         NotFound: there is no such run.
@@ -140,15 +147,18 @@ def report_run_continues(run: str, where: str) -> Iterator[None]:
 
 
 def describe_state(state: str) -> str:
+    """Return the state of a run as a sentence about it."""
     ended = {"SUCCEEDED": "it succeeded", "FAILED": "it failed", "CANCELED": "it was canceled"}
     return ended.get(state, f"it is {state.lower() or 'not started'}")
 
 
 def describe_curve(folder: str) -> str:
+    """Return the command that shows the training's curve, in a line of text."""
     return f"training curve: tensorboard --logdir {folder}"
 
 
 def describe_duration(seconds: float) -> str:
+    """Return a time in a unit that suits it."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

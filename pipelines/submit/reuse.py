@@ -55,6 +55,7 @@ def reuse_by_content(spec: Mapping[str, Any], values: Mapping[str, Any]) -> tupl
 
     Args:
         spec: another pipeline than this project's is not changed.
+        values: all parameters of the run, with defaults.
 
     Returns:
         The copy; and why steps are not reused, a text for each parameter that is the reason.

@@ -67,6 +67,7 @@ def check_run(options: SubmitOptions) -> tuple[dict[str, Any], bool | None]:
 
 
 def _refuse_changes(options: SubmitOptions) -> None:
+    """Raise UserError for an option that changes the pipeline, which is stored."""
     for name in ("overrides", "small", "notify_secret", "ttl_hours", "deadline_hours"):
         if getattr(options, name):
             refuse_change(options, name)
@@ -75,6 +76,7 @@ def _refuse_changes(options: SubmitOptions) -> None:
 
 
 def refuse_change(options: SubmitOptions, name: str) -> None:
+    """Raise the UserError for the option `name`, which changes the pipeline, which is stored."""
     raise UserError(
         f"--{name.replace('_', '-')} changes the pipeline, which is stored on the server",
         f"pass it to mlgo pipeline upload, or leave --stored-pipeline {options.stored_pipeline} out",

@@ -38,6 +38,8 @@ class RunSummary:
 
     Attributes:
         run_id: its ID, or its resource name on Vertex AI.
+        state: as ServerRun.state.
+        begun: when it was created; None if the server does not say it.
         seconds: from its creation to its end, or until now; None if that is unknown.
     """
 
@@ -54,6 +56,7 @@ class Schedule:
 
     Attributes:
         schedule_id: its ID, or its resource name on Vertex AI.
+        active: whether it starts runs.
         times: cron expression, or another description of when runs start.
     """
 
@@ -88,10 +91,17 @@ class PipelineServer(Protocol):
         """Start runs at the times of a schedule; return a line that names it.
 
         Runs that were missed, while it was disabled for example, do not start.
+
+        Args:
+            max_concurrency: how many of its runs may run at the same time.
         """
 
     def upload(self, options: SubmitOptions, version: str, repository: str) -> str:
-        """Store a pipeline as a new version, named by its options or by itself; return a line that names it."""
+        """Store a pipeline as a new version, named by its options or by itself; return a line that names it.
+
+        Args:
+            repository: where Vertex AI stores it.
+        """
 
     def runs(self, experiment: str = "") -> Iterator[RunSummary]:
         """Yield the runs, newest first; on KFP, those that are not archived.
@@ -153,7 +163,13 @@ def find_schedule(server: PipelineServer, text: str) -> Schedule:
 
 
 def _identify(text: str, names: Mapping[str, str], kind: str, missing: str) -> str:
-    """Return the ID that `text` is, begins or names. NotFound unless there is one."""
+    """Return the ID that `text` is, begins or names. NotFound unless there is one.
+
+    Args:
+        names: name by ID.
+        kind: "run" or "schedule".
+        missing: the problem if there is none.
+    """
     if text in names:
         return text
     found = [key for key, name in names.items() if key.rpartition("/")[2].startswith(text) or name == text]

@@ -94,6 +94,7 @@ class VertexJob:
         )
 
     def remarks(self) -> list[str]:
+        """Return the command for the training's curve."""
         policy = self.artifact_uri(TRAINING, TRAINING)
         return [describe_curve(f"{policy}/tensorboard")] if policy else []
 
@@ -102,6 +103,7 @@ class VertexJob:
         return UserError(f"{self.run_id} did not succeed: {message}", f"see it at {_CONSOLE}")
 
     def results(self) -> list[str]:
+        """Return where the report and the artifacts are."""
         settings = self._job.get("runtimeConfig")
         root = settings.get("gcsOutputDirectory") if isinstance(settings, Mapping) else ""
         uris = (self.artifact_uri(step, step.replace("-", "_")) for step in (REPORT_STEP, "evaluation"))
@@ -110,6 +112,7 @@ class VertexJob:
 
 
 def _state_of(job: Mapping[str, Any]) -> str:
+    """Return the state of a PipelineJob in the words of ServerRun."""
     state = str(job.get("state", "")).removeprefix("PIPELINE_STATE_")
     return "CANCELED" if state == "CANCELLED" else state
 
@@ -181,6 +184,7 @@ class VertexPipelines(PipelineServer):
         return f"schedule: {call(self.server, 'POST', f'{parent}/schedules', document)['name']}"
 
     def upload(self, options: SubmitOptions, version: str, repository: str) -> str:
+        """Store a pipeline in Artifact Registry; return a line with its URI."""
         if not repository:
             raise UserError(
                 "--vertex without --repository: Vertex AI's pipelines are stored in Artifact Registry",
@@ -240,7 +244,11 @@ class VertexPipelines(PipelineServer):
 
 
 def package_for_vertex(options: SubmitOptions) -> Package:
-    """Return the pipeline with digests of images and what else the options change."""
+    """Return the pipeline with digests of images and what else the options change.
+
+    Raises:
+        UserError: an image was not pushed, or the pipeline or the service does not have what the overrides ask for.
+    """
     spec = with_given_digests(options.spec, options.images)
     if not options.cache:
         spec = without_cache(spec)
@@ -249,6 +257,7 @@ def package_for_vertex(options: SubmitOptions) -> Package:
 
 
 def check_job_settings(options: SubmitOptions, server: VertexAddress) -> None:
+    """Raise UserError for a setting that Vertex AI refuses."""
     if options.network and not _NETWORK.fullmatch(options.network):
         raise UserError(
             f"--network {options.network!r} is no full name of a network",
@@ -281,6 +290,7 @@ def check_job_settings(options: SubmitOptions, server: VertexAddress) -> None:
 
 
 def _job(request: RunRequest) -> dict[str, Any]:
+    """Return a PipelineJob."""
     options = request.options
     values = {"parameterValues": dict(request.parameters)} if request.parameters else {}
     optional = {

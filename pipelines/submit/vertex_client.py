@@ -34,9 +34,11 @@ class VertexAddress:
 
     @property
     def parent(self) -> str:
+        """Return the resource name of the region."""
         return f"projects/{self.project}/locations/{self.region}"
 
     def url(self, resource: str) -> str:
+        """Return the URL of a resource."""
         return f"{self.endpoint or f'https://{self.region}-aiplatform.googleapis.com'}/v1/{resource}"
 
     def job_name(self, run: str) -> str:

@@ -52,6 +52,7 @@ class Advisor:
 
     @property
     def logs(self) -> bool:
+        """Whether the compile writes a training log."""
         return self.mode == "log" or self.log
 
     def flags(self, problem: str, log: Path | None, sample_prefix: Path | None) -> list[str]:

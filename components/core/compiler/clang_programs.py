@@ -56,8 +56,11 @@ def llvm_binutils(clang: Path) -> dict[str, Path]:
 
 
 def require_binutils(clang: Path, need: str) -> dict[str, Path]:
-    """Return all of `llvm_binutils`. UserError if one is missing, which says what needs it: "archives need that
-    ..."."""
+    """Return all of `llvm_binutils`. UserError if one is missing.
+
+    Args:
+        need: what needs them, for the error: "archives need that ...".
+    """
     binutils = llvm_binutils(clang)
     if missing := [f"llvm-{name}" for name in BINUTILS if name not in binutils]:
         raise UserError(
@@ -68,7 +71,11 @@ def require_binutils(clang: Path, need: str) -> dict[str, Path]:
 
 
 def clang_version(clang: str | Path, remedy: str) -> tuple[int, ...]:
-    """Return major, minor and patch of a clang. UserError with the given remedy if it does not run or is not clang."""
+    """Return the version of a clang: major, minor, patch.
+
+    Raises:
+        UserError: `clang` does not run or is not clang; with the given remedy.
+    """
     try:
         output = capture([clang, "--version"], 60, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:

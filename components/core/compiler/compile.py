@@ -70,8 +70,9 @@ class Request:
 class Result:
     """The result of a request.
 
-    `samples`: one, or as many as the advisor requests, in the order of their seeds. `compile_s`: wall time of the
-    compiler process, including its start, but not the reading of its output.
+    Attributes:
+        samples: one, or as many as the advisor requests, in the order of their seeds.
+        compile_s: wall time of the compiler process, including its start, but not the reading of its output.
     """
 
     module_name: str
@@ -82,9 +83,10 @@ class Result:
 class CompileError(Exception):
     """A module did not compile.
 
-    `reason` is "failed" (exit status), "timeout", "log" (its output cannot be read), or "died" (the workers that
-    compiled it); `detail` the end of the compiler's stderr, or what is wrong with the output or happened to the
-    workers.
+    Attributes:
+        reason: "failed" (exit status), "timeout", "log" (its output cannot be read), or "died" (the workers that
+            compiled it).
+        detail: the end of the compiler's stderr, or what is wrong with the output or happened to the workers.
     """
 
     def __init__(self, module: str, reason: Reason, detail: str) -> None:
@@ -116,8 +118,12 @@ class Compiler:
     """Whether this clang writes the callers and callees of its decisions, for problems that have them."""
 
     def __call__(self, request: Request) -> Result:
-        """Compile a module. CompileError for a failure of this module alone, UserError for one that would stop every
-        compile."""
+        """Compile a module.
+
+        Raises:
+            CompileError: a failure of this module alone.
+            UserError: a failure that would stop every compile.
+        """
         with scratch_directory("compile-") as scratch:
             prefix = scratch / "m"
             completed = self._run(request, prefix)
@@ -222,7 +228,11 @@ class Compiler:
 
 
 def read_scores(path: Path, log: TrainingLog) -> dict[str, float]:
-    """Return the score of each context of `log`, the outcome of its last decision. LogError if a context has none."""
+    """Return the score of each context of `log`, which is the outcome of its last decision.
+
+    Raises:
+        LogError: a context has no score.
+    """
     scores = {}
     for context in log.contexts:
         if context.outcomes is None or not len(context):

@@ -26,8 +26,9 @@ class NoRegularFile(FileNotFoundError):
 def open_output(path: Path, limit_bytes: int) -> int:
     """Open a file that a compile left; return its descriptor.
 
-    FileNotFoundError if there is none, NoRegularFile if it is a link, has another name, is no regular file or has more
-    bytes than the limit.
+    Raises:
+        FileNotFoundError: there is none.
+        NoRegularFile: it is a link, has another name, is no regular file or has more bytes than the limit.
     """
     try:
         descriptor = open_regular(path, os.O_NOFOLLOW)
@@ -50,8 +51,10 @@ def read_output(path: Path, limit_bytes: int = MAX_LOG_BYTES) -> bytes:
 
 
 def map_output(path: Path) -> memoryview:
-    """Map an object that a compile left into memory, as `open_output` opens it; it is unmapped with its last view. An
-    empty one is b""."""
+    """Map an object that a compile left into memory; it is unmapped with its last view. An empty one is b"".
+
+    Raises what `open_output` raises.
+    """
     with os.fdopen(open_output(path, MAX_OBJECT_BYTES), "rb", buffering=0) as stream:
         if os.fstat(stream.fileno()).st_size == 0:
             return memoryview(b"")
@@ -59,8 +62,10 @@ def map_output(path: Path) -> memoryview:
 
 
 def take_output(path: Path, target: Path) -> None:
-    """Copy a file that a compile left, as `open_output` opens it, to a new file, in place of a file or link at
-    `target`."""
+    """Copy a file that a compile left to a new file, in place of a file or link at `target`.
+
+    Raises what `open_output` raises.
+    """
     with os.fdopen(open_output(path, MAX_OBJECT_BYTES), "rb") as source:
         target.unlink(missing_ok=True)
         created = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

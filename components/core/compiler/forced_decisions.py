@@ -33,8 +33,9 @@ _REPORT_VERSION = 2
 class ForcedDecisions:
     """N decisions and their keys.
 
-    `names`: symbol names, undecodable bytes as surrogates. `rows`: int32 [N, 4]: first name, second name or -1,
-    ordinal, action; see the module's docstring. Keys are unique.
+    Attributes:
+        names: symbol names, undecodable bytes as surrogates.
+        rows: int32 [N, 4]: first name, second name or -1, ordinal, action; see the module's docstring. Keys are unique.
     """
 
     names: tuple[str, ...]
@@ -45,6 +46,7 @@ class ForcedDecisions:
 
     @classmethod
     def of(cls, actions: Mapping[Key, int]) -> ForcedDecisions:
+        """Return the forced decisions for a mapping from key to action."""
         ids: dict[str, int] = {}
         rows = [
             (ids.setdefault(first, len(ids)), ids.setdefault(second, len(ids)) if second else -1, ordinal, action)
@@ -53,6 +55,7 @@ class ForcedDecisions:
         return cls(tuple(ids), np.array(rows, np.int32).reshape(-1, 4))
 
     def actions(self) -> dict[Key, int]:
+        """Return the action of each decision by key."""
         names = (*self.names, "")  # index -1
         return {(names[first], names[second], ordinal): action for first, second, ordinal, action in self.rows.tolist()}
 
@@ -67,17 +70,22 @@ class ForcedDecisions:
         return order
 
     def content(self, problem: str) -> bytes:
+        """Return the contents of the file that the training clang reads."""
         header = {"version": _VERSION, "problem": problem, "decisions": len(self.rows), "names": len(self.names)}
         names = "".join(name + "\0" for name in self.names).encode("utf-8", "surrogateescape")
         return json.dumps(header).encode() + b"\n" + self.rows.astype("<i4").tobytes() + names
 
     def write(self, path: Path, problem: str) -> None:
+        """Write the file that the training clang reads."""
         path.write_bytes(self.content(problem))
 
 
 def ordinals(*keys: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Return the number of earlier decisions with the same key, int32 [N]; the columns `keys`, int32 [N], are the
-    key."""
+    """Return the number of earlier decisions with the same key for each decision, int32 [N].
+
+    Args:
+        keys: columns, int32 [N] each, that together are the key of a decision.
+    """
     decisions = len(keys[0])
     key = np.zeros(decisions, np.int64)
     for column in keys:
@@ -91,9 +99,10 @@ def ordinals(*keys: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
 
 
 def read_unreached(path: Path, forced: ForcedDecisions) -> npt.NDArray[np.intp]:
-    """Return the rows of `forced`, ascending, that the compile, which was given them sorted, never reached.
+    """Return the rows of `forced`, ascending, that the compile never reached; it was given the rows sorted.
 
-    LogError if the compiler wrote no report, or it does not fit `forced`.
+    Raises:
+        LogError: the compiler wrote no report, or the report does not fit `forced`.
     """
     try:
         report = json.loads(read_output(path))

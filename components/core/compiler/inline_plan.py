@@ -39,8 +39,11 @@ _DIGEST = re.compile("[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class PlannedModule:
-    """The decisions of one module, whose source file the compiler's command line calls `source`; a compile takes those
-    that it reaches."""
+    """The decisions of one module; a compile takes those that it reaches.
+
+    Attributes:
+        source: name of the source file as on the compiler's command line.
+    """
 
     source: str
     decisions: ForcedDecisions
@@ -48,9 +51,12 @@ class PlannedModule:
 
 @dataclass(frozen=True)
 class Choice:
-    """A variant (Variants.h) that `-mlgo-keep-smaller` kept, as the file of `-mlgo-choices` has it.
+    """A variant that `-mlgo-keep-smaller` kept, as the file of `-mlgo-choices` has it.
 
-    `digest`: MD5 of the module's bitcode, in hexadecimal. `name`: source file, or linked program.
+    Attributes:
+        digest: MD5 of the module's bitcode, in hexadecimal.
+        variant: name of the variant (Variants.h).
+        name: source file, or linked program.
     """
 
     digest: str
@@ -74,7 +80,11 @@ def require_plan(directory: Path) -> Path:
 
 
 def read_choices(path: Path) -> list[Choice]:
-    """Return the choices in a file that `-mlgo-choices` named, the last one for each module."""
+    """Return the choices in a file that `-mlgo-choices` named, the last one for each module.
+
+    Raises:
+        UserError: the file cannot be read, or a line is no choice.
+    """
     try:
         return _parse_choices(path.read_bytes(), display_path(path))
     except OSError as error:
@@ -126,6 +136,7 @@ def _parse_choices(content: bytes, name: str) -> list[Choice]:
 
 
 def write_plan(path: Path, modules: Sequence[PlannedModule], llvm_major: int) -> None:
+    """Write a plan for a clang of the major version `llvm_major`."""
     contents = [module.decisions.sorted().content(_PROBLEM) for module in modules]
     names = np.array([[_md5(m.source), _md5(posixpath.basename(m.source))] for m in modules], np.uint64).reshape(-1, 2)
     sizes = np.array([len(content) for content in contents], np.uint64)

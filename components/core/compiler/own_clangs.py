@@ -29,7 +29,11 @@ _TIMEOUT_S = 60.0
 
 def release_clang() -> Path:
     """Return the directory of a release clang with the pretrained policies: that of $MLGO_RELEASE_TOOLCHAIN, that of
-    the clone, or one in the cache, which is built if it is not there. UserError without LLVM's packages."""
+    the clone, or one in the cache, which is built if it is not there.
+
+    Raises:
+        UserError: it cannot be built, because LLVM's packages are missing.
+    """
     if named := os.environ.get(_VARIABLE):
         return Path(named)
     if (_CLONE_CLANG / FILE_NAME).is_file():

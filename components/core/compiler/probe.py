@@ -26,6 +26,7 @@ class ProbeError(UserError):
 
 
 def read_triple(clang: Path) -> str:
+    """Return the default target triple of this clang."""
     with tempfile.TemporaryFile() as output:
         _run([str(clang), "-dumpmachine"], output.fileno())
         output.seek(0)

@@ -25,10 +25,12 @@ _NO_CODE_GENERATOR = "No available targets are compatible with"
 class Quarantine:
     """Modules that failed to compile twice, or that workers died of, with the reasons.
 
-    The step stops if more than `max_failed_fraction` of the modules fails. `total_modules`: denominator of the
-    fraction; 0 for the number of modules seen so far. A step that sees its modules a few at a time passes their total
-    number, because two failures among the first thirty modules say little. `min_allowed`: number of failed modules that
-    are allowed whatever the fraction.
+    Args:
+        max_failed_fraction: the step stops if more than this fraction of the modules fails.
+        total_modules: denominator of the fraction; 0 for the number of modules seen so far. A step that sees its
+            modules a few at a time passes their total number, because two failures among the first thirty modules say
+            little.
+        min_allowed: number of failed modules that are allowed whatever the fraction.
     """
 
     def __init__(self, max_failed_fraction: float, total_modules: int = 0, min_allowed: int = 0) -> None:
@@ -51,9 +53,11 @@ class Quarantine:
         return tuple(self._errors.values())
 
     def see(self, module_name: str) -> None:
+        """Count a module that was compiled or failed."""
         self._seen.add(module_name)
 
     def add(self, error: CompileError) -> None:
+        """Put the module of `error` into quarantine."""
         detail = error.detail[-_DETAIL_CHARACTERS:]
         self._errors[error.module] = CompileError(error.module, error.reason, detail)
         self._seen.add(error.module)
@@ -86,6 +90,7 @@ class Quarantine:
         )
 
     def to_json(self) -> dict[str, Any]:
+        """Return the JSON form for reports and checkpoints."""
         return {
             "version": _VERSION,
             "max_failed_fraction": self.max_failed_fraction,
@@ -116,12 +121,18 @@ def compile_all(
     """Compile modules in parallel and yield each compiled request with its result, in order of completion.
 
     A failed request is retried once after all others, because a machine that was short of memory or time may have
-    recovered; if it fails again, its module goes into quarantine. Requests whose modules are in quarantine are skipped.
-    `compiler` is a Compiler, or a callable that reduces its results on the worker. `progress` is advanced for each
-    request that has succeeded or finally failed.
+    recovered; if it fails again, its module goes into quarantine.
 
-    UserError if more modules failed than the quarantine allows. Any exception of a compile except CompileError is
-    raised at once.
+    Args:
+        pool: the workers that compile.
+        compiler: a Compiler, or a callable that reduces the results of a Compiler on the worker.
+        requests: requests whose modules are in quarantine are skipped.
+        quarantine: receives the modules that fail twice.
+        progress: advanced by one for each request that has succeeded or finally failed.
+
+    Raises:
+        UserError: more modules failed than the quarantine allows.
+        Exception: any exception of a compile except CompileError is raised at once.
     """
     failed: list[Q] = []
     first = [request for request in requests if request.module.name not in quarantine]

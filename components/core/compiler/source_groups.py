@@ -31,7 +31,12 @@ _SAME = 0.5
 
 @dataclass(frozen=True)
 class _Identity:
-    """Features that identify the source of a module: SHA-256 of its bitcode, and its path, "" if unknown."""
+    """Features that identify the source of a module.
+
+    Attributes:
+        content: SHA-256 of the bitcode.
+        path: of the source, "" if unknown.
+    """
 
     module: Module
     content: str
@@ -49,11 +54,13 @@ class _Identity:
 
 @dataclass(frozen=True)
 class SourceGroup:
-    """Modules of one source, by their positions in the corpus, ascending.
+    """Modules of one source.
 
-    `position` is a pseudorandom number in [0, 1) that depends on the seed and on the group only, by the names of the
-    functions if other programs could not define them: then it remains the same when the source is edited, moved or
-    compiled in another way, and almost always when another version of it is added.
+    Attributes:
+        indices: positions of the modules in the corpus, ascending.
+        position: a pseudorandom number in [0, 1) that depends on the seed and on the group only, by the names of the
+            functions if other programs could not define them: then it remains the same when the source is edited, moved
+            or compiled in another way, and almost always when another version of it is added.
     """
 
     indices: tuple[int, ...]
@@ -97,12 +104,14 @@ class _Groups:
         self._parent = list(range(count))
 
     def find(self, index: int) -> int:
+        """Return the representative of the set of `index`."""
         while self._parent[index] != index:
             self._parent[index] = self._parent[self._parent[index]]
             index = self._parent[index]
         return index
 
     def join(self, first: int, second: int) -> None:
+        """Unite the sets of two numbers."""
         self._parent[self.find(second)] = self.find(first)
 
 

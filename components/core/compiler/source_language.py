@@ -28,8 +28,9 @@ _OBJECT_SUFFIXES = frozenset({".o", ".obj", ".lo", ".os", ".pic"})
 def source_language(arguments: Sequence[str], name: str) -> Language:
     """Return the language of a module's source.
 
-    -fembed-bitcode records neither the language nor the input in the arguments. The part before ".o" of the module's
-    name, the path of its object, is often the name of the source.
+    Args:
+        arguments: the module's recorded arguments. -fembed-bitcode records neither the language nor the input.
+        name: the module's name, the path of its object: the part before ".o" is often the name of the source.
     """
     language = dict(pairwise(arguments)).get("-x", "")
     # Not each word that begins with -x: cc1 takes options of LLVM, such as -x86-asm-syntax.

@@ -76,6 +76,7 @@ class Explanation:
 
     @property
     def measured_gains(self) -> npt.NDArray[np.float64]:
+        """The gains in bytes of the decisions that were measured."""
         return self.gain_bytes[~np.isnan(self.gain_bytes)]
 
     def worst_first(self) -> npt.NDArray[np.intp]:
@@ -107,8 +108,14 @@ class Explanation:
 def explain_with_training_clang(
     policy: Path, module: Module, clang: Path, flip_compiles: int, seed: int
 ) -> Explanation:
-    """Explain a compile of a training clang, which knows the names of functions and measures decisions: several in each
-    of `flip_compiles` compiles, none if 0."""
+    """Explain a compile of a training clang, which knows the names of functions and measures decisions.
+
+    Args:
+        flip_compiles: number of compiles that measure gains; each measures several decisions. 0 measures none.
+
+    Raises:
+        UserError: the module does not compile, or the policy wants features that this clang does not log.
+    """
     base, explained = _compile_with_training_clang(policy, module, clang)
     if flip_compiles and len(explained):
         random = np.random.default_rng(seed)
@@ -149,7 +156,8 @@ def explain_with_stock_clang(
 class _StockCompile:
     """Compiles a module with a clang without our advisors, under a policy.
 
-    After the first decision, `dense` is the policy without the features that this clang lacks.
+    Attributes:
+        dense: the policy, after the first decision without features that this clang lacks.
     """
 
     def __init__(self, policy: Path, module: Module, clang: Path, llvm_major: int) -> None:
@@ -163,7 +171,8 @@ class _StockCompile:
     def run(self, flip: int | None = None) -> tuple[dict[str, npt.NDArray[Any]], list[tuple[str, str]], int]:
         """Compile; return features and decision by name, callers and callees, and the text size in bytes.
 
-        The decision number `flip` is made the other way; callers and callees are then [].
+        Args:
+            flip: index of the decision that is made the other way; callers and callees are then [].
         """
         index = 0
 
@@ -244,9 +253,11 @@ def _explanation(
 class Effect(NamedTuple):
     """One or more decisions unlike LLVM's, all to inline or all to refuse, and the module with the opposite ones.
 
-    `decisions`: indices in the explanation: one, or all unlike LLVM's about the calls of one function. `saved_bytes`:
-    bytes of the module that they save, `function_growth`: whole bytes that the function has more with the opposite
-    ones; None if they were not measured.
+    Attributes:
+        decisions: indices in the explanation: one, or all unlike LLVM's about the calls of one function.
+        saved_bytes: bytes of the module that the decisions save; None if they were not measured.
+        function_growth: whole bytes that the function has more with the opposite decisions; None if they were not
+            measured.
     """
 
     decisions: tuple[int, ...]
@@ -267,16 +278,19 @@ def explain_functions(
     Those about the calls of the function are taken together, because a definition is dropped only with its last call.
     Each measurement is a compile with the opposite decisions, which repeats all others.
 
-    Returns the explanation of the compile, and for each function all decisions, those with the largest effect first.
-    UserError if the module does not compile.
-
     Args:
         policy: directory of an inlining policy with its shared object.
         clang: of a training clang that takes forced decisions.
         functions: mangled names.
-        measured: maximum number of measurements for each function; of the decisions in it, those about the largest
-            callees.
+        measured: maximum number of measurements for each function; of the decisions in it, those about the
+            largest callees.
         extra_flags: cc1 flags of all compiles.
+
+    Returns:
+        The explanation of the compile, and for each function all decisions, those with the largest effect first.
+
+    Raises:
+        UserError: the module does not compile.
     """
     base, explained = _compile_with_training_clang(policy, module, clang, extra_flags)
     unlike = np.flatnonzero((explained.heuristic >= 0) & (explained.action != explained.heuristic)).tolist()

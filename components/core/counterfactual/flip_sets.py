@@ -31,7 +31,10 @@ def choose_flip_sets(
 
     Each set begins with flips that are in no set yet, in random order. In every other set, flips of several decisions
     precede the others: they influence more functions and would not fit in afterwards. Flips that are measured a second
-    time follow, those that the policy is least sure of (float64 [flips], larger is less sure) first.
+    time follow, those that the policy is least sure of first.
+
+    Args:
+        uncertainty: float64 [flips], larger is less sure.
     """
     several = np.array([len(flip.decisions) > 1 for flip in flips], bool)
     unmeasured = random.permutation(len(flips)).tolist()

@@ -17,9 +17,12 @@ from components.core.compiler.forced_decisions import ForcedDecisions
 class Flip:
     """Decisions of a base compile that are changed together.
 
-    `decisions`: intp [n], ascending, rows of the base's log. `alternative`: the action that replaces the base's.
-    `changes`: the functions whose value the flip can change; indices of `Callsites.names` for inlining, of the log's
-    contexts for register allocation. `callee`: for inlining, the function whose calls are decided on.
+    Attributes:
+        decisions: intp [n], ascending, rows of the base's log.
+        alternative: the action that replaces the base's.
+        changes: the functions whose value the flip can change; indices of `Callsites.names` for inlining, of the log's
+            contexts for register allocation.
+        callee: for inlining, the function whose calls are decided on.
     """
 
     decisions: npt.NDArray[np.intp]
@@ -99,6 +102,7 @@ class FlipSavings:
         return FlipSavings(**{name: np.concatenate(column) for name, column in columns.items()}, **sums)
 
     def take(self, rows: npt.NDArray[np.intp]) -> FlipSavings:
+        """Return some rows, in the given order."""
         columns: dict[str, Any] = {k: v[rows] for k, v in vars(self).items() if isinstance(v, np.ndarray)}
         return replace(self, **columns)
 

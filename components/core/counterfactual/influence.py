@@ -38,7 +38,10 @@ def list_callee_flips(calls: Callsites, action: npt.NDArray[np.int64], inlined_i
 
     A discardable definition is dropped with its last call. Therefore, inlining one of two refused calls looks like a
     loss for either call; only inlining both pays. Calls of other definitions are flipped together only if there are
-    more than FEW_CALLS. action: int64 [N], 1 to inline.
+    more than FEW_CALLS.
+
+    Args:
+        action: int64 [N], 1 to inline.
     """
     dependent = DependentDefinitions(calls, inlined_into.exists)
     flips: list[Flip] = []
@@ -63,9 +66,10 @@ def list_callee_flips(calls: Callsites, action: npt.NDArray[np.int64], inlined_i
 class InlinedInto:
     """The functions that contain each function's code: itself and, transitively, those that it was inlined into.
 
-    `exists`: bool [M], whether the object defines the function. `emitted`: bool [N], whether the object contains the
-    code that a decision is about, in the caller or in a function that it was inlined into. Code of available_externally
-    functions, and what only they call, is dropped.
+    Attributes:
+        exists: bool [M], whether the object defines the function.
+        emitted: bool [N], whether the object contains the code that a decision is about, in the caller or in a function
+            that it was inlined into. Code of available_externally functions, and what only they call, is dropped.
     """
 
     def __init__(self, calls: Callsites, exists: npt.NDArray[np.bool_]) -> None:

@@ -40,10 +40,13 @@ def plan_flips(
     random: np.random.Generator,
     skip: Callable[[Flip], bool] = lambda _: False,
 ) -> FlipPlan:
-    """Choose the flips of at most `compiles` counterfactual compiles, among those that `skip` does not exclude.
+    """Choose the flips of at most `compiles` counterfactual compiles.
 
-    `base` has callsites and function sizes, `action` its decisions, int64 [N], 1 to inline. `uncertainty`: float64 [N],
-    larger where the policy's logits are closer: minus their distance.
+    Args:
+        base: with callsites and function sizes.
+        action: int64 [N], the base's decisions, 1 to inline.
+        uncertainty: float64 [N], larger where the policy's logits are closer: minus their distance.
+        skip: whether a flip need not be measured.
     """
     calls = _callsites(base)
     inlined_into = InlinedInto(calls, ~np.isnan(_sizes(base, calls.names)))

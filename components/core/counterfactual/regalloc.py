@@ -63,10 +63,15 @@ def plan_flips(module: str, log: TrainingLog, per_function: int, seed: int) -> F
 
 
 def attribute_savings(module: str, base: Sample, plan: FlipPlan, scores: npt.NDArray[np.float32]) -> FlipSavings:
-    """Return what the flips of a plan for the compile `base` of a module save.
+    """Return what the flips of a plan save.
 
-    `scores`: float32 [flips], score of the flip's function with each flip, see `Sample.flip_scores`. CompileError if a
-    decision or a function of the base did not occur again: the compiles differ in more than flips.
+    Args:
+        module: name of the module, for messages.
+        base: the compile that the flips were chosen from.
+        scores: float32 [flips], score of the flip's function with each flip, see `Sample.flip_scores`.
+
+    Raises:
+        CompileError: a decision or a function of the base did not occur again: the compiles differ in more than flips.
     """
     assert base.log is not None
     names = [context.name for context in base.log.contexts]
@@ -94,8 +99,11 @@ def attribute_savings(module: str, base: Sample, plan: FlipPlan, scores: npt.NDA
 def _list_alternatives(
     context: Context,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return the alternatives of a function's N decisions: ordinal and action, int64 [C] each, and weights > 0, float64
-    [C]."""
+    """Return the alternatives of a function's N decisions.
+
+    Returns:
+        ordinal and action, int64 [C] each, and their weights, float64 [C], all greater than 0.
+    """
     taken = context.columns[REGALLOC.policy.decision].reshape(-1).astype(np.int64)
     allowed = context.columns[str(REGALLOC.policy.mask)].reshape(len(taken), REGALLOC.policy.num_actions) != 0
     allowed[np.arange(len(taken)), taken] = False

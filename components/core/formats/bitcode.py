@@ -71,7 +71,12 @@ class BitcodeError(Exception):
 def read_layout(read: Read, size_bytes: int) -> list[Bitcode]:
     """Return the layout of each module: a linker that joins sections (`ld -r`) puts one after the other.
 
-    `size_bytes` is the size of the whole file or section. BitcodeError if it is not bitcode, or incomplete.
+    Args:
+        read: returns bytes of the bitcode.
+        size_bytes: size of the whole file or section.
+
+    Raises:
+        BitcodeError: it is not bitcode, or incomplete.
     """
     start, end = 0, size_bytes
     if read(0, 4) == WRAPPER:

@@ -184,7 +184,12 @@ def project_of(module_name: str) -> str:
 
 
 def load_corpus(directory: Path) -> Corpus:
-    """Read a corpus and check its description and that every module's files exist and its bitcode is not truncated."""
+    """Read a corpus and check its description and that every module's files exist and its bitcode is not truncated.
+
+    Raises:
+        UserError: the directory is not a corpus, or has no modules; the description is corrupt; modules have missing
+            files or incomplete bitcode (names the first few).
+    """
     corpus, damaged = inspect_corpus(directory)
     if damaged:
         problems = list(damaged.values())
@@ -222,8 +227,9 @@ def write_description(
 ) -> None:
     """Write corpus_description.json byte for byte as mlgo-utils would.
 
-    `thinlto`: None, "distributed" or "local". Without `command_override` a local ThinLTO corpus gets the placeholder
-    that the user must replace.
+    Args:
+        thinlto: None, "distributed" or "local".
+        command_override: without it, a local ThinLTO corpus gets the placeholder that the user must replace.
     """
     description: dict[str, Any] = {}
     if command_override is not None:

@@ -12,8 +12,14 @@ from components.platform.storage.shared_state.versioned_json import read_version
 
 
 class DeployedPolicy(Struct, frozen=True):
-    """A promoted policy: its location, its digest then, its problem, and the LLVM of the training clang that it was
-    trained with."""
+    """A promoted policy.
+
+    Attributes:
+        policy: location of its artifact.
+        policy_digest: digest of the artifact when it was promoted.
+        problem: name of its optimization problem.
+        llvm_version: version of the training clang that it was trained with.
+    """
 
     policy: str
     policy_digest: str
@@ -22,16 +28,23 @@ class DeployedPolicy(Struct, frozen=True):
 
 
 class Deployment(Struct, frozen=True):
-    """The deployed policy, None before the first promotion, and the names of the modules that it makes clearly worse
-    than LLVM's heuristic does."""
+    """The deployed policy and the modules that it regressed.
+
+    Attributes:
+        deployed: None before the first promotion.
+        regressed: names of the modules that the deployed policy makes clearly worse than LLVM's heuristic does.
+    """
 
     deployed: DeployedPolicy | None = None
     regressed: tuple[str, ...] = ()
 
 
 def read_deployment(location: str) -> Deployment:
-    """Read the state at a path or URI; an empty deployment if it does not exist. UserError if it is no state or cannot
-    be read."""
+    """Read the state at a path or URI; return an empty deployment if it does not exist yet.
+
+    Raises:
+        UserError: it is not a state, or object storage does not answer.
+    """
     content = read_versioned(location).content
     if content is None:
         return Deployment()

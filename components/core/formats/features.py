@@ -49,6 +49,9 @@ class FeatureSpec:
 
     @classmethod
     def from_json(cls, value: object) -> FeatureSpec:
-        """Parse the result of `to_json`, or a TensorSpec of a log's header. ValueError if it is none of a type that
-        LLVM logs."""
+        """Parse the result of `to_json`, or a TensorSpec from a training log's header.
+
+        Raises:
+            ValueError: it is not a TensorSpec of a type that LLVM logs.
+        """
         return msgspec.convert(value, TensorSpec).feature

@@ -36,8 +36,9 @@ _BINDING = re.compile(r"(?:mlgo\.)?([A-Za-z_]\w*)\.([A-Za-z_]\w*)\s*=\s*(.+)", r
 def parse_gin_bindings(text: str) -> tuple[str, ...]:
     """Return the bindings in `text`, each for gin.
 
-    UserError if a binding is malformed, of a name or parameter that gin does not configure here, or its value is no
-    Python literal. Whether the parameter takes the value, the step checks.
+    Raises:
+        UserError: a binding is malformed, of a name or a parameter that gin does not configure here, or its value is no
+            Python literal. Whether the parameter takes the value, the step checks.
     """
     bindings = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
@@ -68,4 +69,5 @@ def _suggest(name: str, valid_names: tuple[str, ...], prefix: str = "") -> str:
 
 
 def network_bindings(bindings: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of `bindings` that configure the network."""
     return tuple(binding for binding in bindings if binding.startswith(f"{NETWORK}."))

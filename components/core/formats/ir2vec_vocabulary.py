@@ -40,7 +40,12 @@ _REMEDY = "pass a vocabulary that LLVM's -ir2vec-vocab-path takes, or --ir2vec-v
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The JSON file of a vocabulary, and entity -> D numbers, D the same for all."""
+    """A vocabulary.
+
+    Attributes:
+        content: the JSON file.
+        vectors: entity -> D numbers, D the same for all.
+    """
 
     content: bytes
     vectors: dict[str, tuple[float, ...]]
@@ -75,6 +80,7 @@ class _Document(Struct, rename="pascal"):
 
 
 def uses_embeddings(features: Iterable[FeatureSpec]) -> bool:
+    """Return whether the features include an embedding."""
     return any(feature.name in EMBEDDINGS for feature in features)
 
 
@@ -91,7 +97,11 @@ def read_vocabulary(path: Path) -> Vocabulary:
 def copy_vocabulary(directory: Path, features: Iterable[FeatureSpec], policy: Path) -> str:
     """Copy the vocabulary of the artifact `directory` into a policy with these features, if they include an embedding.
 
-    Returns its digest, "" if there is no embedding. UserError if there is one, but the artifact has no vocabulary.
+    Returns:
+        The digest of the vocabulary, "" if there is no embedding.
+
+    Raises:
+        UserError: there is an embedding, but the artifact has no vocabulary.
     """
     if not uses_embeddings(features):
         return ""

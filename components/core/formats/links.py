@@ -25,8 +25,14 @@ ModuleLto = Literal["full", "thin", "mixed"]
 
 
 class Link(Struct, frozen=True):
-    """A link by a compiler's driver, in `directory`. Paths are absolute, `arguments` those of the driver, with those of
-    response files in their places; `cxx` tells whether it was that of C++."""
+    """A link by a compiler's driver.
+
+    Attributes:
+        directory: absolute path of the directory that it ran in.
+        cxx: whether the driver was that of C++.
+        arguments: of the driver, those of response files in their places.
+        output: absolute path of the linked file.
+    """
 
     directory: str
     cxx: bool
@@ -57,6 +63,7 @@ class BuildLinks(Struct, frozen=True):
 
 
 def write_links(directory: Path, links: BuildLinks) -> None:
+    """Write links.json into the directory of a corpus."""
     (directory / LINKS).write_bytes(msgspec.json.format(msgspec.json.encode(links), indent=1))
 
 

@@ -13,8 +13,10 @@ A policy directory holds:
     aot/              only on request: the object of TensorFlow's AOT compiler and its runtime
     regressed.json    only of a warmstart with --retrain-state: names of the modules that the deployed policy regressed
 
-policy.json has "version": 1 and the fields of PolicyInfo, the last four only if there are some; a feature is
-{"name", "type", "shape"}.
+policy.json: {"version": 1, "problem", "features": [{"name", "type", "shape"}], "num_actions", "trained_by",
+"vocab_digest", "trace_digest", "corpus_digest", "toolchain_digest", "llvm_version", "git_commit", "image",
+"ir2vec_vocabulary", "metrics": {}, "optional_features": {}, "trained_limits": {}, "trained_ranges": {},
+"unwind_tables"}; the last four only if there are some.
 """
 
 from __future__ import annotations
@@ -110,6 +112,7 @@ class PolicyInfo:
 
 
 def write_policy_info(directory: Path, info: PolicyInfo) -> Path:
+    """Write policy.json; return its path."""
     document = {"version": VERSION, **asdict(info), "metrics": dict(info.metrics)}
     for name in ("optional_features", "trained_limits", "trained_ranges"):
         values = dict(document.pop(name))
@@ -202,6 +205,7 @@ def check_optional_features(optional: Mapping[str, float], features: Sequence[Fe
 
 
 def write_regressed(directory: Path, modules: Sequence[str]) -> None:
+    """Write regressed.json of a policy directory, unless there are no such modules."""
     if modules:
         (directory / REGRESSED_JSON).write_text(json.dumps(list(modules), indent=1) + "\n", encoding="utf-8")
 
@@ -257,6 +261,7 @@ def output_spec(decision: str, logits: str, num_actions: int) -> list[dict[str, 
 
 
 def write_output_spec(directory: Path, decision: str, logits: str, num_actions: int) -> Path:
+    """Write output_spec.json; return its path."""
     path = directory / OUTPUT_SPEC_JSON
     path.write_text(json.dumps(output_spec(decision, logits, num_actions), indent=1) + "\n", encoding="utf-8")
     return path

@@ -39,6 +39,7 @@ class Splits:
         return {"train": self.train, "validation": self.validation, "heldout": self.heldout}[which]
 
     def without(self, modules: set[str]) -> Splits:
+        """Return the same split without these modules."""
         parts = {which: tuple(name for name in self.part(which) if name not in modules) for which in SPLITS}
         return replace(self, **parts)  # type: ignore[arg-type]
 
@@ -49,8 +50,11 @@ def write_splits(directory: Path, splits: Splits) -> None:
 
 
 def read_splits(directory: Path, modules: Sequence[str]) -> Splits:
-    """Read splits.json of a corpus of these `modules`. UserError if it is missing, corrupt, or no partition of exactly
-    them."""
+    """Read splits.json of the corpus in `directory`, whose modules are `modules`.
+
+    Raises:
+        UserError: it is missing or corrupt, or does not partition exactly these modules.
+    """
     path = directory / FILE
     remedy = f"write it with mlgo corpus split --corpus {directory}"
     try:

@@ -34,9 +34,14 @@ def release_strategy(strategy: Strategy, major: int) -> Strategy:
 
 
 def check_strategy(strategy: Strategy, major: int, strategy_option: str, major_option: str) -> None:
-    """Check that a strategy works with this major version of LLVM. UserError if it does not, with what works.
+    """Check that a strategy works with this major version of LLVM.
 
-    `strategy_option` and `major_option` are how messages write the two: "--strategy {}".
+    Args:
+        strategy_option: how messages write the strategy: "--strategy {}".
+        major_option: how messages write the version.
+
+    Raises:
+        UserError: it does not; the remedy names what works.
     """
     majors = SUPPORTED_LLVM_MAJORS[strategy]
     if major in majors:
@@ -53,8 +58,10 @@ def check_llvm_source(
 ) -> None:
     """Check that there is a source of the files of LLVM that a strategy compiles. UserError if Debian does not have it.
 
-    `origin`: "deb", "git:TAG", a path or a URI. `sdk`: prefix of an SDK, which may bring the files; "": the installed
-    one. The last two are how messages write these options: "--llvm-source {}".
+    Args:
+        origin: "deb", "git:TAG", a path or a URI.
+        sdk: prefix of an SDK, which may bring the files; "": the installed one.
+        source_option, strategy_option: how messages write these: "--llvm-source {}".
     """
     if strategy == "sdk" and origin == "deb" and not sdk and major not in DEBIAN_SOURCE_MAJORS:
         raise UserError(

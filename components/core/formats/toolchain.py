@@ -36,11 +36,14 @@ _EarlierCapability = Literal["forced decisions", "trained ranges"]
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A clang built by this project; only a training clang has `capabilities`.
+    """A clang built by this project.
 
     Invariant: `features` holds, per problem, what a probe compile of this compiler logged; a release clang, which logs
-    nothing, has the features of its embedded policy. `upstream_features`: for a training clang, per problem the names
-    of those that upstream LLVM also has.
+    nothing, has the features of its embedded policy.
+
+    Attributes:
+        upstream_features: for a training clang, per problem the names of the features that upstream LLVM also has.
+        capabilities: of a training clang.
     """
 
     directory: Path
@@ -58,6 +61,7 @@ class Toolchain:
         return self.directory / "bin" / "clang"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the content of toolchain.json."""
         return {
             "version": _VERSION,
             "mode": self.mode,

@@ -130,6 +130,7 @@ class _Strings:
         self.codes.append(np.asarray(indices, np.int32)[codes])
 
     def column(self) -> pa.DictionaryArray:
+        """Return all chunks as one Arrow column."""
         values = [replace_invalid_utf8(value) for value in self.index]
         codes = np.concatenate(self.codes).astype(np.int32, copy=False)
         return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(values, pa.string()))
@@ -173,7 +174,11 @@ class TraceWriter:
             self._flush()
 
     def close(self, corpus: str, toolchain: str) -> None:
-        """Write the remaining rows, the tables, and trace.json with the digests of these artifacts."""
+        """Write the remaining rows, the tables of modules and functions, and trace.json.
+
+        Args:
+            corpus, toolchain: digests of these artifacts.
+        """
         self._flush()
         columns = list(zip(*self._modules, strict=True)) or [()] * 4
         described = zip(_MODULE_COLUMNS.items(), columns, strict=True)
@@ -315,10 +320,13 @@ def read_modules(directory: Path) -> dict[str, Array]:
 
 
 def read_object_counts(directory: Path) -> dict[str, dict[str, int]]:
-    """Read how many of a project's traced objects define each weak function: project -> function -> objects, at least
-    two. A linker keeps one of the definitions.
+    """Read how many of a project's traced objects define each weak function.
 
-    UserError as read_columns; or if the trace lacks this table: an old trace, or a problem judged by scores.
+    Returns:
+        project -> function -> objects, only functions of at least two objects. A linker keeps one of the definitions.
+
+    Raises:
+        UserError: as read_columns; or the trace lacks this table: an old trace, or a problem judged by scores.
     """
     load_trace(directory)
     if not (directory / FUNCTIONS).exists():

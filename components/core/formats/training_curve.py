@@ -38,8 +38,9 @@ class Series:
 class Curve:
     """A training as the report draws it.
 
-    `mean`, `low`, `high`: mean and quartiles of the rewards of an iteration's modules. `validation`: reward of the
-    greedy policy on the validation modules.
+    Attributes:
+        mean, low, high: mean and quartiles of the rewards of an iteration's modules.
+        validation: reward of the greedy policy on the validation modules.
     """
 
     mean: Series
@@ -55,8 +56,11 @@ def write_curve(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
 
 
 def read_curve(directory: Path) -> Curve | None:
-    """Read the curve of a training from its root directory or policy; None, and a message, if it has none. UserError if
-    the directory does not exist, or the file is damaged."""
+    """Read the curve of a training from its root directory or policy; None, and a message, if it has none.
+
+    Raises:
+        UserError: the directory does not exist, or the file is damaged.
+    """
     if not directory.is_dir():
         raise UserError(f"no training at {directory}: no such directory", _REMEDY)
     path = min(directory.rglob(CURVE), default=None)

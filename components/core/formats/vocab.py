@@ -44,6 +44,8 @@ def write_vocab(
 
 
 class _Description(Struct):
+    """vocab.json, what reading the vocab needs of it."""
+
     features: tuple[str, ...]
 
 
@@ -69,7 +71,9 @@ def load_vocab(directory: Path) -> dict[str, npt.NDArray[np.float64]]:
     """Return each feature's quantiles, float64 [1000] nondecreasing, in the order in which they were written.
 
     ml-compiler-opt's may be of another number (its published ones are 999 and 9,999): then 1000 of their ranks.
-    UserError if `directory` is not a complete vocab artifact, or a file of it does not hold such numbers.
+
+    Raises:
+        UserError: `directory` is not a complete vocab artifact, or a file of it does not hold such numbers.
     """
     if is_foreign(directory):
         return {name: quantiles(read_numbers(path)) for name, path in bucket_files(directory).items()}
@@ -95,8 +99,12 @@ def quantiles(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def quantiles_of_counts(values: npt.NDArray[Any], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return the same quantiles of distinct increasing values [D], at least one, that occur `counts` times, int64
-    [D]."""
+    """Return the same quantiles of values that occur several times.
+
+    Args:
+        values: [D], distinct and increasing, at least one.
+        counts: int64 [D], how often each occurs.
+    """
     ends = np.cumsum(counts)
     steps = QUANTILES - 1
     ranks = (np.arange(QUANTILES) * (int(ends[-1]) - 1) + steps - 1) // steps

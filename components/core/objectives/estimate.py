@@ -35,10 +35,15 @@ LEVEL = 0.95
 
 
 class Estimate(Struct, kw_only=True, frozen=True):
-    """A reduction, in percent, positive is better, that is estimated for the code of `target`, which was not measured.
+    """A reduction that is estimated for code that was not measured.
 
-    `units`: number of modules, or of projects, that were measured and have a baseline; copies of a source are one. The
-    standard error, in points, the degrees of freedom of Student's t, and the 95% interval are None for too few units.
+    Attributes:
+        target: the code that it is for.
+        units: number of modules, or of projects, that were measured and have a baseline. Copies of a source are one.
+        reduction_percent: positive is better.
+        standard_error: of `reduction_percent`, in points; None for too few units.
+        degrees_of_freedom: of Student's t; None for too few units.
+        interval95: the 95% interval in percent; None for too few units.
     """
 
     target: Target
@@ -80,8 +85,9 @@ def estimate(
 ) -> Estimate | None:
     """Return what the values of measured cases say of the target; None if there is nothing to compare.
 
-    `baseline`, `other`: [N], values of the same cases; smaller is better. `unit`: [N], the module or project of each
-    case.
+    Args:
+        baseline, other: [N], values of the same cases; smaller is better.
+        unit: [N], the module or project of each case.
     """
     import numpy as np
 
@@ -101,10 +107,14 @@ def estimate(
 
 
 def students_t(freedom: float, level: float) -> float:
-    """Return the t that |T| of Student's distribution with ν = `freedom` >= 1 exceeds with probability 1 - `level`.
+    """Return the t that |T| of Student's distribution exceeds with probability 1 - `level`.
 
     With T = √ν sinh X, the density of X is proportional to cosh(X)^-ν. It is log-concave, and so is its tail: Newton's
     method on the tail's logarithm converges from anywhere. (SciPy, which has this function, is 100 MB of each image.)
+
+    Args:
+        freedom: degrees of freedom ν, 1 or more; need not be whole.
+        level: above 0 and below 1.
     """
     import numpy as np
 
@@ -132,9 +142,12 @@ def _nodes_and_weights() -> tuple[Float64, Float64]:
 
 
 def ratios_without_each(numerators: Float64, denominators: Float64, unit: NDArray[np.int64]) -> tuple[Float64, Float64]:
-    """Return the ratio of the sums [N] without each unit, and the denominator of each unit, both [U].
+    """Return the ratio of the sums without each unit, and the denominator of each unit, both [U].
 
     Units whose sums are 0 are left out. If fewer than two have another denominator, the ratios are NaN.
+
+    Args:
+        numerators, denominators: [N]. unit: [N], the unit of each.
     """
     import numpy as np
 

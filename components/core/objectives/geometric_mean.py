@@ -25,6 +25,9 @@ def log_scores(scores: ArrayLike) -> Float64:
 
 
 def geometric_mean_reduction(log_factors: Float64) -> float:
-    """Return 1 - the geometric mean of factors, float64 [N], N > 0: `log_scores` of scores - `log_scores` of
-    baselines."""
+    """Return 1 - the geometric mean of factors.
+
+    Args:
+        log_factors: float64 [N], N > 0: `log_scores` of scores - `log_scores` of baselines.
+    """
     return float(-np.expm1(log_factors.mean()))

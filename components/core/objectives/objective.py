@@ -109,8 +109,11 @@ class Objective(Protocol):
     def without_each(self, baseline: Float64, other: Float64, unit: NDArray[np.int64]) -> tuple[Float64, Float64]:
         """Return the reduction without each unit, and the weight of each unit in the whole, both [U].
 
-        Units (the module or project of each case [N]) without values are left out. If fewer than two have a weight, the
-        reductions are NaN.
+        Units without values are left out. If fewer than two have a weight, the reductions are NaN.
+
+        Args:
+            baseline, other: [N], values of the same cases.
+            unit: [N], the module or project of each case.
         """
 
     def growth_percent(self, baseline: Float64, other: Float64) -> Float64:

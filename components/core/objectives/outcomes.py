@@ -14,16 +14,23 @@ Float64 = NDArray[np.float64]
 
 
 def outcome_reduction(objective: Objective, pairs: Iterable[tuple[Outcome, Outcome]]) -> float:
-    """Return the relative reduction of all modules' outcomes together against their baselines, positive is better.
+    """Return the relative reduction of all modules' outcomes together against their baselines.
 
-    `pairs` are outcome and baseline of each module. Cases without a baseline are left out; 0 if none has one.
+    Args:
+        pairs: outcome and baseline of each module. Cases without a baseline are left out.
+
+    Returns:
+        The reduction, positive is better; 0 if no case has a baseline.
     """
     before, after, _ = _cases(pairs)
     return objective.reduction(before, after) or 0.0 if before.size else 0.0
 
 
 def outcome_estimate(objective: Objective, pairs: Iterable[tuple[Outcome, Outcome]]) -> Estimate | None:
-    """Return what these outcomes say of other modules of the same projects; None without a case that has a baseline."""
+    """Return what these outcomes say of other modules of the same projects; None without a case that has a baseline.
+
+    Arguments as for `outcome_reduction`.
+    """
     before, after, module = _cases(pairs)
     return estimate(objective, MODULES, before, after, module) if before.size else None
 

@@ -91,7 +91,10 @@ SIZE = Size()
 
 def linked_bytes(sample: Sample, definition_counts: Mapping[str, int]) -> float:
     """Return a module's bytes, with functions that several objects define weighted by the share that a link keeps.
-    `definition_counts` as of `read_object_counts`."""
+
+    Args:
+        definition_counts: function -> number of the project's objects that define it, see `read_object_counts`.
+    """
     assert sample.function_sizes is not None
     sizes = sample.function_sizes.by_name() if definition_counts else {}
     return bytes_kept(sample.text_size_bytes, sizes, definition_counts)

@@ -36,8 +36,10 @@ RANDOM_DECISIONS = 500
 class Agreement:
     """Agreement of one form with the reference on N decisions.
 
-    `differences`: indices of the decisions on which they differ, without `ties`, on which both actions are right: their
-    logits differ by TIE_TOLERANCE. `max_error`: the greatest difference of a logit.
+    Attributes:
+        differences: indices of the decisions on which they differ, without ties.
+        ties: indices of those on which they differ and both actions are right: their logits differ by TIE_TOLERANCE.
+        max_error: the greatest difference of a logit.
     """
 
     form: str
@@ -48,10 +50,12 @@ class Agreement:
 
 
 def require_agreement(directory: Path) -> DensePolicy:
-    """Return the weights of a policy, after checking that its policy.json and policy.so are of the same policy.
+    """Return the weights of a policy whose policy.json and policy.so are of the same policy.
 
-    policy.so decides in a confined child about random decisions, because no trace is needed for that. UserError if a
-    form is missing or damaged, or they are of different policies.
+    policy.so decides in a confined child about random decisions, because no trace is needed for that.
+
+    Raises:
+        UserError: a form is missing or damaged, or they are of different policies.
     """
     policy = read_dense(directory)
     require_description(directory, policy)

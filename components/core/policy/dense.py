@@ -148,12 +148,14 @@ class DensePolicy:
 
     @cached_property
     def num_actions(self) -> int:
+        """Number of actions of a decision: elements of the mask, or outputs of the last layer."""
         return num_elements(self.mask) if self.mask is not None else int(self.layers[-1][1].shape[0])
 
     def inputs(self, columns: Mapping[str, NDArray[np.generic]]) -> Float32:
         """Return the layers' inputs for N decisions, [N, 2 * F + E] or with a mask [N, A, 2 * F].
 
-        `columns`: feature name -> values, [N], [N, 1] or [N, *shape]; other columns are ignored.
+        Args:
+            columns: feature name -> values, [N], [N, 1] or [N, *shape]; other columns are ignored.
         """
         return layer_inputs(self.network_features, self.buckets, columns, self.mask, self.tensor_features)
 

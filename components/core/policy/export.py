@@ -30,7 +30,10 @@ def export_fast(
 ) -> None:
     """Write the files that the training clang reads, output_spec.json and policy.{h,cpp,so}, in half a second.
 
-    Files of an earlier policy in `directory` are replaced. The last two arguments are as those of `generate`.
+    Args:
+        directory: existing directory; files of an earlier policy are replaced.
+        optional_features: feature -> value that the policy assumes where a compiler lacks it.
+        training: where the compiler lets the policy decide; None for everywhere.
     """
     write_source(dense, directory, optional_features, training)
     build_shared_object(directory, clang)
@@ -59,12 +62,18 @@ def write_weights(dense: DensePolicy, directory: Path) -> None:
 def export_policy(
     dense: DensePolicy, directory: Path, clang: Path, info: PolicyInfo | None = None, vocabulary_of: Path = Path()
 ) -> PolicyInfo:
-    """Write the whole policy artifact (core/formats/policy.py) except its manifest and aot/; return the content of
-    policy.json.
+    """Write the whole policy artifact (see components/core/formats/policy.py) except its manifest and aot/.
 
-    The weights are rounded to 16 bits, the same in every form. `info`: origin of the policy; its problem, features and
-    number of actions are replaced by those of `dense`, its git commit, if empty, by that of this project's checkout.
-    `vocabulary_of`: toolchain or policy with the IR2Vec vocabulary, for a policy that reads embeddings.
+    The weights are rounded to 16 bits, the same in every form.
+
+    Args:
+        directory: the directory that `storage.publish` yields.
+        info: origin of the policy; its problem, features and number of actions are replaced by those of `dense`, its
+            git commit, if empty, by that of this project's checkout.
+        vocabulary_of: toolchain or policy with the IR2Vec vocabulary, for a policy that reads embeddings.
+
+    Returns:
+        the contents of policy.json.
     """
     # TensorFlow takes seconds to import, and export_fast does not need it.
     from components.core.policy.tf.saved_model import write_saved_model

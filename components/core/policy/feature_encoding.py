@@ -47,6 +47,7 @@ def inputs_per_feature(masked: bool) -> int:
 
 
 def num_elements(feature: FeatureSpec) -> int:
+    """Return the number of elements of one value of the feature."""
     return math.prod(feature.shape)
 
 
@@ -69,9 +70,13 @@ def layer_inputs(
 ) -> Float32:
     """Return quantiles, then magnitudes: float32 [N, 2 * F + E]; with a mask quantiles, action ranks: [N, A, 2 * F].
 
-    `features`: F features without the mask, with boundaries in `buckets`. `tensors`: features of E elements in all,
-    whose magnitudes follow; none with a mask. `columns`: feature name -> values, [N], [N, 1] or [N, *shape]; other
-    columns are ignored.
+    Args:
+        features: F features without the mask. buckets: their boundaries.
+        tensors: features of E elements in all, whose magnitudes follow; none with a mask.
+        columns: feature name -> values, [N], [N, 1] or [N, *shape]; other columns are ignored.
+
+    Raises:
+        UserError: a column is missing.
     """
     q = quantiles(features, buckets, columns)
     if mask is None:
@@ -87,10 +92,13 @@ def quantiles(
     buckets: Mapping[str, NDArray[np.float64]],
     columns: Mapping[str, NDArray[np.generic]],
 ) -> Float32:
-    """Return for each value the share of its feature's boundaries that are <= it, in [0, 1]. UserError without a
-    column.
+    """Return for each value the share of its feature's boundaries that are <= it, in [0, 1].
 
-    float32 [N, F]; if features have C > 1 elements, [N, C, F], in which features of one element are repeated.
+    Returns:
+        float32 [N, F]; if features have C > 1 elements, [N, C, F], in which features of one element are repeated.
+
+    Raises:
+        UserError: a column is missing.
     """
     _require(features, columns)
     rows = len(columns[features[0].name]) if features else 0
@@ -140,8 +148,10 @@ def invert_magnitudes(magnitude: NDArray[np.float32]) -> NDArray[np.float64]:
 def action_ranks(
     features: Sequence[FeatureSpec], columns: Mapping[str, NDArray[np.generic]], allowed: NDArray[np.bool_]
 ) -> Float32:
-    """Return for each action the share of allowed actions whose value is less: float32 [N, A, F], 0 for scalars. NaN
-    counts as infinite."""
+    """Return for each action the share of allowed actions whose value is less: float32 [N, A, F], 0 for scalars.
+
+    NaN counts as infinite.
+    """
     result = np.zeros((*allowed.shape, len(features)), np.float32)
     counts = np.maximum(allowed.sum(axis=1), 1).astype(np.float32)[:, None]
     for i, feature in enumerate(features):

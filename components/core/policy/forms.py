@@ -39,9 +39,11 @@ _REMEDY = "export the policy again, or get a complete copy"
 
 @dataclass(frozen=True)
 class FormOutput:
-    """Output of a form of a policy for N decisions: decisions int64 [N], logits float32 [N, A].
+    """Output of a form of a policy for N decisions.
 
-    `description` is what policy.so says about itself: "problem", "features" and "num_actions"; {} for other forms.
+    Attributes:
+        description: what policy.so says about itself: "problem", "features" and "num_actions"; {} for other forms.
+        decisions: int64 [N]. logits: float32 [N, A].
     """
 
     description: Mapping[str, Any]
@@ -52,8 +54,11 @@ class FormOutput:
 def run_form(form: Form, directory: Path, columns: Mapping[str, NDArray[np.generic]]) -> FormOutput:
     """Run a form of the policy in `directory` on N decisions, in a confined child.
 
-    `columns`: feature name -> [N] or [N, *shape]. UserError if the form is missing or damaged, is not of these
-    features, ends its process, or takes too long.
+    Args:
+        columns: feature name -> [N] or [N, *shape].
+
+    Raises:
+        UserError: the form is missing or damaged, is not of these features, ends its process, or takes too long.
     """
     path = directory / FORM_FILES[form]
     rows = len(next(iter(columns.values())))
@@ -100,6 +105,7 @@ def _read_output(path: Path, form: Path, rows: int) -> FormOutput:
 
 
 def _run_here(form: Form, directory: Path, columns: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[Any]]:
+    """Run a form in this process; return the arrays of the output file."""
     description: dict[str, Any] = {}
     if form == "native":
         native = NativePolicy(directory)

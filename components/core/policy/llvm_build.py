@@ -58,9 +58,14 @@ def export_for_llvm(
 ) -> None:
     """Write headers, objects, MLIR, SavedModels, CMake cache files and instructions into `directory`.
 
-    `policies`: problem -> policy directory. `upstream_features`: problem -> names of the features that LLVM itself has.
-    `triple`: target of the LLVM that is built, "" for that of `clang`. `saved_models`: write those of policies that
-    have none, which requires TensorFlow.
+    Args:
+        policies: problem -> policy directory.
+        upstream_features: problem -> names of the features that LLVM itself has.
+        triple: target of the LLVM that is built, "" for that of `clang`.
+        saved_models: write the SavedModels of policies that have none, which requires TensorFlow.
+
+    Raises:
+        UserError: a policy uses features that LLVM does not have, or `clang` does not compile for the target.
     """
     dense: dict[str, DensePolicy] = {}
     info = {problem: load_policy_info(policy) for problem, policy in policies.items()}
@@ -137,9 +142,11 @@ def _compile(source: Path, output: Path, clang: Path, triple: str) -> None:
 
 
 def _cache_file(policies: Collection[str], compiled_by_llvm: Collection[str]) -> str:
-    """Return a file for cmake -C that settles every problem; `policies` are those with a policy.
+    """Return a file for cmake -C that settles every problem.
 
-    LLVM compiles the SavedModels of `compiled_by_llvm` with TensorFlow. Without any, the build needs none.
+    Args:
+        policies: problems with a policy.
+        compiled_by_llvm: those whose SavedModel LLVM compiles with TensorFlow. Without any, the build needs none.
     """
     if compiled_by_llvm:
         lines = [

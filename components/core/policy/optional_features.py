@@ -17,8 +17,11 @@ from components.platform.console import say
 def fit_to_compiler(
     policy: DensePolicy, info: PolicyInfo, compiler_features: Sequence[FeatureSpec]
 ) -> tuple[DensePolicy, PolicyInfo]:
-    """Return the policy and its description without the optional features that the compiler does not have. UserError if
-    it lacks others."""
+    """Return the policy and its description without the optional features that the compiler does not have.
+
+    Raises:
+        UserError: the compiler lacks other features of the policy.
+    """
     check_features(policy.features, compiler_features, info.optional_features)
     available = {spec.name for spec in compiler_features}
     values = {name: value for name, value in info.optional_features.items() if name not in available}

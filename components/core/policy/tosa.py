@@ -32,8 +32,11 @@ _ELEMENTS = {"i64": np.int64, "f32": np.float32}
 
 
 def tosa_module(policy: DensePolicy) -> str:
-    """Return an MLIR module with the function `action`, which returns the greedy decision of a policy. ValueError if
-    its problem has a mask, or a feature is a tensor."""
+    """Return an MLIR module with the function `action`, which returns the greedy decision of a policy.
+
+    Raises:
+        ValueError: the policy's problem has a mask, or a feature is a tensor.
+    """
     if policy.mask is not None or policy.tensor_features:
         raise ValueError(f"policies with a mask or tensors have no form in TOSA, this one is for {policy.problem}")
     names = [feature.name for feature in policy.network_features]
@@ -122,6 +125,7 @@ class _Value:
 
     @property
     def type(self) -> str:
+        """The value's type in MLIR."""
         return f"tensor<{''.join(f'{size}x' for size in self.shape)}{self.element}>"
 
 
@@ -133,6 +137,7 @@ class _Body:
         self._shift: _Value | None = None
 
     def text(self) -> str:
+        """Return the operations as MLIR, a line each."""
         return "".join(f"    {line}\n" for line in self._lines)
 
     def add(

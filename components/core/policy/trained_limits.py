@@ -52,8 +52,11 @@ def trained_ranges(
 ) -> dict[str, tuple[int, int]]:
     """Return the smallest and the largest value of each integer feature of one element that no option sets.
 
-    `columns`: feature name -> values [N] or [N, 1] of the training decisions. {} for problems in which the compiler
-    does not ask the heuristic.
+    Args:
+        columns: feature name -> values [N] or [N, 1] of the training decisions.
+
+    Returns:
+        An empty dict for problems in which the compiler does not ask the heuristic.
     """
     if problem.policy.heuristic is None:
         return {}
@@ -65,6 +68,7 @@ def trained_ranges(
 
 
 def can_be_limited(feature: FeatureSpec) -> bool:
+    """Return whether policies can have a limit of this feature."""
     return feature.dtype == "int64" and num_elements(feature) == 1
 
 

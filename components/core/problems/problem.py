@@ -72,11 +72,14 @@ class PolicyInterface:
 
 @dataclass(frozen=True)
 class TrainingDefaults:
-    """Defaults of `mlgo ppo`: the algorithm of a training from scratch, "ppo" or "dqn", and from a trained policy;
-    modules per iteration, and samples, the compiles per module.
+    """Defaults of `mlgo ppo`.
 
-    `repeats`: feature that says how many similar decisions there may be, such as the uses of a callee; None if there is
-    no such feature.
+    Attributes:
+        algorithm: learning algorithm of a training from scratch, "ppo" or "dqn".
+        finetuning_algorithm: the same for a training that starts from a trained policy.
+        modules, samples: modules per iteration, and compiles per module.
+        repeats: feature that says how many similar decisions there may be, such as the uses of a callee; None if there
+            is no such feature.
     """
 
     algorithm: Literal["ppo", "dqn"] = "dqn"

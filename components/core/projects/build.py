@@ -258,7 +258,10 @@ def _link_flags(recipe: Recipe, ldflags: Sequence[str]) -> list[str]:
 
 def require_libraries(recipe: Recipe, clang: Path) -> None:
     """Check that a clang generates code for a recipe's target, and finds the C library's headers if it has a system.
-    UserError says what to install."""
+
+    Raises:
+        UserError: it does not; the remedy says what to install.
+    """
     assert recipe.target is not None
     target = recipe.target
     text = "#include <stdlib.h>\n" if target.has_system else ""
@@ -280,6 +283,7 @@ def require_libraries(recipe: Recipe, clang: Path) -> None:
 
 
 def _cross_definitions(target: Target) -> dict[str, str]:
+    """Return the CMake variables of a cross build."""
     definitions = {
         "CMAKE_SYSTEM_NAME": "Linux" if target.has_system else "Generic",
         "CMAKE_SYSTEM_PROCESSOR": target.processor,

@@ -24,8 +24,11 @@ DATABASE = "compile_commands.json"
 
 
 def directory_of(entry: dict[str, Any], database: Path) -> str:
-    """Return the directory that a command ran in; a relative one starts from the database's. NoObjectError if it has
-    none."""
+    """Return the directory that a command ran in. A relative one starts from the directory of the database.
+
+    Raises:
+        NoObjectError: the entry has none.
+    """
     directory = entry.get("directory")
     if not isinstance(directory, str):
         raise NoObjectError("it has no directory")
@@ -33,8 +36,14 @@ def directory_of(entry: dict[str, Any], database: Path) -> str:
 
 
 def output_of(entry: dict[str, Any], directory: str) -> str:
-    """Return the object that a command writes, as it spells it; `directory`, in which it ran, is absolute.
-    NoObjectError if it writes none, or the entry is not valid."""
+    """Return the object that a command writes, as the command spells it.
+
+    Args:
+        directory: absolute path of the directory that the command ran in.
+
+    Raises:
+        NoObjectError: it writes none, or the entry is not valid.
+    """
     command, source, named = _fields(entry)
     if isinstance(command, list):
         return output_of_words(command, directory, source, named)

@@ -82,10 +82,14 @@ def lacking_options(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class CompileCommand:
-    """A command that compiles a source file in the absolute `directory`, without the files that it writes.
+    """A command that compiles a source file, without the files that it writes.
 
-    `program` and `output`, the object, are as the command spells them. `arguments` are those with the source, those of
-    response files in their places, without -c and without options that name or add outputs.
+    Attributes:
+        directory: absolute path of the directory that it runs in.
+        program: the compiler, as the command spells it.
+        arguments: its arguments with the source, those of response files in their places, without -c and without
+            options that name or add outputs.
+        output: the object, as the command spells it.
     """
 
     directory: str
@@ -140,8 +144,14 @@ def _compile_in(command: str, directory: str, source: str, named: str) -> tuple[
 def compiler_calls(
     command: str, directory: str, others: re.Pattern[str] | None = None
 ) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Yield the calls of compilers, and of programs named by `others`, in a shell's command: the directory that each
-    runs in, the compiler, its arguments. NoObjectError if the command cannot be read."""
+    """Yield the calls of compilers in a shell's command: the directory that each runs in, the compiler, its arguments.
+
+    Args:
+        others: names of further programs whose calls are wanted.
+
+    Raises:
+        NoObjectError: the command cannot be read.
+    """
     for simple in simple_commands(command):
         if simple[0] == "cd" and len(simple) == 2:
             directory = os.path.join(directory, simple[1])
@@ -155,8 +165,9 @@ def compiler_calls(
 def output_of_words(words: Sequence[str], directory: str, source: str, named: str = "") -> str:
     """Return the object that a command writes, as the command spells it. NoObjectError if it writes none.
 
-    `source`: of interest, if it compiles several; "" if unknown. `named`: the output that a database names; the
-    command's -o has priority.
+    Args:
+        source: the source file of interest, if it compiles several; "" if unknown.
+        named: the output that a database names; the command's -o has priority.
     """
     program, arguments = compiler_of(words)
     name = os.path.basename(program)
@@ -190,8 +201,11 @@ def output_of_words(words: Sequence[str], directory: str, source: str, named: st
 
 
 def installed_compilers(names: Sequence[str], path: str | None = None) -> Iterator[Path]:
-    """Yield the user's own compilers that are installed, in `path` in place of PATH: the one of CC, then those of
-    `names`."""
+    """Yield the user's own compilers that are installed: the one of CC, then those of `names`.
+
+    Args:
+        path: directories as in PATH, in place of it.
+    """
     own: Sequence[str] = ()
     with suppress(ValueError, NotACompileError):
         own = [compiler_of(shlex.split(os.environ.get("CC", "")))[0]]
@@ -301,8 +315,11 @@ def _unquote(match: re.Match[str]) -> str:
 
 
 def simple_commands(command: str) -> Iterator[list[str]]:
-    """Yield the words of the simple commands of a shell's command, without redirections. NoObjectError if it cannot be
-    read."""
+    """Yield the words of the simple commands of a shell's command, without redirections.
+
+    Raises:
+        NoObjectError: the command cannot be read.
+    """
     words = _shell_words(command)
     simple: list[str] = []
     redirected = subshell = False

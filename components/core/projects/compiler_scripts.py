@@ -232,10 +232,11 @@ def _run(program: str, flags: Sequence[str], link_flags: Sequence[str], assembly
 def write_binutils(
     directory: Path, binutils: Mapping[str, Path], path: str = "", prefixes: Sequence[str] = (), search_path: str = ""
 ) -> None:
-    """Write scripts that run LLVM's binutils, by their names, each also as llvm-NAME, which CMake prefers, and under
-    the names of native ones in the directories of a PATH, such as gcc-ar, and of those with the prefixes.
+    """Write scripts that run LLVM's binutils, by their names, each also as llvm-NAME, which CMake prefers, and
+    under the names of native ones in the directories of a PATH, such as gcc-ar, and of those with the prefixes.
 
-    `search_path` is their own PATH, "" for that of their callers. gcc-ar runs the `ar` that it finds there.
+    Args:
+        search_path: the programs' own PATH, "" for that of their callers. gcc-ar runs the `ar` that it finds there.
     """
     pattern = _prefixed(_BINUTILS, prefixes)
     environment = f"export PATH={shlex.quote(search_path)}\n" if search_path else ""

@@ -86,8 +86,11 @@ class DriverArguments:
 
 
 def read_arguments(arguments: Sequence[str], directory: str) -> DriverArguments:
-    """Return what the arguments of a driver say that runs in a directory. UserError if -o has no value, or a response
-    file cannot be read."""
+    """Return what the arguments of a driver say that runs in a directory.
+
+    Raises:
+        UserError: -o has no value, or a response file cannot be read.
+    """
     options = DriverArguments()
     options.words += _expand(arguments, directory, options.missing)
     words = iter(options.words)

@@ -60,7 +60,8 @@ def code_kind(text: str) -> tuple[CodeKind, str] | None:
 def require_code_kind(kind: CodeKind, text: str, format_option: Callable[[CodeKind, str], str]) -> None:
     """Raise UserError if `text`, given where code of this kind is wanted, names code of another kind.
 
-    `format_option` returns how the error writes an option with its value; "" if the command has no option for the kind.
+    Args:
+        format_option: how the error writes an option with its value; "" if the command has no option for the kind.
     """
     actual = ("recipe", text) if kind == "recipe" and text in recipe_words() else code_kind(text)
     if actual is None or actual[0] == kind:
@@ -74,7 +75,10 @@ def require_code_kind(kind: CodeKind, text: str, format_option: Callable[[CodeKi
 
 def find_database(path: Path) -> Path:
     """Return the compile_commands.json in a build directory, as clang's tools find it with -p; a file as it is.
-    UserError if the directory has none."""
+
+    Raises:
+        UserError: the directory has none.
+    """
     if not path.is_dir():
         return path
     if (path / DATABASE).is_file():

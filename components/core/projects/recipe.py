@@ -34,8 +34,9 @@ _NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}")
 class Source:
     """Origin of a source tree.
 
-    `location`: by `kind`, the name of a Debian source package, a git URL, an archive's URL, or an absolute directory.
-    `pin`: the tag of a git source, the SHA-256 (hex) of an archive, else "".
+    Attributes:
+        location: by `kind`, the name of a Debian source package, a git URL, an archive's URL, or an absolute directory.
+        pin: the tag of a git source, the SHA-256 (hex) of an archive, else "".
     """
 
     kind: Literal["deb", "git", "url", "path"]
@@ -82,14 +83,18 @@ class RecipeSet:
 
 
 def recipe_words() -> Words:
+    """Return the names of the packaged recipes."""
     return Words(tuple(path.stem for path in sorted(PACKAGED.glob("*.yaml"))))
 
 
 def locate_recipe(text: str) -> Location:
     """Return the location of a recipe that a user names by the name of a packaged one ("demo"), by path or by URI.
 
-    A file that has the name of a packaged recipe is ./demo. UserError if there is no such file on this machine, and no
-    packaged recipe of that name. Object storage is not queried.
+    A file that has the name of a packaged recipe is ./demo.
+
+    Raises:
+        UserError: there is no such file on this machine, and no packaged recipe of that name. Object storage is not
+            queried.
     """
     if text in recipe_words():
         return PACKAGED / f"{text}.yaml"
@@ -104,10 +109,12 @@ def locate_recipe(text: str) -> Location:
 
 
 def load_recipes(path: Path) -> RecipeSet:
-    """Read a recipe file of one project or of a set. UserError, with file and key, if it cannot be read, or is not a
-    recipe.
+    """Read a recipe file of one project or of a set.
 
     A set names the files of its projects relative to itself; those that come with this project need not exist there.
+
+    Raises:
+        UserError: the file cannot be read, or is not a recipe; the message names the file and the key.
     """
     path = Path(path)
     content = _read_yaml(path)
@@ -223,6 +230,7 @@ def _require_name(name: str, where: str) -> None:
 
 
 def _cmake_value(key: str, value: bool | int | float | str, where: str) -> str:
+    """Return a value as CMake spells it."""
     if isinstance(value, bool):
         return "ON" if value else "OFF"
     if isinstance(value, float) and not math.isfinite(value):

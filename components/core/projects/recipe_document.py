@@ -27,6 +27,8 @@ class SourceDocument(Struct, forbid_unknown_fields=True):
 
 
 class CmakeDocument(Struct, forbid_unknown_fields=True):
+    """How CMake configures and builds a project."""
+
     directory: Text = "."
     options: dict[str, bool | int | float | str] = {}
     targets: Texts = ("all",)
@@ -111,10 +113,14 @@ class RecipeSetDocument(Struct, forbid_unknown_fields=True):
 
 
 def convert(document: Any, kind: type[T], where: str) -> T:
-    """Return a document of plain values, from `where`, as an instance of `kind`.
+    """Return a document of plain values as an instance of `kind`.
 
-    UserError if a value has another type, a key is missing or unknown, or a text contains characters that neither files
-    nor command lines can hold (NUL, lone surrogates), which YAML can spell.
+    Args:
+        where: the source of the document, for errors.
+
+    Raises:
+        UserError: a value has another type, a key is missing or unknown, or a text contains characters that neither
+            files nor command lines can hold (NUL, lone surrogates), which YAML can spell.
     """
     try:
         converted = msgspec.convert(document, kind)

@@ -20,8 +20,14 @@ def split_response_file(content: bytes, where: Path) -> list[str]:
     """Split a response file into arguments as lld and GNU ld do (cl::TokenizeGNUCommandLine, libiberty's buildargv).
 
     Blanks, tabs and line ends separate arguments, quotes keep them, and a backslash keeps the next character, also
-    inside of quotes. There are no comments. `content` is UTF-8 with or without a byte order mark, or UTF-16 with one.
-    UserError, with `where`, if a quote is not closed.
+    inside of quotes. There are no comments.
+
+    Args:
+        content: of the file: UTF-8 with or without a byte order mark, or UTF-16 with one.
+        where: the file, for errors.
+
+    Raises:
+        UserError: a quote is not closed.
     """
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         text = content.decode("utf-16", "replace")

@@ -22,12 +22,19 @@ _ORIGIN = "$ORIGIN"
 
 
 def relocate_runpath(path: Path, built: Path, root: Path) -> bool:
-    """Let a linked file search next to itself for what was in the build, and nowhere else below it. UserError if it is
-    damaged.
+    """Let a linked file search next to itself for what was in the build, and nowhere else below it.
 
-    The file at `path`, a copy of what was built at `built`, is changed in place; entries below `root`, the directory of
-    the build, become relative to $ORIGIN. Returns whether no entry is left that names a directory below it: one is left
-    if its string in .dynstr also is the end of another one's.
+    Args:
+        path: the copy of the file, which is changed in place.
+        built: where the file was built.
+        root: directory of the build; entries below it become relative to $ORIGIN.
+
+    Returns:
+        Whether no entry is left that names a directory below `root`. An entry is left if its string in .dynstr also is
+        the end of another one's.
+
+    Raises:
+        UserError: the file is damaged.
     """
     data = bytearray(path.read_bytes())
     elf = Elf(memoryview(data))
@@ -74,6 +81,7 @@ def has_search_path(path: Path) -> bool:
 
 
 def _dynamic_entries(elf: Elf) -> list[tuple[int, int]]:
+    """Return the tags and values of .dynamic."""
     dynamic = elf.section(".dynamic") or b""
     entry = struct.Struct(ORDERS[elf.byte_order] + _FORMATS[elf.address_bytes][0])
     entries = []

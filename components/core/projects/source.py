@@ -70,7 +70,9 @@ def git_commit(source: Source, cache: Path, progress: Say = say) -> str:
     """Return the commit (hex) that the tag of a git source points to: a tag that was moved is another source.
 
     If the repository cannot be read, it is the commit that was seen last, which `cache` keeps, with a warning.
-    UserError if there was none, or there is no such tag.
+
+    Raises:
+        UserError: the repository cannot be read, and was not before; or it has no such tag.
     """
     seen = cache / "git-commits" / json_digest([source.location, source.pin])
     try:

@@ -45,6 +45,7 @@ class SourceTree:
 
     @property
     def name(self) -> str:
+        """Name of the directory."""
         return self.directory.resolve().name
 
     @property
@@ -83,15 +84,18 @@ class SourceTree:
         return sorted(found)
 
     def copy(self, into: Path, omitted: Sequence[Path] = (), programs: Sequence[str] = ()) -> None:
-        """Copy the tree, without the directories `omitted`, to `into`, which does not exist. UserError if a file cannot
-        be read, or the disk is full.
+        """Copy the tree to `into`, which does not exist. UserError if a file cannot be read, or the disk is full.
 
-        Objects, build directories, Cargo's among them, links to Bazel's, outputs of `mlgo shrink`, virtual environments
-        and the files `programs`, relative to the tree, are left out, so that everything is compiled. Times are kept:
-        generated files stay newer than their sources. Links to places in the tree are links in the copy; links to other
-        directories stay, but those that a build writes to, which are empty or have its files, become empty directories.
-        In place of a repository's objects the copy refers to them, because version scripts ask git; a worktree and a
-        submodule, whose state is elsewhere, become a tree without git.
+        Objects, build directories, Cargo's among them, links to Bazel's, outputs of `mlgo shrink` and virtual
+        environments are left out, so that everything is compiled. Times are kept: generated files stay newer than their
+        sources. Links to places in the tree are links in the copy; links to other directories stay, but those that a
+        build writes to, which are empty or have its files, become empty directories. In place of a repository's objects
+        the copy refers to them, because version scripts ask git; a worktree and a submodule, whose state is elsewhere,
+        become a tree without git.
+
+        Args:
+            omitted: directories that are not copied.
+            programs: files that are not copied, relative to the tree, because the build makes them.
         """
         omitted_places = {path.resolve() for path in omitted}
 
@@ -186,6 +190,7 @@ def remove_tree(directory: Path) -> None:
 
 
 def is_cargo_directory(directory: Path) -> bool:
+    """Return whether Cargo builds in a directory."""
     return os.path.isfile(directory / _CARGO_FILE)
 
 

@@ -59,6 +59,7 @@ class CompilerUsed:
     """
 
     def __init__(self, elf: Elf, modules: Sequence[memoryview]) -> None:
+        """Make it for an object and the bitcode of all its modules: one, or those that were linked to it."""
         self._elf = elf
         self._modules = modules
 
@@ -198,9 +199,12 @@ def _remove_called(
 ) -> None:
     """Remove functions that a call or jump in their section of x86-64 code goes to: the assembler needs no relocation.
 
-    Any four bytes may be the distance of a call, except those with a part of a relocated word, at the offsets
-    `relocated`, and those of the padding between functions: a nop ends with zeros, the distance to the function that
-    follows. Short jumps have one byte, so a function remains possible.
+    Any four bytes may be the distance of a call, except those with a part of a relocated word, and those of the padding
+    between functions: a nop ends with zeros, the distance to the function that follows. Short jumps have one byte, so a
+    function remains possible.
+
+    Args:
+        relocated: offsets of the section's relocations.
     """
     code = np.frombuffer(elf.contents(section), np.uint8).astype(np.int64)
     if len(code) < 4:

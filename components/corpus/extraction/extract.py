@@ -38,7 +38,8 @@ class ExtractConfig:
 
     Attributes:
         cmd_filter: regular expression; a module is skipped if it matches none of its cc1 arguments. None: keep all.
-        cmd_section, bitcode_section: names of the ELF sections in which -fembed-bitcode=all writes.
+        cmd_section: name of the ELF section in which -fembed-bitcode=all writes the arguments.
+        bitcode_section: name of the ELF section in which -fembed-bitcode=all writes the bitcode.
         num_workers: number of threads; None: one per processor that this process may use.
         max_llvm_major: skip modules that a newer LLVM compiled; None: keep all.
         thinlto: kind of the ThinLTO build, if the objects come from one; then each module's index is extracted, too.
@@ -62,15 +63,19 @@ def compile_filter(cmd_filter: str | None) -> re.Pattern[str] | None:
 
 
 def extract_objects(objects: list[ObjectFile], output: Path, config: ExtractConfig) -> list[Outcome]:
-    """Write <name>.bc and <name>.cmd below `output` for every object that has them, and return the outcomes in their
-    order.
+    """Write <name>.bc and <name>.cmd below `output` for every object that has them.
 
     The files have the bytes that llvm-objcopy --dump-section writes, without this project's options in the arguments,
-    and with functions and variables kept that the source declares __attribute__((used)), see compiler_used.py. With
-    ThinLTO, <name>.thinlto.bc is written, too; with local ThinLTO, <name>.cmd is not. The modules of an object that was
-    linked from several ones (`ld -r`, a program) are <name>.1, <name>.2 and so on; those of an archive are
-    <name>/<member>. They are not extracted again if another object is the same module. UserError if cmd_filter is not a
-    regular expression.
+    and with functions and variables kept that the source declares __attribute__((used)), see compiler_used.py.
+    With ThinLTO, <name>.thinlto.bc is written, too; with local ThinLTO, <name>.cmd is not. The modules of an object
+    that was linked from several ones (`ld -r`, a program) are <name>.1, <name>.2 and so on; those of an archive are
+    <name>/<member>. They are not extracted again if another object is the same module.
+
+    Returns:
+        The outcomes in the order of `objects`; they also describe what is wrong with single objects.
+
+    Raises:
+        UserError: cmd_filter is not a regular expression.
     """
     pattern = compile_filter(config.cmd_filter)
     outcomes: list[list[Outcome]] = [[] for _ in objects]
@@ -211,6 +216,7 @@ class _Extraction:
         return [self._module(self.item, command, bitcode, producer_major(read_at, modules[0]), None)]
 
     def _without_bitcode(self, elf: Elf, missing: str) -> Outcome:
+        """Return why an object has no bitcode."""
         if self.item.assembly:
             return Outcome(self.item, OutcomeKind.ASSEMBLY, missing)
         if elf.type in LINKED_TYPES:

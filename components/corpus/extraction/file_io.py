@@ -8,8 +8,11 @@ from components.platform.storage.input_files import open_regular
 
 
 def read(path: str) -> bytes:
-    """Return the content of a regular file. OSError if it cannot be read, or is none; reading a named pipe would
-    block."""
+    """Return the content of a regular file.
+
+    Raises:
+        OSError: the file cannot be read, or is not a regular file; reading a named pipe would block.
+    """
     with os.fdopen(open_regular(path), "rb", buffering=0) as file:
         return file.readall()  # type: ignore[attr-defined, no-any-return]
 

@@ -16,10 +16,12 @@ def describe_newer_llvm(majors: Iterable[int], llvm_major: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of extracting one object: `detail` is the reason; for an extracted object a warning, or "".
+    """Outcome of extracting one object.
 
-    `llvm_major`: version of the LLVM that compiled an extracted object, 0 if unknown. `digest`: `embedded_digest` of an
-    extracted ELF object with one module, else "".
+    Attributes:
+        detail: the reason; for an extracted object a warning, or "".
+        llvm_major: version of the LLVM that compiled an extracted object, 0 if unknown.
+        digest: `embedded_digest` of an extracted ELF object with one module, else "".
     """
 
     object: ObjectFile

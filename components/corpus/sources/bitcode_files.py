@@ -20,9 +20,17 @@ _SUFFIX = ".bc"
 def make_corpus(
     source: Path, output: Path, default_args: list[str], skip_damaged: bool = False
 ) -> tuple[list[str], dict[str, str]]:
-    """Copy every .bc file below `source` to `output`, write the description, and return the names of the modules, and
-    skipped module -> what is wrong with it. UserError if there is no .bc file, or, without `skip_damaged`, one is not
-    complete bitcode."""
+    """Copy every .bc file below `source` to `output` and write the description of the corpus.
+
+    Args:
+        skip_damaged: skip files that are not complete bitcode, instead of raising.
+
+    Returns:
+        The names of the modules, and skipped module -> what is wrong with it.
+
+    Raises:
+        UserError: there is no .bc file, or one is not complete bitcode.
+    """
     if not source.is_dir():
         raise UserError(f"there is no directory {source}", "pass the directory that holds the .bc files")
     # Sorted: training depends on the order of modules, and mlgo-utils' is the file system's.
@@ -48,8 +56,11 @@ def make_corpus(
 def combine_corpora(root: Path) -> list[str]:
     """Combine all corpora in the direct subdirectories of `root` into one; write `root`/corpus_description.json.
 
-    Returns the names of the modules, prefixed with their subdirectory. UserError if there is no corpus, one is damaged,
-    or they differ in more than their modules.
+    Returns:
+        The names of the modules, prefixed with their subdirectory.
+
+    Raises:
+        UserError: there is no corpus, one is damaged, or they differ in more than their modules.
     """
     names: list[str] = []
     common: dict[str, Any] | None = None

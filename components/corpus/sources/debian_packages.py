@@ -48,10 +48,13 @@ _PARALLEL_PACKAGES = 2
 
 @dataclass(frozen=True)
 class PackageModules:
-    """Modules of a built package, by name in the corpus their digests of functions, or the reason why there are none.
+    """Modules of a built package, or the reason why there are none.
 
-    `version`: of the source package. `failure`: why there are no modules, "" if there are. `left`: (name, kind, detail)
-    of each object without a module, see report.py.
+    Attributes:
+        version: of the source package.
+        failure: why there are no modules, "" if there are.
+        modules: name in the corpus -> digest of its functions.
+        left: (name, kind, detail) of each object without a module, see report.py.
     """
 
     version: str
@@ -236,8 +239,11 @@ def digest_functions(bitcode: Sequence[Path], llvm_major: int) -> list[str]:
 
     A source that is compiled for a shared and for a static library has one digest: LLVM's structural hash
     (llvm/IR/StructuralHash.h, LLVM 19) covers types, instructions and constants, not the relocation model. The digest
-    also covers the names of the functions. UnreadableModuleError if opt cannot read a module, or takes longer than two
-    minutes.
+    also covers the names of the functions.
+
+    Raises:
+        UserError: opt of this LLVM version is not installed.
+        UnreadableModuleError: it cannot read a module, or takes longer than two minutes.
     """
     opt = shutil.which(f"opt-{llvm_major}")
     if opt is None:

@@ -18,7 +18,12 @@ INPUT_TYPES: tuple[InputType, ...] = ("json", "params", "directory", "bazel_aque
 
 @dataclass(frozen=True)
 class Input:
-    """Objects of an input, its project's name, and (name, kind, detail) of each entry without a usable object."""
+    """Objects of an input.
+
+    Attributes:
+        project: name of the project, see `name_project`.
+        left: (name, kind, detail) of each entry without a usable object.
+    """
 
     project: str
     objects: list[ObjectFile]

@@ -38,8 +38,14 @@ def read_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile],
 def _expand(
     arguments: Sequence[str], base: Path | None, where: Path, known: Mapping[str, Sequence[str]] | None = None
 ) -> Iterator[str]:
-    """Yield the arguments with those of the response files that they name (@FILE, relative to `base`) in their place;
-    those in `known` need not be read. UserError if one cannot be read, or includes itself."""
+    """Yield the arguments with those of the response files that they name (@FILE, relative to `base`) in their place.
+
+    Args:
+        known: arguments of response files that need not be read.
+
+    Raises:
+        UserError: a response file cannot be read, or includes itself.
+    """
     files = 0
 
     def expand(arguments: Sequence[str], including: tuple[Path, ...]) -> Iterator[str]:
@@ -88,7 +94,11 @@ def read_aquery(path: Path, base: Path | None = None) -> tuple[list[ObjectFile],
 
 
 def _parameter_files(action: dict[str, Any], path: Path) -> dict[str, list[str]]:
-    """Return the parameter files of an action, by their paths in the execution root, with their arguments."""
+    """Return the parameter files of an action, by their paths in the execution root, with their arguments.
+
+    Raises:
+        UserError: the action has no list of these.
+    """
     files = action.get("paramFiles", [])
     if isinstance(files, list) and all(
         isinstance(file, dict)

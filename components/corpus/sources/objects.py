@@ -26,10 +26,13 @@ Left = list[tuple[str, str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ObjectFile:
-    """An object file and the name of its module, a relative path without "..", with the object's suffix.
+    """An object file and the name of its module.
 
-    `assembly`: whether it was assembled from an assembly file and thus has no bitcode. `directory`: that relative paths
-    in its arguments start from.
+    Attributes:
+        path: of the object file.
+        name: of the module: a relative path without "..", with the object's suffix.
+        assembly: whether it was assembled from an assembly file and thus has no bitcode.
+        directory: directory that relative paths in its arguments start from.
     """
 
     path: str
@@ -42,7 +45,13 @@ def locate_object(directory: str, output: str, base: Path | None = None, source:
     """Return the object of a command, or None if the path of its module would be outside of the corpus.
 
     As in mlgo-utils, a module's name is the object as the command spells it, relative to the command's directory; with
-    `base` it is the object's path relative to that directory. UserError if `output` is not a path, or not UTF-8.
+    `base` it is the object's path relative to that directory.
+
+    Args:
+        base: directory that module names are relative to.
+
+    Raises:
+        UserError: `output` is not a path, or not UTF-8.
     """
     try:
         if b"\0" in os.fsencode(output) + os.fsencode(directory):

@@ -47,7 +47,10 @@ _VECTORIZE = {"-Os": ("-vectorize-loops", "-vectorize-slp"), "-Oz": ("-vectorize
 class ProgramConfig:
     """Options of an extraction of programs.
 
-    `cmd_filter`, `max_llvm_major`: as of ExtractConfig. `only`: real paths of the linked files to extract; None: all.
+    Attributes:
+        cmd_filter: regular expression; a module is skipped if it matches none of its cc1 arguments. None: keep all.
+        max_llvm_major: skip modules that a newer LLVM wrote; None: keep all.
+        only: real paths of the linked files to extract; None: all.
     """
 
     cmd_filter: str | None = None
@@ -59,8 +62,9 @@ class ProgramConfig:
 class Programs:
     """What was extracted.
 
-    `native`: module -> inputs of the program without bitcode, which remain native code. `shared_functions`: number of
-    functions that several programs have, and of all.
+    Attributes:
+        native: module -> inputs of the program without bitcode, which remain native code.
+        shared_functions: number of functions that several programs have, and of all.
     """
 
     outcomes: list[Outcome]

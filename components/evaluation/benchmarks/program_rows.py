@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import UNSET, UnsetType
 
@@ -52,24 +52,17 @@ def why_slower(programs: BenchmarkSummary) -> str | None:
 
 
 def summary(programs: BenchmarkSummary) -> str:
-    """Return the instructions of all programs together as text."""
     counts, count = programs.instructions, len(programs.programs)
     total = change(programs.reduction_percent, COMPARATIVE)
     mean = change(programs.geometric_mean_reduction_percent, ("fewer", "more"))
-    return (
+    text = (
         f"{count} run{'s' if count > 1 else ''} of programs of whole projects: {total} "
         f"({counts.stock:,} → {counts.policy:,} in sum; geometric mean {mean}), counted by {programs.counter}"
-        f"{_time_in_words(programs.time)}"
     )
-
-
-def template_values(programs: BenchmarkSummary | None) -> dict[str, Any]:
-    """Return the variables of programs.html.jinja."""
-    return {
-        "programs_summary": summary(programs) if programs else None,
-        "programs_columns": columns(programs) if programs else None,
-        "programs_rows": rows(programs) if programs else None,
-    }
+    if (time := programs.time) is UNSET:
+        return text
+    change_percent, bounds = f"{time.change_percent:+.2f}%", interval(time.interval_percent)
+    return f"{text}; processor time {change_percent}, 95% interval {bounds}, {time.repeats} runs of each build"
 
 
 def columns(programs: BenchmarkSummary) -> tuple[str, ...]:
@@ -98,13 +91,6 @@ def rows(programs: BenchmarkSummary) -> list[tuple[str, ...]]:
 
 def _time_cells(time: TimeChange | UnsetType) -> tuple[str, str]:
     return ("–", "–") if time is UNSET else (f"{time.change_percent:+.2f}%", interval(time.interval_percent))
-
-
-def _time_in_words(time: TimeChange | UnsetType) -> str:
-    if time is UNSET:
-        return ""
-    bounds = interval(time.interval_percent)
-    return f"; processor time {time.change_percent:+.2f}%, 95% interval {bounds}, {time.repeats} runs of each build"
 
 
 def _cycles(programs: BenchmarkSummary) -> bool:

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from components.core.compiler.objects.archive import ArchiveError, Member, is_archive, read_members
@@ -94,12 +94,15 @@ class ReplayPlan:
     """
 
     links: BuildLinks
-    _inputs: dict[Link, tuple[str, ...]] = field(default_factory=dict)
-    _real: dict[str, str] = field(default_factory=dict)
     _pieces: dict[str, Piece | None] = field(default_factory=dict)
     _kept: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     _changes: dict[str, bool] = field(default_factory=dict)
     _lto: dict[str, Lto | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # All links of a large build read hundreds of thousands of files.
+        self.real = cache(os.path.realpath)
+        self.inputs = cache(lambda link: tuple(input_paths(link)))
 
     @cached_property
     def _outputs(self) -> dict[str, Link]:
@@ -124,18 +127,6 @@ class ReplayPlan:
         for link in self.links.links:
             visit(link)
         return tuple(done.values())
-
-    def inputs(self, link: Link) -> tuple[str, ...]:
-        """Return `input_paths`, looked up once: all links of a large build read hundreds of thousands."""
-        if link not in self._inputs:
-            self._inputs[link] = tuple(input_paths(link))
-        return self._inputs[link]
-
-    def real(self, path: str) -> str:
-        """Return the real path of an input, looked up once."""
-        if path not in self._real:
-            self._real[path] = os.path.realpath(path)
-        return self._real[path]
 
     def piece(self, path: str) -> Piece | None:
         """Return what replaces a file; None for a file that stays as it is."""

@@ -16,7 +16,6 @@ from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
 from components.core.projects.flags.build_variants import BuildVariant, build_variants, by_heuristic, whole_build
 from components.core.projects.flags.link_variants import LINK_VARIANTS, LinkVariant
-from components.core.projects.flags.section_sizes import MeasuredBinary, measure
 from components.core.projects.flags.types import Kind, SectionSizes
 from components.core.projects.recipe import Recipe
 from components.evaluation.metrics_types import (
@@ -27,20 +26,13 @@ from components.evaluation.metrics_types import (
     LinkedTotals,
     PlanSizes,
 )
-from components.evaluation.projects.function_changes import compare_functions, function_sizes, largest_changes
+from components.evaluation.projects.function_changes import compare_functions, largest_changes
+from components.evaluation.projects.measured_builds import MeasuredFile, measure_file
 from components.platform.console import say
 from components.platform.errors import UserError
 
 MAX_FUNCTIONS = 10
 """Functions of each direction that are listed."""
-
-
-@dataclass(frozen=True)
-class _BuiltBinary:
-    """A file of one build, and the bytes of its functions by mangled name; {} if it is stripped."""
-
-    measured: MeasuredBinary
-    functions: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -208,7 +200,7 @@ def _compare(
         say(f"{recipe.name}: it ships no program, so it is not compared as {link_variant.name}")
         return []
     try:
-        released: dict[str, dict[str, _BuiltBinary]] = {}
+        released: dict[str, dict[str, MeasuredFile]] = {}
         for key, variant in variants.items():
             built = released[key] = _measure(recipe, variant, work, cache, jobs)
             if differing := ", ".join(sorted(stock.keys() ^ built.keys())):
@@ -230,20 +222,20 @@ def _compare(
         Binary(
             recipe.name,
             name,
-            binary.measured.kind,
-            binary.measured.language,
+            binary.kind,
+            binary.language,
             link_variant.name,
-            binary.measured.sizes,
-            released["policy"][name].measured.sizes,
-            plan=released["plan"][name].measured.sizes if "plan" in released else None,
-            heuristic=released["heuristic"][name].measured.sizes if "heuristic" in released else None,
+            binary.sizes,
+            released["policy"][name].sizes,
+            plan=released["plan"][name].sizes if "plan" in released else None,
+            heuristic=released["heuristic"][name].sizes if "heuristic" in released else None,
             functions=_changed_functions(f"{recipe.name}/{name}", binary, released["policy"][name]),
         )
         for name, binary in stock.items()
     ]
 
 
-def _changed_functions(name: str, stock: _BuiltBinary, policy: _BuiltBinary) -> tuple[FunctionChange, ...]:
+def _changed_functions(name: str, stock: MeasuredFile, policy: MeasuredFile) -> tuple[FunctionChange, ...]:
     if not (stock.functions and policy.functions):
         return ()
     changes = compare_functions(name, stock.functions, policy.functions)
@@ -251,9 +243,7 @@ def _changed_functions(name: str, stock: _BuiltBinary, policy: _BuiltBinary) -> 
     return tuple(changes if len(changes) <= 2 * MAX_FUNCTIONS else changes[:MAX_FUNCTIONS] + changes[-MAX_FUNCTIONS:])
 
 
-def _measure(recipe: Recipe, variant: BuildVariant, work: Path, cache: Path, jobs: int) -> dict[str, _BuiltBinary]:
+def _measure(recipe: Recipe, variant: BuildVariant, work: Path, cache: Path, jobs: int) -> dict[str, MeasuredFile]:
     with whole_build(recipe, variant, work, cache, jobs) as (_, built):
         root = built.directory.resolve()
-        return {
-            str(path.relative_to(root)): _BuiltBinary(measure(path), function_sizes(path)) for path in built.binaries
-        }
+        return {str(path.relative_to(root)): measure_file(path) for path in built.binaries}

@@ -98,13 +98,13 @@ def open_build(path: Path, globs: Sequence[str] = ()) -> Build:
     if kind == "comparison of binaries":
         return _read_measurement(path, globs)
     tree = path / _SHRUNK_FILES if kind == "smaller build" else path
-    files = {name: partial(_measure, place) for name, place in find_binaries(tree, globs)}
+    files = {name: partial(measure_file, place) for name, place in find_binaries(tree, globs)}
     return Build(path, path.absolute().name, files, kind == "smaller build")
 
 
 def open_file(path: Path, name: str) -> Build:
     """Return a build of one program or library, under a name that both sides have."""
-    return Build(path, path.absolute().parent.name, {name: partial(_measure, path)})
+    return Build(path, path.absolute().parent.name, {name: partial(measure_file, path)})
 
 
 def align(one: Build, other: Build) -> tuple[Build, Build]:
@@ -151,7 +151,7 @@ def _read_measurement(path: Path, globs: Sequence[str]) -> Build:
     return Build(path, measurement.build, files)
 
 
-def _measure(path: Path) -> MeasuredFile:
+def measure_file(path: Path) -> MeasuredFile:
     binary = measure(path)
     try:
         functions = function_sizes(path)

@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -100,21 +101,15 @@ class _Built:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _CompileAll:
-    """Compiles a module for all builds, one right after the other, so that their times are comparable."""
-
-    stock: Compiler
-    release: Compiler
-    directories: tuple[Path, ...]
-
-    def __call__(self, request: Request) -> tuple[float, ...]:
-        name = _object_name(request.module.name)
-        default = replace(request, advisor=Advisor("default"))
-        heuristic = replace(default, extra_flags=HEURISTIC)
-        compiles = ((self.stock, default), (self.release, request), (self.release, heuristic))
-        builds = zip(compiles, self.directories, strict=True)
-        return tuple(compiler.make_object(asked, folder / name) for (compiler, asked), folder in builds)
+def _compile_for_all(
+    stock: Compiler, release: Compiler, directories: tuple[Path, ...], request: Request
+) -> tuple[float, ...]:
+    """Compile a module for all builds, one right after the other, so that their times are comparable."""
+    name = _object_name(request.module.name)
+    default = replace(request, advisor=Advisor("default"))
+    heuristic = replace(default, extra_flags=HEURISTIC)
+    builds = zip(((stock, default), (release, request), (release, heuristic)), directories, strict=True)
+    return tuple(compiler.make_object(asked, folder / name) for (compiler, asked), folder in builds)
 
 
 def relink(
@@ -167,7 +162,7 @@ def _compile(
     stock, release = (
         Compiler(variant.clang, config.problem, config.timeout_s, config.allowed_options) for variant in variants[:2]
     )
-    compile_each = _CompileAll(stock, release, tuple(root / _OBJECTS for root in roots))
+    compile_each = partial(_compile_for_all, stock, release, tuple(root / _OBJECTS for root in roots))
     quarantine = Quarantine(_MAX_FAILED_FRACTION, len(modules))
     kinds = {name: kind for name, kind in lto.items() if kind != "mixed"}
     requests = [Request(module, Advisor("release"), lto=kinds.get(module.name)) for module in modules]

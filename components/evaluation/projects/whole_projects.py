@@ -17,7 +17,7 @@ from components.core.projects.flags.request import RowsRequest
 from components.core.projects.recipe import Recipe
 from components.core.projects.speed.counters import find_counter
 from components.evaluation.benchmarks.benchmark_comparison import compare_programs, summarize_programs
-from components.evaluation.benchmarks.own_benchmark import OwnBenchmark
+from components.evaluation.benchmarks.own_benchmark import compare_own_benchmark
 from components.evaluation.config import EvaluationConfig
 from components.evaluation.metrics_types import BinariesComparison, OwnBuild, WholeProjects
 from components.evaluation.projects.linked_binaries import compare_projects, summarize_binaries
@@ -128,8 +128,9 @@ def compare_own_build(
     if config.benchmark:
         try:
             strip = llvm_binutils(find_stock_clang(release, config.stock_clang))["strip"]
-            benchmark = OwnBenchmark(config.benchmark, Path(links.tree), strip)
-            programs = summarize_programs([benchmark.compare(relinked, work, config.time_repeats)])
+            build, repeats = Path(links.tree), config.time_repeats
+            ran = compare_own_benchmark(config.benchmark, relinked, build, strip, work, repeats)
+            programs = summarize_programs([ran])
         except UserError as error:
             _skip_benchmark(objective, config, error)
     binaries = summarize_binaries(relinked.binaries) if sizes else BinariesComparison()

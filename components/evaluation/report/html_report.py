@@ -30,7 +30,6 @@ _MAX_LINE = 130
 
 
 def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curve | None) -> None:
-    """Write the page."""
     objective = measured.objective
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -78,7 +77,7 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
         training_plot=Markup(training_reward(curve, objective.labels.reward)) if curve else None,
         max_points=MAX_POINTS,
         floor=FLOOR,
-        **program_rows.template_values(metrics.programs),
+        program_rows=program_rows,
     )
     path.write_text(text, encoding="utf-8")
 

@@ -217,10 +217,5 @@ def _cell(stock: int, policy: int) -> str:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number:,} {_plural(noun, number)}"
-
-
-def _plural(kind: str, count: int) -> str:
-    if count == 1:
-        return kind
-    return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"

@@ -237,7 +237,6 @@ def write_card(directory: Path, card: ModelCard, worst: Sequence[WorstCase]) -> 
 
 
 def card_markdown(card: ModelCard, worst: Sequence[WorstCase]) -> str:
-    """Return the card as Markdown. worst: as for `model_card`."""
     gate, corpus, training, labels = card.gate, card.corpus, card.training, OBJECTIVES[card.measure].labels
     programs, total = card.programs or None, headline_total(card.linked or {})
     linked = f"text of linked programs and libraries {change(total.reduction_percent)}, " if total else ""

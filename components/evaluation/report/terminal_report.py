@@ -5,7 +5,7 @@ Imports nothing heavy at import time, so that a launcher can print the table of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,13 +46,12 @@ from components.evaluation.report.policy_choice import (
     verdict_subject,
 )
 from components.platform.console.escape import markdown_text
-from components.platform.console.tables import make_table, table_console
+from components.platform.console.tables import make_table, print_lines, table_console
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, read_bytes
 from components.platform.storage.uri import display_path
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 METRICS = "metrics.json"
@@ -277,7 +276,6 @@ def markdown(metrics: Metrics) -> str:
 
 
 def print_table(metrics: Metrics, directory: Path) -> None:
-    """Print the tables, linked files first, and the lines below them."""
     console = table_console(_WIDTH)
     if binaries := linked_tables.select_linked(metrics.binaries):
         console.print(_linked_table(metrics, binaries))
@@ -289,7 +287,7 @@ def print_table(metrics: Metrics, directory: Path) -> None:
     if isinstance(metrics, SizeMetrics):
         print_functions(metrics.module_functions, "Functions of held-out modules", _MAX_FUNCTIONS)
         print_functions(metrics.binary_functions, "Functions of linked binaries", _MAX_FUNCTIONS)
-    _print_lines(console, footer_lines(metrics, directory))
+    print_lines(console, footer_lines(metrics, directory))
 
 
 def print_binaries(compared: BinariesComparison, subject: str) -> None:
@@ -298,23 +296,17 @@ def print_binaries(compared: BinariesComparison, subject: str) -> None:
 
     `subject` names the bytes and the baseline in the title.
     """
-    from rich.table import Table
-
     console = table_console(_WIDTH)
     for variant in dict.fromkeys(binary.link_variant for binary in compared.binaries):
-        view = Table("binary", title=f"Linked binaries, {variant}: {subject}")
-        for section in linked_tables.SECTIONS.values():
-            view.add_column(section, justify="right")
+        rows = []
         for binary in compared.binaries:
-            if binary.link_variant == variant:
-                for detail, sizes in linked_tables.list_variants(binary):
-                    pairs = [
-                        (getattr(binary.stock, section), getattr(sizes, section)) for section in linked_tables.SECTIONS
-                    ]
-                    cells = [f"{new:,}\n{new - stock:+,}" for stock, new in pairs]
-                    view.add_row(f"{binary.project}/{binary.name}\n{detail}", *cells)
-        console.print(view)
-    _print_lines(console, linked_tables.linked_lines(compared.linked))
+            for detail, sizes in linked_tables.list_variants(binary) if binary.link_variant == variant else ():
+                pairs = [(getattr(binary.stock, name), getattr(sizes, name)) for name in linked_tables.SECTIONS]
+                cells = [f"{new:,}\n{new - stock:+,}" for stock, new in pairs]
+                rows.append([f"{binary.project}/{binary.name}\n{detail}", *cells])
+        title = f"Linked binaries, {variant}: {subject}"
+        console.print(make_table(title, ["binary", *linked_tables.SECTIONS.values()], rows))
+    print_lines(console, linked_tables.linked_lines(compared.linked))
 
 
 def print_flags(compared: FlagsComparison) -> None:
@@ -323,7 +315,7 @@ def print_flags(compared: FlagsComparison) -> None:
     from rich.table import Table
 
     console = table_console(_WIDTH)
-    _print_lines(console, flags_tables.compiler_lines(compared))
+    print_lines(console, flags_tables.compiler_lines(compared))
     if len(compared.programs) <= _MAX_PROGRAMS:
         for program in compared.programs:
             title = f"{program.project}/{program.name}: bytes, change against the best row of stock clang"
@@ -336,12 +328,7 @@ def print_flags(compared: FlagsComparison) -> None:
         view.add_row(*row)
     console.print(view)
     lines = [*flags_tables.assumption_lines(compared), *flags_tables.total_lines(compared)]
-    _print_lines(console, [*lines, "put into the build:", *flags_tables.build_lines(compared)])
-
-
-def _print_lines(console: Console, lines: Iterable[str]) -> None:
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    print_lines(console, [*lines, "put into the build:", *flags_tables.build_lines(compared)])
 
 
 def print_functions(changes: Sequence[FunctionChange], title: str = "Functions", limit: int | None = None) -> None:
@@ -364,7 +351,7 @@ def print_programs(programs: BenchmarkSummary) -> None:
     """Print the executed instructions of each run and in sum; `programs` is a result of `summarize_programs`."""
     console = table_console(_WIDTH)
     console.print(_program_table(programs))
-    console.print(program_rows.summary(programs), highlight=False, soft_wrap=True)
+    print_lines(console, [program_rows.summary(programs)])
 
 
 def _titles(metrics: Metrics) -> list[str]:

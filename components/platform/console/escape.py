@@ -49,6 +49,7 @@ def markdown_text(text: str) -> str:
 
 
 def markdown_code(text: str) -> str:
+    """Return `text` as code within a line of Markdown."""
     return f"`{escape_line(text).replace('`', chr(39))}`"
 
 

@@ -31,7 +31,11 @@ _terminated = False
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised on a signal in TERMINATING."""
+    """Raised on a signal in TERMINATING.
+
+    Attributes:
+        number: the signal.
+    """
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
         super().__init__()
@@ -39,6 +43,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def interrupted_status(error: BaseException) -> int:
+    """Return the exit status for the signal that interrupted a command."""
     return 128 + error.number if isinstance(error, Terminated) else EXIT_INTERRUPTED
 
 
@@ -88,6 +93,10 @@ def raise_soon(error: Callable[[], BaseException], frame: FrameType | None) -> N
     """Raise an exception from a signal's handler, as soon as TensorFlow and `delay_interrupts` blocks have returned.
 
     Until then SIGALRM and the real-time timer are used. If several exceptions wait, the first one is raised.
+
+    Args:
+        error: makes the exception.
+        frame: the frame that the handler interrupted.
     """
     global _pending
     _pending = _pending or error
@@ -132,6 +141,7 @@ def _raise_pending(_number: int, frame: FrameType | None) -> None:
 
 
 def _runs_tensorflow(frame: FrameType | None) -> bool:
+    """Return whether a function of TensorFlow is on the stack."""
     while frame is not None:
         if str(frame.f_globals.get("__name__")).startswith(_PACKAGES):
             return True

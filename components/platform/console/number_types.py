@@ -32,6 +32,8 @@ class FiniteFloat(click.ParamType):
 
 
 class FiniteFloatRange(click.FloatRange):
+    """click.FloatRange that refuses NaN and infinity."""
+
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
         return float(super().convert(FINITE_FLOAT.convert(value, parameter, context), parameter, context))
 
@@ -76,7 +78,11 @@ LLVM_MAJOR = click.IntRange(min=1, max=999)
 
 
 def environment_number(name: str, default: float) -> float:
-    """Return the number in the environment variable `name`, or `default` if it is not set."""
+    """Return the number in the environment variable `name`, or `default` if it is not set.
+
+    Raises:
+        UserError: the value is not a number with 0 < number <= 1e6.
+    """
     text = os.environ.get(name, "")
     try:
         value = finite_float(text) if text else default

@@ -29,6 +29,12 @@ def table_console(width: int) -> Console:
     return console if console.is_terminal else EscapingConsole(width=width)
 
 
+def print_lines(console: Console, lines: Iterable[str]) -> None:
+    """Print lines as they are; those longer than the terminal are not broken at words."""
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 def make_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
     """Return a table for a `table_console`. left: number of columns that begin at the left; the others are numbers."""
     from rich.table import Table

@@ -169,6 +169,7 @@ def drop_empty_options(arguments: Sequence[str]) -> list[str]:
 
 
 def _document(path: Path) -> dict[str, Any]:
+    """Read the JSON object that a step wrote to `path`. UserError if it is not one."""
     document = read_json(path, "see the step's log")
     if not isinstance(document, dict):
         raise UserError(f"{path} is not a JSON object", "see the step's log")

@@ -1,4 +1,4 @@
-"""Declares steps as KFP components, for `component.py` files. Imports kfp: code in containers never imports this."""
+"""Helper for `component.py` files to declare a step's container. Imports kfp: code in containers never imports this."""
 
 from __future__ import annotations
 

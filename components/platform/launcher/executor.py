@@ -36,6 +36,8 @@ class _Ports(Struct, frozen=True, rename={"output_file": "outputFile"}):
 
 
 class _ExecutorInput(Struct):
+    """An ExecutorInput, the keys that the launcher reads."""
+
     inputs: _Ports = _Ports()
     outputs: _Ports = _Ports()
 
@@ -79,6 +81,7 @@ def _finite(value: Any) -> Any:
 
 
 def find_outputs_at(executor_input: Mapping[str, Any], uri: str) -> list[str]:
+    """Return the names of the output artifacts whose URI is `uri`."""
     listed = executor_input.get("outputs", {}).get("artifacts", {})
     return [name for name, made in listed.items() if any(a.get("uri") == uri for a in made.get("artifacts", []))]
 

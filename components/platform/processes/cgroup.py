@@ -18,6 +18,7 @@ def available_processors() -> int:
 
 
 def available_memory() -> int:
+    """Return the bytes of memory that this process may use."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = _limit("memory.max")
     return min(memory, int(limit)) if limit.isdigit() else memory

@@ -139,6 +139,7 @@ class Preparation(NamedTuple):
     ruleset: int
 
     def close(self) -> None:
+        """Close the descriptor."""
         if self.ruleset >= 0:
             os.close(self.ruleset)
 
@@ -250,6 +251,7 @@ def _filter(makes_programs: bool, daemons: bool, own: int) -> bytes | None:
     command; and limits and priorities of other processes.
 
     Args:
+        makes_programs, daemons: see Confinement.
         own: the process ID of a command's first process, which may signal itself and its group, the others nothing; 0
             if signals to outside processes are denied by other means.
     """

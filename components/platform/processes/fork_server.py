@@ -88,6 +88,7 @@ class _Server:
                     return
 
     def stop(self) -> None:
+        """Kill all processes."""
         for command in self._by_exit.values():
             command.kill()
         self._by_exit.clear()

@@ -28,6 +28,15 @@ _MAX_STOP_S = tree_supervisor.GRACE_S + tree_supervisor.KILL_S + 10.0
 class ProcessTree:
     """A running command and its descendants.
 
+    Args:
+        command: a program's name or path, and arguments.
+        cwd: working directory; None for that of this process.
+        environment: variables of the command; None for those of this process.
+        stdin: file to read; None for /dev/null.
+        stdout: a file descriptor, or subprocess.PIPE.
+        stderr: a file descriptor, or subprocess.STDOUT.
+        confinement: what the command may do.
+
     Raises:
         FileNotFoundError: there is no such program.
     """
@@ -121,6 +130,7 @@ class ProcessTree:
 
 
 def describe_left(subject: str, left: Sequence[str]) -> str:
+    """Return a sentence about the processes that a command left running, for the user."""
     shown = "; ".join(f"process {line}" for line in left[:3])
     more = f" and {len(left) - 3} more" if len(left) > 3 else ""
     return f"{subject} ended and left running, which were stopped: {shown}{more}"

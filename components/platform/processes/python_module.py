@@ -17,7 +17,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def module_command(module: str, python: str | Path = "", options: Sequence[str] = ()) -> list[str]:
-    """Return the command that runs a module of this project like `python -P -m MODULE`, from this installation."""
+    """Return the command that runs a module of this project like `python -P -m MODULE`, from this installation's code.
+
+    Args:
+        module: such as "components.toolchain".
+        python: the interpreter; "": that of this process.
+        options: further options of the interpreter.
+    """
     # -P: do not import a folder of the working directory that has the name of one of our modules.
     return [str(python or sys.executable), "-P", *options, __file__, module]
 

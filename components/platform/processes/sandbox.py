@@ -44,6 +44,8 @@ class Rule:
     """A promise about a confined command, with all processes that it starts.
 
     Attributes:
+        subject: what it is about.
+        promise: what the command can do at most.
         unless_kept: what it could do otherwise.
         landlock: the version of Landlock that keeps it alone; None if none does.
         seccomp: whether our filter of system calls keeps it, with any version of Landlock, and with bubblewrap.
@@ -60,6 +62,7 @@ class Rule:
     always: bool = False
 
     def kept_by(self, kind: Kind, abi: int, seccomp: bool) -> bool:
+        """Return whether the promise is kept by a kind of sandbox, with Landlock of the version `abi`."""
         if self.always or (self.seccomp and seccomp and kind != "none"):
             return True
         if kind == "landlock":
@@ -101,7 +104,11 @@ RULES = (
 
 
 def kind() -> Kind:
-    """Return how children are confined on this machine; say once what a corpus from elsewhere could do nevertheless."""
+    """Return how children are confined on this machine; say once what a corpus from elsewhere could do nevertheless.
+
+    Raises:
+        UserError: $MLGO_COMPILE_SANDBOX names a kind that is unknown or does not work here.
+    """
     with _LOCK:
         return _kind(os.environ.get(SANDBOX_VARIABLE, ""))
 
@@ -111,6 +118,8 @@ def confinement(writable: Path, timeout_s: float, makes_programs: bool = False, 
 
     Args:
         writable: the only directory below which the command may write.
+        timeout_s: its time limit.
+        makes_programs, daemons: see Confinement.
     """
     cpu_s = math.ceil(timeout_s * available_processors()) + 1
     chosen = kind()

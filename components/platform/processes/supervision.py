@@ -145,6 +145,7 @@ def run(
 
 
 def signal_name(number: int) -> str:
+    """Return the name of a signal with its meaning."""
     try:
         return f"{signal.Signals(number).name} ({signal.strsignal(number)})"
     except ValueError:
@@ -208,6 +209,7 @@ class _Call:
     """A call of `run`.
 
     Attributes:
+        thread: the thread whose work it is.
         child: the child that the call waits for, None before and after.
         killed: whether `kill_running` has killed the child, or must kill it once it has started.
     """

@@ -33,6 +33,8 @@ _STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class _Tree:
+    """The command and all its descendants."""
+
     def __init__(self, parent: int, confinement: str, command: list[str]) -> None:
         # No core files: they are large, and this process ends by the signal that ended the command.
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -67,6 +69,7 @@ class _Tree:
         return self._stopping or self._parent in ready
 
     def reap(self) -> None:
+        """Wait for all children that have ended."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self._command:

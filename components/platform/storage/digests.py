@@ -8,6 +8,7 @@ from pathlib import Path
 
 
 def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

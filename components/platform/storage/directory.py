@@ -58,6 +58,7 @@ def remove_if_unused(directory: Path) -> Iterator[None]:
 
 
 def empty(directory: Path, keep: Container[str] = ()) -> None:
+    """Remove everything in a directory but the names in `keep`."""
     for path in directory.iterdir():
         if path.name in keep:
             continue

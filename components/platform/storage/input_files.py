@@ -42,6 +42,9 @@ class MissingFile(UserError):
 def open_regular(path: str | Path, flags: int = 0) -> int:
     """Open a regular file for reading; return its descriptor.
 
+    Args:
+        flags: more flags of open(2).
+
     Raises:
         OSError: it cannot be opened, or is not a regular file. Named pipes are refused without waiting for a writer.
         ValueError: the path contains NUL or cannot be encoded.
@@ -85,6 +88,7 @@ def path_errors(path: Path, remedy: str = "check the path") -> Iterator[None]:
 
 
 def read_text(path: Path, remedy: str = "check the path") -> str:
+    """Return the content of a UTF-8 file. UserError as `read_bytes`, or it is not UTF-8."""
     try:
         return read_bytes(path, remedy).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -92,6 +96,7 @@ def read_text(path: Path, remedy: str = "check the path") -> str:
 
 
 def read_json(path: Path, remedy: str = "check the path") -> Any:
+    """Return the document in a JSON file. UserError as `read_bytes` and `parse_json`."""
     return parse_json(read_bytes(path, remedy), str(path), remedy)
 
 
@@ -150,6 +155,7 @@ def typed(document: Any, kind: type[T], name: str | Path, what: str, remedy: str
 
     Args:
         kind: a msgspec.Struct or a dataclass, or a container of such types.
+        name: the source of the document, for errors.
         what: what it should be, for example "a trace description".
 
     Raises:
@@ -164,6 +170,7 @@ def expect_shape(name: str | Path, kind: str, remedy: str) -> Iterator[None]:
     """Turn the exceptions that a document of an unexpected shape raises into a UserError.
 
     Args:
+        name: the source of the document.
         kind: what it should be, for example "a trace description".
     """
     try:

@@ -46,6 +46,7 @@ class _Input:
     Attributes:
         files: state of each file, by name, before the input was read.
         manifest: of an artifact; None for the files of other tools.
+        whole: whether no output may lie in it.
         compared: whether `files` was compared after the input was read.
     """
 
@@ -57,6 +58,8 @@ class _Input:
 
 
 class CommandInputs:
+    """The inputs of one command."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._local: dict[Path, _Input] = {}
@@ -152,6 +155,7 @@ def command_inputs() -> CommandInputs | None:
 
 
 def require_unchanged_inputs() -> None:
+    """Raise UserError if an input of the running command was replaced or modified."""
     if (inputs := command_inputs()) is not None:
         inputs.require_unchanged()
 

@@ -103,12 +103,17 @@ def scan_artifact(directory: Path, kind: str) -> tuple[ManifestEntry, ...]:
 def scan_directory(
     directory: Path, only: Iterable[Path] | None = None, sha256: bool = False
 ) -> tuple[ManifestEntry, ...]:
-    """Read every file below `directory` except its manifest, or `only` these; return their entries, sorted by name."""
+    """Read every file below `directory` except its manifest, or `only` these; return their entries, sorted by name.
+
+    Args:
+        sha256: whether the entries have it.
+    """
     paths = [path for path in (_walk(directory) if only is None else only) if path != directory / MANIFEST]
     return tuple(sorted(_parallel(lambda path: _entry(directory, path, sha256), paths)))
 
 
 def manifest_document(entries: Iterable[ManifestEntry], kind: str = "") -> dict[str, object]:
+    """Return the JSON document that manifest.json holds."""
     head: dict[str, object] = {"version": VERSION, "kind": kind} if kind else {"version": VERSION}
     return head | {"files": [entry.to_json() for entry in entries]}
 
@@ -139,6 +144,11 @@ class NotAManifest(UserError):
 
 def parse_manifest(document: Any, source: str, remedy: str) -> tuple[ManifestEntry, ...]:
     """Return the entries of a manifest after checking that none lies outside of the artifact or collides with another.
+
+    Args:
+        document: the parsed JSON, of any type.
+        source: where it was read, for errors.
+        remedy: what to do about an invalid manifest, for errors.
 
     Raises:
         NotAManifest: it is not one of ours, or its entries contradict each other.
@@ -270,8 +280,10 @@ def require_artifact(directory: Path, kind: str, verify_content: bool = False) -
     """Return the manifest of an input artifact; raise a UserError that explains a wrong input.
 
     Args:
+        directory: the path that the user passed.
         kind: the expected artifact, which also names the step that makes it: "corpus", "trace", "vocab", "warmstart",
             ...; one of components.platform.storage.kinds is compared with the manifest's.
+        verify_content: also compare checksums, not only existence and sizes.
     """
     step = STEP_OF.get(kind.split()[-1], kind.split()[-1])
     restore_replaced(directory)
@@ -322,6 +334,7 @@ def _refuse(manifest: Manifest, names: list[str], what: str) -> None:
 
 
 def list_names(names: Sequence[str], limit: int = 5) -> str:
+    """Return the first names, for messages."""
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 

@@ -43,6 +43,7 @@ class LocationType(click.ParamType):
     """Converts the text of an option to a path.
 
     Args:
+        name: the metavar, in lower case.
         bring: returns the local path of a URI in object storage.
         directory: whether it is a directory to read: "artifact", whose content is verified; "any", which other tools
             may have filled; "whole", the same, but everything in it is read, so that no output may lie in it.

@@ -22,6 +22,7 @@ _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd", "/proc")
 
 
 def replace_text(path: Path, text: str) -> None:
+    """Replace `path` atomically by a file with this text, in UTF-8. Raises as `replace_bytes`."""
     replace_bytes(path, text.encode("utf-8"))
 
 

@@ -31,6 +31,7 @@ class Partial:
     """A directory that becomes an artifact.
 
     Attributes:
+        kind: what it becomes.
         files: its entries, if known without reading every file again.
         has_manifest: whether it gets a manifest; False for folders that other tools filled.
     """

@@ -63,7 +63,11 @@ def put_in_place(partial: Path, output: Path) -> None:
 
 
 def restore_replaced(output: Path) -> None:
-    """If a publisher was killed after it had renamed the directory at `output`, rename it back."""
+    """If a publisher was killed after it had renamed the directory at `output`, rename it back.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
     if os.path.lexists(output) or not output.parent.is_dir():
         return
     start = f".{output.name}.partial-"

@@ -70,6 +70,7 @@ def enclosing_artifact(path: Path) -> str:
 
 
 def _artifact(directory: Path) -> Manifest | None:
+    """Return the manifest of an artifact; None if the directory is none."""
     try:
         return read_manifest(directory) if os.path.lexists(directory / MANIFEST) else None
     except UserError:

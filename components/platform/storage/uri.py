@@ -48,6 +48,7 @@ class ObjectUri:
     """A place in object storage.
 
     Attributes:
+        scheme: one of SCHEMES.
         path: without a slash at either end; it may be empty and then names the whole bucket.
     """
 
@@ -73,6 +74,7 @@ class Words:
     A word has its meaning whatever files are in the working directory. A path that equals a word is written ./WORD.
 
     Attributes:
+        words: whole values: "pretrained".
         prefixes: beginnings of values that are no paths, either: "git:".
     """
 
@@ -95,7 +97,12 @@ NO_WORDS = Words()
 
 
 def parse_location(text: str) -> Location:
-    """Parse a path option: gs://BUCKET/PATH, s3://BUCKET/PATH, file:///PATH or a path."""
+    """Parse a path option: gs://BUCKET/PATH, s3://BUCKET/PATH, file:///PATH or a path.
+
+    Raises:
+        UserError: another scheme; a URI without a bucket or a path, or with a name that no object can have; a file://
+            URI of another host.
+    """
     scheme, separator, rest = text.partition("://")
     if separator and scheme in SCHEMES:
         return _parse_object_uri(text, scheme, rest)
@@ -151,6 +158,9 @@ def mirror(uri: ObjectUri, version: str = "") -> Path:
 
     Args:
         version: hexadecimal digits that identify one version of an input; empty for an output.
+
+    Raises:
+        UserError: a component of the name is too long for a file name.
     """
     parts = [quote(part, safe=" ") for part in uri.path.split("/")]
     if longest := next((part for part in parts if len(part) > _MAX_PART_BYTES), None):

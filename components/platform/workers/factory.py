@@ -24,6 +24,7 @@ _RAY = re.compile(r"ray(?::(auto|[^\s:/]+:[0-9]{1,5}))?")
 
 
 def check_workers(spec: str) -> None:
+    """Raise UserError unless `spec` is one of the forms in HELP."""
     if not any(form.fullmatch(spec) for form in (_LOCAL, _RAY, _RAYJOB)):
         raise UserError(
             f"--workers {spec!r} is not known",
@@ -43,6 +44,9 @@ def make_pool(spec: str) -> WorkerPool:
     A pipeline passes the same value to all of its steps. The training step starts a RayJob without calling this
     function; the other steps compile each module once or twice, for which a cluster is not worth its start. Therefore
     "rayjob" means "local" here.
+
+    Raises:
+        UserError: as `check_workers`, or Ray is not installed or does not answer.
     """
     check_workers(spec)
     if rayjob_workers(spec):

@@ -62,12 +62,15 @@ class Cluster:
         ).remote(slots)
 
     def put(self, value: Any) -> Any:
+        """Put `value` into the object store and return the reference."""
         return self._ray.put(value)
 
     def kill(self, handle: Any) -> None:
+        """Kill an actor, if it is alive."""
         self._ray.kill(handle)
 
     def wait(self, references: Sequence[Any], timeout_s: float) -> None:
+        """Wait until all are done or have failed."""
         self._ray.wait(list(references), num_returns=len(references), timeout=timeout_s)
 
     def request_cpus(self, cpus: int) -> None:
@@ -84,6 +87,7 @@ class Cluster:
             self._request.update()
 
     def description(self) -> str:
+        """Return the resources of the cluster, for messages."""
         has, free = self._ray.cluster_resources(), self._ray.available_resources()
         text = f"the Ray cluster has {has.get('CPU', 0):g} processors, {free.get('CPU', 0):g} of them free"
         starting = self._request.description() if self._request is not None else ""

@@ -69,8 +69,12 @@ class _Worker:
     """An actor on a node.
 
     Attributes:
+        handle: Ray's handle of the actor.
+        node: Ray's ID of the node.
         prepared: number of the function that it has; -2 - number while that function is being sent.
         items: items that it has or will be sent next, by key.
+        unsent: keys and pickles of those that will be sent next.
+        exchanges: number of running calls.
         alone: it has a suspect item, see _SUSPECT_DEATHS.
     """
 
@@ -93,6 +97,7 @@ class _Worker:
 
     @property
     def load(self) -> float:
+        """Items per slot."""
         return len(self.items) / self.slots
 
 
@@ -103,6 +108,7 @@ class _Item:
     Attributes:
         died_on: nodes of its actors that died and of whose deaths it may be the cause.
         losses: number of its actors that died for any reason.
+        suspect: it runs alone on an actor.
     """
 
     index: int
@@ -117,6 +123,8 @@ class _Exclusion:
     """A node on which an actor could not be used.
 
     Attributes:
+        error: the newest reason.
+        times: how often in succession.
         since_s: the first time of these.
         until_s: when an actor is started there again.
     """
@@ -134,6 +142,7 @@ class RayPool:
         address: HOST:PORT of a cluster's head, or "auto" for the cluster that this machine belongs to; "" starts Ray
             on this machine alone, for the lifetime of this pool.
         slots: slots of a Ray that is started; by default one per processor.
+        slots_per_worker: maximum slots of an actor.
 
     Attributes:
         lost: number of items that were sent again because their actor died.
@@ -374,6 +383,7 @@ class RayPool:
                     yield item.index, result
 
     def _remove(self, worker: _Worker) -> list[_Item]:
+        """Kill an actor, and return the items that it had."""
         items, worker.items = list(worker.items.values()), {}
         self._workers.remove(worker)
         self._cluster.kill(worker.handle)

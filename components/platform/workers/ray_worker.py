@@ -44,6 +44,7 @@ _MAX_SHARED = 8
 
 
 def content_digest(files: Mapping[str, bytes]) -> str:
+    """Return a digest of the content of a shared directory: name -> content."""
     lines = (f"{name} {hashlib.sha256(files[name]).hexdigest()}" for name in sorted(files))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

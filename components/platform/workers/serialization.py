@@ -25,7 +25,11 @@ from components.platform.storage.uri import uri_of
 
 
 class FileSet(abc.ABC):
-    """Base of dataclasses that stand for some files of an artifact: a worker on another machine fetches only these."""
+    """Base of dataclasses that stand for some files of an artifact: a worker on another machine fetches only these.
+
+    Attributes:
+        directory: the artifact.
+    """
 
     directory: Path
 

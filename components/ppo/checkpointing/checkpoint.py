@@ -64,7 +64,11 @@ class Checkpoint:
 
 
 def write(directory: Path, checkpoint: Checkpoint, before: Path | None = None) -> None:
-    """Publish a checkpoint as `directory`; `before` is the one that this training published last or resumed from."""
+    """Publish a checkpoint as `directory`.
+
+    Args:
+        before: the checkpoint that this training published last or resumed from.
+    """
     with publish(directory, "checkpoint") as partial:
         write_npz(partial / VARIABLES, **checkpoint.variables)
         for name, policy in ((AVERAGE, checkpoint.average), (BEST, checkpoint.best)):
@@ -91,8 +95,12 @@ def _link(source: Path, target: Path) -> bool:
 
 
 def read(directory: Path) -> Checkpoint:
-    """Read a checkpoint. EarlierCredit if an earlier version of this program wrote it; UserError if it is missing or
-    damaged."""
+    """Read a checkpoint.
+
+    Raises:
+        EarlierCredit: an earlier version of this program wrote it.
+        UserError: the directory is missing or damaged.
+    """
     try:
         verify(directory)
         state = read_json(directory / STATE)

@@ -51,7 +51,9 @@ class CheckpointManager:
     def save(self, state: Checkpoint) -> None:
         """Publish a checkpoint, then remove all but the newest ones.
 
-        LeaseLost if another training has taken over; then none of its files was changed.
+        Raises:
+            LeaseLost: another training has taken over; none of its files was changed.
+            UserError: object storage refuses or does not answer.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         name = f"{state.iteration:06d}-{token_hex(4)}"
@@ -150,7 +152,11 @@ class CheckpointManager:
 class BackgroundSaver:
     """Publishes the newest checkpoint in a thread, one at a time: an iteration may measure a gigabyte of flips.
 
-    `push` is called before each publication; `saved` is the iteration of the newest published checkpoint.
+    Attributes:
+        saved: iteration of the newest published checkpoint.
+
+    Args:
+        push: is called before each publication.
     """
 
     def __init__(self, checkpoints: CheckpointManager, push: Callable[[], None]) -> None:
@@ -168,8 +174,11 @@ class BackgroundSaver:
     def start(self) -> None:
         """Start to publish the kept checkpoint, unless it is published already.
 
-        If object storage does not answer, the training goes on for a while, and a later call tries again; StorageError
-        after STORAGE_PATIENCE_S.
+        If object storage does not answer, the training goes on for a while, and a later call tries again.
+
+        Raises:
+            StorageError: it has not answered for STORAGE_PATIENCE_S.
+            LeaseLost, UserError: as CheckpointManager.save.
         """
         try:
             self._finish()

@@ -44,6 +44,7 @@ def training_fingerprint(config: TrainingConfig) -> dict[str, str]:
 
 
 def folder_of(fingerprint: Mapping[str, str]) -> str:
+    """Return the folder name of a training with this fingerprint."""
     return json_digest(dict(fingerprint))[:16]
 
 
@@ -52,7 +53,11 @@ class EarlierCredit(UserError):
 
 
 def require_known_credit(root: Path, fingerprint: Mapping[str, str]) -> None:
-    """Raise EarlierCredit for a training of a version without counterfactual credit, which had the option --credit."""
+    """Refuse to resume a training of a version without counterfactual credit.
+
+    Raises:
+        EarlierCredit: it was started with the option --credit of earlier versions.
+    """
     if "credit" in fingerprint and "credit_assignment" not in fingerprint:
         raise EarlierCredit(
             f"the training in {display_path(root)} was started by an earlier version of this program, with --credit "

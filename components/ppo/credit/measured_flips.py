@@ -48,10 +48,16 @@ class FlipJob(Request):
 
 @dataclass(frozen=True)
 class FlipResult:
-    """Measurements of flips of one module, whose base has this `outcome`.
+    """Measurements of flips of one module.
 
-    A decision may have several, in different flip sets; after `merge`, a row for each of its alternatives. `rows` are
-    those of `savings` for learning, the gain of a row is `savings.saved`; `compiles` includes the base of each part.
+    A decision may have several, in different flip sets; after `merge`, a row for each of its alternatives.
+
+    Attributes:
+        part: part of the job.
+        outcome: outcome of the base, see `Objective.outcome`.
+        savings: m rows.
+        rows: the same for learning; the gain of a row is `savings.saved`.
+        compiles: number of compiles, including the base of each part.
     """
 
     module_name: str
@@ -113,12 +119,13 @@ def attribution_error_percent(results: Sequence[FlipResult]) -> float:
 
 @dataclass(frozen=True)
 class MeasureModule:
-    """Measures flips of one module at a time, by a policy with these features and buckets; may be pickled and called in
-    any thread or process.
+    """Measures flips of one module at a time; may be pickled and called in any thread or process.
 
-    `flip_compiles`: maximum compiles with flips per module; for problems with scores, flips per function. `seed`:
-    determines the choice of flips, together with the module's name. `definition_counts`: project -> function -> number
-    of the project's objects that define it.
+    Attributes:
+        features, buckets: of the policy.
+        flip_compiles: maximum compiles with flips per module; for problems with scores, flips per function.
+        seed: determines the choice of flips, together with the module's name.
+        definition_counts: project -> function -> number of the project's objects that define it.
     """
 
     compiler: Compiler
@@ -129,6 +136,7 @@ class MeasureModule:
     definition_counts: Mapping[str, Mapping[str, int]]
 
     def __call__(self, job: FlipJob) -> FlipResult:
+        """Measure flips of a module under the policy of the job's advisor."""
         problem = problems.get(self.compiler.problem)
         objective = OBJECTIVES[problem.objective]
         first = self.compiler(job)

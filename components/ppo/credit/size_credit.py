@@ -44,8 +44,12 @@ def module_advantages(samples: Sequence[Sample]) -> list[Float64]:
 
 
 def function_advantages(samples: Sequence[Sample], module_weight: float) -> list[Float64]:
-    """Return the advantages above for each of at least two samples of one module, with callsites and function sizes:
-    float64 [decisions], in bytes, positive is smaller. `module_weight` is w."""
+    """Return the advantages above for each sample: float64 [decisions], in bytes, positive is smaller.
+
+    Args:
+        samples: at least two samples of one module, with callsites and function sizes.
+        module_weight: w.
+    """
     ids: dict[str, int] = {}
     rows = [np.array([ids.setdefault(name, len(ids)) for name in _callsites(s).names], np.int64) for s in samples]
     sizes, exists = _sizes(samples, ids)

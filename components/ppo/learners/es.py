@@ -27,8 +27,10 @@ from components.ppo.training_state import TrainingState
 class EsParameters:
     """Hyperparameters, set by gin (components/ppo/gin/<problem>.gin).
 
-    `learning_rate` is Adam's in the first iteration; after `decay_iterations` it is halved, after twice as many it is a
-    third. `deviation`: standard deviation of the normal perturbations, the same for every weight.
+    Attributes:
+        learning_rate: Adam's learning rate in the first iteration.
+        decay_iterations: iterations after which the learning rate is halved; after twice as many it is a third.
+        deviation: standard deviation of the normal perturbations, the same for every weight.
     """
 
     learning_rate: float = 1e-2
@@ -37,8 +39,11 @@ class EsParameters:
 
 
 class EsLearner(Learner):
-    """Estimates the gradient from an even number of perturbed policies per iteration and updates the weights with
-    Adam."""
+    """Estimates the gradient from perturbations and updates the weights with Adam.
+
+    Args:
+        perturbations: number of perturbed policies per iteration, even.
+    """
 
     def __init__(self, actor: network.Network, parameters: EsParameters, seed: int, perturbations: int = 2) -> None:
         require_possible(parameters, {"decay_iterations": 1, "deviation": 1e-9})
@@ -56,10 +61,12 @@ class EsLearner(Learner):
         return losses
 
     def perturb(self, count: int) -> Iterator[None]:
-        """Set the weights of `actor` to `count` perturbations in turn, and at the end to the original ones. UserError
-        if a perturbed weight is not finite.
+        """Set the weights of `actor` to `count` perturbations in turn, and at the end to the original ones.
 
         `count` is even; the second perturbation of each pair is the opposite of the first.
+
+        Raises:
+            UserError: a perturbed weight is not finite.
         """
         weights = [variable.numpy() for variable in self.weights]
         self._noise = [
@@ -77,10 +84,14 @@ class EsLearner(Learner):
                 variable.assign(array)
 
     def update(self, returns: NDArray[np.float64], iteration: int) -> dict[str, float]:
-        """Take a step in an iteration, counted from 0, and return `learning_rate` and `gradient_norm`. UserError if the
-        weights are no longer finite.
+        """Take a step. UserError if the weights are no longer finite.
 
-        `returns`: float64 [modules, perturbations] of the last `perturb`, larger is better.
+        Args:
+            returns: float64 [modules, perturbations] of the last `perturb`, larger is better.
+            iteration: number of the iteration, from 0.
+
+        Returns:
+            `learning_rate` and `gradient_norm`.
         """
         rate = self.parameters.learning_rate / (1 + iteration / self.parameters.decay_iterations)
         self.optimizer.learning_rate.assign(rate)

@@ -49,8 +49,11 @@ def make_learner(config: TrainingConfig, scale: networks.InputScale, initial: De
 
 
 def read_initial_entropy() -> float:
-    """Return the minimum mean entropy of the initial policy, a parameter of PPO that applies to every learner.
-    UserError if it is not a number of at least 0."""
+    """Return the minimum mean entropy of the initial policy, which is a parameter of PPO and applies to every learner.
+
+    Raises:
+        UserError: it is not a number of at least 0.
+    """
     name = "initial_entropy"
     entropy = gin.get_bindings(PpoParameters).get(name, getattr(PpoParameters, name))
     require_number(f"PpoParameters.{name}", entropy)

@@ -32,8 +32,12 @@ class Learner(ABC):
         compiles_with: which policy compiles: the "current" one, which an iteration updates, or the "best" one so far.
         prefers_final: publish the last candidate unless it is worse than the best policy beyond noise.
         initial: the policy that training starts from.
-        policy: the policy of the present weights of `actor`.
+        policy: the policy of the present weights.
         candidate: the policy that is validated next, and published if it is the best one.
+
+    Args:
+        actor: network whose trainable weights are learned.
+        learning_rate: initial learning rate of Adam.
     """
 
     compiles_with: ClassVar[Literal["current", "best"]] = "current"
@@ -67,7 +71,8 @@ class Learner(ABC):
     def start_candidate(self, state: TrainingState) -> bool:
         """Start to fit the candidate of a validation that is due, while the next iteration compiles.
 
-        Returns whether a fit was started: the next `learn` ends it. Otherwise the present candidate is validated.
+        Returns:
+            Whether a fit was started: the next `learn` ends it. Otherwise the present candidate is validated.
         """
         return False
 
@@ -87,6 +92,7 @@ class Learner(ABC):
         self.policy, self.candidate = self._read_policy(), candidate
 
     def _read_policy(self) -> DensePolicy:
+        """Return the policy with the present weights of the network."""
         like = self.initial
         return networks.to_dense(self.actor, like.buckets, like.features, like.problem, like.limits)
 

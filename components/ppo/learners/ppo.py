@@ -114,7 +114,11 @@ class PpoParameters:
 
 
 class PpoLearner(Learner):
-    """Updates a policy network with PPO; `measures_flips` learns from measured flips instead of sampled compiles."""
+    """Updates a policy network with PPO.
+
+    Args:
+        measures_flips: learn from measured flips instead of sampled compiles.
+    """
 
     def __init__(
         self,
@@ -162,12 +166,15 @@ class PpoLearner(Learner):
         return losses
 
     def update(self, experience: Experience, iteration: int = 0) -> dict[str, float]:
-        """Update the policy with the decisions of an iteration, counted from 0. UserError if the weights are no longer
-        finite.
+        """Update the policy with the decisions of an iteration. UserError if the weights are no longer finite.
 
-        Returns `learning_rate`; means over the updates of `policy_gradient_loss` and of `prior_kl`, KL(new || initial)
-        in nats; after the updates, on at most METRIC_DECISIONS of the decisions, `entropy`, `kl`, which is KL(previous
-        || new) in nats, and `clip_fraction`.
+        Args:
+            iteration: number of the iteration, from 0.
+
+        Returns:
+            `learning_rate`; means over the updates of `policy_gradient_loss` and of `prior_kl`, KL(new || initial) in
+            nats; after the updates, on at most METRIC_DECISIONS of the decisions, `entropy`, `kl`, which is KL(previous
+            || new) in nats, and `clip_fraction`.
         """
         size = min(self.parameters.minibatch_size, len(experience))
         decay = 1 / (1 + iteration / self.parameters.decay_iterations)

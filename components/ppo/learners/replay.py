@@ -23,9 +23,11 @@ MIN_LIVE_FRACTION = 0.5
 class ReplayRows:
     """n measured flips of several modules, as arrays for learning.
 
-    `observed`: float32 [n, *S], see core/policy/tf/observation.py. `logits`: float32 [n, A], finite ones of the base's
-    policy. `action`, `alternative`: int64 [n], action of the base and the action that replaced it. `gain`: float64 [n],
-    reduction of the objective (bytes, or log score) by the alternative.
+    Attributes:
+        observed: float32 [n, *S], see core/policy/tf/observation.py.
+        logits: float32 [n, A], finite logits of the base's policy.
+        action, alternative: int64 [n], action of the base and the action that replaced it.
+        gain: float64 [n], reduction of the objective (bytes, or log score) by the alternative.
     """
 
     observed: NDArray[np.float32]
@@ -38,6 +40,7 @@ class ReplayRows:
         return len(self.gain)
 
     def take(self, rows: NDArray[np.intp]) -> ReplayRows:
+        """Return some rows, in the given order."""
         return ReplayRows(**{name: column[rows] for name, column in vars(self).items()})
 
     @staticmethod
@@ -49,10 +52,13 @@ class ReplayRows:
 
 @dataclass(frozen=True)
 class Segment:
-    """Measurements of k modules, with the rows of each.
+    """Measurements of k modules.
 
-    `number`: of the segment in its training, which identifies its content. `serials`: number of each measurement in its
-    training; a newer one has a larger number.
+    Attributes:
+        number: number of the segment in its training, which identifies its content.
+        modules: names of the modules.
+        serials: number of each measurement in its training; a newer one has a larger number.
+        rows: rows of each module.
     """
 
     number: int
@@ -73,6 +79,7 @@ class Segment:
 
     @staticmethod
     def of(number: int, arrays: dict[str, NDArray[Any]]) -> Segment:
+        """Return the segment from the result of `arrays`."""
         names = tuple(name.decode("utf-8", "surrogateescape") for name in arrays["modules"].tolist())
         ends = np.cumsum(arrays["lengths"])[:-1]
         columns = {field.name: np.split(arrays[field.name], ends) for field in fields(ReplayRows)}
@@ -81,7 +88,11 @@ class Segment:
 
 
 class ReplayBuffer:
-    """The flips of the newest `measurements` measurements of each module. `segments` is the whole state."""
+    """The flips of the newest `measurements` measurements of each module.
+
+    Attributes:
+        segments: the whole state.
+    """
 
     def __init__(self, measurements: int) -> None:
         self._measurements = measurements
@@ -110,6 +121,7 @@ class ReplayBuffer:
         self.restore((*remaining, Segment(number, names, serials, parts)))
 
     def restore(self, segments: Sequence[Segment]) -> None:
+        """Replace the content by the segments of another buffer."""
         self.segments = tuple(segments)
         self._parts = [part for _, live in self._list_live(self.segments) for _, _, part in live]
         self._ends = np.cumsum([len(part) for part in self._parts], dtype=np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,21 +36,26 @@ from components.shrink.differences.used_data import lost_used_data
 
 _MAX_SHOWN = 3
 _READS = "reads an object of LTO, which has no code and no sections yet"
-
 _SIZES = "asks for sizes or addresses in an object of LTO, which has none yet"
 
 
 @dataclass(frozen=True)
-class Difference:
-    """One difference.
+class Differences:
+    """Sentences on what differs and where.
 
     Attributes:
-        text: what it is and where.
-        refused: whether the build is not delivered; a note otherwise.
+        refused: for these the build is not delivered.
+        notes: what the user should know of a delivered build.
     """
 
-    text: str
-    refused: bool = True
+    refused: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def refusal(self) -> str:
+        """Why the build is not delivered; "" if it may be."""
+        more = f"; and {len(self.refused) - _MAX_SHOWN} more" if len(self.refused) > _MAX_SHOWN else ""
+        return "; ".join(self.refused[:_MAX_SHOWN]) + more
 
 
 @dataclass(frozen=True)
@@ -84,77 +89,48 @@ class FinishedBuild:
     cross_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def find_differences(build: FinishedBuild) -> tuple[Difference, ...]:
-    """Return what differs between a build by the compilers of a row and the user's own build."""
-    calls = read_calls(build.records, build.dropped, build.cross_options)
-    found = tuple(_find(build, calls, read_linker_calls(build.records)))
-    if build.gnu or build.own_by_clang or refusal(found):
-        return found
-    gcc = gcc_version(build.own)
-    texts = chosen_lines(calls, build.clang, build.root, gcc) if gcc else []
-    texts += function_texts(calls, build.clang, build.root)
-    return (*found, *(Difference(text, refused=False) for text in texts))
-
-
-def _find(build: FinishedBuild, calls: Sequence[Call], linkers: Sequence[LinkerCall]) -> Iterator[Difference]:
+def find_differences(build: FinishedBuild) -> Differences:
+    own, files, root, clang, nm = build.own, build.files, build.root, build.clang, build.nm
+    calls, linkers = read_calls(build.records, build.dropped, build.cross_options), read_linker_calls(build.records)
     links: list[Call | LinkerCall] = [*(call for call in calls if call.links), *linkers]
-    if not build.gnu and not build.own_by_clang:
-        for text in [*ignored_options(calls).values(), *dropped_meaning(build.dropped)]:
-            yield Difference(text)
-        texts = ignored_attributes(calls, build.clang, build.root)
-        for text in [*texts, *_replaced(build, calls)]:
-            yield Difference(text)
+    replaces_gcc = not build.gnu and not build.own_by_clang
+    refused: list[str] = []
+    notes: list[str] = []
+    if replaces_gcc:
+        inlining = [call for call in calls if not build.interposable or "+" in call.program]
+        refused += [*ignored_options(calls).values(), *dropped_meaning(build.dropped)]
+        refused += ignored_attributes(calls, clang, root)
+        refused += replaced_functions(inlining, own, nm, root)
     if build.gnu and (text := mixed_instructions(calls)):
-        yield Difference(text)
-    for choice in () if build.gnu else differing_choices(calls, build.clang, build.nm, build.root, linkers):
-        own = build.own / choice.output
+        refused.append(text)
+    for choice in () if build.gnu else differing_choices(calls, clang, nm, root, linkers):
         # The own compiler's copy is from the same file then.
-        if not (choice.foreign and choice.symbol in defined_symbols(own, build.nm)):
-            yield Difference(choice.text, choice.refused)
+        if not (choice.foreign and choice.symbol in defined_symbols(own / choice.output, nm)):
+            (refused if choice.refused else notes).append(choice.text)
     if build.lto:
         does = "changes an object of LTO, which the linker compiles again" if build.gnu else _READS
         for command in read_readers(build.records):
             by_nm = command.partition(" ")[0].rpartition("-")[2] == "nm"
-            yield Difference(f"{command} {_SIZES if by_nm else does}")
-        for text in files_read_by_the_linker(calls, links, build.clang, build.root):
-            yield Difference(text)
-        for text in ignored_by_lto(calls, build.gnu):
-            yield Difference(text)
-    for text in replaced_levels(calls):
-        yield Difference(text, refused=False)
-    for text in wrapped_functions(links, build.clang, build.nm, build.root, build.gnu):
-        yield Difference(text)
-    for text in scripts_with_differences(links, build.root, build.lto):
-        yield Difference(text)
-    for text in lost_tables(links, build.own, build.files, build.nm):
-        yield Difference(text)
+            refused.append(f"{command} {_SIZES if by_nm else does}")
+        refused += files_read_by_the_linker(calls, links, clang, root)
+        refused += ignored_by_lto(calls, build.gnu)
+    notes += replaced_levels(calls)
+    refused += wrapped_functions(links, clang, nm, root, build.gnu)
+    refused += scripts_with_differences(links, root, build.lto)
+    refused += lost_tables(links, own, files, nm)
     for find in (lost_sections, uncalled_sections, lost_search_paths):
-        for text in find(build.own, build.files):
-            yield Difference(text)
-    reverses = build.gnu and build.lto
-    for text in [*moved_initializers(build.own, build.files, reverses), *moved_entries(build.own, build.files)]:
-        yield Difference(text, refused=False)
-    for text in lost_used_data(calls, build.clang, build.nm, build.own, build.files):
-        yield Difference(text, refused=False)
-    if named := named_paths(build.files, build.root):
+        refused += find(own, files)
+    notes += [*moved_initializers(own, files, build.gnu and build.lto), *moved_entries(own, files)]
+    notes += lost_used_data(calls, clang, nm, own, files)
+    if named := named_paths(files, root):
         names = ", ".join(name for name, _ in named[:_MAX_SHOWN])
         path = named[0][1] or "its directory"
-        text = f"{names} names files of the copy that was built, which is gone, such as {path}"
-        yield Difference(f"{text}: build it in your own tree if the program opens them", refused=False)
-
-
-def _replaced(build: FinishedBuild, calls: Sequence[Call]) -> list[str]:
-    inlining = [call for call in calls if not build.interposable or "+" in call.program]
-    return replaced_functions(inlining, build.own, build.nm, build.root)
-
-
-def refusal(differences: Sequence[Difference]) -> str:
-    """Return why a build with these differences is not delivered; "" if it may be."""
-    texts = [one.text for one in differences if one.refused]
-    more = f"; and {len(texts) - _MAX_SHOWN} more" if len(texts) > _MAX_SHOWN else ""
-    return "; ".join(texts[:_MAX_SHOWN]) + more
-
-
-def notes(differences: Sequence[Difference]) -> list[str]:
-    """Return what the user should know of a delivered build."""
-    return [one.text for one in differences if not one.refused]
+        notes.append(
+            f"{names} names files of the copy that was built, which is gone, such as {path}: build it in your own tree "
+            "if the program opens them"
+        )
+    if replaces_gcc and not refused:
+        if gcc := gcc_version(own):
+            notes += chosen_lines(calls, clang, root, gcc)
+        notes += function_texts(calls, clang, root)
+    return Differences(tuple(refused), tuple(notes))

@@ -54,10 +54,8 @@ def gcc_version(files: Path) -> str:
 
 def _objects(root: Path) -> Iterator[Path]:
     for directory, _, files in os.walk(root):
-        for name in files:
-            path = Path(directory, name)
-            if name.endswith((".o", ".lo", ".obj")) and path.is_file():
-                yield path
+        paths = (Path(directory, name) for name in files if name.endswith((".o", ".lo", ".obj")))
+        yield from filter(Path.is_file, paths)
 
 
 def _comment(path: Path) -> bytes:
@@ -81,7 +79,7 @@ def uncalled_sections(own: Path, files: Path) -> list[str]:
 
 
 def _section_names(path: Path) -> set[str]:
-    elf = read_elf(path) if path.is_file() else None
+    elf = read_elf(path)
     sizes = elf.section_sizes(allocated_only=True) if elf is not None else {}
     return {name for name, size in sizes.items() if size}
 
@@ -101,7 +99,7 @@ def lost_sections(own: Path, files: Path) -> list[str]:
 
 def own_sections(path: Path) -> dict[str, int]:
     """Return the bytes of the sections of own names in a linked file, 1 for those with code."""
-    elf = read_elf(path) if path.is_file() else None
+    elf = read_elf(path)
     if elf is None:
         return {}
     sizes = elf.section_sizes(allocated_only=True)
@@ -117,12 +115,8 @@ def lost_search_paths(own: Path, files: Path) -> list[str]:
     return [
         f"{name} does not say where its libraries are (DT_RUNPATH), as if LD_RUN_PATH did, which only GNU ld reads"
         for name, path in sorted(find_binaries(own))
-        if _is_elf(path) and _is_elf(files / name) and has_search_path(path) > has_search_path(files / name)
+        if all(map(read_elf, (path, files / name))) and has_search_path(path) > has_search_path(files / name)
     ]
-
-
-def _is_elf(path: Path) -> bool:
-    return path.is_file() and read_elf(path) is not None
 
 
 def named_paths(files: Path, root: Path) -> list[tuple[str, str]]:
@@ -146,7 +140,7 @@ def named_paths(files: Path, root: Path) -> list[tuple[str, str]]:
 
 def defined_symbols(path: Path, nm: Path) -> frozenset[str]:
     """Return the symbols that a linked file defines, exported or not; none if it is stripped."""
-    return frozenset(_symbols(path, nm))
+    return frozenset(_lines(path, nm))
 
 
 def is_program(path: Path) -> bool:
@@ -162,17 +156,13 @@ def exported_functions(path: Path, nm: Path) -> frozenset[str]:
 
 def exported_symbols(path: Path, nm: Path) -> dict[str, str]:
     """Return the symbols that a linked file exports, with the letters of nm."""
-    return _symbols(path, nm, "-D")
+    return {name: kind for name, (kind, _) in _lines(path, nm, "-D").items()}
 
 
 def symbol_addresses(path: Path, nm: Path) -> dict[str, tuple[int, bool]]:
     """Return the address of each symbol that a linked file defines, and whether it is in code; none if it is
     stripped."""
     return {name: (int(value, 16), kind in "Tt") for name, (kind, value) in _lines(path, nm).items() if value}
-
-
-def _symbols(path: Path, nm: Path, *options: str) -> dict[str, str]:
-    return {name: kind for name, (kind, _) in _lines(path, nm, *options).items()}
 
 
 def _lines(path: Path, nm: Path, *options: str) -> dict[str, tuple[str, str]]:
@@ -184,9 +174,9 @@ def _lines(path: Path, nm: Path, *options: str) -> dict[str, tuple[str, str]]:
 
 
 def read_elf(path: Path) -> Elf | None:
-    """Return a linked file, None if it is none."""
-    data = memoryview(path.read_bytes())
+    """Return a linked file, None if it is none, or missing."""
     try:
+        data = memoryview(path.read_bytes())
         return None if is_archive(data) else Elf(data)
-    except UserError:
+    except (FileNotFoundError, UserError):
         return None

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from components.core.projects.flags.linked_files import find_binaries
 from components.shrink.differences.linked_files import symbol_addresses
-from components.shrink.differences.links import words_of
 from components.shrink.differences.records import Call, LinkerCall, linker_words
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -78,24 +77,22 @@ def _tables(text: str) -> Iterator[tuple[str, str]]:
     """Yield the symbols that a script defines before and behind sections of own names."""
     places = list(_HERE.finditer(text))
     for begin, end in itertools.pairwise(places):
-        between = text[begin.end() : end.start()]
-        patterns: list[str] = []
-        while group := _INNERMOST.search(between):
-            patterns += re.findall(r"[^\s,]+", group[1])
-            between = f"{between[: group.start()]} {group[1]} {between[group.end() :]}"
-        if (patterns := [one for one in patterns if one[0] in "._" or one.isidentifier()]) and not any(
-            map(_OF_TOOLS.fullmatch, patterns)
-        ):
+        words = [word for group in _groups(text[begin.end() : end.start()]) for word in re.findall(r"[^\s,]+", group)]
+        patterns = [word for word in words if word[0] in "._" or word.isidentifier()]
+        if patterns and not any(map(_OF_TOOLS.fullmatch, patterns)):
             yield begin["name"], end["name"]
+
+
+def _groups(text: str) -> Iterator[str]:
+    """Yield what is in each pair of parentheses, the innermost first."""
+    while group := _INNERMOST.search(text):
+        yield group[1]
+        text = f"{text[: group.start()]} {group[1]} {text[group.end() :]}"
 
 
 def _section_without_rest(text: str) -> str:
     """Return a section of which a script has a place for those of exactly this name only."""
-    text = _OF_OUTPUT.sub("", text)
-    patterns: set[str] = set()
-    while group := _INNERMOST.search(text):
-        patterns.update(group[1].split())
-        text = f"{text[: group.start()]} {group[1]} {text[group.end() :]}"
+    patterns = {word for group in _groups(_OF_OUTPUT.sub("", text)) for word in group.split()}
     for section in _SECTIONS:
         if section in patterns and not any(one.startswith(section) and "*" in one for one in patterns):
             return section
@@ -104,7 +101,7 @@ def _section_without_rest(text: str) -> str:
 
 def _scripts(call: Call | LinkerCall, seen: set[Path]) -> Iterator[tuple[Path, str]]:
     """Yield the linker scripts of a link that were not seen before, and their texts without comments."""
-    words = [word.removeprefix("-Wl,") for word in linker_words(words_of(call))]
+    words = [word.removeprefix("-Wl,") for word in linker_words(call.words)]
     pending = []
     for index, word in enumerate(words):
         if match := _SCRIPT_OPTION.fullmatch(word):

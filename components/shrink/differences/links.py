@@ -22,6 +22,7 @@ from components.core.projects.flags.linked_files import find_binaries, is_archiv
 from components.core.projects.runpath import needed_libraries
 from components.platform.processes.output import capture
 from components.shrink.differences.linked_files import exported_functions, is_program
+from components.shrink.differences.order import first_moved
 from components.shrink.differences.records import Call, LinkerCall, linker_words
 
 _TIMEOUT_S = 300.0
@@ -265,12 +266,7 @@ def differing_choices(
     calls: Iterable[Call], clang: Path, nm: Path, root: Path, linkers: Iterable[LinkerCall] = ()
 ) -> list[Choice]:
     """Return a symbol of each link in which lld does not take it from where GNU ld does, and one of each in which the
-    copy of a shared function is compiled for other processors than a file that defines it, too.
-
-    Args:
-        root: the tree that was built, in whose place messages name none.
-        linkers: the calls of linkers without a compiler.
-    """
+    copy of a shared function is compiled for other processors than a file that defines it, too."""
     calls = list(calls)
     instructions = _instructions(calls)
     mixed = len(set(instructions.values())) > 1
@@ -280,7 +276,7 @@ def differing_choices(
     for call in links:
         if not (mixed or _has_archives(call)):
             continue
-        inputs, output = _read_inputs(call, clang, symbols), _output(call, root)
+        inputs, output = _read_inputs(call, clang, symbols), call.output.removeprefix(f"{root}/")
         found += _archive_choices(inputs, output, root)
         if mixed:
             found += _foreign_copies(inputs, instructions, output, root)
@@ -302,7 +298,7 @@ def wrapped_functions(
     found = []
     symbols = Symbols(nm)
     for call in calls:
-        words = [word.removeprefix("-Wl,") for word in linker_words(words_of(call))]
+        words = [word.removeprefix("-Wl,") for word in linker_words(call.words)]
         names = [match[1] for word in words if (match := re.fullmatch(r"--?wrap=(.+)", word))]
         names += [after for word, after in itertools.pairwise(words) if re.fullmatch("--?wrap", word)]
         inputs = _read_inputs(call, clang, symbols) if names else ()
@@ -312,7 +308,8 @@ def wrapped_functions(
             if unit is not None and (gnu or _refers_to_own(Path(unit.file), name)):
                 where = unit.name.removeprefix(f"{root}/")
                 linker = "gcc's LTO does not wrap it" if gnu else "lld wraps the calls of that file, too"
-                found.append(f"{_output(call, root)} is linked with --wrap={name}, which {where} defines: {linker}")
+                output = call.output.removeprefix(f"{root}/")
+                found.append(f"{output} is linked with --wrap={name}, which {where} defines: {linker}")
     return list(dict.fromkeys(found))
 
 
@@ -368,7 +365,7 @@ def replaced_functions(calls: Iterable[Call], own: Path, nm: Path, root: Path) -
     symbols.read([call.object for call in calls if call.object and Path(call.object).is_file()])
     found = []
     for call in calls:
-        where = (call.object or call.path(call.arguments.output or "a.out")).removeprefix(f"{root}/")
+        where = (call.object or call.output).removeprefix(f"{root}/")
         defined = {symbol for unit in symbols.of(call.object) for symbol, weak in unit.defined.items() if not weak}
         if where not in programs and (replaced := sorted(replaceable & (defined | exports.get(where, frozenset())))):
             files = " and ".join(name for name, of_file in exports.items() if replaced[0] in of_file)
@@ -406,17 +403,6 @@ def _is_interposable(call: Call) -> bool:
     return pic in ("-fPIC", "-fpic") and chosen == ""
 
 
-def words_of(call: Call | LinkerCall) -> Sequence[str]:
-    """Return the arguments of a compiler or linker."""
-    return call.words if isinstance(call, LinkerCall) else call.arguments.words
-
-
-def _output(call: Call | LinkerCall, root: Path) -> str:
-    """Return the file that a link makes, relative to the tree."""
-    output = call.output if isinstance(call, LinkerCall) else call.path(call.arguments.output or "a.out")
-    return output.removeprefix(f"{root}/")
-
-
 def _read_inputs(call: Call | LinkerCall, clang: Path, symbols: Symbols) -> list[Input]:
     files = list(_linker_inputs(call, clang))
     symbols.read([path for path, *_ in files if Path(path).is_file()])
@@ -425,7 +411,7 @@ def _read_inputs(call: Call | LinkerCall, clang: Path, symbols: Symbols) -> list
 
 def _has_archives(call: Call | LinkerCall) -> bool:
     """Return whether a link may have archives that are not the system's; asking the driver takes longer."""
-    words = words_of(call)
+    words = call.words
     directories = [call.path(word[2:]) for word in words if word.startswith("-L") and len(word) > 2]
     directories += [call.path(after) for word, after in itertools.pairwise(words) if word == "-L"]
     for word in (part for option in words for part in option.removeprefix("-Wl,").split(",")):
@@ -452,17 +438,15 @@ def _archive_choices(inputs: Sequence[Input], output: str, root: Path) -> Iterat
 
 def _moved_initializers(gnu: Sequence[Unit], lld: Sequence[Unit], output: str, root: Path) -> Iterator[Choice]:
     """Yield the first two files with initializers that the linkers have in different orders."""
-    place = {unit.name: at for at, unit in enumerate(lld)}
-    common = [unit for unit in gnu if unit.name in place and not unit.shared]
-    places = [place[unit.name] for unit in common]
-    if places == sorted(places):
+    after = [unit.name for unit in lld]
+    names = set(after)
+    common = [unit for unit in gnu if unit.name in names and not unit.shared]
+    if first_moved([unit.name for unit in common], after) is None:  # which reads no file
         return
-    for first, second in itertools.pairwise(unit for unit in common if _initializes(unit)):
-        if place[first.name] > place[second.name]:
-            before, behind = (unit.name.removeprefix(f"{root}/") for unit in (first, second))
-            text = f"{output} runs the initializers of {before} before those of {behind} by GNU ld, not by lld"
-            yield Choice(text, output, "", refused=False)
-            return
+    if moved := first_moved([unit.name for unit in common if _initializes(unit)], after):
+        before, behind = (name.removeprefix(f"{root}/") for name in moved)
+        text = f"{output} runs the initializers of {before} before those of {behind} by GNU ld, not by lld"
+        yield Choice(text, output, "", refused=False)
 
 
 def _initializes(unit: Unit) -> bool:
@@ -478,11 +462,10 @@ def _foreign_copies(
     inputs: Sequence[Input], instructions: Mapping[str, frozenset[str]], output: str, root: Path
 ) -> Iterator[Choice]:
     owner, loaded = link_by_lld(inputs)
-    named: dict[str, frozenset[str]] = {}
-    for unit in loaded:
-        named[unit.name] = instructions.get(
-            unit.file, instructions.get(_member_object(unit, instructions), frozenset())
-        )
+    named = {
+        unit.name: instructions.get(unit.file, instructions.get(_member_object(unit, instructions), frozenset()))
+        for unit in loaded
+    }
     for unit in loaded:
         for symbol, weak in unit.defined.items():
             chosen = owner[symbol]

@@ -35,7 +35,7 @@ def moved_initializers(own: Path, files: Path, gcc_lto: bool) -> Iterator[str]:
             before, after = (_functions(one, section) for one in (path, files / name))
             if gcc_lto and len(before) > len(after) and any(map(_OF_GCCS_LTO.fullmatch, after)):
                 yield f"gcc's LTO runs the {len(before)} {what} of {name} in another order"
-            elif moved := _first_moved([one for one in before if not one.startswith(_OF_CXX)], after):
+            elif moved := first_moved([one for one in before if not one.startswith(_OF_CXX)], after):
                 yield f"{name} runs its {what} in another order: {moved[0]} ran before {moved[1]}"
 
 
@@ -44,11 +44,11 @@ def moved_entries(own: Path, files: Path) -> Iterator[str]:
     for name, path in sorted(find_binaries(own)):
         for section in own_sections(path).keys() & own_sections(files / name).keys():
             before, after = (_variables(one, section) for one in (path, files / name))
-            if moved := _first_moved(before, after):
+            if moved := first_moved(before, after):
                 yield f"section {section} of {name} has its entries in another order: {moved[0]} was before {moved[1]}"
 
 
-def _first_moved(before: Sequence[str], after: Sequence[str]) -> tuple[str, str] | None:
+def first_moved(before: Sequence[str], after: Sequence[str]) -> tuple[str, str] | None:
     """Return two names, each once in both lists, whose order differs."""
     counted = Counter(before), Counter(after)
     place = {name: at for at, name in enumerate(after) if all(one[name] == 1 for one in counted)}
@@ -66,7 +66,7 @@ def _variables(path: Path, section: str) -> list[str]:
 
 def _functions(path: Path, section: str) -> list[str]:
     """Return the functions in a section of pointers, but for those of start files."""
-    elf = read_elf(path) if path.is_file() else None
+    elf = read_elf(path)
     sections = elf.sections_named(section.encode() + b"\0") if elf is not None else []
     if elf is None or not sections:
         return []

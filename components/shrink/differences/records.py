@@ -71,7 +71,7 @@ class Call:
         """Let the sources have the contents that the compiler read, for a while."""
         changed = {}
         for name, content in self.saved.items():
-            now = _content(name)
+            now = Path(name).read_bytes() if os.path.isfile(name) else None
             # A shell that saves a file leaves out line breaks at its end.
             if os.path.isdir(os.path.dirname(name)) and (now is None or now.rstrip(b"\n") != os.fsencode(content)):
                 changed[Path(name)] = now
@@ -90,6 +90,15 @@ class Call:
         """Absolute paths of the sources of C and C++."""
         names = (name for name, language in self.arguments.inputs if language or not is_linked_input(name))
         return [self.path(name) for name in names if name != "-" and not name.endswith(_ASSEMBLY)]
+
+    @property
+    def words(self) -> Sequence[str]:
+        return self.arguments.words
+
+    @property
+    def output(self) -> str:
+        """Absolute path of the file that it links."""
+        return self.path(self.arguments.output or "a.out")
 
     @property
     def compiles_text(self) -> bool:
@@ -221,12 +230,6 @@ def _expand(words: Sequence[str], directory: str, contents: Mapping[tuple[str, s
             inner = split_response_file(os.fsencode(content), Path(directory, word[1:]))
             others = {place: text for place, text in contents.items() if place[1] != word}
             yield from _expand(inner, directory, others)
-
-
-def _content(path: str) -> bytes | None:
-    with suppress(OSError):
-        return Path(path).read_bytes()
-    return None
 
 
 def _headers_of(path: Path, directory: str) -> frozenset[str]:

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from components.core.formats.toolchain import Toolchain
 from components.core.projects.flags.rows import FlagRow
 from components.core.projects.source_tree import remove_tree
 from components.core.projects.speed.counters import Counter, find_counter
@@ -180,8 +179,7 @@ class FastSearch:
 
     Attributes:
         row: a row of whole programs by the release clang.
-        stock, release: the clangs.
-        bound, dropped: as of `Compilers`.
+        compilers: returns those of a row, by the heuristic.
         work: directory of the profile and of trials.
         measure: what is minimized.
         timeout_s: time limit of a build.
@@ -191,10 +189,7 @@ class FastSearch:
     builder: Builder
     limit: SpeedLimit
     row: FlagRow
-    stock: Path
-    release: Toolchain
-    bound: bool
-    dropped: tuple[str, ...]
+    compilers: Callable[[FlagRow], Compilers]
     work: Path
     measure: Measure
     timeout_s: float | None
@@ -216,8 +211,7 @@ class FastSearch:
         self.work.mkdir()
         self._make_profile()
         say(f"{FAST}: building with the profile")
-        row = fast_row(self.row, self.profile)
-        compilers = Compilers(row.variant("heuristic", self.stock, self.release), self.bound, self.dropped, links=True)
+        compilers = replace(self.compilers(fast_row(self.row, self.profile)), links=True)
         searched: list[Level] = []
 
         def search(tree: BuiltTree) -> None:
@@ -246,8 +240,7 @@ class FastSearch:
             own_options=(),
             compilers=("heuristic",),
         )
-        variant = row.variant("heuristic", self.stock, self.release)
-        compilers = Compilers(variant, self.bound, self.dropped, records=False)
+        compilers = replace(self.compilers(row), records=False)
         files, profiles = self.work / "instrumented", self.work / "profiles"
         profiles.mkdir()
         self.builder.run("instrumented", compilers, files, lambda tree: None, self.timeout_s)
@@ -297,9 +290,7 @@ class FastSearch:
 
     def _build(self, level: Level, files: Path) -> int:
         """Build in a fresh tree."""
-        row = fast_row(self.row, self.profile, level)
-        variant = row.variant("heuristic", self.stock, self.release)
-        compilers = Compilers(variant, self.bound, self.dropped, records=False)
+        compilers = replace(self.compilers(fast_row(self.row, self.profile, level)), records=False)
         built = self.builder.run(f"{FAST}-trial", compilers, files, lambda tree: None, self.timeout_s)
         return built.sizes.by(self.measure)
 

@@ -159,6 +159,7 @@ class DockerRunner(Runner):
             say(f"[{running.step.name}] stopped")
 
     def _written(self) -> tuple[Path, ...]:
+        """Return the directories that steps write to."""
         artifacts = local_directory(self.locations.artifacts)
         return (self.run, self._cache(), *((artifacts,) if artifacts else ()))
 

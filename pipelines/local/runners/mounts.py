@@ -22,7 +22,14 @@ _IMAGES_OWN = (
 
 
 def mounted_paths(command: Sequence[str]) -> tuple[Path, ...]:
-    """Return the paths of this machine that a step's command reads: absolute, existing, none inside another."""
+    """Return the paths of this machine that a step's command reads: absolute, existing, none inside another.
+
+    Args:
+        command: the command with its placeholders filled in.
+
+    Raises:
+        UserError: a path would hide a directory of the container itself, or a recipe is invalid.
+    """
     paths: set[Path] = set()
     for flag, argument in itertools.pairwise(command):
         path = _local(argument)

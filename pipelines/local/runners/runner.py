@@ -25,7 +25,9 @@ class RunningStep:
     """A running step.
 
     Attributes:
+        handle: the runner's handle of the process or container.
         output: non-blocking descriptor of its stdout and stderr.
+        shown: whether its output also goes to the terminal.
         status: exit status; negative signal number if it was killed, as in subprocess.
         rest: last line of its output so far, not yet terminated by a newline.
     """
@@ -62,6 +64,7 @@ class Runner(ABC):
             self._close()
 
     def start(self, step: Step, key: str, log: Path, shown: bool = True) -> None:
+        """Start `step`; append its output to `log`, and print it if `shown`."""
         log.parent.mkdir(parents=True, exist_ok=True)
         Path(self.locations.files, step.name).mkdir(parents=True, exist_ok=True)
         command = step.argv(self.locations)

@@ -26,6 +26,10 @@ class RegistryEntry:
 
     Attributes:
         model: name of the model, for example "mlgo-inlining"; each promoted policy is a version of it.
+        uri: location of the policy's artifact.
+        digest: digest of the artifact, which identifies the version.
+        summary: a sentence for lists.
+        author: who promoted it.
         card: model card in Markdown; "" if there is none.
         figures: name -> number, in percent.
         facts: name -> text: problem, LLVM version, digests, run, reason.
@@ -56,6 +60,9 @@ def registry_entry(deployed: Deployed, model: str = "") -> RegistryEntry:
 
     Args:
         model: name of the model; empty for one that names the problem.
+
+    Raises:
+        UserError: the evaluation cannot be read.
     """
     reward = OBJECTIVES[problems.get(deployed.problem).objective].labels.reward
     figures = {"reduction_percent": deployed.reduction_percent}

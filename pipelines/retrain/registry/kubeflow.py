@@ -30,7 +30,11 @@ class KubeflowRegistry:
     url: str
 
     def deploy(self, entry: RegistryEntry) -> str:
-        """See ModelRegistry."""
+        """See ModelRegistry.
+
+        Raises:
+            UserError: the registry does not answer or refuses, or its answer is not one of a model registry.
+        """
         model = self._find("registered_model", name=entry.model) or self._post(
             "registered_models",
             {"name": entry.model, "description": "Policies that LLVM takes optimization decisions with."},

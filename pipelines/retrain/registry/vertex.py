@@ -138,4 +138,5 @@ class VertexRegistry:
 
 
 def _label(text: str) -> str:
+    """Return a text in the characters that labels may have."""
     return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:_LABEL_LENGTH]

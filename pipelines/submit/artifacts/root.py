@@ -20,6 +20,7 @@ OPTION = "--artifact-root"
 
 
 def check_artifact_root(root: str) -> None:
+    """Raise UserError unless `root` is a folder that steps on a server can read and write themselves."""
     location = parse_location(root) if root.partition("://")[0] in REMOTE_SCHEMES else None
     if not isinstance(location, ObjectUri) or "?" in root:
         raise UserError(f"{OPTION} {root} is no folder in object storage that steps read themselves", f"pass {USAGE}")
@@ -27,7 +28,11 @@ def check_artifact_root(root: str) -> None:
 
 @expect_pipeline
 def with_artifact_root(spec: Mapping[str, Any], root: str) -> dict[str, Any]:
-    """Return a copy of a PipelineSpec whose steps read and write artifacts below `root`."""
+    """Return a copy of a PipelineSpec whose steps read and write artifacts below `root`.
+
+    Raises:
+        UserError: the pipeline has no such step.
+    """
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     ours = [container for _label, container in containers(copy) if tuple(container.get("command", ())) == COMMAND]
     for container in ours:

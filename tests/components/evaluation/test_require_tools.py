@@ -53,34 +53,32 @@ def test_stock_clang_must_exist_and_have_the_same_version(
         require_tools(objective, config(tmp_path, problem, None), valid, ())
 
 
-def test_slowdown_limit_requires_benchmarks_and_a_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limited = replace(config(tmp_path, "inlining", CLANG), max_slowdown_percent=1.0)
+@pytest.mark.parametrize(
+    ("option", "value", "needed"),
+    [
+        ("--max-slowdown-percent", {"max_slowdown_percent": 1.0}, "without a recipe"),
+        ("--time-repeats", {"time_repeats": 20}, "--time-repeats 20: there are no benchmarks"),
+    ],
+)
+def test_slowdown_limit_and_time_require_benchmarks(
+    tmp_path: Path, option: str, value: dict[str, Any], needed: str
+) -> None:
+    limited = replace(config(tmp_path, "inlining", CLANG), **value)
     valid, (lz4,) = release(tmp_path, "inlining"), load_recipes(PACKAGED / "lz4.yaml").projects
     require_tools(SIZE, limited, valid, [lz4])
-    with pytest.raises(UserError, match="--max-slowdown-percent"):
+    with pytest.raises(UserError, match=option):
         require_tools(SIZE, limited, valid, [replace(lz4, benchmarks=())])
+    with pytest.raises(UserError, match=needed):
+        replace(limited, recipe=None)
+
+
+def test_slowdown_limit_requires_a_counter_and_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limited = replace(config(tmp_path, "inlining", CLANG), max_slowdown_percent=1.0)
+    with pytest.raises(UserError, match="not applicable to regalloc"):
+        replace(limited, problem="regalloc")
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(UserError, match="valgrind"):
-        require_tools(SIZE, limited, valid, [lz4])
-
-
-def test_time_requires_benchmarks(tmp_path: Path) -> None:
-    timed = replace(config(tmp_path, "inlining", CLANG), time_repeats=20)
-    valid, (lz4,) = release(tmp_path, "inlining"), load_recipes(PACKAGED / "lz4.yaml").projects
-    require_tools(SIZE, timed, valid, [lz4])
-    with pytest.raises(UserError, match="--time-repeats"):
-        require_tools(SIZE, timed, valid, [replace(lz4, benchmarks=())])
-    with pytest.raises(UserError, match="--time-repeats 20: there are no benchmarks"):
-        replace(timed, recipe=None)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [({"recipe": None}, "without a recipe"), ({"problem": "regalloc"}, "not applicable to regalloc")],
-)
-def test_slowdown_limit_that_cannot_apply_is_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        replace(config(tmp_path, "inlining", CLANG), max_slowdown_percent=1.0, **changed)
+        require_tools(SIZE, limited, release(tmp_path, "inlining"), load_recipes(PACKAGED / "lz4.yaml").projects)
 
 
 def test_rows_of_flags_are_checked_before_the_first_compile(tmp_path: Path) -> None:

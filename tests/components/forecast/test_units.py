@@ -211,12 +211,6 @@ def test_what_is_no_compile_of_c_is_left_out(tmp_path: Path) -> None:
         source_units(database(tmp_path, *entries[:10]))
 
 
-def test_options_that_clang_lacks_can_be_left_out(tmp_path: Path) -> None:
-    (unit,) = source_units(database(tmp_path, entry(tmp_path, "gcc -fipa-pta -O2 -c a.c")))
-    fewer = unit.without(["-fipa-pta"])
-    assert isinstance(fewer, SourceUnit) and fewer.compile.arguments == ("-O2", "a.c")
-
-
 @pytest.mark.parametrize("content", ["{", "{}", "[]"])
 def test_invalid_database_is_an_error(tmp_path: Path, content: str) -> None:
     path = tmp_path / "compile_commands.json"

@@ -24,7 +24,10 @@ CLANG = Path("/usr/bin/clang-19")
 LLVM = Path("/usr/lib/llvm-19/bin")
 ROW = replace(PROGRAM, compilers=("stock",), own_options=())
 GCC = FlagRow("gcc-Os", "gcc", ("-Os", "-flto=auto"), ("-flto=auto",), compilers=("gcc",), program=Path("/usr/bin/gcc"))
-MAKEFILE = """
+SOURCES = {
+    "app.c": '#include <stdio.h>\nint unused(int x) { return x + 7; }\nint main(void) { return puts("app") < 0; }\n',
+    "mac.c": "int __rustc_proc_macro_decls_0af3__ = 1;\n",
+    "Makefile": """
 OUT = target/release
 CC = cc
 all: $(OUT)/app
@@ -39,30 +42,18 @@ $(OUT)/app: app.c mac.c
 \t$(CC) -shared -fPIC mac.c -o $(OUT)/deps/libmac-1.so
 \t$(CC) $(LINKER) libapp.a -o $(OUT)/deps/app-1
 \tln $(OUT)/deps/app-1 $(OUT)/app
-"""
+""",
+}
 
 
-def shrink_by(rows: list[FlagRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShrinkReport:
-    """Shrink a project with stock clang in place of the release clang."""
-    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
-    source = tmp_path / "project"
-    source.mkdir()
-    (source / "Makefile").write_text(MAKEFILE)
-    (source / "app.c").write_text(
-        '#include <stdio.h>\nint unused(int x) { return x + 7; }\nint main(void) { return puts("app") < 0; }\n'
-    )
-    (source / "mac.c").write_text("int __rustc_proc_macro_decls_0af3__ = 1;\n")
-    (tmp_path / "clang/bin").mkdir(parents=True)
-    (tmp_path / "clang/bin/clang").symlink_to(CLANG)
-    release = Toolchain(tmp_path / "clang", "release", "19.1.7", "x86_64-pc-linux-gnu", {"inlining": ()}, {})
-    builds = [UserBuild(SourceTree(source), ("make",))]
-    (tmp_path / "out").mkdir()
-    config = ShrinkConfig(rows, Checks(timeout_s=60.0))
-    return shrink(builds, release, config, tmp_path / "out", tmp_path / "out")
+def shrink_by(row: FlagRow, source: Path, release: Toolchain) -> ShrinkReport:
+    builds, output = [UserBuild(SourceTree(source), ("make",))], source.parent / "out"
+    output.mkdir()
+    return shrink(builds, release, ShrinkConfig([row], Checks(timeout_s=60.0)), output, output)
 
 
-def test_hard_links_count_once_and_tools_of_cargo_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = shrink_by([ROW], tmp_path, monkeypatch)
+def test_hard_links_count_once_and_tools_of_cargo_do_not(source: Path, release: Toolchain, tmp_path: Path) -> None:
+    report = shrink_by(ROW, source, release)
     for build in report.builds:
         assert list(build.files) == ["target/release/app"] and not build.failure
     assert report.chosen == "program"
@@ -72,10 +63,9 @@ def test_hard_links_count_once_and_tools_of_cargo_do_not(tmp_path: Path, monkeyp
     assert subprocess.check_output([app], text=True) == "app\n"
 
 
-def test_rows_of_gcc_make_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_gcc_make_archives(source: Path, release: Toolchain) -> None:
     """gcc-ar runs the `ar` that it finds in PATH, where the compilers of the row are first."""
-    report = shrink_by([GCC], tmp_path, monkeypatch)
-    assert [build.failure for build in report.builds] == ["", ""]
+    assert [build.failure for build in shrink_by(GCC, source, release).builds] == ["", ""]
 
 
 def test_build_directory_of_cargo_is_not_copied(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ target_compile_definitions(app PRIVATE VALUE=1)
 add_test(NAME one COMMAND app)
 add_test(NAME other COMMAND false)
 """
+UNTESTED = CMAKE.partition("add_test")[0]
+CTEST = "ctest --test-dir out -j$JOBS --output-on-failure"
 MESON = """\
 project('p', 'c')
 app = executable('app', 'app.c', c_args: '-DVALUE=1')
@@ -58,12 +60,8 @@ def built(root: Path, kinds: dict[str, Kind] | None = None, command: str = "make
 
 def project(root: Path, **files: str) -> Path:
     root.mkdir()
-    for name, text in {
-        "app.c": APP,
-        "Makefile": MAKEFILE,
-        **{n.replace("_", "."): t for n, t in files.items()},
-    }.items():
-        (root / name).write_text(text)
+    for name, text in {"app_c": APP, "Makefile": MAKEFILE, **files}.items():
+        (root / name.replace("_", ".")).write_text(text)
     return root
 
 
@@ -73,23 +71,14 @@ def project(root: Path, **files: str) -> Path:
         ({}, "make", ""),
         ({"Makefile": MAKEFILE + "test:\n"}, "make", ""),
         ({"Makefile": MAKEFILE + "test: app\n\t./app\n"}, "make", "make -k test"),
+        ({"Makefile": MAKEFILE + '\ntest:\n\t@echo "no tests yet"\n'}, "make", ""),
+        ({"Makefile": MAKEFILE + "test:\n\t@true\n"}, "make", ""),
+        ({"Makefile": MAKEFILE + "test:\n\t@echo run; ./prog\n"}, "make", "make -k test"),
         ({"Makefile": MAKEFILE + SUITE}, "make", "make -k check"),
-        (
-            {"CMakeLists_txt": CMAKE},
-            "cmake -B out . && make -C out",
-            "ctest --test-dir out -j$JOBS --output-on-failure",
-        ),
-        ({"CMakeLists_txt": CMAKE.partition("add_test")[0]}, "cmake -B out . && make -C out", ""),
-        (
-            {"CMakeLists_txt": CMAKE, "Makefile": MAKEFILE + SUITE},
-            "cmake -S . -B out && cmake --build out",
-            "ctest --test-dir out -j$JOBS --output-on-failure",
-        ),
-        (
-            {"CMakeLists_txt": CMAKE.partition("add_test")[0], "Makefile": MAKEFILE + SUITE},
-            "cmake -S . -Bout && cmake --build out",
-            "",
-        ),
+        ({"CMakeLists_txt": CMAKE}, "cmake -B out . && make -C out", CTEST),
+        ({"CMakeLists_txt": UNTESTED}, "cmake -B out . && make -C out", ""),
+        ({"CMakeLists_txt": CMAKE, "Makefile": MAKEFILE + SUITE}, "cmake -S . -B out && cmake --build out", CTEST),
+        ({"CMakeLists_txt": UNTESTED, "Makefile": MAKEFILE + SUITE}, "cmake -S . -Bout && cmake --build out", ""),
         ({"meson_build": MESON}, "meson setup out && ninja -C out", "meson test -C out"),
     ],
 )
@@ -155,20 +144,11 @@ def test_make_that_does_nothing_is_known() -> None:
     assert not did_nothing("make: Entering directory '/a'\n./app\n")
 
 
-def test_tests_decide(tmp_path: Path) -> None:
-    checks = Checks()
-    checks.learn(built(project(tmp_path / "own", Makefile=MAKEFILE + GOOD_SUITE)))
-    assert "check passes" in checks.describe()
-    checks.compare(built(project(tmp_path / "same", Makefile=MAKEFILE + GOOD_SUITE)))
-    with pytest.raises(UserError, match="check fails"):
-        checks.compare(built(project(tmp_path / "other", Makefile=MAKEFILE + GOOD_SUITE), VALUE="2"))
-
-
-def test_tests_that_fail_by_the_own_build_may_fail(tmp_path: Path) -> None:
-    checks = Checks()
-    makefile = MAKEFILE + SUITE
+@pytest.mark.parametrize(("suite", "said"), [(GOOD_SUITE, "check passes"), (SUITE, "1 of its tests")])
+def test_tests_decide_but_for_those_that_fail_by_the_own_build(tmp_path: Path, suite: str, said: str) -> None:
+    checks, makefile = Checks(), MAKEFILE + suite
     checks.learn(built(project(tmp_path / "own", Makefile=makefile)))
-    assert "1 of its tests" in checks.describe()
+    assert said in checks.describe()
     checks.compare(built(project(tmp_path / "same", Makefile=makefile)))
     with pytest.raises(UserError, match="check fails"):
         checks.compare(built(project(tmp_path / "other", Makefile=makefile), VALUE="2"))
@@ -183,12 +163,6 @@ def test_time_limit_depends_on_the_own_tests(tmp_path: Path, monkeypatch: pytest
     checks = Checks(timeout_s=6.0)
     checks.learn(own)
     assert checks.timeout_s == 6.0
-
-
-def test_programs_decide_where_tests_fail_without_a_name(tmp_path: Path) -> None:
-    checks = Checks()
-    checks.learn(built(project(tmp_path / "own", app_c=APP, Makefile=MAKEFILE + "check:\n\t@./app; exit 3\n")))
-    assert checks.describe().startswith("your own build fails")
 
 
 @pytest.mark.parametrize(
@@ -217,15 +191,28 @@ def test_without_tests_programs_do_the_same(tmp_path: Path, own: str, other: str
             checks.compare(tree)
 
 
-def test_programs_that_do_not_start_are_no_check(tmp_path: Path) -> None:
-    files = {
-        "lib_c": "int lib(void) { return 1; }\n",
-        "app_c": "int lib(void);\nint main(void) { return lib(); }\n",
-        "Makefile": "app: app.c\n\tmkdir lib; gcc -shared -fPIC lib.c -o lib/libx.so; gcc app.c -Llib -lx -o app\n",
-    }
-    checks = Checks()
+LIBRARY = {
+    "lib_c": "int lib(void) { return 1; }\n",
+    "app_c": "int lib(void);\nint main(void) { return lib(); }\n",
+    "Makefile": "app: app.c\n\tmkdir lib; gcc -shared -fPIC lib.c -o lib/libx.so; gcc app.c -Llib -lx -o app\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "start", "reason"),
+    [
+        (LIBRARY, "not checked: ", "libx.so"),  # the program does not start
+        ({"Makefile": MAKEFILE + "check:\n\t@./app; exit 3\n"}, "your own build fails", "program"),
+        ({"Makefile": MAKEFILE + "test:\n\tsleep 30\n"}, "", "--check-timeout"),
+    ],
+)
+def test_tests_and_programs_that_are_no_check_are_said(
+    tmp_path: Path, files: dict[str, str], start: str, reason: str
+) -> None:
+    checks = Checks(timeout_s=1 if reason == "--check-timeout" else None)
     checks.learn(built(project(tmp_path / "own", **files)))
-    assert checks.describe().startswith("not checked: ") and "libx.so" in checks.describe()
+    said = checks.describe()
+    assert said.startswith(start) and reason in said and ("program" in said or files is LIBRARY)
 
 
 def test_programs_write_nothing_and_leave_nothing_behind(tmp_path: Path) -> None:
@@ -258,13 +245,6 @@ def test_a_check_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) ->
         checks.learn(built(project(tmp_path / "own")))
     assert time.monotonic() - started < 15 and "--check-timeout" in raised.value.remedy
     assert subprocess.run(["pgrep", "-f", "^sleep 87.65$"], capture_output=True).stdout == b""
-
-
-def test_tests_that_take_too_long_are_left_to_the_programs(tmp_path: Path) -> None:
-    checks = Checks(timeout_s=1)
-    checks.learn(built(project(tmp_path / "own", Makefile=MAKEFILE + "test:\n\tsleep 30\n")))
-    said = checks.describe()
-    assert "program" in said and "--check-timeout" in said
 
 
 def test_no_check_checks_nothing(tmp_path: Path) -> None:

@@ -61,15 +61,11 @@ Run = Callable[..., ShrinkReport]
 
 
 @pytest.fixture
-def run(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Shrink by stock clang in place of a release clang, into tmp_path/out."""
-    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
+def run(source: Path, release: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Shrink into tmp_path/out."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     for name in ("CC", "CXX", "AR", "CROSS_COMPILE"):
         monkeypatch.delenv(name, raising=False)
-    (tmp_path / "clang/bin").mkdir(parents=True)
-    (tmp_path / "clang/bin/clang").symlink_to(f"/usr/bin/{CLANG}")
-    release = Toolchain(tmp_path / "clang", "release", "19.1.7", "x86_64-pc-linux-gnu", {"inlining": ()}, {})
 
     def run(*command: str, check: str = "") -> ShrinkReport:
         builds = [UserBuild(SourceTree(source), command)]
@@ -171,12 +167,13 @@ def test_cross_compilers_are_those_for_other_processors_with_linux(tmp_path: Pat
     assert found["s390x-vendor-linux-gnu-"].machine == 22
 
 
-def test_decisions_are_searched_for_this_machine_only(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_decisions_are_searched_for_this_machine_only(
+    release: Toolchain, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """Also not where a clang of the user compiles for another processor under its own name."""
     setup = BuildSetup(tmp_path, tmp_path, 1, {})
     build = UserBuild(SourceTree(tmp_path), ("make",))
     builder = Builder(build, setup, (), tmp_path, target=Target(processor="riscv64"))
-    release = Toolchain(tmp_path, "release", "19.1.7", "x86_64-pc-linux-gnu", {}, {})
     trials = _Trials(builder, tmp_path, release, tmp_path, tmp_path, ShrinkConfig([], Checks()))
     trials._add_searched(PROGRAM, 1)
     assert "no plan" in capfd.readouterr().out

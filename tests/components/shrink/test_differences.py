@@ -3,52 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.core.projects.compiler_scripts import write_binutils, write_bitcode_tools, write_compilers
-from components.shrink.differences.find import Difference, FinishedBuild, find_differences, notes, refusal
+from components.core.projects.compiler_scripts import write_compilers
 from components.shrink.differences.ignored import dropped_meaning, ignored_attributes, ignored_options
 from components.shrink.differences.links import differing_choices, mixed_instructions, replaced_functions
-from components.shrink.differences.records import read_calls, read_readers
+from components.shrink.differences.records import read_readers
 from components.shrink.rows import C_DEFAULTS
+from tests.components.shrink.conftest import CLANG, NM, Project
 from tests.support.commands import run_command
-
-LLVM = Path("/usr/lib/llvm-19/bin")
-CLANG, NM = LLVM / "clang", LLVM / "llvm-nm"
-Run = Callable[..., None]
-
-
-class Project:
-    """A directory in which scripts record what they run."""
-
-    def __init__(self, root: Path, binutils: Mapping[str, Path] | None = None) -> None:
-        self.root, self.tools = root / "project", root / "tools"
-        self.records = self.tools / "records"
-        for directory in (self.root, self.records):
-            directory.mkdir(parents=True)
-        path = os.environ["PATH"]
-        write_compilers(self.tools, CLANG, ["-Qunused-arguments"], records=str(self.records))
-        write_binutils(self.tools, binutils or {}, path)
-        write_bitcode_tools(self.tools, LLVM / "ld.lld", [], path, str(self.records))
-        self.environment = {**os.environ, "PATH": f"{self.tools}:{path}"}
-
-    def write(self, **files: str) -> None:
-        for name, text in files.items():
-            (self.root / name.replace("__", ".")).write_text(text)
-
-    def run(self, script: str) -> None:
-        subprocess.run(["sh", "-exc", script], cwd=self.root, env=self.environment, check=True, timeout=120)
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
 
 
 def test_attributes_and_pragmas_that_clang_ignores_are_found_in_all_forms(project: Project) -> None:
@@ -76,7 +43,7 @@ OPT(KEEP("O0")) int b(void) { return 1; }
         "gcc -w -c a.c b.c e.c f.c h.c; g++ -c c.cc; gcc -include swapped.inc -c i.c;"
         """gcc -c g.c '-DSWAPPED=__attribute__((scalar_storage_order("big-endian")))' 2>/dev/null"""
     )
-    found = ignored_attributes(read_calls(project.records), CLANG, project.root)
+    found = ignored_attributes(project.calls(), CLANG, project.root)
     places = sorted(text.rpartition(" at ")[2] for text in found)
     assert places == sorted(
         ["./order.h:1", "b.c:3", "c.cc:1", "c.cc:2", "e.c:1", "f.c:1", "g.c:1", "h.c:1", "./swapped.inc:1"]
@@ -104,7 +71,7 @@ const char *text(void) { return "__attribute__((optimize(\\"O0\\")))"; }
         conftest__c='__attribute__((optimize("O0"))) int checked(void);\n',
     )
     project.run("gcc -w -c a.c; g++ -c b.cc; gcc -w -c conftest.c")
-    assert ignored_attributes(read_calls(project.records), CLANG, project.root) == []
+    assert ignored_attributes(project.calls(), CLANG, project.root) == []
 
 
 def test_options_that_clang_ignores_are_found_where_they_are_in_effect(project: Project) -> None:
@@ -114,7 +81,7 @@ def test_options_that_clang_ignores_are_found_where_they_are_in_effect(project: 
         "gcc -c a.c @response.txt; rm response.txt; gcc -w -c a.c -O2 -fgcse -fno-ipa-cp -fsigned-bitfields;"
         "gcc -w -c b.c -fsingle-precision-constant; gcc -w -c conftest.c -fstack-check || :"
     )
-    found = ignored_options(read_calls(project.records))
+    found = ignored_options(project.calls())
     assert sorted(found) == ["-fnon-call-exceptions", "-fsingle-precision-constant", "-funsigned-bitfields"]
     assert "b.c" in found["-funsigned-bitfields"]
 
@@ -124,7 +91,8 @@ def test_options_that_clang_ignores_are_found_where_they_are_in_effect(project: 
     [
         *("-fexec-charset=ISO-8859-1", "-fsso-struct=big-endian", "-finput-charset=latin1", "-fleading-underscore"),
         *("-ffixed-r15", "-mindirect-branch=thunk", "-fno-toplevel-reorder", "-Wl,--default-symver"),
-        *("-fno-signed-bitfields", "-fwrapv-pointer"),
+        *("-fno-signed-bitfields", "-fwrapv-pointer", "-Wl,--dynamic-list-data", "-fno-enforce-eh-specs"),
+        "-fkeep-gc-roots-live",
     ],
 )
 def test_a_dropped_option_that_means_something_is_a_difference(option: str) -> None:
@@ -174,7 +142,7 @@ def test_archives_from_which_the_linkers_take_different_members_are_found(projec
         for number, inputs in enumerate(ORDERS)
     )
     project.run(links)
-    choices = differing_choices(read_calls(project.records), CLANG, NM, project.root)
+    choices = differing_choices(project.calls(), CLANG, NM, project.root)
     found = {choice.output for choice in choices}
     wrong = {}
     for number, (inputs, differs) in enumerate(ORDERS.items()):
@@ -196,30 +164,34 @@ def test_a_function_of_several_files_that_is_linked_from_one_for_other_processor
         "g++ -flto -fuse-ld=lld fast.o main.o -o first; g++ -flto -fuse-ld=lld main.o fast.o -o last;"
         "g++ -flto -fuse-ld=lld main.o libfast.a -o archive"
     )
-    (choice,) = differing_choices(read_calls(project.records), CLANG, NM, project.root)
+    (choice,) = differing_choices(project.calls(), CLANG, NM, project.root)
     assert "-mavx2" in choice.text
     assert choice.foreign and choice.output == "first"
-    calls = read_calls(project.records)
+    calls = project.calls()
     assert mixed_instructions(calls).startswith("fast.o") and "-mavx2" in mixed_instructions(calls)
     assert not mixed_instructions(call for call in calls if call.object.endswith("fast.o"))
 
 
-def test_tools_of_elf_that_read_objects_of_lto_are_recorded(project: Project) -> None:
-    project.write(a__c="int a(void) { return 1; }\n")
-    project.run(
-        "gcc -c -flto a.c; gcc -c a.c -o elf.o; for tool in objdump readelf size nm; do $tool elf.o || :; done;"
-        "objdump -t a.o || :; readelf -S a.o || :; nm a.o; rm -f x.a; ar rc x.a a.o; size x.a || :"
-    )
-    assert read_readers(project.records) == ["objdump -t a.o", "readelf -S a.o", "size x.a"]
-
-
-def build(project: Project, own: str, new: str, lto: bool = False) -> tuple[Difference, ...]:
-    """Link two programs, and return the differences of the second."""
-    project.run(f"mkdir own files; gcc {own} -o own/prog; rm -f ../tools/records/*; gcc {new} -o files/prog")
-    root = project.root
-    return find_differences(
-        FinishedBuild(project.records, root, root / "files", root / "own", CLANG, NM, ("-fdropped",), lto)
-    )
+@pytest.mark.parametrize(
+    ("script", "recorded"),
+    [
+        (
+            "gcc -c -flto a.c; gcc -c a.c -o elf.o; for tool in objdump readelf size nm; do $tool elf.o || :; done;"
+            "objdump -t a.o || :; readelf -S a.o || :; nm a.o; rm -f x.a; ar rc x.a a.o; size x.a || :",
+            ["objdump -t a.o", "readelf -S a.o", "size x.a"],
+        ),
+        # Whatever they and the objects are called.
+        (
+            "gcc -c -flto a.c -o a.plug; gcc -c a.c -o elf.plug; readelf -s elf.plug >elf.txt;"
+            "readelf -s a.plug || :; llvm-objdump-19 -t a.plug || :; llvm-size-19 elf.plug",
+            ["readelf -s a.plug", "llvm-objdump-19 -t a.plug"],
+        ),
+    ],
+)
+def test_tools_of_elf_that_read_objects_of_lto_are_recorded(project: Project, script: str, recorded: list[str]) -> None:
+    project.write(a__c="int cmd_a(void) { return 1; }\n")
+    project.run(script)
+    assert read_readers(project.records) == recorded
 
 
 def test_sections_that_are_lost_or_smaller_and_files_of_the_copy_are_found(project: Project) -> None:
@@ -238,9 +210,10 @@ int main(int n, char **words) { puts(DIRECTORY "/data"); puts(SOURCE); return co
 """
     )
     options = f"a.c -DDIRECTORY='\"{project.root}\"' -DSOURCE='\"{project.root}/a.c\"' -ffunction-sections"
-    found = build(project, f"-O0 -fuse-ld=bfd {options}", f"-Oz -fuse-ld=lld -Wl,--gc-sections {options}")
-    assert "section messages" in refusal(found)
-    gone, names = notes(found)
+    own, new = f"-O0 -fuse-ld=bfd {options}", f"-Oz -fuse-ld=lld -Wl,--gc-sections {options}"
+    found = project.build(f"gcc {own} -o $OUT/prog", f"gcc {new} -o $OUT/prog")
+    assert "section messages" in found.refusal
+    gone, names = found.notes
     assert "first and 4" in gone and "such as data" in names
 
 
@@ -250,8 +223,8 @@ def test_scripts_of_the_linker_that_name_objects_are_found_with_lto(project: Pro
         names__ld="SECTIONS { .first : { KEEP(*a.o(.text.first)) /* b.o(.text) */ } } INSERT AFTER .data;\n",
         plain__ld="SECTIONS { .second : { KEEP(*(SORT(.second.*))) } } INSERT AFTER .data; /* *c.o(.text) */\n",
     )
-    link = "-fuse-ld=lld a.c -Wl,-T,names.ld -Wl,-Tplain.ld"
-    assert "names.ld" in refusal(build(project, link, link, lto=True))
+    link = "gcc {} a.c -Wl,-T,names.ld -Wl,-Tplain.ld -o $OUT/prog"
+    assert "names.ld" in project.build(link.format(""), link.format("-fuse-ld=lld"), lto=True).refusal
 
 
 def test_functions_of_libraries_that_a_program_replaces_are_kept_in_c_and_found_in_cxx(project: Project) -> None:
@@ -271,7 +244,7 @@ def test_functions_of_libraries_that_a_program_replaces_are_kept_in_c_and_found_
         " $driver -shared $driver.o -o libx.so; $driver $main -o $driver -L. -lx -Wl,-rpath,$PWD;"
         " [ $driver = g++ ] || ./$driver; done"
     )
-    calls = [call for call in read_calls(project.records) if call.program == "g++"]
+    calls = [call for call in project.calls() if call.program == "g++"]
     (replaced,) = replaced_functions(calls, project.root / "own", NM, project.root)
     assert replaced.startswith("g++ and libx.so") and "_Z5limitv" in replaced
 

@@ -19,26 +19,20 @@ from components.shrink.build import UserBuild
 from components.shrink.checks import Checks
 from components.shrink.step import ShrinkConfig, _make_work, shrink
 
+SOURCES: dict[str, str] = {}
+APP = '#include <stdio.h>\nint main(void) { puts("the app"); return 0; }\n'
 Fail = Callable[..., UserError]
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
-    directory = tmp_path / "project"
-    directory.mkdir()
-    return directory
-
-
-@pytest.fixture
-def fail(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fail:
+def fail(source: Path, release: Toolchain, tmp_path: Path) -> Fail:
     """Shrink by shell commands that fail, and return the error."""
-    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
-    release = Toolchain(tmp_path / "clang", "release", "19.1.7", "x86_64-pc-linux-gnu", {"inlining": ()}, {})
 
-    def run(*commands: str, check: str = "", directory: Path = source) -> UserError:
+    def run(*commands: str, check: str = "", directory: Path = source, output: str = "out") -> UserError:
         builds = [UserBuild(SourceTree(directory), ("sh", "-c", command)) for command in commands]
         with pytest.raises(UserError) as raised:
-            shrink(builds, release, ShrinkConfig([], Checks(check)), tmp_path / "out", tmp_path / "unpublished")
+            shrink(builds, release, ShrinkConfig([], Checks(check)), tmp_path / output, tmp_path / "unpublished")
+        assert not (tmp_path / output).exists()
         return raised.value
 
     return run
@@ -68,7 +62,7 @@ def test_error_names_the_log_of_its_own_attempt(fail: Fail, tmp_path: Path) -> N
     ],
 )
 def test_failing_check_names_its_last_command(fail: Fail, source: Path, check: str, last: str) -> None:
-    (source / "app.c").write_text('#include <stdio.h>\nint main(void) { puts("the app"); return 0; }\n')
+    (source / "app.c").write_text(APP)
     error = fail("gcc app.c -o app; echo error: of the build", check=check)
     assert "of the build" not in error.problem and "of the build\n" in log_of(error)
     first = error.problem.partition(":\n")[0]
@@ -79,7 +73,7 @@ def test_failing_check_names_its_last_command(fail: Fail, source: Path, check: s
 @pytest.mark.parametrize("check", ['test "$( (./app) 2>&1)" = "the app"', "{ ./app; } 2>all; test $(wc -l <all) = 0"])
 def test_check_that_reads_the_standard_error_is_as_it_was(fail: Fail, source: Path, check: str) -> None:
     """The last command fails, as nothing else does."""
-    (source / "app.c").write_text('#include <stdio.h>\nint main(void) { puts("the app"); return 0; }\n')
+    (source / "app.c").write_text(APP)
     assert "status 7" in fail("gcc app.c -o app", check=f"{check}; exit 7").problem
 
 
@@ -141,11 +135,13 @@ def test_failing_build_of_a_debian_package_names_the_command_for_its_packages(
     assert "build-dep ." in fail("false").remedy
 
 
-def test_directory_that_path_cannot_hold_is_refused(fail: Fail, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="a:b"):
-        release = Toolchain(tmp_path / "clang", "release", "19.1.7", "x86_64-pc-linux-gnu", {"inlining": ()}, {})
-        builds = [UserBuild(SourceTree(tmp_path), ("true",))]
-        shrink(builds, release, ShrinkConfig([], Checks()), tmp_path / "a:b", tmp_path / "unpublished")
+def test_build_without_a_program_is_refused(fail: Fail) -> None:
+    assert "true makes no program and no library" in fail("true").problem
+    assert "ends with status 127" in fail("no-such-program").problem
+
+
+def test_directory_that_path_cannot_hold_is_refused(fail: Fail) -> None:
+    assert "a:b" in fail("true", output="a:b").problem
 
 
 def test_relative_tmpdir_is_named(fail: Fail, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,8 +167,7 @@ def test_work_directory_is_named_as_programs_of_a_build_see_it(tmp_path: Path, m
 
 
 def test_full_disk_is_the_reason(fail: Fail) -> None:
-    error = fail("cat /etc/passwd >/dev/full; cc -c x.c")
-    assert "No space" in describe_failure(error)
+    assert "No space" in describe_failure(fail("cat /etc/passwd >/dev/full; cc -c x.c"))
 
 
 def test_copies_of_a_run_that_was_killed_are_removed(

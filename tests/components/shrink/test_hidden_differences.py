@@ -11,41 +11,21 @@ import pytest
 from components.core.projects.compiler_scripts import write_editors
 from components.shrink.build import BuiltFiles
 from components.shrink.differences.configuration import defined_names
-from components.shrink.differences.find import FinishedBuild, find_differences, refusal
-from components.shrink.differences.ignored import dropped_meaning, ignored_attributes, ignored_options
+from components.shrink.differences.find import FinishedBuild, find_differences
+from components.shrink.differences.ignored import ignored_attributes, ignored_options
 from components.shrink.differences.linked_files import made_by_clang
 from components.shrink.differences.links import differing_choices, replaced_functions
-from components.shrink.differences.records import read_calls, read_linker_calls, read_readers
+from components.shrink.differences.records import read_linker_calls, read_readers
 from components.shrink.rows import OBJECTS, PROGRAM
 from components.shrink.step import _notes
-from tests.components.shrink.test_differences import CLANG, NM, Project
+from tests.components.shrink.conftest import CLANG, NM, Project
 
 SWAPPED = 'struct __attribute__((scalar_storage_order("big-endian"))) swapped { int a; };\n'
 LINK = "-fuse-ld=lld -Wl,--gc-sections -ffunction-sections -fdata-sections -Oz"
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path / "my-conftest-1.0")
-
-
 def attributes(project: Project) -> list[str]:
-    return ignored_attributes(read_calls(project.records), CLANG, project.root)
-
-
-def build(project: Project, own: str, new: str, lto: bool = False, gnu: bool = False) -> str:
-    """Run the commands of an own build by gcc and of another, whose files are in own/ and files/, and return why the
-    second is not delivered."""
-    tools = f"{project.tools}:"
-    script = f"mkdir -p own files; export OUT=own; PATH=${{PATH#{tools}}}; {own}; "
-    script += f"rm -f ../tools/records/*; export OUT=files; PATH={tools}$PATH; {new}"
-    project.run(script)
-    root = project.root
-    return refusal(
-        find_differences(
-            FinishedBuild(project.records, root, root / "files", root / "own", CLANG, NM, (), lto, gnu=gnu)
-        )
-    )
+    return ignored_attributes(project.calls(), CLANG, project.root)
 
 
 def test_names_of_a_project_may_be_like_those_of_checks(project: Project) -> None:
@@ -65,7 +45,7 @@ def test_sources_that_are_gone_or_come_from_a_pipe_are_looked_into(project: Proj
     assert places == ["<stdin>:1", "again.c:1", "made.c:1"]
     assert not (project.root / "made.c").exists() and (project.root / "again.c").read_text() == "int again;\n"
     project.run("gcc -w -fnon-call-exceptions -x c -c -o piped.o - <piped.c")
-    assert "-fnon-call-exceptions" in ignored_options(read_calls(project.records))
+    assert "-fnon-call-exceptions" in ignored_options(project.calls())
 
 
 def test_attributes_and_pragmas_with_some_arguments_are_ignored(project: Project) -> None:
@@ -100,21 +80,7 @@ __attribute__((target("avx2"))) int copy(int target) { return target; }
 )
 def test_options_of_linkers_in_all_forms_are_found(project: Project, words: str) -> None:
     project.run(f"clang {words} -o prog main.o 2>/dev/null || :")
-    assert len(ignored_options(read_calls(project.records))) == 1
-
-
-@pytest.mark.parametrize("word", ["-Wl,--dynamic-list-data", "-fno-enforce-eh-specs", "-fkeep-gc-roots-live"])
-def test_dropped_options_that_mean_something_are_differences(word: str) -> None:
-    assert dropped_meaning([word])
-
-
-def test_tools_of_elf_are_recorded_whatever_they_and_the_objects_are_called(project: Project) -> None:
-    project.write(a__c="int cmd_a(void) { return 1; }\n")
-    project.run(
-        "gcc -c -flto a.c -o a.plug; gcc -c a.c -o elf.plug; readelf -s elf.plug >elf.txt;"
-        "readelf -s a.plug || :; llvm-objdump-19 -t a.plug || :; llvm-size-19 elf.plug"
-    )
-    assert read_readers(project.records) == ["readelf -s a.plug", "llvm-objdump-19 -t a.plug"]
+    assert len(ignored_options(project.calls())) == 1
 
 
 def test_objects_of_gccs_lto_that_are_changed_are_recorded(project: Project) -> None:
@@ -140,7 +106,7 @@ def test_members_of_one_name_are_members_of_their_own(project: Project) -> None:
         "ar qc liba.a '1/x y.o' '2/x y.o'; ar rc libn.a need.o; ar rc libb.a late.o;"
         "gcc -fuse-ld=lld main.o liba.a libn.a libb.a -o prog"
     )
-    (choice,) = differing_choices(read_calls(project.records), CLANG, NM, project.root)
+    (choice,) = differing_choices(project.calls(), CLANG, NM, project.root)
     assert choice.text.index("libb.a[late.o]") < choice.text.index("liba.a[x y.o]")
 
 
@@ -158,7 +124,7 @@ def test_archives_define_common_symbols(project: Project) -> None:
         project.run(
             f"rm -f ../tools/records/*; gcc -fuse-ld=lld {option} {inputs} -o prog; /usr/bin/gcc {inputs} -o own"
         )
-        found = differing_choices(read_calls(project.records), CLANG, NM, project.root)
+        found = differing_choices(project.calls(), CLANG, NM, project.root)
         assert subprocess.run([project.root / "own"]).returncode == status and not found
         assert subprocess.run([project.root / "prog"]).returncode == status
 
@@ -181,7 +147,7 @@ def test_links_by_the_linkers_own_name_are_followed(project: Project) -> None:
     found = find_differences(
         FinishedBuild(project.records, project.root, project.root, project.root, CLANG, NM, lto=True)
     )
-    assert any("order.ld" in difference.text for difference in found)
+    assert any("order.ld" in text for text in found.refused)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +169,8 @@ def test_wrapped_functions_of_the_program_are_found(
     )
     link = "gcc -c a.c main.c {}; gcc {} a.o main.o -Wl,--wrap,f -Wl,--wrap=malloc -o $OUT/prog"
     flags = "-flto" if lto else "-fno-lto"
-    reason = build(project, link.format("", ""), link.format(flags, f"{flags} -fuse-ld=lld"), lto, gnu)
-    assert ("with --wrap=f," in reason) == found
+    new = link.format(flags, f"{flags} -fuse-ld=lld")
+    assert ("with --wrap=f," in project.build(link.format("", ""), new, lto, gnu).refusal) == found
 
 
 def test_functions_in_sections_that_lld_does_not_move_are_found(project: Project) -> None:
@@ -217,9 +183,8 @@ int main(void) { return !n; }
 """
     )
     link = "gcc a.c -o $OUT/prog"
-    reason = build(project, f"{link}; $OUT/prog", f"{link} {LINK}; ! $OUT/prog")
-    assert ".ctors" in reason
-    assert build(project, link, link) == ""
+    assert ".ctors" in project.build(f"{link}; $OUT/prog", f"{link} {LINK}; ! $OUT/prog").refusal
+    assert project.build(link, link).refusal == ""
 
 
 def test_files_that_lto_reads_from_another_place_or_later_are_found(project: Project) -> None:
@@ -229,7 +194,7 @@ def test_files_that_lto_reads_from_another_place_or_later_are_found(project: Pro
     (project.root / "sub/data.bin").write_text("two")
     link = "gcc -c main.c; gcc main.o {} -o $OUT/prog"
     compile_ = "gcc -c -DNAME='\"d\"' data.c;"
-    assert build(project, link.format(""), compile_ + link.format("data.o"), lto=True) == ""
+    assert project.build(link.format(""), compile_ + link.format("data.o"), lto=True).refusal == ""
     for command, reason in (
         (
             compile_ + " sleep 0.01; echo 2 >data.bin;",
@@ -240,9 +205,9 @@ def test_files_that_lto_reads_from_another_place_or_later_are_found(project: Pro
             "includes sub/data.bin, and LTO may read data.bin",
         ),
     ):
-        found = build(project, link.format(""), command + link.format("data.o"), lto=True)
+        found = project.build(link.format(""), command + link.format("data.o"), lto=True).refusal
         assert reason in found
-    assert build(project, link.format(""), command + link.format("data.o")) == ""
+    assert project.build(link.format(""), command + link.format("data.o")).refusal == ""
 
 
 @pytest.mark.parametrize(
@@ -265,7 +230,8 @@ def test_scripts_of_any_name_are_read(project: Project, script: str, lto: bool, 
         script__lnk=f"{script}\n",
         inner__txt="SECTIONS { .one : { KEEP(*a.o(.one)) } } INSERT AFTER .data;\n",
     )
-    found = build(project, "gcc a.c -o $OUT/prog", "gcc -c a.c; gcc a.o -Wl,-T,script.lnk -o $OUT/prog || :", lto)
+    new = "gcc -c a.c; gcc a.o -Wl,-T,script.lnk -o $OUT/prog || :"
+    found = project.build("gcc a.c -o $OUT/prog", new, lto).refusal
     assert reason in found if reason else "script" not in found
 
 
@@ -281,27 +247,27 @@ def test_functions_of_two_libraries_of_one_program_are_found(project: Project) -
         "cp libplugin.so libother.so; /usr/bin/g++ ../main.cc -o prog -L. -la -lb -Wl,-rpath,'$ORIGIN'; ./prog; cd ..;"
         "g++ -fPIC -c a.cc b.cc plugin.cc"
     )
-    found = replaced_functions(read_calls(project.records), project.root / "own", NM, project.root)
-    assert found == []
+    assert replaced_functions(project.calls(), project.root / "own", NM, project.root) == []
     project.run("for n in a b plugin; do g++ -fPIC -c $n.cc; done")
-    found = replaced_functions(read_calls(project.records), project.root / "own", NM, project.root)
+    found = replaced_functions(project.calls(), project.root / "own", NM, project.root)
     assert [text.partition(", whose calls in ")[2].split()[0] for text in found] == ["a.o", "b.o"]
 
 
 def test_macros_that_the_configuration_defines_are_read(tmp_path: Path) -> None:
     source, root = tmp_path / "source", tmp_path / "root"
-    for tree, have in ((source, "/* #undef HAVE_X */"), (root, "#define HAVE_X 1\n # define HAVE_Y")):
+    zero = "#define HAVE_A 0\n#define HAVE_B 0x1\n#define HAVE_C\n"
+    for tree, have in ((source, "/* #undef HAVE_X */"), (root, f"#define HAVE_X 1\n # define HAVE_Y\n{zero}")):
         (tree / "b").mkdir(parents=True)
         (tree / "config.h").write_text(f"{have}\n")
         (tree / "own.h").write_text("#define OWN\n")
     (root / "b/flags.make").write_text('C_DEFINES = -DWITH_Z -DNAME=\\"x-DNO\\"\n')
     log = tmp_path / "log"
-    log.touch()
-    assert defined_names(root, source, log) == {"HAVE_X", "HAVE_Y", "WITH_Z", "NAME"}
-    own, delivered = BuiltFiles({}, definitions=defined_names(root, source, log)), BuiltFiles({})
-    assert own.lost_definitions(delivered) == ["HAVE_X", "HAVE_Y", "NAME", "WITH_Z"]
-    (note,) = _notes(own, delivered)
-    assert "HAVE_X, HAVE_Y, NAME, WITH_Z" in note
+    log.write_text("cc -DUSE_FULL -DUSE_NONE=0 -DLEVEL=02 -c a.c\n")
+    defined = defined_names(root, source, log)
+    assert defined == {"HAVE_B", "HAVE_C", "HAVE_X", "HAVE_Y", "WITH_Z", "NAME", "USE_FULL", "LEVEL"}
+    (note,) = _notes(BuiltFiles({}, definitions=frozenset({"B", "A"})), BuiltFiles({}))
+    assert "does not define A, B," in note
+    assert _notes(BuiltFiles({}), BuiltFiles({})) == []
 
 
 def test_a_library_by_clang_does_not_make_the_build_one_by_clang(project: Project) -> None:

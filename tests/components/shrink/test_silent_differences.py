@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from components.shrink.build import BuiltFiles
-from components.shrink.differences.configuration import defined_names
-from components.shrink.differences.find import FinishedBuild, find_differences, notes, refusal
 from components.shrink.differences.ignored import ignored_by_lto, ignored_options, replaced_levels
 from components.shrink.differences.linked_files import named_paths
-from components.shrink.differences.records import read_calls, read_readers
-from components.shrink.tests_of_build import find_tests
-from tests.components.shrink.test_differences import CLANG, NM, Project
+from components.shrink.differences.records import read_readers
+from tests.components.shrink.conftest import NM, Project
 
 LLD = "-fuse-ld=lld -Wl,--gc-sections -Wl,-z,nostart-stop-gc -ffunction-sections -fdata-sections"
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
-
-
-def build(project: Project, own: str, new: str, lto: bool = False, gnu: bool = False) -> tuple[str, list[str]]:
-    """Run the commands of an own build by gcc and of another, whose files are in own/ and files/; return why the second
-    is not delivered, and what is noted."""
-    tools = f"{project.tools}:"
-    script = f"mkdir -p own files; export OUT=own; PATH=${{PATH#{tools}}}; {own}; "
-    script += f"rm -f ../tools/records/*; export OUT=files; PATH={tools}$PATH; {new}"
-    project.run(script)
-    root = project.root
-    found = find_differences(
-        FinishedBuild(project.records, root, root / "files", root / "own", CLANG, NM, (), lto, gnu=gnu)
-    )
-    return refusal(found), notes(found)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +33,7 @@ def test_tables_of_linker_scripts_that_nothing_names_are_found(project: Project,
         drv__ld=f"SECTIONS {{ {script} }} INSERT AFTER .init;\n",
     )
     link = "gcc main.c a.c -Wl,-T,drv.ld -o $OUT/prog"
-    refused, _ = build(project, link, f"{link} {LLD}")
+    refused = project.build(link, f"{link} {LLD}").refusal
     assert reason in refused if reason else "between" not in refused
 
 
@@ -67,8 +42,8 @@ def test_notes_of_own_names_are_sections_that_may_be_lost(project: Project) -> N
         a__c="int main(void) { return 0; }\n",
         note__c='const int note[5] __attribute__((section(".note.app"), aligned(4))) = {4, 4, 7, 1, 1};\n',
     )
-    refused, _ = build(project, "gcc a.c note.c -o $OUT/prog", "gcc a.c -o $OUT/prog")
-    assert "no section .note.app" in refused
+    found = project.build("gcc a.c note.c -o $OUT/prog", "gcc a.c -o $OUT/prog")
+    assert "no section .note.app" in found.refusal
 
 
 def test_what_lto_does_not_see_at_the_link_is_found(project: Project) -> None:
@@ -78,7 +53,7 @@ def test_what_lto_does_not_see_at_the_link_is_found(project: Project) -> None:
         "gcc -c a.c -Xassembler --defsym=X=1 2>/dev/null || :;"
         "gcc -shared a.o -o liba.so -z muldefs -Wl,-init=a 2>/dev/null || :"
     )
-    calls = read_calls(project.records)
+    calls = project.calls()
     for gnu, words in ((False, ("-Wa,-L,--defsym,FAST=1", "--defsym=X=1", "-Wl,-z,muldefs")), (True, ("-Wl,-init=a",))):
         found = ignored_by_lto(calls, gnu)
         assert len(found) == len(words) and all(f" {word} " in text for word, text in zip(words, found, strict=True))
@@ -87,18 +62,18 @@ def test_what_lto_does_not_see_at_the_link_is_found(project: Project) -> None:
 def test_levels_that_mean_more_than_speed_are_noted(project: Project) -> None:
     project.write(a__c="int a;\n", b__c="int b;\n", c__c="int c;\n")
     project.run("gcc -c -O2 a.c; gcc -c -O2 -O0 b.c; gcc -c -O0 -O1 c.c")
-    (note,) = replaced_levels(read_calls(project.records))
+    (note,) = replaced_levels(project.calls())
     assert note.startswith("b.c: compiled for size")
     project.run("rm ../tools/records/*; gcc -c -O0 a.c; gcc -c -O0 b.c")
-    assert replaced_levels(read_calls(project.records)) == []
+    assert replaced_levels(project.calls()) == []
     project.run("gcc -c -Ofast a.c")
-    assert any("-Ofast" in note for note in replaced_levels(read_calls(project.records)))
+    assert any("-Ofast" in note for note in replaced_levels(project.calls()))
 
 
 def test_response_files_in_response_files_are_read(project: Project) -> None:
     project.write(a__c="int a;\n", outer__rsp="-O2\n@inner.rsp", inner__rsp="-funsigned-bitfields\n")
     project.run("gcc -w -c a.c @outer.rsp; rm outer.rsp inner.rsp")
-    assert "-funsigned-bitfields" in ignored_options(read_calls(project.records))
+    assert "-funsigned-bitfields" in ignored_options(project.calls())
 
 
 def test_sizes_and_bytes_of_objects_of_lto_are_recorded(project: Project) -> None:
@@ -114,8 +89,8 @@ def test_sizes_and_bytes_of_objects_of_lto_are_recorded(project: Project) -> Non
 def test_libraries_that_only_gnu_ld_finds_at_run_time_are_found(project: Project) -> None:
     project.write(a__c="int main(void) { return 0; }\n")
     link = "LD_RUN_PATH=/opt/lib gcc a.c -o $OUT/prog"
-    assert "prog does not say where its libraries are" in build(project, link, f"{link} -fuse-ld=lld")[0]
-    assert build(project, link, f"{link} -fuse-ld=lld -Wl,-rpath,/opt/lib")[0] == ""
+    assert "prog does not say where its libraries are" in project.build(link, f"{link} -fuse-ld=lld").refusal
+    assert project.build(link, f"{link} -fuse-ld=lld -Wl,-rpath,/opt/lib").refusal == ""
 
 
 def test_initializers_in_another_order_are_noted(project: Project) -> None:
@@ -128,10 +103,10 @@ int main(void) { return 0; }
         b__c="__attribute__((constructor)) static void third(void) { }\n",
     )
     own = "gcc a.c b.c -o $OUT/prog"
-    assert build(project, own, "gcc a.c b.c -o $OUT/prog -fuse-ld=lld")[1] == []
-    (note,) = build(project, own, "gcc b.c a.c -no-pie -o $OUT/prog -fuse-ld=lld")[1]
+    assert project.build(own, "gcc a.c b.c -o $OUT/prog -fuse-ld=lld").notes == ()
+    (note,) = project.build(own, "gcc b.c a.c -no-pie -o $OUT/prog -fuse-ld=lld").notes
     assert note == "prog runs its initializers in another order: second ran before third"
-    (note,) = build(project, own, "/usr/bin/gcc -flto a.c b.c -o $OUT/prog", lto=True, gnu=True)[1]
+    (note,) = project.build(own, "/usr/bin/gcc -flto a.c b.c -o $OUT/prog", lto=True, gnu=True).notes
     assert note == "gcc's LTO runs the 3 initializers of prog in another order"
 
 
@@ -144,9 +119,9 @@ def test_members_of_archives_whose_initializers_run_in_another_order_are_noted(p
     )
     link = "g++ {0} -c main.cc a.cc b.cc c.cc; rm -f libr.a; ar rc libr.a {1}; g++ {0} main.o libr.a -o $OUT/prog"
     for flags in ("-fuse-ld=lld", "-fuse-ld=lld -flto"):
-        found = build(project, link.format("", "c.o a.o b.o"), link.format(flags, "c.o a.o b.o"))[1]
+        found = project.build(link.format("", "c.o a.o b.o"), link.format(flags, "c.o a.o b.o")).notes
         assert any("libr.a[b.o] before those of libr.a[c.o] by GNU ld" in note for note in found)
-    assert build(project, link.format("", "a.o b.o c.o"), link.format("-fuse-ld=lld", "a.o b.o c.o"))[1] == []
+    assert project.build(link.format("", "a.o b.o c.o"), link.format("-fuse-ld=lld", "a.o b.o c.o")).notes == ()
 
 
 def test_tables_in_another_order_are_noted(project: Project) -> None:
@@ -158,7 +133,7 @@ extern const int __start_table[], __stop_table[];
 int main(void) { return __stop_table - __start_table; }
 """
     )
-    (note,) = build(project, "gcc -O2 a.c -o $OUT/prog", f"gcc -Oz a.c -o $OUT/prog {LLD}")[1]
+    (note,) = project.build("gcc -O2 a.c -o $OUT/prog", f"gcc -Oz a.c -o $OUT/prog {LLD}").notes
     assert note == "section table of prog has its entries in another order: two was before one"
 
 
@@ -185,10 +160,10 @@ int main(int argc, char **argv) {
 """
     )
     same = (project.root / "a.c").read_text().replace("#ifdef GOOD", "#if 0")
-    (note,) = build(project, "gcc a.c -o $OUT/prog", "gcc a.c -o $OUT/prog")[1]
+    (note,) = project.build("gcc a.c -o $OUT/prog", "gcc a.c -o $OUT/prog").notes
     assert note.startswith("#if chooses other code than for gcc ") and note.endswith("at a.c:15")
     project.write(a__c=same)
-    assert build(project, "gcc a.c -o $OUT/prog", "gcc a.c -o $OUT/prog")[1] == []
+    assert project.build("gcc a.c -o $OUT/prog", "gcc a.c -o $OUT/prog").notes == ()
 
 
 def test_names_of_functions_with_types_are_noted(project: Project) -> None:
@@ -200,9 +175,9 @@ int main(int argc, char **) { assert(argc); return name<int>()[0] == 0; }
 """,
         b__cc="#include <cassert>\n// not __PRETTY_FUNCTION__\nint main(int argc, char **) { assert(argc); }\n",
     )
-    (note,) = build(project, "g++ a.cc -o $OUT/prog", "g++ a.cc -o $OUT/prog")[1]
+    (note,) = project.build("g++ a.cc -o $OUT/prog", "g++ a.cc -o $OUT/prog").notes
     assert "__PRETTY_FUNCTION__ at a.cc:3" in note
-    assert build(project, "g++ b.cc -o $OUT/prog", "g++ b.cc -o $OUT/prog")[1] == []
+    assert project.build("g++ b.cc -o $OUT/prog", "g++ b.cc -o $OUT/prog").notes == ()
 
 
 def test_paths_in_wide_texts_are_found(project: Project) -> None:
@@ -211,20 +186,3 @@ def test_paths_in_wide_texts_are_found(project: Project) -> None:
     for prefix in "uUL":
         project.run(f"gcc a.c -DDATA='{prefix}\"{project.root}/data\"' -o files/prog")
         assert named_paths(project.root / "files", project.root) == [("prog", "")]
-
-
-def test_macros_that_are_zero_or_on_command_lines_are_read(tmp_path: Path) -> None:
-    source, root, log = tmp_path / "source", tmp_path / "root", tmp_path / "log"
-    for tree in (source, root):
-        tree.mkdir()
-    log.write_text("cc -DUSE_FULL -DUSE_NONE=0 -DLEVEL=02 -c a.c\n")
-    (root / "config.h").write_text("#define HAVE_A 0\n#define HAVE_B 1\n#define HAVE_C 0x1\n#define HAVE_D\n")
-    assert defined_names(root, source, log) == {"USE_FULL", "LEVEL", "HAVE_B", "HAVE_C", "HAVE_D"}
-    assert BuiltFiles({}).lost_definitions(BuiltFiles({})) == []
-
-
-def test_a_target_that_only_prints_has_no_tests(tmp_path: Path) -> None:
-    makefile = tmp_path / "Makefile"
-    for recipe, tests in (('@echo "no tests yet"', False), ("@true", False), ("@echo run; ./prog", True)):
-        makefile.write_text(f"test:\n\t{recipe}\n")
-        assert bool(find_tests(tmp_path, "make", tmp_path / "log", {})) == tests

@@ -21,10 +21,12 @@ _HOW = (
 
 @dataclass(frozen=True)
 class ExternalClang:
-    """A clang in LLVM's development mode: its absolute path, version and target.
+    """A clang in LLVM's development mode: its version, target and features.
 
-    `features`: problem -> features that it logs, for the problems that it logs. `upstream_features`: problem ->
-    features that it passes to another process in LLVM's interactive mode.
+    Attributes:
+        clang: absolute path.
+        features: problem -> features that it logs, for the problems that it logs.
+        upstream_features: problem -> features that it passes to another process in LLVM's interactive mode.
     """
 
     clang: Path
@@ -35,8 +37,15 @@ class ExternalClang:
 
 
 def inspect_clang(name_or_path: str, llvm_major: int, problem: str = "") -> ExternalClang:
-    """Compile a few lines with the clang at a path, or of a name on the PATH, which must have this major version and
-    log `problem`; "": any."""
+    """Compile a few lines with the clang at a path, or of a name on the PATH.
+
+    Args:
+        llvm_major: major version that it must have.
+        problem: name of the problem that it must log; "": any.
+
+    Raises:
+        UserError: it is not a clang of this version, not one of the development mode, or logs no decisions.
+    """
     program = shutil.which(name_or_path)
     if program is None:
         raise UserError(f"--clang {name_or_path} is not a program that can be executed", "check the path")

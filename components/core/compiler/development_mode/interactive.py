@@ -38,7 +38,9 @@ _POLL_S = 0.05
 class Columns(Mapping[str, npt.NDArray[Any]]):
     """Feature name -> value [1, *shape] of one decision, converted when it is read: a policy uses a part of them.
 
-    `record`: [1] of `record_dtype(features)`, all values; `features` in the compiler's order.
+    Attributes:
+        record: [1] of `record_dtype(features)`, all values.
+        features: those that the compiler sends, in its order.
     """
 
     def __init__(self, record: npt.NDArray[Any], features: Sequence[FeatureSpec], fields: Mapping[str, str]) -> None:
@@ -73,9 +75,12 @@ class InteractiveError(UserError):
 
 @dataclass(frozen=True)
 class InteractiveDecision:
-    """A decision that a compiler asked for, and the answer.
+    """A decision that a compiler asked for.
 
-    `context`: function for register allocation, "" for inlining. `columns`: feature name -> value [1, *shape].
+    Attributes:
+        context: function for register allocation, "" for inlining.
+        columns: feature name -> value [1, *shape].
+        action: the answer.
     """
 
     context: str
@@ -102,8 +107,12 @@ def compile_interactively(
 
 @dataclass(frozen=True)
 class Channel:
-    """The two pipes of a compile in interactive mode: its flags, and descriptors of what it writes and of what it
-    reads."""
+    """The two pipes of a compile in interactive mode.
+
+    Attributes:
+        flags: of the compile.
+        requests: descriptor of what the compiler writes. replies: descriptor of what it reads.
+    """
 
     flags: list[str]
     requests: int
@@ -128,6 +137,8 @@ def open_channel(problem: str, directory: str | Path) -> Iterator[Channel]:
 
 
 class Compilation(Protocol):
+    """A compile in interactive mode."""
+
     @property
     def is_running(self) -> bool:
         """Return whether it has not ended."""
@@ -142,7 +153,9 @@ class Compilation(Protocol):
 def answer(compilation: Compilation, channel: Channel, decide: Decide) -> Iterator[InteractiveDecision]:
     """Answer a compile by `decide`, and yield each decision after its answer.
 
-    InteractiveError if it sends something else than features. An exception of `decide` ends the compile.
+    Raises:
+        InteractiveError: it sends something else than features.
+        Exception: of `decide`, which ends the compile, or of the compile.
     """
     reader = _Reader(channel.requests, compilation)
     try:
@@ -200,10 +213,12 @@ class _Compile:
         return self._thread.is_alive()
 
     def stop(self) -> None:
+        """End the compile if it runs."""
         supervision.kill_running({self._host})
         self._thread.join()
 
     def check(self) -> None:
+        """Raise the error of the compile if it failed."""
         self._thread.join()
         if self._error is not None:
             raise self._error

@@ -48,6 +48,7 @@ def compiler_for(
 
 
 def compiler_class(toolchain: Toolchain) -> type[Compiler]:
+    """Return the class of the compilers of a toolchain."""
     return Compiler if "samples" in toolchain.capabilities else UpstreamCompiler
 
 

@@ -22,8 +22,11 @@ _VERSION = 1
 
 
 def read_function_scores(path: Path) -> dict[str, float]:
-    """Return the score of each function, by its name as in a log. LogError if the compiler wrote no or damaged
-    scores."""
+    """Return the score of each function, by its name as in a log.
+
+    Raises:
+        LogError: the compiler wrote no scores, or the file is truncated or corrupt.
+    """
     scores, content, end = _read(path, "functions")
     names = content.split(b"\0")
     if len(names) != len(scores) + 1 or names.pop():
@@ -36,8 +39,11 @@ def read_function_scores(path: Path) -> dict[str, float]:
 
 
 def read_flip_scores(path: Path, flips: int) -> Array:
-    """Return the scores of the flips, float32 [flips], NaN for flips that the compile never reached. LogError as
-    above."""
+    """Return the scores of the flips, float32 [flips], NaN for flips that the compile never reached.
+
+    Raises:
+        LogError: the compiler wrote no scores, or the file is truncated or corrupt.
+    """
     scores, content, end = _read(path, "decisions")
     if len(scores) != flips or content:
         raise LogError(path, end, f"the file does not end after {flips} scores")

@@ -31,13 +31,18 @@ _FIELD = re.compile(rf"^  - ({_COST}|{_THRESHOLD}|{_DECISION}): +'?(-?\w+)'?$".e
 
 @dataclass(frozen=True)
 class InlineRemark:
-    """A remark of LLVM's inlining advisor; `arguments` are the features' values, and "ShouldInline", as text."""
+    """A remark of LLVM's inlining advisor.
+
+    Attributes:
+        arguments: the features' values, and "ShouldInline", as text.
+    """
 
     caller: str
     callee: str
     arguments: Mapping[str, str]
 
     def describes(self, features: Mapping[str, int], action: int) -> bool:
+        """Return whether it has these features and this decision."""
         if self.arguments.get(_DECISION) != ("true" if action else "false"):
             return False
         return all(self.arguments.get(name, str(value)) == str(value) for name, value in features.items())
@@ -103,7 +108,9 @@ def name_decisions(
 ) -> list[tuple[str, str]]:
     """Return caller and callee of each of N decisions; [] if the remarks do not have all of them in their order.
 
-    `columns`: feature name -> [N, 1] or [N]. `action`: [N], 1 to inline.
+    Args:
+        columns: feature name -> [N, 1] or [N].
+        action: [N], 1 to inline.
     """
     scalars = {name: values.reshape(len(action), -1) for name, values in columns.items()}
     integers = {name: v[:, 0].tolist() for name, v in scalars.items() if v.shape[1] == 1 and v.dtype.kind == "i"}

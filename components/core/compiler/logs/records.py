@@ -28,8 +28,11 @@ Array = npt.NDArray[Any]
 class Record:
     """One decision.
 
-    `context`: function for register allocation; "" or "default" for inlining. `number`: of the observation, which
-    counts in its context. `values`: name -> [*shape]. `outcome`: [*shape], None if the log has none for this decision.
+    Attributes:
+        context: function for register allocation; "" or "default" for inlining.
+        number: of the observation, which counts in its context.
+        values: name -> [*shape].
+        outcome: [*shape], None if the log has none for this decision.
     """
 
     context: str
@@ -39,8 +42,12 @@ class Record:
 
 
 class LogReader:
-    """A log whose header was read: tensors of each decision, in the order of the log, and that of the outcomes, None if
-    the log has none."""
+    """A log whose header was read.
+
+    Attributes:
+        features: tensors of each decision, in the order of the log.
+        score: tensor of the outcomes, None if the log has none.
+    """
 
     def __init__(self, path: Path, stream: BinaryIO) -> None:
         self._path = path
@@ -74,6 +81,7 @@ class LogReader:
             yield pending
 
     def _json_line(self) -> dict[str, Any] | None:
+        """Return the next line, None at the end of the file."""
         begin = self._at
         line = self._stream.readline()
         self._at += len(line)

@@ -40,8 +40,9 @@ class LogError(UserError):
 class Context:
     """The decisions of one context: a module for the inliner (name ""), a function for register allocation.
 
-    `columns`: by feature name, contiguous array [N, *shape] of the feature's dtype. `outcomes`: [N, *shape] of the
-    header's score, None if the log has no scores.
+    Attributes:
+        columns: by feature name, contiguous array [N, *shape] of the feature's dtype.
+        outcomes: [N, *shape] of the header's score, None if the log has no scores.
     """
 
     name: str
@@ -56,7 +57,9 @@ class Context:
 class TrainingLog:
     """A parsed training log.
 
-    `features` in the order of the log, the decision last; `contexts` in order of first appearance, with unique names.
+    Attributes:
+        features: in the order of the log, the decision last.
+        contexts: in order of first appearance, with unique names.
     """
 
     features: tuple[FeatureSpec, ...]
@@ -64,6 +67,7 @@ class TrainingLog:
 
     @property
     def decisions(self) -> int:
+        """The number of decisions in all contexts."""
         return sum(len(context) for context in self.contexts)
 
 
@@ -87,6 +91,7 @@ class _Parser:
         return LogError(self.path, self.at if byte is None else byte, what)
 
     def parse(self) -> TrainingLog:
+        """Return the whole log."""
         specs, score = read_header(self.path, self.json_line("the header"))
         record_bytes = record_dtype(specs).itemsize
         score_bytes = record_dtype([score]).itemsize if score else None
@@ -143,7 +148,11 @@ class _Parser:
 def read_header(path: Path, header: Mapping[str, Any] | None) -> tuple[list[FeatureSpec], FeatureSpec | None]:
     """Return the tensors of each decision and that of the outcomes, None if the log has none.
 
-    `header` is the first line of the log, None if it is empty. LogError if it is not the header of a training log.
+    Args:
+        header: the first line of the log; None if it is empty.
+
+    Raises:
+        LogError: it is not the header of a training log.
     """
     try:
         if header is None:
@@ -224,6 +233,7 @@ def _matches_text(lines: Array, first: bytes, number: int, digits: int) -> npt.N
 def _context(
     name: str, parts: list[tuple[Array, Array | None]], specs: list[FeatureSpec], score: FeatureSpec | None
 ) -> Context:
+    """Concatenate the blocks of one context and convert its records to columns."""
     values = _concatenate([values for values, _ in parts], record_dtype(specs))
     columns = columns_of(values, specs)
     if score is None:

@@ -23,8 +23,10 @@ class ArchiveError(Exception):
 class Member:
     """A member of an archive.
 
-    `name`: without directories, UTF-8, unique in the archive: "a.2.o" for the second "a.o". `content`: None in a thin
-    archive, where `path` is that of the member's file, else "".
+    Attributes:
+        name: its name without directories, UTF-8, unique in the archive: "a.2.o" for the second "a.o".
+        content: its bytes; None in a thin archive.
+        path: of the member's file in a thin archive, else "".
     """
 
     name: str
@@ -81,8 +83,11 @@ def read_members(view: memoryview, path: str) -> list[Member]:
 
 
 def member_contents(view: memoryview) -> list[memoryview]:
-    """Return the contents of a static library's members, in its order. UserError if it is damaged or thin: then its
-    members are separate files."""
+    """Return the contents of the members of a static library, in its order.
+
+    Raises:
+        UserError: it is damaged, or a thin archive, whose members are separate files.
+    """
     if bytes(view[:8]) == _THIN:
         raise UserError("a thin archive does not contain its members", "build the library without the T modifier of ar")
     try:

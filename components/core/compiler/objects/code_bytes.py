@@ -45,7 +45,11 @@ def text_at(data: memoryview, offset: int, what: str) -> str:
 
 @dataclass
 class Attribution:
-    """Bytes of an object by function and kind, while they are found; `total` has those of all sections of a kind."""
+    """Bytes of an object by function and kind, while they are found.
+
+    Attributes:
+        total: kind -> bytes of all sections of this kind.
+    """
 
     total: dict[str, int] = field(default_factory=lambda: dict.fromkeys((TEXT, UNWIND, EXCEPTIONS, READ_ONLY), 0))
     _entries: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -68,6 +72,7 @@ class Attribution:
         return entry
 
     def part(self, section: int, offset: int, entry: int, size: int) -> None:
+        """Add a further part of a function's code, which begins there."""
         self._entries[section, offset] = entry
         self.add(entry, TEXT, size)
 
@@ -76,14 +81,19 @@ class Attribution:
         return self._entries.get((section, offset))
 
     def entry_of(self, name: str) -> int | None:
+        """Return the entry of a function by its name."""
         return self._by_name.get(name)
 
     def add(self, entry: int, kind: str, size: int) -> None:
+        """Count bytes of a kind for a function."""
         self._bytes[entry][kind] = self._bytes[entry].get(kind, 0) + size
 
     def add_blocks(self, owners: Mapping[int, int], end: int, kind: str) -> None:
-        """Count the blocks of a section for their functions. `owners`: begin of a block -> entry, -1 without a
-        function."""
+        """Count the blocks of a section for their functions.
+
+        Args:
+            owners: begin of a block -> entry; -1 for a block of no function.
+        """
         for begin, following in pairwise([*sorted(owners), end]):
             if owners[begin] >= 0:
                 self.add(owners[begin], kind, following - begin)

@@ -49,7 +49,11 @@ class _Symbol:
 
 
 class Coff:
-    """A COFF object. ObjectError if it is damaged."""
+    """A COFF object.
+
+    Raises:
+        ObjectError: it is damaged.
+    """
 
     EMBEDDED: ClassVar = (".llvmbc", ".llvmcmd")
 
@@ -82,6 +86,7 @@ class Coff:
         return take(self._data, section.offset, section.size, f"the section {section.name}")
 
     def text_size(self) -> int:
+        """Return the size of the text in bytes."""
         return sum(section.size for section in self._sections if self._kind(section))
 
     def _kind(self, section: _Section) -> str:
@@ -93,6 +98,7 @@ class Coff:
         return UNWIND if section.base in (".pdata", ".xdata") else READ_ONLY
 
     def function_sizes(self) -> FunctionSizes:
+        """Attribute the bytes of text to functions."""
         found = Attribution()
         for section in self._sections:
             if kind := self._kind(section):

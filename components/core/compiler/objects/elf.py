@@ -64,7 +64,10 @@ ORDERS = {"little": "<", "big": ">"}
 class _Layout:
     """The layout of a file's tables, which are read as those of 64-bit little-endian files.
 
-    `bits`: 32 or 64. `byte_order`: "little" or "big". `tables`: canonical dtype -> dtype in the file.
+    Attributes:
+        bits: 32 or 64.
+        byte_order: "little" or "big".
+        tables: canonical dtype -> dtype in the file.
     """
 
     bits: Literal[32, 64]
@@ -78,6 +81,7 @@ class _Layout:
 
     @property
     def header_bytes(self) -> int:
+        """Size of the file's header."""
         return 64 if self.bits == 64 else 52
 
     def header_field(self, header: memoryview, at_64: int, at_32: int, size: int) -> int:
@@ -86,6 +90,7 @@ class _Layout:
         return int.from_bytes(header[at : at + (size or self.bits // 8)], self.byte_order)
 
     def read(self, data: bytes | memoryview, canonical: np.dtype[Any]) -> NDArray[Any]:
+        """Return a table of the file in the canonical dtype."""
         stored = self.tables[canonical]
         rows = np.frombuffer(data, stored)
         if stored is canonical:
@@ -283,9 +288,11 @@ class Elf:
         return indices
 
     def section_address(self, index: int) -> int:
+        """Return the address of section `index` of a linked file."""
         return int(self._sections["address"][index])
 
     def section_name(self, index: int) -> str:
+        """Return the name of section `index`."""
         return _name(self._names, self._name[index])
 
     def text_size(self) -> int:
@@ -297,8 +304,11 @@ class Elf:
         return sum(self._sections["size"][self._is_text()].tolist())
 
     def text_sections(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the size of each section that `text_size` counts, int64 [sections], bytes, -1 for one that is not
-        counted; and whether the section has instructions, bool [sections]."""
+        """Return the size of each section that `text_size` counts, and whether the section has instructions.
+
+        Returns:
+            int64 [sections], bytes, -1 for a section that is not counted; and bool [sections].
+        """
         counted = self._is_text()
         rows = self._sections
         beyond = counted & (rows["type"] != _SHT_NOBITS) & ~self._is_inside(rows["offset"], rows["size"])
@@ -453,6 +463,7 @@ class Elf:
 
 
 def _name(strings: bytes, offset: int) -> str:
+    """Return the name at `offset` of a string table."""
     end = strings.find(b"\0", offset)
     if end < 0:
         raise ElfError(f"the name at byte {offset} of a string table of {len(strings)} bytes is not terminated")

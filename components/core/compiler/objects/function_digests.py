@@ -29,7 +29,11 @@ Digests = NDArray[np.uint64]
 
 @dataclass
 class FunctionDigests:
-    """Distinct functions, uint64 [F] each, in the order of their digests after `merge`."""
+    """Distinct functions, in the order of their digests after `merge`.
+
+    Attributes:
+        functions, bodies: uint64 [F].
+    """
 
     functions: Digests = field(default_factory=lambda: np.zeros(0, np.uint64))
     bodies: Digests = field(default_factory=lambda: np.zeros(0, np.uint64))
@@ -44,6 +48,7 @@ class FunctionDigests:
         self._parts.append((names[bodies != 0], bodies[bodies != 0]))
 
     def merge(self) -> FunctionDigests:
+        """Return all functions that were added, each once."""
         parts = [(self.functions, self.bodies), *self._parts]
         functions, first = np.unique(np.concatenate([part[0] for part in parts]), return_index=True)
         return FunctionDigests(functions, np.concatenate([part[1] for part in parts])[first])
@@ -64,13 +69,17 @@ class FunctionDigests:
         return np.sort(self.bodies)
 
     def write(self, directory: Path) -> None:
+        """Write FILE into the directory of a trace."""
         merged = self.merge()
         np.save(directory / FILE, np.stack([merged.functions, merged.bodies]), allow_pickle=False)
 
 
 def read_function_digests(trace: Path) -> FunctionDigests | None:
-    """Read the functions of a trace; None if it has none: a trace of scores, or of an earlier version. UserError if it
-    is no trace, or damaged."""
+    """Read the functions of a trace; None if it has none: a trace of scores, or of an earlier version.
+
+    Raises:
+        UserError: it is no trace, or the file is damaged.
+    """
     require_artifact(trace, "trace")
     path = trace / FILE
     if not path.exists():

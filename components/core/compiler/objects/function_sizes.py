@@ -40,10 +40,11 @@ _EXIDX_ENTRY_BYTES = 8
 class _RelocationTypes:
     """The relocation types (R_<machine>_*) of addresses in tables and in code for one target.
 
-    `absolute`, `relative`: width in bytes of the word in a table, by type. A word of a `relative` type holds the
-    distance from the word itself. An entry of a jump table is the distance from the table's start, so its addend
-    includes the distance between the two. `code`: correction to add to the addend, by type of an instruction's operand:
-    x86 counts from the operand's end.
+    Attributes:
+        absolute, relative: width in bytes of the word in a table, by type. A word of a `relative` type holds the
+            distance from the word itself. An entry of a jump table is the distance from the table's start, so its
+            addend includes the distance between the two.
+        code: correction to add to the addend, by type of an instruction's operand: x86 counts from the operand's end.
     """
 
     absolute: dict[int, int]
@@ -114,8 +115,10 @@ class FunctionSizes:
         return self.instructions + self.unwind + self.exceptions + self.jump_tables
 
     def by_name(self) -> dict[str, int]:
-        """Return the whole size of each function by name: the sum of local ones with the same name; each alias has all
-        of it."""
+        """Return the whole size of each function by name.
+
+        Local functions with the same name are summed; each alias has the whole size.
+        """
         sizes: dict[str, int] = {}
         for name, size in zip(self.names, self.whole[self.entry].tolist(), strict=True):
             sizes[name] = sizes.get(name, 0) + size
@@ -123,10 +126,13 @@ class FunctionSizes:
 
 
 def read_function_sizes(elf: Elf, want_bodies: bool = False) -> FunctionSizes:
-    """Attribute each text byte of an object to a function or to the remainder; `want_bodies`: see
-    `FunctionSizes.bodies`.
+    """Attribute each text byte of an object to a function or to the remainder.
 
-    ElfError if the file is not an object, has no symbol table, is damaged, or is for an unsupported target.
+    Args:
+        want_bodies: whether to compute `FunctionSizes.bodies`.
+
+    Raises:
+        ElfError: the file is not an object, has no symbol table, is damaged, or is for an unsupported target.
     """
     attribution = _Attribution(elf)
     sizes = attribution.result()
@@ -134,15 +140,18 @@ def read_function_sizes(elf: Elf, want_bodies: bool = False) -> FunctionSizes:
 
 
 def digest64(data: bytes | memoryview) -> int:
+    """Return 64 bits of BLAKE2b."""
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
 class _Functions:
     """Function symbols as entries, ordered by position (see `_Attribution.position`) and size.
 
-    `entry`: int32 [N], index of each symbol's entry. `start`, `end`: int64 [M], positions; entries do not overlap. All
-    symbols outside of text (absolute ones) share an entry at -1. `section`: int64 [M], index of the section; -1 outside
-    of text.
+    Attributes:
+        entry: int32 [N], index of each symbol's entry.
+        start, end: int64 [M], positions; entries do not overlap. All symbols outside of text (absolute ones) share an
+            entry at -1.
+        section: int64 [M], index of the section; -1 outside of text.
     """
 
     def __init__(
@@ -231,6 +240,7 @@ class _Attribution:
         )
 
     def bodies(self) -> NDArray[np.uint64]:
+        """Return `FunctionSizes.bodies`."""
         functions = self._functions
         bodies = np.zeros(len(functions), np.uint64)
         coded = np.flatnonzero((functions.section >= 0) & (functions.end > functions.start))
@@ -379,8 +389,10 @@ class _Attribution:
         return self._attribute(lowest[exclusive], self._size[exclusive], exclusive)
 
     def _entries(self, sections: NDArray[np.bool_]) -> Relocations:
-        """Return the relocations in `sections` that may be entries of a jump table: those that point into code, but not
-        through a function's symbol."""
+        """Return the relocations in `sections` that may be entries of a jump table.
+
+        They point into code, but not through a function's symbol.
+        """
         result = self._relocations(sections)
         code = np.append(self._code, False)[self._section[result.symbol]]
         result = result[code & (self._symbols.type[result.symbol] != STT_FUNC)]
@@ -416,6 +428,7 @@ class _Attribution:
         return self._attribute(np.where(single, owner, -1), np.add.reduceat(width, first), entries.section[first])
 
     def _remainder(self) -> dict[str, int]:
+        """Return the bytes that belong to no function, by section name."""
         remainder: dict[str, int] = {}
         for index in np.flatnonzero(self._left > 0).tolist():
             name = self._elf.section_name(index)
@@ -423,6 +436,7 @@ class _Attribution:
         return remainder
 
     def _sections(self) -> dict[str, int]:
+        """Return the bytes of text by kind of section."""
         counted = self._size >= 0
         kinds = {".text": self._code, ".eh_frame": self._eh_frame | self._exidx, ".gcc_except_table": self._tables}
         sizes = {name: int(self._size[marked].sum()) for name, marked in kinds.items()}

@@ -48,7 +48,11 @@ class _Section:
 
 
 class MachO:
-    """A Mach-O object. ObjectError if it is damaged, or is no object."""
+    """A Mach-O object.
+
+    Raises:
+        ObjectError: it is damaged, or is no object.
+    """
 
     EMBEDDED: ClassVar = ("__LLVM,__bitcode", "__LLVM,__cmdline")
 
@@ -92,6 +96,7 @@ class MachO:
         return take(self._data, section.offset, section.size, f"the section {section.name}")
 
     def text_size(self) -> int:
+        """Return the size of the text in bytes."""
         return sum(size for _section, _kind, size in self._text())
 
     def _text(self) -> list[tuple[_Section, str, int]]:

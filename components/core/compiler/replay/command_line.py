@@ -38,19 +38,21 @@ def replay_arguments(
 ) -> list[str]:
     """Return clang's arguments that compile `bitcode` to the object `output` as `recorded` compiled the source.
 
-    UserError if the recorded arguments are empty, end inside an option, or include a refused option, or one that the
-    compiler parses otherwise.
-
     Args:
         recorded: the module's arguments: those of cc1, "-cc1" first, as extracted; or those of clang's driver, which a
             corpus may specify once for all its modules.
+        bitcode: path of the module's bitcode.
         output: path of the object, "-" for standard output, None to generate code without writing it.
-        extra_flags: appended to the recorded ones; a later flag overrides an earlier one.
+        extra_flags: flags appended to the recorded ones; a later flag overrides an earlier one.
         thinlto_index: the module's ThinLTO index. A flag tells LLVM that the bitcode already has its imports.
         allowed_options: names of recorded options that are replayed although they are not on the allow list.
         corpus: directory of the module's corpus; profiles in it may be read.
         lto: link-time optimization whose bitcode `output` shall be, as by -flto=`lto`; None for native code.
         clang: the compiler that the arguments are for, which is asked how it parses them; None if none will run.
+
+    Raises:
+        UserError: the recorded arguments are empty, end inside an option, or include a refused option, or one that the
+            compiler parses otherwise.
     """
     selection = _select_recorded(recorded, str(bitcode), allowed_options, bitcode, corpus)
     if selection.refused:
@@ -74,8 +76,11 @@ def replay_arguments(
 
 
 def require_replayable(modules: Iterable[Module], allowed_options: Collection[str] = ()) -> None:
-    """Check the recorded options of all modules before the first compile. UserError lists all that are refused, so that
-    one fix is enough."""
+    """Check the recorded options of all modules before the first compile.
+
+    Raises:
+        UserError: some options are refused; the message lists them all, so that one fix is enough.
+    """
     refused: dict[str, list[str]] = {}
     for module in modules:
         selection = _select_recorded(module.arguments(), module.name, allowed_options, module.bitcode, module.directory)

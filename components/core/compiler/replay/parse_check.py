@@ -30,9 +30,13 @@ Shape = tuple[str, int]
 
 
 def misparsed_options(clang: Path, arguments: Sequence[str], is_cc1: bool) -> set[str]:
-    """Return the options that the compiler parses otherwise than `group_options` does. UserError if it does not run.
+    """Return the options that the compiler parses otherwise than `group_options` does.
 
-    `arguments` are those of a replay, without input and output, and without "-cc1".
+    Args:
+        arguments: those of a replay, without input and output; those of cc1 without "-cc1".
+
+    Raises:
+        UserError: the compiler does not run.
     """
     shapes, for_cc1 = list[Shape](), list[str]()
     for option, *values in group_options(arguments):
@@ -48,6 +52,7 @@ def misparsed_options(clang: Path, arguments: Sequence[str], is_cc1: bool) -> se
 
 @lru_cache(maxsize=4096)
 def _misparsed(clang: Path, shapes: tuple[Shape, ...], is_cc1: bool) -> tuple[str, ...]:
+    """Return the options of these that the compiler parses otherwise."""
     if not _is_clang(clang, is_cc1):
         return ()  # it will compile nothing
     word = _unknown_word()

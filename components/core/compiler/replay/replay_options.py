@@ -19,10 +19,12 @@ from components.core.compiler.replay import replay_option_tables as tables
 
 @dataclass
 class Selection:
-    """The recorded options that are replayed, in their order: ["-triple", "x86_64-pc-linux-gnu", "-Oz"].
+    """The recorded options that are replayed and those that are refused.
 
-    `refused`: names of the options that are not on the allow list, as --allow-cc1-option takes them; arguments that are
-    not options or that name a response file are listed unchanged.
+    Attributes:
+        arguments: those to replay, in their order: ["-triple", "x86_64-pc-linux-gnu", "-Oz"].
+        refused: names of the options that are not on the allow list, as --allow-cc1-option takes them; arguments that
+            are not options or that name a response file are listed unchanged.
     """
 
     arguments: list[str] = field(default_factory=list)
@@ -39,11 +41,16 @@ def select_options(
     allowed: Collection[str] = (),
     resolve: Callable[[str], str | None] = lambda argument: None,
 ) -> Selection:
-    """Select the recorded arguments, of cc1 without "-cc1" or of clang's driver, that a replay keeps. MissingValue if
-    they end inside an option.
+    """Select the recorded arguments of a module that a replay keeps.
 
-    `allowed`: names of options that are kept although they are not on the allow list, as in `Selection.refused`.
-    `resolve`: maps an argument that names a file of the corpus to the argument for the replay, any other to None.
+    Args:
+        recorded: the arguments, without "-cc1".
+        is_cc1: whether these are arguments of cc1, as opposed to clang's driver.
+        allowed: names of options that are kept although they are not on the allow list, as in `Selection.refused`.
+        resolve: maps an argument that names a file of the corpus to the argument for the replay, any other to None.
+
+    Raises:
+        MissingValue: the arguments end inside an option.
     """
     selection = Selection()
     for_cc1: list[str] = []
@@ -106,8 +113,11 @@ def select_options(
 
 
 def group_options(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield each argument with its value, if it has one: -mllvm NAME -mllvm VALUE are one, too. MissingValue as
-    above."""
+    """Yield each argument together with its value, if it has one: -mllvm NAME -mllvm VALUE are one, too.
+
+    Raises:
+        MissingValue: the arguments end inside an option.
+    """
     with_value = {"-mllvm", "-Xclang", "-Xassembler"} | tables.DROPPED_WITH_VALUE | tables.KEPT_WITH_VALUE
     with_value.update(tables.DROPPED_WITH_VALUE_OR_JOINED)
     rest = deque(arguments)
@@ -160,8 +170,11 @@ def _is_allowed(argument: str, is_cc1: bool) -> bool:
 
 
 def _select_llvm_option(option: str, before: str, selection: Selection, allowed: Collection[str]) -> None:
-    """Keep, drop or refuse the value of -mllvm; `before` is that of an -mllvm just before: -mllvm -regalloc -mllvm
-    greedy."""
+    """Keep, drop or refuse the value of -mllvm.
+
+    Args:
+        before: the previous argument if it was a value of -mllvm, too: -mllvm -regalloc -mllvm greedy.
+    """
     match, of = llvm.LLVM_OPTION.fullmatch(option), llvm.LLVM_OPTION.fullmatch(before)
     if match is None and of is not None and of[2] is None:
         _select_llvm_value(of[1], option, _llvm_name(before), selection, allowed)
@@ -192,6 +205,7 @@ def is_harmless_llvm_option(option: str) -> bool:
 
 
 def _is_allowed_llvm(name: str, value: str | None) -> bool:
+    """Return whether an LLVM option is kept."""
     if name not in llvm.LLVM_HARMLESS and (
         name in llvm.LLVM_REFUSED or llvm.LLVM_REFUSED_WORDS & set(re.split("[-_.]", name))
     ):

@@ -45,8 +45,10 @@ _BLOCKS = (32, 16, 8, 4)
 class Training:
     """What a compiler learns from the generated code about the training of a policy.
 
-    `ranges`: feature -> smallest and largest trained value: {"callee_users": (0, 312)}; outside of them the heuristic
-    decides. `unwind_tables`: whether it also decides where neither caller nor callee has an unwind table.
+    Attributes:
+        ranges: feature -> smallest and largest trained value: {"callee_users": (0, 312)}; outside of them the heuristic
+            decides.
+        unwind_tables: whether the heuristic decides where neither caller nor callee has an unwind table.
     """
 
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -68,9 +70,10 @@ def generate(
 ) -> tuple[Path, Path]:
     """Write policy.h and policy.cpp into `directory` and return their paths. The same policy gives the same bytes.
 
-    `optional_features`: feature -> value that the policy assumes where a compiler lacks it; they hold in release
-    clangs, which do not set features that they do not have. `training`: where the compiler lets the policy decide; None
-    for everywhere.
+    Args:
+        optional_features: feature -> value that the policy assumes where a compiler lacks it; they hold in release
+            clangs, which do not set features that they do not have.
+        training: where the compiler lets the policy decide; None for everywhere.
     """
     header, source = directory / POLICY_HEADER, directory / POLICY_SOURCE
     training = training or Training()
@@ -82,7 +85,7 @@ def generate(
 def description_json(
     problem: str, features: Sequence[FeatureSpec], num_actions: int, training: Training | None = None
 ) -> str:
-    """Return the JSON that mlgo_policy_describe() returns; "type" is LLVM's name of the element type."""
+    """Return the same JSON from the properties that it describes."""
     specs = [feature.to_json() for feature in features]
     description = {"version": 1, "problem": problem, "features": specs, "num_actions": num_actions}
     if training and training.ranges:
@@ -232,6 +235,7 @@ def _pad_outputs(weights: Float32, bias: Float32) -> tuple[Float32, Float32]:
 
 
 def _rows(items: list[str]) -> str:
+    """Return the elements of an array, 16 per line."""
     # C++ has no empty arrays; the one element is never read.
     return ",\n".join(", ".join(items[i : i + 16]) for i in range(0, len(items), 16)) or "0"
 
@@ -246,6 +250,7 @@ def _float_literal(value: float | np.float32) -> str:
 
 
 def string_literal(text: str) -> str:
+    """Return the text as a C++ string literal."""
     return json.dumps(text)  # ASCII with backslash escapes, which C++ reads the same
 
 

@@ -39,11 +39,14 @@ def build_shared_object(policy_cpp_dir: Path, clang: Path) -> Path:
 def link_shared_object(
     output: Path, source: Path, clang: Path, flags: Sequence[str], link_inputs: Sequence[str] = ()
 ) -> Path:
-    """Compile a C++ source and link it with `link_inputs`, objects, archives and -l options, into a shared object;
-    `output` is replaced atomically.
+    """Compile a C++ source and link it into a shared object; `output` is replaced atomically.
 
-    lld next to `clang`, which may be of a toolchain artifact or any other, or on the PATH is preferred to ld because it
-    is faster. UserError if there is no linker, or if the compiler fails (with the end of its stderr).
+    Args:
+        clang: a clang (of a toolchain artifact, or any other). lld next to it or on the PATH is preferred to ld
+            because it is faster.
+        link_inputs: objects, archives and -l options to link with.
+
+    UserError if there is no linker, or if the compiler fails (with the end of its stderr).
     """
     partial = output.with_name(f".{output.name}.partial-{secrets.token_hex(4)}")
     command = [

@@ -43,6 +43,7 @@ _VERSION = re.compile(r"[-_]v?\d[\w.+~-]*$")
 
 
 def pretrained_problems(name: str = PRETRAINED) -> tuple[str, ...]:
+    """Return the problems that have a pretrained policy of this name."""
     return tuple(
         problem for problem, folder in PRETRAINED_FOLDERS[name].items() if (RELEASED / folder / WEIGHTS_FILE).is_file()
     )
@@ -81,7 +82,10 @@ def pretrained_policy(
 
 def resolve_pretrained(policies: Sequence[Path | str], decided: Collection[str]) -> list[Path]:
     """Replace the name of pretrained policies by those for the problems in `decided` that no other policy is for.
-    UserError if a name has none for these problems, or two names have one for the same problem."""
+
+    Raises:
+        UserError: a name has no policy for these problems, or two names have one for the same problem.
+    """
     paths = [policy for policy in policies if isinstance(policy, Path)]
     names = sorted({policy for policy in policies if isinstance(policy, str)})
     chosen: dict[str, str] = {}
@@ -134,6 +138,7 @@ def pretrained_name(problem: str, policy: Path) -> str:
 
 
 def same_network(first: DensePolicy, second: DensePolicy) -> bool:
+    """Return whether two policies have the same features and weights."""
     if first.features != second.features or len(first.layers) != len(second.layers):
         return False
     layers = zip(first.layers, second.layers, strict=True)
@@ -141,7 +146,11 @@ def same_network(first: DensePolicy, second: DensePolicy) -> bool:
 
 
 def release(policy: Path, directory: Path) -> None:
-    """Write the files to release of a trained policy: weights of 16 bits, a tenth as large, and policy.json."""
+    """Write the files to release of a trained policy: weights of 16 bits, a tenth as large, and policy.json.
+
+    Raises:
+        UserError: `policy` is not a policy.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     round_weights(read_dense(policy)).save(directory)
     with np.load(directory / WEIGHTS_FILE, allow_pickle=False) as opened:

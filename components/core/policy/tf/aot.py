@@ -134,6 +134,7 @@ def copy_headers(header: Path, include: Path, root: Path, clang: Path) -> None:
 
 
 def _run_tensorflow(arguments: Mapping[str, str], scratch: Path, remedy: str) -> None:
+    """Run TensorFlow's AOT compiler in a child that can write only to `scratch`. UserError with the reason."""
     module = [sys.executable, "-P", "-W", "ignore", "-m", "tensorflow.python.tools.saved_model_cli", "aot_compile_cpu"]
     environment = [f"TMPDIR={scratch}", f"TEST_TMPDIR={scratch}/tensorflow"]
     options = [text for name, value in arguments.items() for text in (f"--{name}", value)]

@@ -54,19 +54,31 @@ _DTYPES = ("int64", "float32")
 
 @dataclass(frozen=True)
 class Signature:
-    """The problem whose decision a SavedModel returns, and its inputs, sorted by name."""
+    """The signature of a SavedModel.
+
+    Attributes:
+        features: the inputs, sorted by name.
+        problem: name of the problem whose decision it returns.
+    """
 
     features: tuple[FeatureSpec, ...]
     problem: str
 
 
 def import_policy(source: Path, directory: Path, toolchain: Toolchain) -> PolicyInfo:
-    """Write a policy artifact, except its manifest, from a SavedModel; return the content of policy.json. Takes a
-    minute.
+    """Write a policy artifact, except its manifest, from a SavedModel. Takes a minute.
 
-    The toolchain's clang compiles policy.so; the model may use no other features than this clang logs. UserError if
-    `source` is not a SavedModel of one of our problems, this compiler does not log all of its features in the same
-    form, or TensorFlow cannot compile it.
+    Args:
+        source: directory with saved_model.pb.
+        directory: the directory that `storage.publish` yields.
+        toolchain: its clang compiles policy.so; the model may use no other features than this clang logs.
+
+    Returns:
+        the contents of policy.json.
+
+    Raises:
+        UserError: `source` is not a SavedModel of one of our problems; this compiler does not log all of its features
+            in the same form; TensorFlow cannot compile it.
     """
     files = saved_model_files(source)
     signature = read_signature(source)
@@ -103,8 +115,9 @@ def import_policy(source: Path, directory: Path, toolchain: Toolchain) -> Policy
 def saved_model_files(source: Path) -> list[str]:
     """Return the names of a SavedModel's files, relative to its directory, after checking that they can be copied.
 
-    UserError if a file is missing, in place of a directory or the other way round, is a link, a named pipe, a socket or
-    a device; or the files are too large.
+    Raises:
+        UserError: a file is missing, in place of a directory or the other way round, is a link, a named pipe, a socket
+            or a device; or the files are too large.
     """
     if not (source / _GRAPH).is_file():
         raise UserError(f"{source} is not a SavedModel: it has no file {_GRAPH}", _REMEDY)

@@ -38,9 +38,11 @@ MIN_DEVIATION = 0.02
 class InputScale:
     """Standardization of the first layer's inputs in training; the weights of exported policies include it.
 
-    `mean`, `deviation`: float32 [num_layer_inputs], ordered as in `expand`; deviations are positive. On standardized
-    inputs the same network (64-64-32) explained 86 to 88% of the variance of decisions' worth on unseen modules,
-    otherwise 75% (docs/measurements/log.md, the experiments with features).
+    On standardized inputs the same network (64-64-32) explained 86 to 88% of the variance of decisions' worth on unseen
+    modules, otherwise 75% (docs/measurements/log.md, the experiments with features).
+
+    Attributes:
+        mean, deviation: float32 [num_layer_inputs], ordered as in `expand`; deviations are positive.
     """
 
     mean: NDArray[np.float32]
@@ -48,6 +50,7 @@ class InputScale:
 
     @staticmethod
     def identity(num_features: int, masked: bool) -> InputScale:
+        """Return the scale that leaves inputs as they are."""
         count = inputs_per_feature(masked) * num_features
         return InputScale(np.zeros(count, np.float32), np.ones(count, np.float32))
 
@@ -66,6 +69,7 @@ class InputScale:
         return folded.astype(np.float32), (bias - self.mean @ folded).astype(np.float32)
 
     def unfold(self, layer: Layer) -> Layer:
+        """Invert `fold`."""
         weights, bias = (part.astype(np.float64) for part in layer)
         unfolded = weights * self.deviation[:, None]
         return unfolded.astype(np.float32), (bias + self.mean @ weights).astype(np.float32)
@@ -106,6 +110,7 @@ class ActionScores(tf.keras.layers.Layer):
         self.expansion, self._dropout = QuantileExpansion(scale, masked=True), tf.keras.layers.Dropout(dropout)
 
     def call(self, observations: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Return the scores of the actions; EXCLUDED for those that the mask forbids."""
         allowed = tf.where(observations[..., -1] != 0)  # [allowed actions, 2]
         x = self.expansion(tf.gather_nd(observations[..., :-1], allowed))
         for layer in self.dense[:-1]:
@@ -224,7 +229,8 @@ def to_dense(
 ) -> DensePolicy:
     """Return the network's current weights as a policy over `features`, whose boundaries are in `vocab`.
 
-    `limits`: feature -> largest trained value; beyond it the policy decides like the heuristic.
+    Args:
+        limits: feature -> largest trained value; beyond it the policy decides like the heuristic.
     """
     encoded = network_features(problems.get(problem), features)
     buckets = {f.name: np.asarray(vocab[f.name], np.float64) for f in encoded}

@@ -59,8 +59,9 @@ def observations(
 ) -> Float32:
     """Return float32 [N, *observation_shape] of N decisions. UserError if a column is missing.
 
-    `features`: all of the policy, including the mask, with boundaries in `buckets`. `columns`: feature name -> values,
-    [N] or [N, *shape]; other columns are ignored.
+    Args:
+        features: all features of the policy, including the mask. buckets: their boundaries.
+        columns: feature name -> values, [N] or [N, *shape]; other columns are ignored.
     """
     mask = next((feature for feature in features if feature.name == problem.policy.mask), None)
     tensors = tensor_features(features, mask is not None)

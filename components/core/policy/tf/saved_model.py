@@ -138,8 +138,10 @@ def write_saved_model(policy: DensePolicy, directory: Path) -> Path:
 
 @contextmanager
 def _quiet_stderr() -> Iterator[None]:
-    """Discard what native code writes to stderr: the converter's summary of its passes. Errors are exceptions, so not
-    lost."""
+    """Discard what native code writes to stderr: the converter's summary of its passes cannot be disabled.
+
+    Its errors are not lost, because they are exceptions.
+    """
     sys.stderr.flush()
     saved = os.dup(2)
     null = os.open(os.devnull, os.O_WRONLY)

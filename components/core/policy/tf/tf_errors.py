@@ -17,8 +17,10 @@ _OF_FILES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE
 
 @contextmanager
 def explain_resource_exhausted(directory: Path) -> Iterator[None]:
-    """Convert TensorFlow's errors of files, which have the text but not the errno, into OSErrors about `directory`, a
-    ResourceExhaustedError into a UserError."""
+    """Convert TensorFlow's errors of files into OSErrors about `directory`, a ResourceExhaustedError into a UserError.
+
+    TensorFlow's errors have no errno, but contain its text.
+    """
     try:
         yield
     except tf.errors.OpError as error:

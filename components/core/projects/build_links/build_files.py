@@ -56,9 +56,12 @@ def commands_of_cmake(build: Path) -> BuildCommands:
 
 
 def links_in(commands: BuildCommands, built: bool = True) -> list[Link]:
-    """Return the links among the commands of a build, if `built` only those of files that exist.
+    """Return the links among the commands of a build.
 
     ninja does not print the contents of response files, so links with one that it has removed are left out.
+
+    Args:
+        built: only those of files that exist.
     """
     links: list[Link] = []
     for directory, line in commands:

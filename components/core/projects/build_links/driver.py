@@ -28,11 +28,12 @@ _LINKER_VALUES = frozenset(
 def make_link(
     driver: str, arguments: Sequence[str], directory: str, response: Sequence[str] | None = None
 ) -> Link | None:
-    """Return the link of a driver's call in an absolute `directory`; None if it makes no linked file, or a response
-    file is gone.
+    """Return the link of a driver's call; None if it makes no linked file, or a response file is gone.
 
-    `driver`: its name or path, or that of a linker, whose relocatable links are those of a driver. `response`:
-    arguments in the last response file, if they are known; the others are read.
+    Args:
+        driver: name or path of the driver, or of a linker, whose relocatable links are those of a driver.
+        directory: absolute path of the directory that it ran in.
+        response: arguments in the last response file, if they are known; the others are read.
     """
     last = next((word for word in reversed(arguments) if word.startswith("@")), None)
     if response is not None:

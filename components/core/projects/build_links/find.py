@@ -20,8 +20,13 @@ _REMEDY = (
 def find_links(tree: Path, compilers: Iterable[Path], required: bool = False) -> tuple[LinksSource, list[Link], str]:
     """Return who says how a build links, its links in the order of the build, and why there are none.
 
-    `tree`: absolute path of the directory that the build's objects are in. `compilers`: directories that may have
-    compilers that record links, or with `required` must: else UserError.
+    Args:
+        tree: absolute path of the directory that the build's objects are in.
+        compilers: directories that may have compilers that record links.
+        required: whether they must have.
+
+    Raises:
+        UserError: a directory has no such compilers although it must.
     """
     if links := recorded_links(tree, compilers, required):
         return "recorded", links, ""

@@ -24,7 +24,8 @@ def input_paths(link: Link) -> Iterator[str]:
 def linker_inputs(link: Link, exists: Callable[[str], bool] = os.path.isfile) -> Iterator[tuple[str, bool]]:
     """Yield the path of each file of `input_paths`, and whether all members of it are linked if it is an archive.
 
-    `exists` says whether a build has a file, or is going to have it.
+    Args:
+        exists: whether a build has a file, or is going to have it.
     """
     searched: list[str] = []
     libraries: list[tuple[str, bool, bool]] = []
@@ -52,8 +53,11 @@ def linker_inputs(link: Link, exists: Callable[[str], bool] = os.path.isfile) ->
 
 
 def takes_value(for_linker: bool, word: str) -> bool:
-    """Return whether a word of a link, one for the linker or for the driver, is an option that takes the next word,
-    which is no file that the link reads."""
+    """Return whether a word of a link is an option that takes the next word, which is no file that the link reads.
+
+    Args:
+        for_linker: whether it is the linker's, not the driver's.
+    """
     return word in _VALUES or (not for_linker and word in _DRIVER_VALUES)
 
 

@@ -55,6 +55,7 @@ def write_link_recorder(directory: Path, clang: Path) -> str:
 
 
 def has_recorder(compilers: Path) -> bool:
+    """Return whether the compilers in a directory record the links of builds."""
     return (compilers / _SCRIPT.name).is_file()
 
 

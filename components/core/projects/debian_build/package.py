@@ -114,7 +114,11 @@ class PackageBuild:
 
 
 def base_root(cache: Path, clang_major: int) -> Path:
-    """Return the root that builds start from; the first call makes it (two minutes, 1 GB). UserError if that fails."""
+    """Return the root that builds start from; the first call makes it (two minutes, 1 GB).
+
+    Raises:
+        UserError: it cannot be made.
+    """
     suite = _suite()
     made_by = hashlib.sha256(b"".join((SCRIPTS / name).read_bytes() for name in _BASE_SCRIPTS)).hexdigest()
     base = cache.absolute() / "debian" / f"{suite}-clang-{clang_major}-{made_by[:12]}"
@@ -142,12 +146,16 @@ def base_root(cache: Path, clang_major: int) -> Path:
 def build_package(
     recipe: Recipe, base: Path, config: DebianBuild, target: Literal["objects", "binary"], log: Path
 ) -> Iterator[PackageBuild]:
-    """Build a package in its own root and yield the results, which are removed afterwards. CommandStopped after
-    `stop_running`.
+    """Build a package in its own root and yield the results, which are removed afterwards.
 
-    `recipe` has a source package, or a directory with debian/, which is copied; `base` is from `base_root`. The target
-    `objects` compiles only, `binary` also makes what the binary packages ship. `log` gets the build's output, and
-    nothing else.
+    Args:
+        recipe: recipe with a source package, or a directory with debian/, which is copied.
+        base: root from `base_root`.
+        target: `objects` compiles only, `binary` also makes what the binary packages ship.
+        log: file for the build's output, and nothing else.
+
+    Raises:
+        CommandStopped: `stop_running` was called.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
@@ -164,11 +172,14 @@ def build_package(
 def build_shipped_binaries(
     recipe: Recipe, clang: Path, flags: Sequence[str], link_flags: Sequence[str], cache: Path, jobs: int, log: Path
 ) -> Iterator[Path]:
-    """Yield a directory with the ELF files of the package's binary packages, below each one's name. UserError if it
-    cannot be built.
+    """Yield a directory with the ELF files of the package's binary packages, below each one's name.
 
-    Debian's clang selects the same version in the root; any other is mounted there. Both kinds of flags are appended to
-    the package's own.
+    Args:
+        clang: Debian's clang selects the same version in the root; any other is mounted there.
+        flags, link_flags: appended to the package's own.
+
+    Raises:
+        UserError: the package cannot be built.
     """
     major, *_ = clang_version(clang, "pass another --clang")
     resolved = clang.resolve()

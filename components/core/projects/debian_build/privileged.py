@@ -24,10 +24,17 @@ def run_privileged(
 ) -> int:
     """Run a command as root in its own mount and PID namespaces, which end with it like all its processes.
 
-    It is an absolute path and arguments, and needs nothing but what is below `directory`, its working directory, the
-    same path inside a container, or what it reads below `outside`. Its output is appended to `log`.
+    Args:
+        command: an absolute path and arguments; everything that it needs is below `directory` or `outside`.
+        directory: working directory, the same path inside a container.
+        log: file to which the output is appended.
+        outside: directories that it reads.
 
-    Returns its exit status, 124 if it took longer than `timeout_s`. UserError if neither root nor docker is available.
+    Returns:
+        Its exit status; 124 if it took longer than `timeout_s`.
+
+    Raises:
+        UserError: neither root nor docker is available.
     """
     limit = ["timeout", f"--kill-after={_KILLED_AFTER_S}", str(timeout_s)]
     words = [str(word) for word in command]

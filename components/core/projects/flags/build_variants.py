@@ -29,10 +29,13 @@ HEURISTIC = ("-mllvm", HEURISTIC_OPTION)
 
 @dataclass(frozen=True)
 class BuildVariant:
-    """One of the builds, with its title in progress and errors.
+    """One of the builds.
 
-    `flags` replace the build's own options; its own options replace `default_flags`, of C only. `gnu`: whether it is
-    gcc, whose linker and binutils are GNU's.
+    Attributes:
+        title: name in progress and errors.
+        flags: they replace the build's own options.
+        default_flags: flags of C only, which the build's own options replace.
+        gnu: whether it is gcc, whose linker and binutils are GNU's.
     """
 
     title: str
@@ -44,7 +47,11 @@ class BuildVariant:
 
     def binutils(self, others: Mapping[str, Path]) -> dict[str, Path]:
         """Return the ar, nm, ranlib and, unless it is gcc, strip that read its objects of LTO. An older LLVM does not
-        read those of a newer one. `others` are LLVM's, for those that are not installed with a clang."""
+        read those of a newer one.
+
+        Args:
+            others: LLVM's, for those that are not installed with a clang.
+        """
         return gnu_binutils(self.clang) if self.gnu else {**others, **llvm_binutils(self.clang)}
 
 
@@ -52,8 +59,11 @@ def build_variants(
     stock_clang: Path, release: Toolchain, problem: str, link_variant: LinkVariant = LINK_VARIANTS["default"]
 ) -> tuple[BuildVariant, BuildVariant]:
     """Return the build with stock clang, and the build with the release clang and its policy for `problem` enabled;
-    both have the problem's optimization level and the flags of `link_variant`. UserError if the release clang embeds no
-    such policy, or the compilers have different LLVM versions."""
+    both have the problem's optimization level and the flags of `link_variant`.
+
+    Raises:
+        UserError: the release clang embeds no such policy, or the compilers have different LLVM versions.
+    """
     if problem not in release.features:
         raise UserError(
             f"the release clang in {release.directory} embeds no policy for {problem}",

@@ -62,8 +62,10 @@ class MeasuredProgram:
 class BuildSetup:
     """Where and with what all rows are built.
 
-    `work`: directory of the builds, each of which leaves it empty, so that all have the same paths. `cache`: of
-    downloads and logs. `binutils`: LLVM's ar, nm, ranlib and strip, by these names.
+    Attributes:
+        work: directory of the builds, each of which leaves it empty, so that all have the same paths.
+        cache: directory of downloads and logs.
+        binutils: LLVM's ar, nm, ranlib and strip, by these names.
     """
 
     work: Path
@@ -77,6 +79,7 @@ class BuildSetup:
         return {"JOBS": str(self.jobs), "CMAKE_BUILD_PARALLEL_LEVEL": str(self.jobs)}
 
     def clear(self) -> None:
+        """Remove the directory of the builds."""
         shutil.rmtree(self.work, ignore_errors=True)
 
 
@@ -88,8 +91,11 @@ class Project(Protocol):
         """Name of the project."""
 
     def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
-        """Build the programs and return, by their names, the sizes of each, or why it was not built. UserError if none
-        was."""
+        """Build the programs and return, by their names, the sizes of each, or why it was not built.
+
+        Raises:
+            UserError: no program was built.
+        """
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,7 @@ class RecipeProject:
 
     @property
     def name(self) -> str:
+        """The recipe's name."""
         return self.recipe.name
 
     def build(self, variant: BuildVariant, setup: BuildSetup) -> dict[str, MeasuredProgram | str]:
@@ -129,11 +136,14 @@ def make_project(recipe: Recipe) -> RecipeProject | None:
 
 @dataclass(frozen=True)
 class OwnBuild:
-    """A user's own build: the shell command `command` runs in a fresh copy of a source tree and makes `programs`, paths
-    relative to it.
+    """A user's own build: a shell command that runs in a fresh copy of a source tree.
 
     Its compilers are scripts that append the flags to every command line, in CC and CXX and, under the names of clang
     and gcc, first in PATH.
+
+    Attributes:
+        command: the build.
+        programs: paths that it makes, relative to the tree.
     """
 
     source: SourceTree
@@ -142,6 +152,7 @@ class OwnBuild:
 
     @property
     def name(self) -> str:
+        """Name of the source directory."""
         return self.source.name
 
     def check(self) -> None:
@@ -334,8 +345,11 @@ def _tool_variables(directory: Path, compilers: tuple[str, str], binutils: Itera
 
 
 def compiler_arguments(variable: str) -> Sequence[str]:
-    """Return the options in the user's CC or CXX, such as those of CC="ccache gcc -std=gnu89". UserError if a quote is
-    not closed, or there are options without a compiler."""
+    """Return the options in the user's CC or CXX, such as those of CC="ccache gcc -std=gnu89".
+
+    Raises:
+        UserError: a quote is not closed, or there are options without a compiler.
+    """
     try:
         words = shlex.split(os.environ.get(variable, ""))
         return compiler_of(words)[1] if words else ()
@@ -371,10 +385,12 @@ def _measure_all(paths: dict[str, Path], strip: Path, expected: Sequence[str] = 
 
 
 def stripped_content(path: Path, strip: Path) -> bytes:
-    """Return a program as users ship it: without symbols and debug data. UserError if neither `strip`, LLVM's, nor
-    GNU's can strip it.
+    """Return a program as users ship it: without symbols and debug data. UserError if neither can strip it.
 
-    LLVM's refuses static programs that GNU ld links with glibc, whose .rela.plt names .symtab; GNU's takes them.
+    LLVM's strip refuses static programs that GNU ld links with glibc, whose .rela.plt names .symtab; GNU's takes them.
+
+    Args:
+        strip: LLVM's strip.
     """
     with tempfile.TemporaryDirectory(prefix="mlgo-strip-") as directory:
         copy = Path(directory) / "stripped"

@@ -38,8 +38,10 @@ def compare_flags(
 ) -> FlagsComparison:
     """Build every project under every row with each of the row's compilers, and measure its programs.
 
-    A build that fails, or that does not make a program, is a result without sizes. UserError if no row builds a
-    program.
+    A build that fails, or that does not make a program, is a result without sizes.
+
+    Raises:
+        UserError: no program was built under any row.
     """
     programs: list[FlagsProgram] = []
     best_builds: list[FlagsProject] = []
@@ -166,6 +168,7 @@ def flags_csv(compared: FlagsComparison) -> str:
 def _programs(
     project: str, results: dict[tuple[str, CompilerOfRow], dict[str, MeasuredProgram | str] | str]
 ) -> Iterator[FlagsProgram]:
+    """Yield the programs that some row builds."""
     names = {name: None for built in results.values() if isinstance(built, dict) for name in built}
     for name in names:
         entries: list[RowResult] = []

@@ -27,11 +27,16 @@ _DEBUG_SUFFIX = ".debug"
 
 
 def find_binaries(tree: Path, globs: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
-    """Yield the path relative to the tree, and the path, of each program, shared library and static library that
-    matches one of the globs, if there are some. UserError if a directory cannot be read.
+    """Yield the path relative to the tree, and the path, of each program, shared library and static library.
 
     Symbolic links are skipped but bazel-bin, directories in which build systems compile trial programs, outputs of
     `mlgo shrink` below the tree, and hidden directories but libtool's, which has the programs and libraries.
+
+    Args:
+        globs: only paths, relative to the tree, that match one of these; all if empty.
+
+    Raises:
+        UserError: a directory cannot be read.
     """
 
     def refuse(error: OSError) -> None:
@@ -84,6 +89,7 @@ def copy_links(path: Path, copy: Path) -> None:
 
 
 def is_archive(path: Path) -> bool:
+    """Return whether a file is a static library."""
     with os.fdopen(open_regular(path), "rb") as stream:
         return archive.is_archive(stream.read(8))
 

@@ -38,8 +38,9 @@ PROCESSORS = available_processors()
 class RowNames(click.ParamType[tuple[str, ...], Any]):
     """Names of rows, separated by commas; "all" for every row. Its values are tuples of names.
 
-    `conditional`: also rows that --allow or --experimental have to allow, and rows that cannot be compared. Without it
-    a verdict depends on the rows, so stock clang and the release clang have to build one each.
+    Args:
+        conditional: also rows that --allow or --experimental have to allow, and rows that cannot be compared. Without
+            it a verdict depends on the rows, so stock clang and the release clang have to build one each.
     """
 
     name = "names"
@@ -140,8 +141,10 @@ _OPTIONS = (
 def program_options(*, recipe_alone: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the options which name programs and rows to a command.
 
-    The command gets what they ask for as `request`: a RowsRequest, or None if they name no programs. With
-    `recipe_alone` --recipe without --row means all rows; otherwise nothing is built.
+    The command gets what they ask for as `request`: a RowsRequest, or None if they name no programs.
+
+    Args:
+        recipe_alone: --recipe without --row means all rows; otherwise nothing is built.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:

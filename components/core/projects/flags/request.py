@@ -48,10 +48,14 @@ class RowsRequest:
     def compare(
         self, release: Toolchain, work: Path, plan: Path | None = None, compilers: Sequence[CompilerOfRow] = ()
     ) -> FlagsComparison:
-        """Build the programs in `work`, which is empty afterwards, by the compilers of every row, or only by
-        `compilers`, and compare them.
+        """Build the programs in `work`, which is empty afterwards, by the compilers of every row, and compare them.
 
-        `plan`: file of an inlining plan: rows of single files are also built with it.
+        Args:
+            plan: file of an inlining plan: rows of single files are also built with it.
+            compilers: only these; () for all of each row.
+
+        Raises:
+            UserError: a row cannot be built, a tool is missing, or no program was built under any row.
         """
         stock = find_stock_clang(release, self.stock_clang)
         rows = self._rows(release, stock, plan)

@@ -144,9 +144,11 @@ class FlagRow:
         )
 
     def by(self, compilers: Sequence[CompilerOfRow]) -> FlagRow:
+        """Return the row with those of its compilers that are among `compilers`."""
         return replace(self, compilers=tuple(compiler for compiler in self.compilers if compiler in compilers))
 
     def variant(self, compiler: CompilerOfRow, stock_clang: Path, release: Toolchain) -> BuildVariant:
+        """Return the build of this row by one of its compilers."""
         title = f"{TITLES[compiler]}, {self.name}"
         if compiler == "gcc":
             assert self.program is not None
@@ -248,8 +250,8 @@ def plan_rows(
 
 
 def gcc_rows(row: FlagRow) -> list[FlagRow]:
-    """Return the rows of the user's gcc, if there is one: its levels for size, with LTO and with those flags of `row`
-    that it has."""
+    """Return the rows of the user's gcc: its levels for size, with LTO and with those flags of `row` that it has. There
+    are none without a gcc."""
     gcc = next((one for one in installed_compilers(["gcc"]) if is_gcc(one)), None)
     if gcc is None:
         return []

@@ -27,12 +27,14 @@ _GROUPS = (
 
 @dataclass(frozen=True)
 class MeasuredBinary:
-    """Kind and sizes of one file that a build made; those of a static library, which is not linked, are the sum over
-    its members.
+    """Kind and sizes of one file that a build made.
 
-    `language`: c++ if it needs a C++ library at run time, else c; None if it is not linked. `machine`: e_machine, the
-    instruction set (EM_*); None for a static library. `bitcode`: bytes of bitcode and compile commands that objects
-    embedded, which are no part of the sizes.
+    Attributes:
+        kind: static libraries are not linked.
+        sizes: sizes; for a static library, the sum over its members.
+        language: c++ if it needs a C++ library at run time, else c; None if it is not linked.
+        machine: e_machine, the instruction set (EM_*); None for a static library.
+        bitcode: bytes of bitcode and compile commands that objects embedded, which are no part of the sizes.
     """
 
     kind: Kind

@@ -53,9 +53,12 @@ newest clang that is installed, if it is newer than stock clang."""
 
 
 class FlagRowEntry(Struct, kw_only=True):
-    """A row of flags: its name as users type it, and the flags of the first of its compilers.
+    """A row of flags.
 
-    `gives`: short description. `assumes`: what the flags assume; empty if every program behaves as without them.
+    Attributes:
+        name: as users type it. gives: short description.
+        compile_flags, link_flags: flags of the first of its compilers.
+        assumes: what the flags assume; empty if every program behaves as without them.
     """
 
     name: str
@@ -68,9 +71,12 @@ class FlagRowEntry(Struct, kw_only=True):
 class RowSizes(Struct, kw_only=True):
     """Sizes in bytes of one program, or of several in sum, under one row.
 
-    `stripped`: the file as llvm-strip leaves it. `llvm_size_text`: text as llvm-size counts it. `text`: machine code
-    (.text*). `unwind`: unwind and exception tables. `loaded`: all sections that are loaded; 0 in files of earlier
-    versions.
+    Attributes:
+        stripped: the file as llvm-strip leaves it.
+        llvm_size_text: text as llvm-size counts it.
+        text: machine code (.text*).
+        unwind: unwind and exception tables.
+        loaded: all sections that are loaded; 0 in files of earlier versions.
     """
 
     stripped: int = 0
@@ -111,10 +117,13 @@ def smallest(results: Sequence[RowResult]) -> RowResult | None:
 class FlagsProgram(Struct, kw_only=True):
     """One program under all rows.
 
-    `project`: the recipe's name, or that of the source directory. `name`: path relative to the build directory.
-    `language`: c++ if it needs a C++ library at run time. `results`: in the order of the rows; those of a compiler in
-    the order of CompilerOfRow. `best_stock`, `best`: the smallest stripped file of stock clang, None if it builds no
-    row, and of all compilers.
+    Attributes:
+        project: the recipe's name, or that of the source directory.
+        name: path relative to the build directory.
+        language: c++ if it needs a C++ library at run time.
+        results: in the order of the rows; those of a compiler in the order of CompilerOfRow.
+        best_stock: the smallest stripped file of stock clang; None if stock clang builds no row.
+        best: the smallest stripped file of all compilers.
     """
 
     project: str
@@ -126,10 +135,13 @@ class FlagsProgram(Struct, kw_only=True):
 
 
 class FlagsTotal(Struct, kw_only=True):
-    """Programs of a language, each under its best row of stock clang and under its best row of all, with sizes in sum.
+    """Programs of a language, each under its best row of stock clang and under its best row of all.
 
-    `programs`: number of those that stock clang builds under some row. `reduction_percent`: of the stripped files;
-    `median_reduction_percent`: median of that over the programs; `text_reduction_percent`: of .text.
+    Attributes:
+        programs: number of programs that stock clang builds under some row.
+        best_stock, best: sizes in sum.
+        reduction_percent: reduction of the stripped files; text_reduction_percent: of .text.
+        median_reduction_percent: median over the programs of the reduction of the stripped file.
     """
 
     programs: int
@@ -143,9 +155,11 @@ class FlagsTotal(Struct, kw_only=True):
 class FlagsProject(Struct, kw_only=True):
     """The row that is smallest for the programs of a project in sum, since a build has one set of flags.
 
-    `row` and `compiler` are among those that build all programs that can be built. `build`: what to put into the build,
-    as a shell reads it: CC, CXX, CFLAGS, CXXFLAGS, LDFLAGS, for LTO also AR, NM and RANLIB. `assumes`: what the row
-    assumes.
+    Attributes:
+        row, compiler: among those that build all programs that can be built.
+        build: what to put into the build, as a shell reads it: CC, CXX, CFLAGS, CXXFLAGS, LDFLAGS, for LTO also AR, NM
+            and RANLIB.
+        assumes: what the row assumes.
     """
 
     project: str

@@ -43,8 +43,11 @@ class Counter:
     parallel: bool
 
     def command(self, figures: Path, children: bool = False) -> list[str]:
-        """Return the prefix of a command that writes the command's count to the file `figures`, with `children` that of
-        the processes that it starts, too; perf always counts them."""
+        """Return the prefix of a command that writes the command's count to the file `figures`.
+
+        Args:
+            children: whether the processes that the command starts count, too; perf always counts them.
+        """
         if self.name == "perf":
             events = "instructions:u,cycles:u"
             return [str(self.program), "stat", "-x", ",", "-e", events, "-o", str(figures), "--"]

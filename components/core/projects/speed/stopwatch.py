@@ -52,9 +52,14 @@ def read_stopwatch(figures: Path) -> float:
 
 
 def compare_times(stock: Times, policy: Times, seed: int = 0) -> list[TimeChange]:
-    """Compare the times of each program, float64 [repeats, programs], seconds, and return a change for each.
+    """Compare the times of each program.
 
-    The same row is of runs next to each other. `seed` makes the intervals the same in every call.
+    Args:
+        stock, policy: float64 [repeats, programs], seconds; the same row is of runs next to each other.
+        seed: makes the intervals the same in every call.
+
+    Returns:
+        A change for each program.
     """
     ratios = np.log(policy / stock)
     return [

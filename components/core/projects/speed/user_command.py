@@ -19,12 +19,17 @@ from components.platform.storage.digests import file_digest
 
 @dataclass(frozen=True)
 class UserCommand:
-    """A command of --benchmark, for a shell.
+    """A command of --benchmark.
 
-    `titles`: what it runs with, in messages, by build. `place`: the directory that it runs in, where the tree of each
-    build is in turn: the length of a path moves a program's stack, and so changes its speed. `figures`: file for what a
-    counter or a stopwatch writes; others are next to it. `failure_remedy`, `timeout_remedy`: what to do if it fails or
-    takes too long. `variables`: of its environment, as NAME=value.
+    Attributes:
+        command: for a shell.
+        titles: what it runs with, in messages, by build.
+        place: the directory that it runs in, where the tree of each build is in turn: the length of a path moves a
+            program's stack, and so changes its speed.
+        figures: file for what a counter or a stopwatch writes; others are next to it.
+        timeout_s: time limit of a run.
+        failure_remedy, timeout_remedy: what to do if it fails or takes too long.
+        variables: of its environment, as NAME=value.
     """
 
     command: str
@@ -44,11 +49,18 @@ class UserCommand:
     def compare(
         self, trees: Sequence[Path], counter: Counter | None, time_repeats: int, title: str
     ) -> tuple[list[Count], tuple[list[float], list[float]]]:
-        """Count the command's instructions, and take its processor time in alternating runs, in a directory for each
-        build. UserError if it fails or takes too long.
+        """Count the command's instructions, and take its processor time in alternating runs.
 
-        Returns for each build the least count, none without a counter; for each build the times in seconds of
-        `time_repeats` runs.
+        Args:
+            trees: a directory for each build.
+            counter: None to count nothing.
+            time_repeats: runs with each build for their processor time; 0 for none.
+
+        Returns:
+            For each build the least count, none without a counter; for each build the times in seconds.
+
+        Raises:
+            UserError: the command fails or takes too long.
         """
         count_repeats = counter.repeats if counter is not None else 0
         libraries = [_library_directories(tree) for tree in trees]

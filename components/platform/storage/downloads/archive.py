@@ -65,6 +65,9 @@ def download_archive(url: str, sha256: str, cache: Path, source: str, progress: 
     Args:
         sha256: 64 hexadecimal digits in lower case.
         source: what says the checksum, for messages.
+
+    Raises:
+        UserError: it cannot be downloaded, or has another checksum.
     """
     folder = cache / "archives"
     folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +102,14 @@ def _download(url: str, sha256: str, archive: Path, source: str, progress: Say) 
 
 
 def unpack(archive: Path, into: Path, confined: bool = False) -> Path:
-    """Unpack to `into`; a single top-level folder, as in most releases, becomes `into`."""
+    """Unpack to `into`; a single top-level folder, as in most releases, becomes `into`.
+
+    Args:
+        confined: refuse links that lead out of the tree.
+
+    Raises:
+        UserError: it is no archive, is damaged, or has devices, pipes or such links.
+    """
     scratch = into.with_name(into.name + ".unpacking")
     scratch.mkdir(parents=True)
     try:

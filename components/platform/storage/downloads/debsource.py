@@ -70,7 +70,11 @@ def download_deb_source(package: str, cache: Path, progress: Say = say) -> list[
 
 
 def fetch_deb_source(package: str, cache: Path, into: Path, progress: Say = say) -> Path:
-    """Download a source package and unpack it, with Debian's patches, into the new directory `into`; return `into`."""
+    """Download a source package and unpack it, with Debian's patches, into the new directory `into`; return `into`.
+
+    Raises:
+        UserError: as `download_deb_source`; or dpkg-source is missing or fails.
+    """
     if shutil.which("dpkg-source") is None and shutil.which("apt-get"):
         problem = "dpkg-source, which unpacks source packages, is missing"
         raise UserError(problem, "run sudo apt-get install dpkg-dev patch xz-utils")

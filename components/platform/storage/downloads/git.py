@@ -35,12 +35,17 @@ _PASSING_MESSAGES = (
 
 
 def require_git(purpose: str) -> None:
+    """Raise UserError if git is not installed."""
     if shutil.which("git") is None:
         raise UserError(f"git is missing, {purpose}", "sudo apt-get install git")
 
 
 def remote_commit(url: str, name: str, progress: Say = say) -> str:
-    """Return the commit (hex) that a branch or tag of a repository points to; a branch comes first, as in clones."""
+    """Return the commit (hex) that a branch or tag of a repository points to now; a branch comes first, as in clones.
+
+    Raises:
+        UserError: git is not installed, the repository cannot be read, or has no such branch or tag.
+    """
     require_git(f"it reads {url}")
     task, remedy = f"read which commit {name} of {url} is", "check the URL, the tag and the network"
     tag = f"refs/tags/{name}"
@@ -67,6 +72,7 @@ def run_git(
         task: what the command does, for messages: "clone URL at v1.2".
         clone: the directory that the command makes. It is removed after a failure: git keeps it if a submodule failed,
             and refuses it at the next attempt.
+        timeout_s: None means TIMEOUT_S.
     """
     limit_s = TIMEOUT_S if timeout_s is None else timeout_s
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}

@@ -25,6 +25,7 @@ def is_http_url(url: str) -> bool:
 
 
 def require_http(url: str) -> None:
+    """Raise UserError unless `url` is an http:// or https:// URL with a host."""
     if not is_http_url(url):
         raise UserError(f"{url!r} is not the URL of a file on a web server", "write it as https://HOST/PATH")
 

@@ -198,6 +198,9 @@ def hold_version(uri: ObjectUri, version: str) -> Path:
 
     The path need not exist; its directory does. Removes mirrors of other versions that no process holds.
 
+    Args:
+        version: hexadecimal digits; only the first `DIGITS` are used.
+
     Raises:
         UserError: the cache is not writable.
     """

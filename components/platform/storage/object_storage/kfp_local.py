@@ -59,6 +59,7 @@ def kfp_local_uri(uri: str) -> str:
 
 
 def local_directory(uri: ObjectUri) -> Path:
+    """Return the directory or file that a kfp-local:// URI names."""
     return Path(os.environ.get(ROOT_VARIABLE) or "/", uri.bucket, uri.path)
 
 
@@ -157,6 +158,7 @@ def _open(uri: ObjectUri) -> BinaryIO:
 
 @contextmanager
 def _translate_errors(uri: ObjectUri) -> Iterator[None]:
+    """Turn errors of the file system into a UserError."""
     try:
         yield
     except OSError as error:

@@ -57,6 +57,7 @@ class StoredObject:
     """Metadata of an object, known without reading it.
 
     Attributes:
+        name: path in the bucket.
         version: opaque; changes whenever the content does. It identifies an object on its server only.
         crc32c: as in a manifest; "" if the server does not compute it.
         updated: when it was written, by the server's clock; None if the answer does not say it.

@@ -27,6 +27,7 @@ class Pack:
     """An object that holds several files.
 
     Attributes:
+        name: path below the artifact's data folder.
         offsets: file name -> byte offset of its content in the pack.
     """
 
@@ -36,6 +37,7 @@ class Pack:
     offsets: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the pack's entry in manifest.json."""
         return {"name": self.name, "bytes": self.size_bytes, "crc32c": self.crc32c, "offsets": dict(self.offsets)}
 
 
@@ -59,6 +61,7 @@ def group_into_packs(entries: Iterable[ManifestEntry]) -> list[list[ManifestEntr
 
 
 def write(directory: Path, entries: Sequence[ManifestEntry], archive: Path) -> Pack:
+    """Write a pack of these files of `directory` to `archive`."""
     with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar:
         for entry in entries:
             header = tarfile.TarInfo(entry.name)
@@ -90,7 +93,17 @@ def unpack(archive: Path, entries: Iterable[tuple[ManifestEntry, int, Callable[[
 
 
 def parse(document: Any, files: Iterable[ManifestEntry], source: str, remedy: str) -> tuple[Pack, ...]:
-    """Return the packs of a manifest; most manifests have none."""
+    """Return the packs of a manifest; most manifests have none.
+
+    Args:
+        document: the manifest, read from `source`.
+        files: its entries.
+        remedy: what to do about an invalid manifest, for errors.
+
+    Raises:
+        NotAManifest: the packs cannot be parsed, or list something that is not a file of the artifact or already in
+            another pack.
+    """
     try:
         packs = tuple(_parse_pack(pack) for pack in document.get("packs", []))
         unpacked = {entry.name for entry in files if not entry.link}

@@ -72,6 +72,7 @@ class RemoteManifest:
     Attributes:
         version: version of the manifest object; "" if there is no manifest, and then `files` is empty.
         data: the folder that holds the files; "" if there is no manifest or a damaged one.
+        files: all files, packed or not.
         packs: objects that contain several files each; those files have no objects of their own.
         kind: one of components.platform.storage.kinds; "" if unknown.
     """
@@ -85,6 +86,7 @@ class RemoteManifest:
 
     @property
     def packed(self) -> frozenset[str]:
+        """Names of the files that are stored in packs."""
         return frozenset(name for pack in self.packs for name in pack.offsets)
 
 
@@ -178,7 +180,11 @@ class _Damaged(UserError):
 
 
 class ReplacedDuringDownload(Exception):
-    """The artifact was replaced while it was read."""
+    """The artifact was replaced while it was read.
+
+    Attributes:
+        by: the manifest that is there now.
+    """
 
     def __init__(self, by: RemoteManifest) -> None:
         super().__init__(by)
@@ -290,6 +296,7 @@ def _published_in_time(uri: ObjectUri, written: Sequence[datetime], published: d
     Uses the server's timestamps: a process, or a whole machine, that was suspended for a day does not notice it.
 
     Args:
+        written: when the objects were written.
         published: when the manifest was; None if the answer that carried it was lost.
     """
     if not written:
@@ -395,7 +402,11 @@ def list_folder(uri: ObjectUri) -> dict[str, tuple[str, int]]:
 
 
 def download_folder(uri: ObjectUri, names: Iterable[str], into: Path) -> None:
-    """Download the named objects below `uri`, for content that other tools put there."""
+    """Download the named objects below `uri`, for content that other tools put there.
+
+    Raises:
+        UserError: the names cannot be files of one directory; an object is gone.
+    """
     names = list(names)
     try:
         check_names(names)

@@ -19,4 +19,5 @@ def store_of(uri: ObjectUri) -> ObjectStore:
 
 
 def server_time(uri: ObjectUri) -> datetime:
+    """Return the time of the server of `uri`."""
     return store_of(uri).server_time(uri)

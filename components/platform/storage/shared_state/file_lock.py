@@ -20,8 +20,13 @@ def exclusive_lock(
     """Hold the lock on the file `path`, which is created if missing and stays; the system frees it if the holder dies.
 
     Args:
+        path: of the lock file; its directory exists.
         waiting: message if another process holds the lock; "" prints none.
+        progress: prints the message.
         limit_s: how long to wait for it; -1 means for ever.
+
+    Raises:
+        UserError: another process holds it for `limit_s`, one that is stopped for example.
     """
     from filelock import FileLock, Timeout  # takes 30 ms, which commands without locks need not wait for
 

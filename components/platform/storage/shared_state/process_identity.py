@@ -30,6 +30,7 @@ class ProcessIdentity:
 
     @classmethod
     def here(cls) -> ProcessIdentity:
+        """Return the identity of this process."""
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         started = _started("self")
         assert started is not None

@@ -184,6 +184,7 @@ class RootLease:
             )
 
     def _remove(self) -> None:
+        """Remove what this process made in the directory."""
         try:
             if (uri := uri_of(self.root)) is not None:
                 store_of(uri).delete(uri / LATEST, self._document.version)

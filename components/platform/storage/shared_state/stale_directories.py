@@ -36,6 +36,9 @@ def lock_shared(directory: Path) -> int | None:
 def create_locked(parent: Path, prefix: str, path_in_errors: Path) -> tuple[Path, int]:
     """Make a directory with a new name and lock it (shared); retry if another process removes it in between.
 
+    Args:
+        path_in_errors: the path that errors name.
+
     Returns:
         The directory and the descriptor that holds the lock.
     """

@@ -82,6 +82,7 @@ def write_versioned(
     """Replace a document if its version is still that of `before`; return the new document and version.
 
     Args:
+        before: what `read_versioned` or an earlier call returned.
         word: a new random one, by which the caller recognizes its write after a StorageError; None: any.
 
     Raises:

@@ -140,14 +140,10 @@ def test_instruction_counts_are_deterministic(make_recipe: Callable[..., Path], 
 def test_daemon_of_a_benchmark_is_stopped_and_named(
     make_recipe: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_recipe()
-    source = tmp_path / "source/reverse.c"
-    daemon = "#include <unistd.h>\nif (fork() == 0) { setsid(); if (fork()) _exit(0); sleep(3600); }"
-    head, body = daemon.split("\n")
-    source.write_text(f"{head}\n{REVERSE.replace('static char text', body + ' static char text')}")
-    path = tmp_path / "recipe.yaml"
-    document = yaml.safe_load(path.read_text())
-    path.write_text(yaml.safe_dump({**document, "benchmarks": [TURN]}))
+    path = make_recipe(TURN)
+    daemon = "if (fork() == 0) { setsid(); if (fork()) _exit(0); sleep(3600); } static char text"
+    source = f"#include <unistd.h>\n{REVERSE.replace('static char text', daemon)}"
+    (tmp_path / "source/reverse.c").write_text(source)
     assert len(build_and_run(path, tmp_path / "a")) == 1
     assert "left running" in capsys.readouterr().out
 

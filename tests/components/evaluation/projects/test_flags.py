@@ -67,6 +67,13 @@ BUILD = (
     "mkdir out; $CXX -O2 -c main.cpp -o out/main.o; c++ -O2 -c fill.cpp -o out/fill.o; $CXX out/*.o -o out/app; out/app"
 )
 """Runs the program, so that one that misbehaves fails its row."""
+CMAKE = """
+cmake_minimum_required(VERSION 3.16)
+project(own CXX)
+add_library(fill fill.cpp)
+add_executable(app main.cpp)
+target_link_libraries(app fill)
+"""
 
 
 @pytest.fixture
@@ -288,10 +295,7 @@ def test_other_compilers_have_the_flags_that_they_know(stock_only: Toolchain, mo
 
 
 def test_gcc_builds_own_builds_and_recipes(source: Path, stock_only: Toolchain, setup: BuildSetup) -> None:
-    (source / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.16)\nproject(own CXX)\nadd_library(fill fill.cpp)\n"
-        "add_executable(app main.cpp)\ntarget_link_libraries(app fill)\n"
-    )
+    (source / "CMakeLists.txt").write_text(CMAKE)
     recipe = make_project(Recipe("own", Source("path", str(source)), cmake_options=(), binaries=("app",)))
     assert recipe is not None
     build = f"test $AR = $(command -v ar); {BUILD}"
@@ -322,16 +326,10 @@ def row_result(row: str, compiler: CompilerOfRow, size: int, text: int) -> RowRe
 
 
 def test_totals_compare_the_best_with_the_best_row_of_stock_clang() -> None:
-    def program(name: str, language: Language, stock: tuple[int, int] | None, best: tuple[int, int]) -> FlagsProgram:
+    def program(name: str, language: Language, stock: tuple[int, int] | None, size: tuple[int, int]) -> FlagsProgram:
         best_stock = None if stock is None else row_result("lto", "stock", *stock)
-        return FlagsProgram(
-            project="p",
-            name=name,
-            language=language,
-            results=[],
-            best_stock=best_stock,
-            best=row_result("icf-all", "policy", *best),
-        )
+        best = row_result("icf-all", "policy", *size)
+        return FlagsProgram(project="p", name=name, language=language, results=[], best_stock=best_stock, best=best)
 
     programs = [
         program("a", "c++", (1000, 500), (900, 510)),
@@ -431,10 +429,7 @@ def test_options_that_do_not_go_together(tmp_path: Path, arguments: list[str], p
 
 @pytest.mark.toolchain
 def test_command_publishes_rows_of_a_recipe_and_of_an_own_build(tmp_path: Path, source: Path, release: Path) -> None:
-    (source / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.16)\nproject(own CXX)\nadd_library(fill fill.cpp)\n"
-        "add_executable(app main.cpp)\ntarget_link_libraries(app fill)\n"
-    )
+    (source / "CMakeLists.txt").write_text(CMAKE)
     recipe = tmp_path / "own.yaml"
     recipe.write_text(f"name: own\nsource: {{path: {source}}}\ncmake: {{}}\nbinaries: [app]\n")
     rows = [word for name in ("layout", "lto") for word in ("--row", name)]
@@ -469,9 +464,7 @@ def test_command_publishes_rows_of_a_recipe_and_of_an_own_build(tmp_path: Path, 
 def test_evaluation_reports_the_rows_that_it_is_asked_for(
     tmp_path: Path, source: Path, corpus_directory: Path, training_toolchain: Path, never: Path, release: Path
 ) -> None:
-    (source / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.16)\nproject(own CXX)\nadd_executable(app main.cpp fill.cpp)\n"
-    )
+    (source / "CMakeLists.txt").write_text(CMAKE)
     recipe, output = tmp_path / "own.yaml", tmp_path / "evaluation"
     recipe.write_text(f"name: unknown\nsource: {{path: {source}}}\ncmake: {{}}\nbinaries: [app]\n")
     words = ["--corpus", corpus_directory, "--toolchain", training_toolchain, "--release-toolchain", release]

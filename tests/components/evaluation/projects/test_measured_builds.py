@@ -7,28 +7,22 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from components.core.projects.flags.linked_files import find_binaries
 from components.core.projects.source_tree import SHRINK_FILE
-from components.evaluation.__main__ import main
 from components.evaluation.projects.build_trees import compare_trees
 from components.evaluation.projects.commands import EXIT_NOT_BETTER
 from components.evaluation.projects.measured_builds import BUILD_FILE
 from components.platform.errors import UserError
 from components.platform.storage import publish
 from components.platform.storage.uri import ObjectUri
-from tests.components.evaluation.projects.test_build_trees import build
+from tests.components.evaluation.projects.test_build_trees import build, compare
 
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     directory = tmp_path_factory.mktemp("trees")
     return build(directory / "old", "-O3"), build(directory / "new", "-Oz")
-
-
-def compare(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["compare-builds", *map(str, arguments)], standalone_mode=False)
 
 
 def succeed(*arguments: str | Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -107,6 +108,13 @@ def compare(own: Path, release: Path, work: Path, **more: object):  # type: igno
     return compare_own_build(SIZE, config, corpus, load_toolchain(release), work)
 
 
+def with_links(own: Path, document: object, into: Path) -> Path:
+    """Return a copy of `own` whose corpus has other links."""
+    shutil.copytree(own / "corpus", into / "corpus")
+    (into / "corpus" / "links.json").write_text(json.dumps(document))
+    return into
+
+
 @pytest.mark.toolchain
 def test_programs_are_linked_again_and_the_tree_is_only_read(
     own: Path, pretrained_release: Path, tmp_path: Path
@@ -157,14 +165,7 @@ def test_links_that_fail_are_left_out_with_their_reason(own: Path, pretrained_re
             build = Path(link["directory"])
             gone = [str(build / word) if word.endswith(".o") else word for word in link["arguments"][:-1]]
     document["links"].append({**link, "directory": str(build / "gone"), "arguments": gone, "output": str(build / "g")})
-    changed = tmp_path / "own"
-    changed.mkdir()
-    (changed / "corpus").mkdir()
-    for path in (own / "corpus").rglob("*"):
-        target = changed / "corpus" / path.relative_to(own / "corpus")
-        target.mkdir(exist_ok=True) if path.is_dir() else target.write_bytes(path.read_bytes())
-    (changed / "corpus" / "links.json").write_text(json.dumps(document))
-    whole = compare(changed, pretrained_release, tmp_path / "work")
+    whole = compare(with_links(own, document, tmp_path / "own"), pretrained_release, tmp_path / "work")
     assert [binary.name for binary in whole.binaries.binaries] == ["libtable.so.1.2.3"]
     assert "missing" in whole.own_build.left_out["app"]
     refused = "its option -fplugin=evil.so could run a program: link without it to have this file compared"

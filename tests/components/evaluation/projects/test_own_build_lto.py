@@ -10,19 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from components.core.formats.corpus import load_corpus
-from components.core.formats.toolchain import load_toolchain
-from components.core.objectives import SIZE
 from components.core.projects.flags.section_sizes import measure
 from components.core.projects.flags.types import SectionSizes
-from components.evaluation.config import EvaluationConfig
 from components.evaluation.measurements import Measurements
 from components.evaluation.metrics import judge_whole_projects, summarize
 from components.evaluation.metrics_types import SizeMetrics, WholeProjects
 from components.evaluation.projects.link_replay import JOINED, LTO_BITCODE, NO_BITCODE, NOT_IN_CORPUS
-from components.evaluation.projects.whole_projects import compare_own_build
 from components.evaluation.report import terminal_report
-from tests.components.evaluation.projects.test_own_build import SOURCES
+from tests.components.evaluation.projects.test_own_build import SOURCES, compare, with_links
 from tests.support.commands import run_command
 
 PROGRAMS = ("lld-full", "lld-thin", "gnu-full", "gnu-thin", "joined", "driver")
@@ -107,12 +102,6 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def extract(compile_commands: Path, output: Path) -> None:
     done = run_command("components.corpus", "extract", "--compile-commands", compile_commands, "--output", output)
     assert done.returncode == 0, done.stderr
-
-
-def compare(own: Path, release: Path, work: Path, **more: object) -> WholeProjects:
-    corpus = load_corpus(own / "corpus")
-    config = EvaluationConfig(own, own, own, own, release_toolchain=release, **more)  # type: ignore[arg-type]
-    return compare_own_build(SIZE, config, corpus, load_toolchain(release), work)
 
 
 @pytest.fixture(scope="module")
@@ -210,9 +199,6 @@ def test_what_stays_as_built_is_named_with_its_need(own: Path, pretrained_releas
 def test_lto_that_is_not_replayed_says_what_it_needs(
     own: Path, pretrained_release: Path, tmp_path: Path, option: str, lto: dict[str, str] | None, reason: str
 ) -> None:
-    changed = tmp_path / "own"
-    (changed / "corpus").mkdir(parents=True)
-    subprocess.run(["cp", "-r", own / "corpus", changed], check=True)
     document = json.loads((own / "corpus" / "links.json").read_text())
     document["links"] = [link for link in document["links"] if link["output"].endswith("/lld-thin")]
     document["links"][0]["arguments"] += [option] if option else []
@@ -220,8 +206,7 @@ def test_lto_that_is_not_replayed_says_what_it_needs(
         del document["lto"]
     else:
         document["lto"].update(lto)
-    (changed / "corpus" / "links.json").write_text(json.dumps(document))
-    whole = compare(changed, pretrained_release, tmp_path / "work")
+    whole = compare(with_links(own, document, tmp_path / "own"), pretrained_release, tmp_path / "work")
     assert whole.own_build is not None and reason in whole.own_build.left_out["lld-thin"]
     assert reason in whole.own_build.need
 

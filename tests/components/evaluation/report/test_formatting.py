@@ -15,6 +15,7 @@ from components.evaluation.report.formatting import beside, change, interval_in_
         ((-2.3, -0.1), ", 95% interval 0.10% to 2.30% larger"),
         ((-1.17, 0.44), ", 95% interval 1.17% larger to 0.44% smaller"),
         ((0, 0.44), ", 95% interval same to 0.44% smaller"),
+        ((0.003, 2.3), ", 95% interval 0.003% to 2.30% smaller"),  # nearly touches zero
     ],
 )
 def test_interval_says_in_words_which_way_its_ends_point(bounds: tuple[float, float] | None, expected: str) -> None:
@@ -29,9 +30,19 @@ def test_figure_beside_a_limit_has_the_digits_that_decide(percent: float, limit:
     assert change(-percent, limit=limit) == f"{text}% larger"
 
 
-def test_interval_that_nearly_touches_zero_has_the_digits_that_tell() -> None:
-    assert interval_in_words((0.003, 2.3)) == ", 95% interval 0.003% to 2.30% smaller"
-    assert change(1e-15) == "same" and change(1e-7) == "0.0000001% smaller"
+@pytest.mark.parametrize(
+    ("reduction", "text"),
+    [
+        (2.314, "2.31% smaller"),
+        (-0.4, "0.40% larger"),
+        (0.0, "same"),
+        (None, "–"),
+        (1e-15, "same"),
+        (1e-7, "0.0000001% smaller"),
+    ],
+)
+def test_change_has_no_sign(reduction: float | None, text: str) -> None:
+    assert change(reduction) == text
 
 
 @pytest.mark.parametrize(

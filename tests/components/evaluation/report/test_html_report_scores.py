@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from components.evaluation.metrics_types import (
 from components.evaluation.report.html_report import write_page
 from components.evaluation.report.plots import MAX_POINTS
 from components.evaluation.report.regressions import worst_cases
-from tests.components.evaluation.report.test_html_report import Balanced
+from tests.components.evaluation.report.test_html_report import require_well_formed, visible_text
 from tests.components.evaluation.test_score_metrics import programs
 
 
@@ -37,18 +36,10 @@ def render(path: Path, measured: Measurements, curve: Curve | None = None, run: 
     return (path / "report.html").read_text()
 
 
-def visible_text(page: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", page.split("<body>")[1]).split())
-
-
 def test_well_formed_and_loads_nothing(tmp_path: Path, scored: Measurements) -> None:
     line = Series(np.array([0.0, 1.0]), np.array([0.0, 0.01]))
     page = render(tmp_path, scored, Curve(line, line, line, line), programs(100, 99))
-    parser = Balanced()
-    parser.feed(page)
-    assert parser.open == []
-    assert "script" not in parser.tags
-    assert all(reference.startswith("#") for reference in parser.references)
+    require_well_formed(page)
     assert page.count("<svg") == 3
 
 
@@ -120,14 +111,3 @@ def test_page_size_is_limited_with_many_functions(tmp_path: Path) -> None:
     page = render(tmp_path, many)
     assert len(page) < 2_000_000
     assert "every k-th" in page and "40,000 functions" in page
-
-
-def test_page_without_functions(tmp_path: Path) -> None:
-    values = {"baseline": np.zeros(0), "policy": np.zeros(0)}
-    empty = Measurements(SCORE, ("a/leaf.o",), ("a",), np.array([True]), values)
-    text = visible_text(render(tmp_path, empty))
-    assert "Not better" in text and "No function" in text
-
-
-def test_page_is_deterministic(tmp_path: Path, scored: Measurements) -> None:
-    assert render(tmp_path, scored) == render(tmp_path, scored)

@@ -39,19 +39,21 @@ def _binary(project: str, name: str, kind: Kind, language: Language | None, stoc
     return Binary(project, name, kind, language, "default", _sizes(stock), _sizes(policy))
 
 
-@pytest.fixture
-def linked_metrics(shown: Measurements) -> SizeMetrics:
-    whole = summarize_binaries(
-        [
-            _binary("zstd", "bin/zstd", "program", "c", 900, 700),
-            _binary("zstd", "bin/pzstd", "program", "c++", 1900, 1900),
-            _binary("snappy", "libsnappy.a", "static library", None, 500, 400),
-        ]
-    )
-    metrics = summarize(shown, 0.3, WholeProjects(whole))
+def judged(measured: Measurements, binaries: list[Binary], own_build: OwnBuild | None = None) -> SizeMetrics:
+    metrics = summarize(measured, 0.3, WholeProjects(summarize_binaries(binaries), own_build=own_build))
     assert isinstance(metrics, SizeMetrics)
     judge_whole_projects(metrics, None)
     return metrics
+
+
+@pytest.fixture
+def linked_metrics(shown: Measurements) -> SizeMetrics:
+    binaries = [
+        _binary("zstd", "bin/zstd", "program", "c", 900, 700),
+        _binary("zstd", "bin/pzstd", "program", "c++", 1900, 1900),
+        _binary("snappy", "libsnappy.a", "static library", None, 500, 400),
+    ]
+    return judged(shown, binaries)
 
 
 def test_rows_by_project_and_by_binary(linked_metrics: SizeMetrics) -> None:
@@ -60,19 +62,11 @@ def test_rows_by_project_and_by_binary(linked_metrics: SizeMetrics) -> None:
     assert [row[0] for row in linked_tables.binary_rows(linked_metrics.binaries)] == ["zstd/bin/zstd", "zstd/bin/pzstd"]
 
 
-def own_metrics(measured: Measurements, own: OwnBuild, binaries: int) -> SizeMetrics:
-    programs = [_binary("build", f"p{i}", "program", "c", 1000 + i, 900 + i) for i in range(binaries)]
-    metrics = summarize(measured, 0.3, WholeProjects(summarize_binaries(programs), own_build=own))
-    assert isinstance(metrics, SizeMetrics)
-    judge_whole_projects(metrics, None)
-    return metrics
-
-
 def test_own_build_has_a_row_for_each_program_and_the_sum(measured: Measurements) -> None:
     kept = {"without bitcode": KeptObjects(7, [f"{i}.o" for i in range(7)])}
     left_out = {"x": "cannot find -ly"}
     own = OwnBuild(source="recorded", modules=3, kept_objects=7, kept=kept, as_built=24, left_out=left_out)
-    metrics = own_metrics(measured, own, 25)
+    metrics = judged(measured, [_binary("build", f"p{i}", "program", "c", 1000 + i, 900 + i) for i in range(25)], own)
     rows = linked_tables.own_rows(metrics.binaries)
     assert [row[0] for row in rows[:2]] == ["p24", "p23"] and [row[0] for row in rows[-2:]] == ["5 more", "all 25"]
     assert rows[0] == ["p24", "1,124", "1,024 -8.90%", "924 -9.77%", "100 +0.00%", "1,024 -8.90%"]
@@ -90,9 +84,7 @@ def test_verdict_and_table_of_the_own_build_count_the_same(measured: Measurement
     stock = SectionSizes(text=1000, dynstr=500, data=500, total=2000, llvm_size_text=1500)
     policy = SectionSizes(text=800, dynstr=500, data=500, total=1800, llvm_size_text=1300)
     program = Binary("build", "p", "program", "c", "default", stock, policy)
-    metrics = summarize(measured, 0.3, WholeProjects(summarize_binaries([program]), own_build=OwnBuild(source="ninja")))
-    assert isinstance(metrics, SizeMetrics)
-    judge_whole_projects(metrics, None)
+    metrics = judged(measured, [program], OwnBuild(source="ninja"))
     (_, total) = linked_tables.own_rows(metrics.binaries)
     assert total[linked_tables.OWN_COLUMNS.index("text (llvm-size), policy")] == "1,300 -13.33%"
     assert "13.33% smaller" in terminal_report.markdown(metrics)
@@ -102,9 +94,7 @@ def test_files_with_full_lto_have_a_sum_of_their_own_and_no_part_in_the_verdict(
     files = [_binary("build", "p", "program", "c", 1000, 990)]
     files.append(Binary("build", "q", "program", "c", FULL_LTO, _sizes(1000), _sizes(500)))
     own = OwnBuild(source="ninja", as_built=1, full_lto=1, two_linkers=1)
-    metrics = summarize(measured, 0.3, WholeProjects(summarize_binaries(files), own_build=own))
-    assert isinstance(metrics, SizeMetrics)
-    judge_whole_projects(metrics, None)
+    metrics = judged(measured, files, own)
     titles = [row[0] for row in linked_tables.own_rows(metrics.binaries)]
     assert titles == ["p", "q (full LTO)", "all 1", "all 1 (full LTO)"]
     text = terminal_report.markdown(metrics)
@@ -118,7 +108,7 @@ def test_files_with_full_lto_have_a_sum_of_their_own_and_no_part_in_the_verdict(
 
 
 def test_own_build_that_is_not_linked_says_what_it_needs(measured: Measurements, tmp_path: Path) -> None:
-    metrics = own_metrics(measured, OwnBuild(source="none", need="no link of the build is known"), 0)
+    metrics = judged(measured, [], OwnBuild(source="none", need="no link of the build is known"))
     assert (metrics.judged_by, metrics.linked) == ("modules", {})
     line = "the programs of your build are not linked: no link of the build is known"
     assert line in terminal_report.markdown(metrics) and line in terminal_report.footer_lines(metrics, tmp_path)
@@ -127,13 +117,17 @@ def test_own_build_that_is_not_linked_says_what_it_needs(measured: Measurements,
     assert decode_metrics(encode_json(metrics).encode()) == metrics
 
 
-def test_summary_begins_with_the_verdict_and_linked_files(linked_metrics: SizeMetrics) -> None:
+def test_reports_begin_with_the_verdict_and_linked_files(
+    linked_metrics: SizeMetrics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = terminal_report.markdown(linked_metrics)
     assert text.startswith("Verdict: better (")
     assert text.split("\n\n")[2].startswith("| project | link variant | text (llvm-size) | .text |")
     assert ".gcc_ex" not in text and ".gcc\\_ex…" in text
     assert "6.67% smaller" in text
-    assert text.index("zstd: 2 programs") < text.index("stock -Oz")
+    terminal_report.print_table(linked_metrics, tmp_path)
+    for shown in (text, capsys.readouterr().out):
+        assert shown.index("zstd: 2 programs") < shown.index("stock -Oz")
 
 
 @pytest.mark.parametrize("task", ["evaluation", "release-report"])
@@ -144,14 +138,6 @@ def test_kfp_shows_a_dozen_headline_figures(linked_metrics: SizeMetrics, task: s
     shown = select_numbers(document, keys.split(","))
     assert file == terminal_report.METRICS and len(flatten_numbers(document)) > 30 and 8 <= len(shown) <= 14
     assert {"reduction_percent", "linked.default.all.reduction_percent"} <= shown.keys()
-
-
-def test_printed_report_begins_with_linked_files(
-    linked_metrics: SizeMetrics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    terminal_report.print_table(linked_metrics, tmp_path)
-    printed = capsys.readouterr().out
-    assert printed.index("zstd: 2 programs") < printed.index("stock -Oz")
 
 
 def test_summary_without_linked_files_begins_with_modules(measured: Measurements, shown: Measurements) -> None:
@@ -165,14 +151,8 @@ def test_headline_of_the_own_build_says_what_it_is_of_and_that_modules_disagree(
     make_measurements: Callable[..., Measurements],
 ) -> None:
     larger = make_measurements(policy=[1019, 3057, 408, 611])
-    programs = summarize_binaries([_binary("build", "p", "program", "c", 9900, 9600)])
-    headlines = []
-    for own_build in (OwnBuild(source="recorded"), None):
-        metrics = summarize(larger, 0.3, WholeProjects(programs, own_build=own_build))
-        assert isinstance(metrics, SizeMetrics)
-        judge_whole_projects(metrics, None)
-        headlines.append(headline(metrics))
-    own, recipe = headlines
+    programs = [_binary("build", "p", "program", "c", 9900, 9600)]
+    own, recipe = (headline(judged(larger, programs, build)) for build in (OwnBuild(source="recorded"), None))
     assert own.startswith("Better, your program") and own.index("3.00% smaller") < own.index("1.90% larger")
     assert recipe.startswith("Not better: 1.90% larger")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,10 +47,12 @@ def make_sizes(seen: tuple[int, int], unseen: tuple[int, int], other: str = "ref
     )
 
 
-def metrics_of(values: Measurements, **inputs: Any) -> Metrics:
+def metrics_of(values: Measurements, embedded: str = "", **inputs: Any) -> Metrics:
+    """Return metrics; `embedded`: the role of the policy that the release clang embeds, by default as it is chosen."""
     metrics = summarize(values, 0.5)
     metrics.inputs = Inputs(**inputs)
-    metrics.release_policy = "trained" if metrics.verdict == "better" else "none"
+    chosen: Any = embedded or ("trained" if metrics.verdict == "better" else "none")
+    metrics.release_policy = chosen
     return metrics
 
 
@@ -100,31 +101,27 @@ def test_fine_tuned_policy_is_compared_with_its_start() -> None:
 
 
 def test_policy_that_loses_to_the_heuristic_is_not_recommended() -> None:
-    metrics = metrics_of(make_sizes((-30, -20), (-30, -20)), reference="pretrained")
-    metrics.release_policy = "trained"
+    metrics = metrics_of(make_sizes((-30, -20), (-30, -20)), "trained", reference="pretrained")
     assert not any(note.startswith("take ") for note in comparison_notes(metrics))
     # The pretrained policy is better than both, but within noise.
     values = make_sizes((0, 0), (0, 0))
     values.values["reference"][0] -= 1
-    metrics = metrics_of(values, reference="pretrained")
+    metrics = metrics_of(values, "trained", reference="pretrained")
     assert metrics.reference is not None and metrics.reference.reduction_percent == pytest.approx(0.0025)
-    metrics.release_policy = "trained"
     assert not any(note.startswith("take ") for note in comparison_notes(metrics))
 
 
-def test_notes_say_what_the_release_clang_embeds(make_measurements: Callable[..., Measurements]) -> None:
+def test_notes_say_what_the_release_clang_embeds() -> None:
     metrics = metrics_of(make_sizes((30, 0), (30, 0)))
     assert (metrics.verdict, release_notes(metrics)) == ("better", [])
-    metrics = metrics_of(make_sizes((2, 30), (2, 30)), reference="pretrained")
-    metrics.release_policy = "trained"
+    metrics = metrics_of(make_sizes((2, 30), (2, 30)), "trained", reference="pretrained")
     (note,) = release_notes(metrics)
     assert "although" in note
     metrics.release_policy = "pretrained"
     (note,) = release_notes(metrics)
     assert "pretrained policy" in note
     assert not any(note.startswith("take ") for note in comparison_notes(metrics)), "the release clang has it"
-    metrics = metrics_of(make_sizes((-30, 0), (-30, 0)))
-    metrics.release_policy = "trained"
+    metrics = metrics_of(make_sizes((-30, 0), (-30, 0)), "trained")
     (note,) = release_notes(metrics)
     assert "not better" in note and "stock clang" in note
 
@@ -180,16 +177,14 @@ def test_equal_policies_get_no_advice(projects: int) -> None:
             project % 2 == 0,
             {name: np.round(column * 10_000).astype(np.int64) for name, column in sizes.items()},
         )
-        metrics = metrics_of(measured, reference="pretrained")
-        metrics.release_policy = "trained"
+        metrics = metrics_of(measured, "trained", reference="pretrained")
         advised += any(re.match("take (this|the)", note) for note in comparison_notes(metrics))
     assert advised / 200 <= 0.06
 
 
 def test_start_without_gain_comes_with_the_advice_to_use_stock_clang() -> None:
     """As from a run with release_if=always that started from a policy for other code."""
-    metrics = metrics_of(make_sizes((-30, -20), (-30, -20), "warmstart"), warmstart_trained_by="ppo")
-    metrics.release_policy = "start"
+    metrics = metrics_of(make_sizes((-30, -20), (-30, -20), "warmstart"), "start", warmstart_trained_by="ppo")
     embedded, advice = release_notes(metrics)
     assert "2.00% larger" in embedded and embedded.index("2.00%") < embedded.index("3.00%")
     assert "stock clang" in advice
@@ -216,23 +211,15 @@ def test_notes_without_a_release_clang_recommend_stock_clang_alone(inputs: dict[
 
 def test_metrics_of_earlier_versions_do_not_say_that_no_release_clang_is_built() -> None:
     for seen, clang in ((30, None), (-30, "/run/release/bin/clang")):
-        metrics = metrics_of(make_sizes((seen, 0), (seen, 0)), release_clang=clang)
-        metrics.release_policy = "none"  # the default
+        metrics = metrics_of(make_sizes((seen, 0), (seen, 0)), "none", release_clang=clang)  # the default
         assert release_notes(metrics) == []
 
 
 def test_one_held_out_module_is_no_choice_between_policies() -> None:
     """The pretrained policy makes the module smaller, so no note may say that no policy does, or to take either."""
-    values = Measurements(
-        objective=SIZE,
-        modules=("0.o",),
-        projects=("known",),
-        unseen_project=np.array([False]),
-        values={"baseline": BASE[:1], "policy": BASE[:1], "reference": BASE[:1] - 300},
-        languages=("c++",),
-    )
-    metrics = metrics_of(values, reference="pretrained")
-    metrics.release_policy = "trained"
+    values = select(make_sizes((3, 303), (0, 0)), np.arange(40) == 1)
+    values.values.update(policy=BASE[:1], reference=BASE[:1] - 300)
+    metrics = metrics_of(values, "trained", reference="pretrained")
     trained, pretrained = release_notes(metrics)
     assert "not better" in trained and "30.00% smaller" in pretrained
     choice = comparison_notes(metrics)[-1]
@@ -261,13 +248,13 @@ def test_report_on_another_policy_names_the_trained_one(tmp_path: Path) -> None:
     """The report on a release clang that embeds the start is about the start; its reference is the trained policy."""
     metrics = metrics_of(
         make_sizes((30, 20), (30, 20)),
+        "start",
         policy_role="start",
         trained_verdict="not better, because it is not better than the policy that training started from",
         reference="/run/policy",
         release_clang="/run/release/bin/clang",
         warmstart_pretrained="pretrained",
     )
-    metrics.release_policy = "start"
     assert "trained policy, not embedded" in dict(terminal_report.value_rows(metrics))
     (note,) = release_notes(metrics)
     assert "embeds the pretrained policy" in note and note.endswith("policy, 2.00% smaller with the trained one")

@@ -128,17 +128,12 @@ class _Counts:
         return self.counts(self.built[-1])
 
 
-@pytest.mark.parametrize("first", [0, 3, len(LEVELS) - 1])
+@pytest.mark.parametrize("first", [0, 3, len(LEVELS) - 1, len(LEVELS)])
 def test_the_search_finds_the_smallest_level_that_holds_in_few_builds(tmp_path: Path, first: int) -> None:
-    counts = _Counts(lambda level: 1020 if LEVELS.index(level) >= first else 1021)
-    search = FastSearch(None, counts.limit, None, tmp_path, None, False, (), tmp_path, "loaded", None)  # type: ignore[arg-type]
-    assert search._search(counts.build) == LEVELS[first]
+    """Or the fastest if none holds."""
+    counts = _Counts(lambda level: 1020 if LEVELS.index(level) >= first else 1100)
+    search = FastSearch(None, counts.limit, None, None, tmp_path, "loaded", None)  # type: ignore[arg-type]
+    assert search._search(counts.build) == LEVELS[min(first, len(LEVELS) - 1)]
     assert len(counts.built) <= 6
-
-
-def test_the_search_ends_with_the_fastest_level_if_none_holds(tmp_path: Path) -> None:
-    counts = _Counts(lambda level: 1100)
-    search = FastSearch(None, counts.limit, None, tmp_path, None, False, (), tmp_path, "loaded", None)  # type: ignore[arg-type]
-    assert search._search(counts.build) == LEVELS[-1]
     assert "+10.0%" in counts.limit.excess(1100)
     assert search.faster(LEVELS[-1]) is None
