@@ -114,6 +114,16 @@ exec {clang} "$@"
 
 
 @pytest.fixture
+def fresh_gin() -> Iterator[None]:
+    """Clear gin's bindings before and after a test."""
+    import gin
+
+    gin.clear_config()
+    yield
+    gin.clear_config()
+
+
+@pytest.fixture
 def marker(tmp_path: Path) -> Iterator[str]:
     """A word for the command lines of a test's processes, by which `living` finds them; none may remain at the end."""
     word = f"marker-{os.getpid()}-{tmp_path.name}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gin
 import pytest
 
 from components.core.formats.features import FeatureSpec
@@ -14,13 +13,6 @@ from components.ppo.learners.factory import configure
 from components.ppo.learners.ppo import PpoParameters
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("fresh_gin")]
-
-
-@pytest.fixture(autouse=True)
-def fresh_gin():
-    gin.clear_config()  # a test of the same process may have left it locked
-    yield
-    gin.clear_config()
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import gin
 import numpy as np
 import pytest
 
@@ -23,14 +22,6 @@ def clang() -> Path:
     path = shutil.which("clang-19")
     assert path, "install clang-19"
     return Path(path)
-
-
-@pytest.fixture
-def fresh_gin() -> Iterator[None]:
-    """Clear gin's bindings before and after a test."""
-    gin.clear_config()
-    yield
-    gin.clear_config()
 
 
 @pytest.fixture(scope="session")
