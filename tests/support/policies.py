@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Layers = tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]
 
 
-def random_layers(units: Sequence[int], seed: int = 0, scaled: bool = False) -> Layers:
+def random_layers(units: Sequence[int], seed: int | np.random.Generator = 0, scaled: bool = False) -> Layers:
     """Return dense layers between these numbers of units, with normal weights and biases of 0.
 
     Args:

@@ -121,17 +121,6 @@ def test_register_allocation_policy_decides_in_the_link(toolchain: Path, sources
     assert outputs[0] == outputs[1] != b""
 
 
-def test_plan_is_taken_by_the_linker(toolchain: Path, sources: Path) -> None:
-    """An unusable plan ends the link, so a plan is read."""
-    (sources / "plan").write_text("")
-    command: list[str | Path] = [toolchain / "bin" / "clang++", "-Oz", "-flto=thin", "-fuse-ld=lld", *SOURCES]
-    done = subprocess.run(
-        [*command, "-Wl,-mllvm,-mlgo-inline-plan=plan", "-o", "program"], cwd=sources, capture_output=True, text=True
-    )
-    assert done.returncode != 0
-    assert "not a plan" in done.stderr
-
-
 def test_distributed_thinlto_compiles_with_the_policy(toolchain: Path, sources: Path) -> None:
     """The linker writes the index only; clang then compiles each module, as on a build farm."""
     clang = toolchain / "bin" / "clang++"
