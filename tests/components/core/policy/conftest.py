@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,13 +13,6 @@ from components.core.formats.features import FeatureSpec
 from components.core.policy.dense import DensePolicy
 
 MakePolicy = Callable[..., tuple[DensePolicy, dict[str, np.ndarray]]]
-
-
-@pytest.fixture(scope="session")
-def clang() -> Path:
-    path = shutil.which("clang-19")
-    assert path, "install clang-19"
-    return Path(path)
 
 
 @pytest.fixture(scope="session")

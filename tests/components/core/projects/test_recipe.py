@@ -265,9 +265,3 @@ def test_a_target_that_cannot_be_compiled_for_is_refused(tmp_path: Path, text: s
     (tmp_path / "set.yaml").write_text(text)
     with pytest.raises(UserError, match=re.escape(words)):
         load_recipes(tmp_path / "set.yaml")
-
-
-def test_duplicate_project_names_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "r.yaml").write_text(yaml.safe_dump({"projects": [GOOD, GOOD]}))
-    with pytest.raises(UserError, match="two projects are named 'p'"):
-        load_recipes(tmp_path / "r.yaml")
