@@ -146,12 +146,6 @@ def living(word: str) -> list[int]:
     return processes
 
 
-@pytest.fixture
-def living_with() -> Callable[[str], list[int]]:
-    """The function `living`."""
-    return living
-
-
 PRESSED = {
     # Loops with more live values than registers; a function without register pressure; calls, which clobber registers.
     "app/pressed.c": """\

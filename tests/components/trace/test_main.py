@@ -14,11 +14,11 @@ import pytest
 
 from components.core.formats.corpus import Corpus
 from components.platform.storage.manifest import write_manifest
+from tests.components.conftest import living
 from tests.support.commands import run_command
 from tests.support.waiting import wait_until
 
 FEATURE = {"name": "callee_users", "type": "int64_t", "shape": [1]}
-Living = Callable[[str], list[int]]
 
 
 def run(step: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -124,29 +124,27 @@ def hanging(make_corpus: Callable[..., Corpus], clang: Path, tmp_path: Path, mar
 
 @pytest.mark.parametrize("killer", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL])
 def test_interrupted_step_leaves_no_processes_or_output(
-    killer: signal.Signals, hanging: tuple[list[str], Path], marker: str, living_with: Living
+    killer: signal.Signals, hanging: tuple[list[str], Path], marker: str
 ) -> None:
     command, output = hanging
     with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True) as step:
-        wait_until(lambda: len(living_with(marker)) >= 4)
+        wait_until(lambda: len(living(marker)) >= 4)
         os.kill(step.pid, killer)
         _, messages = step.communicate(timeout=300)
     at_once = killer in (signal.SIGKILL, signal.SIGQUIT)
     assert step.returncode == (-killer if at_once else 128 + killer)
     assert "Traceback" not in messages
-    wait_until(lambda: not living_with(marker))
+    wait_until(lambda: not living(marker))
     assert not output.exists()
     if not at_once:
         assert not list(output.parent.glob(".out*"))
 
 
-def test_hanging_compiles_are_killed_and_reported(
-    hanging: tuple[list[str], Path], marker: str, living_with: Living
-) -> None:
+def test_hanging_compiles_are_killed_and_reported(hanging: tuple[list[str], Path], marker: str) -> None:
     command, output = hanging
     result = subprocess.run([*command, "--timeout-s", "0.3"], capture_output=True, text=True, timeout=120)
     assert result.returncode == 1 and "0.3 s" in result.stderr
-    assert living_with(marker) == [] and not output.exists()
+    assert living(marker) == [] and not output.exists()
 
 
 def test_vocab_refuses_inputs_that_are_not_traces(tmp_path: Path) -> None:

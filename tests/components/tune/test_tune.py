@@ -225,22 +225,17 @@ def test_killed_search_resumes(make_corpus: Callable[..., Corpus], training_tool
     assert digest(tmp_path / "plan") == first
 
 
-@pytest.fixture
-def storage_uri(gs_uri: ObjectUri) -> ObjectUri:
-    return gs_uri
-
-
 def test_interrupted_search_continues_on_another_machine(
     make_corpus: Callable[..., Corpus],
     training_toolchain: Path,
     tmp_path: Path,
-    storage_uri: ObjectUri,
+    gs_uri: ObjectUri,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sources = {f"app/tree{i}.c": C.replace("* 3", f"* {3 + i}") for i in range(4)}
     inputs = ("--corpus", make_corpus(tmp_path / "corpus", sources).directory, "--toolchain", training_toolchain)
     one, two = tmp_path / "one", tmp_path / "two"
-    in_bucket = (*inputs, "--root-dir", storage_uri, "--output", tmp_path / "plan")
+    in_bucket = (*inputs, "--root-dir", gs_uri, "--output", tmp_path / "plan")
     first = start(*in_bucket, environment={"MLGO_CACHE_DIR": str(one)})
     while not (written := list(one.glob("gs/*/*/@/*/*/modules/*.json"))):
         assert first.poll() is None, first.communicate()
@@ -248,7 +243,7 @@ def test_interrupted_search_continues_on_another_machine(
     first.send_signal(signal.SIGSTOP)
     monkeypatch.setenv("MLGO_CACHE_DIR", str(two))
     second = tune(*in_bucket)
-    assert second.returncode == 1 and f"{storage_uri}/" in second.stderr, second.stderr
+    assert second.returncode == 1 and f"{gs_uri}/" in second.stderr, second.stderr
     first.send_signal(signal.SIGTERM)
     first.send_signal(signal.SIGCONT)
     said = first.communicate(timeout=300)
@@ -256,7 +251,7 @@ def test_interrupted_search_continues_on_another_machine(
     measured = {path.name: json.loads(path.read_text()) for path in written[0].parent.glob("*.json")}
     assert not all(state["finished"] for state in measured.values()) or len(measured) < 4
     shutil.rmtree(one)
-    published = fetch(storage_uri / search_of(storage_uri) / "state")
+    published = fetch(gs_uri / search_of(gs_uri) / "state")
     assert {path.name: json.loads(path.read_text()) for path in published.glob("modules/*.json")} == measured
     resumed = tune(*in_bucket)
     assert resumed.returncode == 0, resumed.stderr

@@ -338,11 +338,6 @@ def test_files_that_a_user_edited_are_imported_with_a_warning(
     assert result.exit_code == 0 and "deep/other" in result.output
 
 
-@pytest.fixture
-def storage_uri(any_uri: ObjectUri) -> ObjectUri:
-    return any_uri
-
-
 def test_remote_artifact_of_another_kind_is_kept(storage_uri: ObjectUri) -> None:
     make(mirror(storage_uri), "policy")
     before = read_remote_manifest(storage_uri)
