@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from components.core.compiler.objects.elf import Elf
-from components.core.formats.corpus import Corpus, load_corpus, write_description
+from components.core.formats.corpus import Corpus, Module, load_corpus, write_description
 from components.platform.storage.manifest import write_manifest
+from components.platform.storage.uri import mirror
 
 SOURCES = {
     "app/leaf.c": "int leaf(int x) { return x * 3 + 1; }\n",
@@ -83,6 +84,10 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory, make_corpus: Callable[
     return make_corpus(tmp_path_factory.mktemp("tiny") / "corpus", SOURCES)
 
 
+def module_called(corpus: Corpus, name: str) -> Module:
+    return next(module for module in corpus if name in module.name)
+
+
 @pytest.fixture
 def fragile_clang(clang: Path, tmp_path: Path) -> Iterator[Path]:
     """A clang with faults that depend on its arguments, the module's path included.
@@ -111,6 +116,17 @@ exec {clang} "$@"
     script.chmod(0o755)
     yield script
     os.close(held)
+
+
+@pytest.fixture(params=["path", "gs"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The directory of a training or search: one of this machine, and the mirror of one in a bucket.
+
+    What their state needs of S3 is tested in platform/storage, and a training there in ppo/test_faults.py.
+    """
+    directory = tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("gs_uri"))
+    directory.mkdir(parents=True)
+    return directory
 
 
 @pytest.fixture

@@ -58,6 +58,12 @@ def extract(build: Path, output: Path, *more: str) -> Path:
     return output
 
 
+def name_profile(corpus: Path, path: str) -> None:
+    """Let a module name another profile than its own."""
+    cmd = corpus / "lib/hot.o.cmd"
+    cmd.write_text(re.sub(r"(?<=-fprofile-sample-use=)[^\0]*", path, cmd.read_text()))
+
+
 def is_hot(module: Module, tmp_path: Path) -> bool:
     """Return whether clang puts the replayed module's function into the section for hot functions."""
     output = tmp_path / "replayed.o"
@@ -130,9 +136,7 @@ def test_import_refuses_profiles_outside_of_the_corpus(build: Path, tmp_path: Pa
     corpus = extract(build, tmp_path / "corpus")
     (tmp_path / "secret").write_text("secret")
     (corpus / "profiles/link").symlink_to(tmp_path / "secret")
-    cmd = corpus / "lib/hot.o.cmd"
-    own = next(word for word in cmd.read_text().split("\0") if word.startswith("-fprofile-sample-use="))
-    cmd.write_text(cmd.read_text().replace(own, f"-fprofile-sample-use={named}"))
+    name_profile(corpus, named)
     with pytest.raises(UserError, match=r"lib/hot\.o"):
         run("import", "--input", corpus, "--output", tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
@@ -171,8 +175,6 @@ def test_replay_refuses_profiles_outside_of_the_corpus(build: Path, tmp_path: Pa
     corpus = extract(build, tmp_path / "corpus")
     (tmp_path / "outside.prof").write_text(PROFILE)
     (corpus / "profiles/link.profile").symlink_to(tmp_path / "outside.prof")
-    cmd = corpus / "lib/hot.o.cmd"
-    own = next(word for word in cmd.read_text().split("\0") if word.startswith("-fprofile-sample-use="))
-    cmd.write_text(cmd.read_text().replace(own, f"-fprofile-sample-use={path}"))
+    name_profile(corpus, path)
     with pytest.raises(UserError, match=r"-fprofile-sample-use=: lib/hot\.o"):
         require_replayable(load_corpus(corpus).modules)

@@ -97,14 +97,8 @@ def test_plan_is_published_only_if_the_linked_program_is_smaller_than_stock_clan
     )
     for name, text in {**sources, "main.cpp": f"#include <string>\n{functions}{main}"}.items():
         (tree / name).write_text(text)
-    inputs = (
-        "--corpus",
-        corpus.directory,
-        "--toolchain",
-        training_toolchain,
-        "--release-toolchain",
-        pretrained_release,
-    )
+    toolchains = ("--toolchain", training_toolchain, "--release-toolchain", pretrained_release)
+    inputs = ("--corpus", corpus.directory, *toolchains)
     program = ("--source", tree, "--program", "app", "--row", "layout", "--minutes", 0.3, "--output", tmp_path / "plan")
     refused = tune(*inputs, *program, "--build", "/usr/bin/clang++-19 -Oz *.cpp -o app; $CXX -c main.cpp -o unused.o")
     assert refused.returncode == 1, refused.stdout
@@ -124,21 +118,17 @@ def test_plan_is_published_only_if_the_linked_program_is_smaller_than_stock_clan
     assert "no program was linked" not in done.stdout and not (tmp_path / "plan" / "build").exists()
 
 
-def test_linking_needs_a_release_clang(program: Path, training_toolchain: Path, tmp_path: Path) -> None:
-    inputs = ("--corpus", program, "--toolchain", training_toolchain, "--output", tmp_path / "plan")
-    refused = tune(*inputs, "--build", "true", "--source", tmp_path, "--program", "app")
-    assert refused.returncode == 1 and "--release-toolchain" in refused.stderr
-
-
-def test_rows_that_cannot_be_compared_are_refused_before_the_search(
+def test_programs_that_cannot_be_compared_are_refused_before_the_search(
     program: Path, training_toolchain: Path, pretrained_release: Path, tmp_path: Path
 ) -> None:
-    """A program that is compiled as one module takes no plan."""
+    """A program that is compiled as one module takes no plan, and linking needs a release clang."""
     inputs = ("--corpus", program, "--toolchain", training_toolchain, "--release-toolchain", pretrained_release)
     row = ("--build", "true", "--source", tmp_path, "--program", "app", "--row", "lto-outliner,program")
     refused = tune(*inputs, *row, "--output", tmp_path / "plan")
     assert refused.returncode == 1
     assert "lto-outliner, program" in refused.stderr
+    refused = tune(*inputs[:4], *row[:-2], "--output", tmp_path / "plan")
+    assert refused.returncode == 1 and "--release-toolchain" in refused.stderr
     assert not (tmp_path / "plan-search").exists()
 
 
@@ -211,9 +201,8 @@ def test_killed_search_resumes(make_corpus: Callable[..., Corpus], training_tool
     assert not (tmp_path / "plan").exists()
     rounds = sum(json.loads(path.read_text())["rounds"] for path in root.glob("*/modules/*.json"))
     assert tune(*inputs, "--output", tmp_path / "plan").returncode == 0
-    delay_interrupts = tmp_path / "again"
-    assert tune(*inputs[:4], "--output", delay_interrupts).returncode == 0
-    resumed, whole = (json.loads((path / "tune.json").read_text()) for path in (tmp_path / "plan", delay_interrupts))
+    assert tune(*inputs[:4], "--output", tmp_path / "again").returncode == 0
+    resumed, whole = (json.loads((tmp_path / name / "tune.json").read_text()) for name in ("plan", "again"))
     assert rounds > 0 and resumed == whole
     assert whole["modules"] == whole["finished_modules"] == 4, "little programs are searched to the end"
     for side in ("heuristic", "policy", "plan"):
