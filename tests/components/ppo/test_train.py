@@ -16,9 +16,7 @@ from tests.components.ppo.runs import ITERATIONS, LEARNING_BY_DEFAULT, step, tra
 PPO_LOSSES = ("policy_gradient_loss", "prior_kl", "entropy", "kl", "clip_fraction", "learning_rate")
 LOSSES = {
     ("counterfactual", "dqn"): ("attribution_error_percent", "value_loss", "explained_variance"),
-    ("counterfactual", "ppo"): ("attribution_error_percent", *PPO_LOSSES),
     ("function", "ppo"): PPO_LOSSES,
-    ("module", "es"): ("gradient_norm", "learning_rate"),
 }
 """Credit assignment and algorithm -> scalars of the update in TensorBoard."""
 

@@ -12,7 +12,7 @@ from components.core.compiler.forced_decisions import Key, ordinals
 from components.core.compiler.sample import Sample
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
-from components.core.formats.toolchain import Toolchain, load_toolchain
+from components.core.formats.toolchain import Mode, Toolchain, load_toolchain
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
 from components.core.policy.generated.codegen import generate
@@ -69,17 +69,20 @@ def publish_policy(training_toolchain: Path) -> PublishPolicy:
     return make
 
 
+def _plugins(make_once, mode: Mode, policies: tuple[Path, ...] = ()) -> Callable[[int], Path]:
+    def make(major: int) -> Path:
+        def build(directory: Path) -> None:
+            make_toolchain(ToolchainConfig(mode, directory / mode, "plugin", major, policies=policies))
+
+        return make_once(f"{mode}-plugin-{major}", build) / mode
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def plugin_toolchain(make_once) -> Callable[[int], Path]:
     """Return a function that returns the training toolchain with the plugin for an LLVM major version."""
-
-    def make(major: int) -> Path:
-        def build(directory: Path) -> None:
-            make_toolchain(ToolchainConfig("training", directory / "training", "plugin", major))
-
-        return make_once(f"plugin-{major}", build) / "training"
-
-    return make
+    return _plugins(make_once, "training")
 
 
 @pytest.fixture(scope="session")
@@ -97,11 +100,4 @@ def release_toolchain(policy: Path, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture(scope="session")
 def release_plugin(policy: Path, make_once) -> Callable[[int], Path]:
     """Return a function that returns the release toolchain with the plugin and `policy` for an LLVM major version."""
-
-    def make(major: int) -> Path:
-        def build(directory: Path) -> None:
-            make_toolchain(ToolchainConfig("release", directory / "release", "plugin", major, policies=(policy,)))
-
-        return make_once(f"release-plugin-{major}", build) / "release"
-
-    return make
+    return _plugins(make_once, "release", (policy,))

@@ -22,6 +22,7 @@ from components.core.policy.pretrained import pretrained_policy
 from components.platform.storage import digest, publish
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.uri import ObjectUri
+from tests.components.conftest import SOURCES
 from tests.support.buckets import names
 from tests.support.commands import run_command
 
@@ -36,13 +37,7 @@ int sum{i}(const std::string &key) {{ int s = {i}; for (int v : store[key]) s +=
 void clear{i}(const std::string &key) {{ store.erase(key + "{i}"); }}
 """
 
-C = """
-extern int put(int);
-static int small(int x) { return x * 3 + 1; }
-static int big(int x) { for (int i = 0; i < x; ++i) put(small(i) + small(x)); return small(x); }
-int root(int y) { return big(y) + big(y + 1) + small(y); }
-int other(int y) { return big(y * 2) - small(7); }
-"""
+C = SOURCES["app/tree.c"]
 
 
 @pytest.fixture(scope="module")

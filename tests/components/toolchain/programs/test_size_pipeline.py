@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.core.compiler.objects.elf import Elf
+from tests.components.toolchain.programs.linked_programs import run
 from tests.components.toolchain.programs.test_linker import SOURCES, STOCK, sources, toolchain
 
 pytestmark = pytest.mark.toolchain
@@ -16,12 +17,6 @@ __all__ = ["sources", "toolchain"]
 
 LLVM_PIPELINE = ["-mllvm", "-mlgo-whole-program=0", "-Wl,-mllvm,-mlgo-whole-program=0"]
 KEEP_SMALLER = ["-Wl,-mllvm,-mlgo-keep-smaller"]
-
-
-def run(*command: str | Path, directory: Path) -> str:
-    done = subprocess.run([str(part) for part in command], cwd=directory, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def link(clang: Path, directory: Path, output: str, *flags: str) -> bytes:

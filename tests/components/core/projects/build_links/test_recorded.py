@@ -89,18 +89,12 @@ def test_content_of_a_response_file_that_the_build_removes_is_kept(tools: Path) 
     assert link.arguments == ("-O1", "main object.o", "-o", "program")
 
 
-def test_link_whose_output_is_in_a_response_file_is_recorded_and_without_bitcode(tools: Path) -> None:
-    assert run(tools, "-c", "main.c", "-o", "main.o") == 0
-    (tools.parent / "link.params").write_text("-o\n'the program'\nmain.o\n")
-    assert run(tools, "@link.params") == 0
+@pytest.mark.parametrize(("word", "output"), [("@link.params", "the program"), ("main.c", "a.out")])
+def test_link_that_names_no_output_itself_is_recorded_and_without_bitcode(tools: Path, word: str, output: str) -> None:
+    (tools.parent / "link.params").write_text("-o\n'the program'\nmain.c\n")
+    assert run(tools, word) == 0
     (link,) = read_recorded(tools)
-    assert link.output == str(tools.parent / "the program") and not EMBEDDED & sections(Path(link.output))
-
-
-def test_link_without_an_output_is_recorded_and_without_bitcode(tools: Path) -> None:
-    assert run(tools, "main.c") == 0
-    (link,) = read_recorded(tools)
-    assert link.output == str(tools.parent / "a.out") and not EMBEDDED & sections(Path(link.output))
+    assert link.output == str(tools.parent / output) and not EMBEDDED & sections(Path(link.output))
 
 
 @pytest.mark.parametrize("content", ["-c main.c", '"-c"\nmain.c\n'])

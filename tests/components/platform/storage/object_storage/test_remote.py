@@ -111,7 +111,7 @@ def test_identical_content_is_not_uploaded_again(any_uri: ObjectUri) -> None:
 
 
 def test_one_of_sixteen_writers_wins_and_all_use_its_artifact(
-    any_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
+    storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each writer is a process with its own mirrors, and all start before the first ends, as on sixteen machines."""
     code = (
@@ -127,7 +127,7 @@ def test_one_of_sixteen_writers_wins_and_all_use_its_artifact(
     writers = []
     for number in range(16):
         environment = os.environ | {"MLGO_CACHE_DIR": str(cache / str(number))}
-        command = [sys.executable, "-c", code, str(any_uri), str(number)]
+        command = [sys.executable, "-c", code, str(storage_uri), str(number)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         writers.append(subprocess.Popen(command, env=environment, text=True, **pipes))  # type: ignore[call-overload]
     for writer in writers:
@@ -139,8 +139,8 @@ def test_one_of_sixteen_writers_wins_and_all_use_its_artifact(
     winners = {output.splitlines()[-1] for output in outputs}
     assert len(winners) == 1
     assert sum("published first" in output for output in outputs) == 15
-    assert (fetch(any_uri) / "who").read_text() == winners.pop()
-    assert len(names(any_uri)) == 2, "the uploads of the losing writers are removed"
+    assert (fetch(storage_uri) / "who").read_text() == winners.pop()
+    assert len(names(storage_uri)) == 2, "the uploads of the losing writers are removed"
 
 
 def test_failed_writer_leaves_no_objects(any_uri: ObjectUri) -> None:
@@ -297,15 +297,12 @@ def test_fetches_files_and_folders_of_other_tools(any_uri: ObjectUri) -> None:
         fetch_file(any_uri / "nowhere.yaml")
 
 
-def test_missing_bucket_is_an_error_before_the_work(any_uri: ObjectUri) -> None:
-    output = mirror(ObjectUri(any_uri.scheme, "no-such-bucket", "a"))
-    with pytest.raises(UserError, match="no-such-bucket"), publish(output, "trace"):
-        pytest.fail("the block must not run")
-
-
-def test_read_only_bucket_is_an_error_before_the_work(any_uri: ObjectUri) -> None:
-    output = mirror(ObjectUri(any_uri.scheme, READ_ONLY, "a"))
-    with pytest.raises(UserError, match=r"(bucket read-only|gs://read-only)"), publish(output, "trace"):
+@pytest.mark.parametrize(
+    ("bucket", "named"), [("no-such-bucket", "no-such-bucket"), (READ_ONLY, r"(bucket read-only|gs://read-only)")]
+)
+def test_missing_or_read_only_bucket_is_an_error_before_the_work(any_uri: ObjectUri, bucket: str, named: str) -> None:
+    output = mirror(ObjectUri(any_uri.scheme, bucket, "a"))
+    with pytest.raises(UserError, match=named), publish(output, "trace"):
         pytest.fail("the block must not run")
 
 
@@ -369,15 +366,15 @@ def test_missing_credentials_error_has_a_remedy(
     assert "gcloud auth" in raised.value.remedy
 
 
-def test_step_accepts_uris(any_uri: ObjectUri, cache: Path) -> None:
+def test_step_accepts_uris(gs_uri: ObjectUri, cache: Path) -> None:
     """Run a real step from its command line with input and output in the bucket."""
     environment: dict[str, Any] = os.environ | {"MLGO_CACHE_DIR": str(cache)}
     for name in ("a.bc", "b/c.bc"):
-        put_object(any_uri, f"loose/{name}", bitcode(name.encode()))
-    command = [sys.executable, "-m", "components.corpus", "make", "--input", f"{any_uri}/loose"]
-    command += ["--default-args", "-cc1 -Oz", "--output", f"{any_uri}/corpus"]
+        put_object(gs_uri, f"loose/{name}", bitcode(name.encode()))
+    command = [sys.executable, "-m", "components.corpus", "make", "--input", f"{gs_uri}/loose"]
+    command += ["--default-args", "-cc1 -Oz", "--output", f"{gs_uri}/corpus"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert f"{any_uri}/corpus" in done.stdout
+    assert f"{gs_uri}/corpus" in done.stdout
     forget(cache)
-    assert (fetch(any_uri / "corpus") / "corpus_description.json").exists()
+    assert (fetch(gs_uri / "corpus") / "corpus_description.json").exists()
