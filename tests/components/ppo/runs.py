@@ -35,7 +35,6 @@ SMALL = {"modules": 2, "samples": 3, "validate_every": 2, "workers": "local:2", 
 
 
 def command_line(options: Mapping[str, Any]) -> list[Any]:
-    """Return the words of a command line with these options."""
     return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
 
 

@@ -20,7 +20,6 @@ from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.formats.corpus import Module
 from components.platform.errors import UserError
 from components.platform.processes import supervision
-from components.platform.processes.reaper import REAPER
 from components.platform.workers import make_pool
 from components.platform.workers.ray_pool import RayPool
 from tests.components.conftest import living
@@ -194,18 +193,3 @@ def test_many_directories_are_shared_at_once(pool: RayPool, tmp_path: Path) -> N
 def test_cluster_that_is_not_reached_is_refused() -> None:
     with pytest.raises(UserError, match=r"cannot be used|already connected"):
         make_pool("ray:127.0.0.1:1")
-
-
-def scratch(_item: object) -> Path:
-    return REAPER.scratch()
-
-
-def test_closed_pool_leaves_no_files(tmp_path: Path) -> None:
-    (tmp_path / "policy").write_text("shared")
-    with RayPool(slots=2, slots_per_worker=1) as pool:
-        pool.share(tmp_path, ["policy"])
-        directories = {
-            directory for _, directory in pool.map_unordered(scratch, range(20)) if isinstance(directory, Path)
-        }
-        assert directories and all(any(directory.iterdir()) for directory in directories)
-    assert not [directory for directory in directories if directory.exists()]

@@ -70,7 +70,6 @@ struct Table {
 
 @pytest.fixture
 def toolchain(pretrained_release: Path) -> Path:
-    """The release toolchain that is tested."""
     return pretrained_release
 
 

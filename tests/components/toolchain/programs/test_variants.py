@@ -81,7 +81,6 @@ def words(*options: str, link: bool = False) -> list[str]:
 
 
 def compiled(toolchain: Path, directory: Path, *flags: str, output: str = "out") -> subprocess.CompletedProcess[str]:
-    """Compile program.c at -Oz."""
     command = [str(toolchain / "bin" / "clang"), "-Oz", *flags, "program.c", "-o", output]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True)
 
