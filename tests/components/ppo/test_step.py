@@ -25,10 +25,10 @@ def write(directory: Path, name: str) -> None:
 
 @pytest.mark.parametrize("taken_over", [False, True])
 def test_training_that_lost_its_lease_does_not_replace_its_successors_policy(
-    storage_uri: ObjectUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken_over: bool
+    gs_uri: ObjectUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken_over: bool
 ) -> None:
     """It is stopped when it begins to publish; its successor trains to the end and publishes meanwhile."""
-    output = mirror(storage_uri / "policy")
+    output = mirror(gs_uri / "policy")
 
     def renew() -> None:
         with publish(output, "policy") as directory:
@@ -55,4 +55,4 @@ def test_training_that_lost_its_lease_does_not_replace_its_successors_policy(
             step._publish(config, trainer, trained, lease)
     else:
         step._publish(config, trainer, trained, lease)
-    assert json.loads((fetch(storage_uri / "policy", tmp_path / "read") / "policy.json").read_text()) == "successor's"
+    assert json.loads((fetch(gs_uri / "policy", tmp_path / "read") / "policy.json").read_text()) == "successor's"

@@ -28,26 +28,26 @@ def trainer(uri: ObjectUri) -> Iterator[threading.Event]:
     assert not thread.is_alive()
 
 
-def test_training_goes_on_while_its_step_renews_and_ends_later(storage_uri: ObjectUri) -> None:
-    lease = StepLease(storage_uri / "policy.step", renewal_s=0.3)
+def test_training_goes_on_while_its_step_renews_and_ends_later(gs_uri: ObjectUri) -> None:
+    lease = StepLease(gs_uri / "policy.step", renewal_s=0.3)
     lease.renew()
-    with trainer(storage_uri / "policy.step") as ended:
+    with trainer(gs_uri / "policy.step") as ended:
         until_s = time.monotonic() + 2 * PATIENCE_S
         while time.monotonic() < until_s:
             lease.renew()
             assert not ended.wait(0.1)
         assert ended.wait(PATIENCE_S + 5)
-    with trainer(storage_uri / "policy.step") as ended:
+    with trainer(gs_uri / "policy.step") as ended:
         assert ended.wait(5), "one that the RayJob starts again ends at once"
-    before = read_versioned(f"{storage_uri}/policy.step").number
-    StepLease(storage_uri / "policy.step").renew()
-    with trainer(storage_uri / "policy.step") as ended:
+    before = read_versioned(f"{gs_uri}/policy.step").number
+    StepLease(gs_uri / "policy.step").renew()
+    with trainer(gs_uri / "policy.step") as ended:
         assert not ended.wait(PATIENCE_S / 2), "a later step has another trainer"
-    assert read_versioned(f"{storage_uri}/policy.step").number >= before + 1
+    assert read_versioned(f"{gs_uri}/policy.step").number >= before + 1
 
 
-def test_lease_is_renewed_once_in_a_while(storage_uri: ObjectUri) -> None:
-    lease = StepLease(storage_uri / "policy.step", renewal_s=1000)
+def test_lease_is_renewed_once_in_a_while(gs_uri: ObjectUri) -> None:
+    lease = StepLease(gs_uri / "policy.step", renewal_s=1000)
     lease.renew()
     lease.renew()
-    assert read_versioned(f"{storage_uri}/policy.step").number == 1
+    assert read_versioned(f"{gs_uri}/policy.step").number == 1
