@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from components.core.compiler.objects.elf import Elf
-from components.core.formats.corpus import Corpus, load_corpus, write_description
+from components.core.formats.corpus import Corpus, Module, load_corpus, write_description
 from components.platform.storage.manifest import write_manifest
+from components.platform.storage.uri import mirror
 
 SOURCES = {
     "app/leaf.c": "int leaf(int x) { return x * 3 + 1; }\n",
@@ -83,6 +84,10 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory, make_corpus: Callable[
     return make_corpus(tmp_path_factory.mktemp("tiny") / "corpus", SOURCES)
 
 
+def module_called(corpus: Corpus, name: str) -> Module:
+    return next(module for module in corpus if name in module.name)
+
+
 @pytest.fixture
 def fragile_clang(clang: Path, tmp_path: Path) -> Iterator[Path]:
     """A clang with faults that depend on its arguments, the module's path included.
@@ -113,6 +118,27 @@ exec {clang} "$@"
     os.close(held)
 
 
+@pytest.fixture(params=["path", "gs"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The directory of a training or search: one of this machine, and the mirror of one in a bucket.
+
+    What their state needs of S3 is tested in platform/storage, and a training there in ppo/test_faults.py.
+    """
+    directory = tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("gs_uri"))
+    directory.mkdir(parents=True)
+    return directory
+
+
+@pytest.fixture
+def fresh_gin() -> Iterator[None]:
+    """Clear gin's bindings before and after a test."""
+    import gin
+
+    gin.clear_config()
+    yield
+    gin.clear_config()
+
+
 @pytest.fixture
 def marker(tmp_path: Path) -> Iterator[str]:
     """A word for the command lines of a test's processes, by which `living` finds them; none may remain at the end."""
@@ -134,12 +160,6 @@ def living(word: str) -> list[int]:
         except OSError:
             continue  # the process has ended in the meantime
     return processes
-
-
-@pytest.fixture
-def living_with() -> Callable[[str], list[int]]:
-    """The function `living`."""
-    return living
 
 
 PRESSED = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import socketserver
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -59,6 +60,30 @@ def serve(directory: Path) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_QuietHandler, directory=str(directory)))
     with serving(server) as url:
         yield url
+
+
+class OverloadedServer(ThreadingHTTPServer):
+    """Answers requests with `statuses` in turn, 0 to cut the body off, then with `content`; stops in it for a time."""
+
+    def __init__(self, content: bytes = b"", statuses: Sequence[int] = (), stops_s: float = 0.0) -> None:
+        self.content, self.statuses, self.stops_s = content, list(statuses), stops_s
+        self.requests: list[str] = []
+        super().__init__(("127.0.0.1", 0), _OverloadedHandler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class _OverloadedHandler(JsonHandler):
+    def do_GET(self) -> None:
+        server = self.server
+        assert isinstance(server, OverloadedServer)
+        server.requests.append(self.path)
+        status = server.statuses.pop(0) if server.statuses else 200
+        self.send_response(status or 200)
+        self.send_header("Content-Length", str(len(server.content)))
+        self.end_headers()
+        self.wfile.write(server.content[:20])
+        time.sleep(server.stops_s)
+        self.wfile.write(server.content[20:] if status else b"")
 
 
 class RawServer(socketserver.ThreadingTCPServer):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,9 +83,7 @@ def test_option_groups_preserve_arguments_and_order(arguments: list[str]) -> Non
 
 
 def run(*arguments: object) -> None:
-    done = CliRunner().invoke(main, list(map(str, arguments)))
-    if done.exception:
-        raise done.exception
+    main(list(map(str, arguments)), standalone_mode=False)
 
 
 def test_import_edits_only_the_copy(make_corpus: Callable[[Path, dict[str, str]], Corpus], tmp_path: Path) -> None:

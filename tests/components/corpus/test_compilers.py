@@ -62,10 +62,12 @@ PROJECTS = {
 }
 
 
-def write_sources(directory: Path) -> None:
+def write_sources(directory: Path, **cmake: str) -> Path:
     directory.mkdir()
-    for name, text in SOURCES.items():
+    lists = CMAKE.format(**{"before": "", "after": "", "end": "", **cmake})
+    for name, text in {**SOURCES, "CMakeLists.txt": lists}.items():
         (directory / name).write_text(text)
+    return directory
 
 
 def shell(script: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -74,14 +76,8 @@ def shell(script: str, cwd: Path, **environment: str) -> subprocess.CompletedPro
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     for name in ("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS"):
         environment.pop(name, None)
-    return subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", program],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    command = ["bash", "-eo", "pipefail", "-c", program]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
 
 
 def levels(corpus: Path, *arguments: str) -> list[tuple[str, ...]]:
@@ -111,9 +107,7 @@ def readme_commands() -> tuple[str, str]:
 @pytest.mark.toolchain
 @pytest.mark.parametrize("project", PROJECTS)
 def test_readme_commands_build_a_corpus_at_oz_whatever_the_project_sets(project: str, tmp_path: Path) -> None:
-    write_sources(tmp_path / "project")
-    parts = {"before": "", "after": "", "end": "", **PROJECTS[project]}
-    (tmp_path / "project" / "CMakeLists.txt").write_text(CMAKE.format(**parts))
+    write_sources(tmp_path / "project", **PROJECTS[project])
     done = shell(readme_commands()[0], tmp_path / "project")
     assert done.returncode == 0, done.stdout + done.stderr
     database = tmp_path / "project" / "build" / "compile_commands.json"
@@ -125,9 +119,7 @@ def test_readme_commands_build_a_corpus_at_oz_whatever_the_project_sets(project:
 
 @pytest.mark.toolchain
 def test_readme_commands_without_these_compilers_fail_and_the_remedy_names_them(tmp_path: Path) -> None:
-    write_sources(tmp_path / "project")
-    text = CMAKE.format(before="", end="", **PROJECTS["default build type"])
-    (tmp_path / "project" / "CMakeLists.txt").write_text(text)
+    write_sources(tmp_path / "project", **PROJECTS["default build type"])
     flags = '"-Oz -Xclang -fembed-bitcode=all"'
     script = (
         "cmake -G Ninja -S . -B build -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DCMAKE_C_COMPILER=clang-19"
@@ -218,8 +210,6 @@ def stand_in_release(project: Path, log: Path) -> None:
 @pytest.mark.toolchain
 def test_example_of_compare_builds_works_as_it_stands_in_its_help(tmp_path: Path) -> None:
     write_sources(tmp_path / "project")
-    text = CMAKE.format(before="", after="", end="")
-    (tmp_path / "project" / "CMakeLists.txt").write_text(text)
     stand_in_release(tmp_path / "project", tmp_path / "said")
     shown = CliRunner().invoke(compare_builds, ["--help"]).output
     example = re.search(r"^ *Example: .*\n((?: {4,}.*\n)+)", shown, re.M)[1]
@@ -233,9 +223,7 @@ def test_example_of_compare_builds_works_as_it_stands_in_its_help(tmp_path: Path
 @pytest.mark.toolchain
 def test_readme_commands_use_the_policy_of_a_release_clang_at_the_same_level(tmp_path: Path) -> None:
     """Stock clang in place of a release clang refuses the option, which shows that it got it."""
-    write_sources(tmp_path / "project")
-    text = CMAKE.format(before="set(CMAKE_BUILD_TYPE RelWithDebInfo)", after="", end="")
-    (tmp_path / "project" / "CMakeLists.txt").write_text(text)
+    write_sources(tmp_path / "project", **PROJECTS["fixed build type"])
     stand_in_release(tmp_path / "project", tmp_path / "said")
     done = shell(readme_commands()[1], tmp_path / "project")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -274,21 +262,18 @@ def test_flags_precede_the_end_of_options(tmp_path: Path, words: list[str]) -> N
     assert levels(tmp_path / "corpus", "--input", str(tmp_path), "--input-type", "directory") == [("-Oz",)]
 
 
-def test_unusable_compilers_are_named(tmp_path: Path) -> None:
-    (tmp_path / "clang").write_text("#!/bin/sh\necho gcc 12\n")
+@pytest.mark.parametrize(
+    ("option", "program", "problem", "remedy"),
+    [
+        ("--clang=clang-none", "", "there is no compiler clang-none", ""),
+        ("--clang={t}/clang", "gcc 12", "is no clang", ""),
+        ("--clang={t}/clang", "Debian clang version 19.1.7", "llvm-ar", "llvm-19"),
+        ("--release={t}", "", "no compiler", "mlgo toolchain --mode release"),
+    ],
+)
+def test_unusable_compilers_are_named(option: str, program: str, problem: str, remedy: str, tmp_path: Path) -> None:
+    (tmp_path / "clang").write_text(f"#!/bin/sh\necho {program}\n")
     (tmp_path / "clang").chmod(0o755)
-    for clang, problem in (("clang-none", "there is no compiler clang-none"), (str(tmp_path / "clang"), "is no clang")):
-        with pytest.raises(UserError, match=problem):
-            CliRunner().invoke(compilers, ["--clang", clang, "--output", str(tmp_path / "t")], catch_exceptions=False)
-    (tmp_path / "clang").write_text("#!/bin/sh\necho Debian clang version 19.1.7\n")
-    with pytest.raises(UserError, match="llvm-ar") as raised:
-        CliRunner().invoke(
-            compilers, ["--clang", str(tmp_path / "clang"), "--output", str(tmp_path / "t")], catch_exceptions=False
-        )
-    assert "llvm-19" in raised.value.remedy
-    with pytest.raises(UserError, match="no compiler") as raised:
-        CliRunner().invoke(
-            compilers, ["--release", str(tmp_path), "--output", str(tmp_path / "t")], catch_exceptions=False
-        )
-    assert "mlgo toolchain --mode release" in raised.value.remedy and "--clang" not in raised.value.remedy
-    assert not (tmp_path / "t").exists()
+    with pytest.raises(UserError, match=problem) as raised:
+        make_compilers(tmp_path / "t", option.format(t=tmp_path))
+    assert remedy in raised.value.remedy and not (tmp_path / "t").exists()

@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from components.core.compiler.objects.elf import Elf
 from components.core.compiler.replay.command_line import replay_arguments, require_replayable
@@ -48,14 +47,18 @@ def build(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str | Path) -> None:
-    done = CliRunner().invoke(main, list(map(str, arguments)))
-    if done.exception:
-        raise done.exception
+    main(list(map(str, arguments)), standalone_mode=False)
 
 
 def extract(build: Path, output: Path, *more: str) -> Path:
     run("extract", "--compile-commands", build / "compile_commands.json", "--output", output, *more)
     return output
+
+
+def name_profile(corpus: Path, path: str) -> None:
+    """Let a module name another profile than its own."""
+    cmd = corpus / "lib/hot.o.cmd"
+    cmd.write_text(re.sub(r"(?<=-fprofile-sample-use=)[^\0]*", path, cmd.read_text()))
 
 
 def is_hot(module: Module, tmp_path: Path) -> bool:
@@ -130,9 +133,7 @@ def test_import_refuses_profiles_outside_of_the_corpus(build: Path, tmp_path: Pa
     corpus = extract(build, tmp_path / "corpus")
     (tmp_path / "secret").write_text("secret")
     (corpus / "profiles/link").symlink_to(tmp_path / "secret")
-    cmd = corpus / "lib/hot.o.cmd"
-    own = next(word for word in cmd.read_text().split("\0") if word.startswith("-fprofile-sample-use="))
-    cmd.write_text(cmd.read_text().replace(own, f"-fprofile-sample-use={named}"))
+    name_profile(corpus, named)
     with pytest.raises(UserError, match=r"lib/hot\.o"):
         run("import", "--input", corpus, "--output", tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
@@ -171,8 +172,6 @@ def test_replay_refuses_profiles_outside_of_the_corpus(build: Path, tmp_path: Pa
     corpus = extract(build, tmp_path / "corpus")
     (tmp_path / "outside.prof").write_text(PROFILE)
     (corpus / "profiles/link.profile").symlink_to(tmp_path / "outside.prof")
-    cmd = corpus / "lib/hot.o.cmd"
-    own = next(word for word in cmd.read_text().split("\0") if word.startswith("-fprofile-sample-use="))
-    cmd.write_text(cmd.read_text().replace(own, f"-fprofile-sample-use={path}"))
+    name_profile(corpus, path)
     with pytest.raises(UserError, match=r"-fprofile-sample-use=: lib/hot\.o"):
         require_replayable(load_corpus(corpus).modules)

@@ -11,6 +11,7 @@ import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -105,8 +106,10 @@ def write(directory: Path, files: dict[str, str]) -> Path:
     return directory
 
 
-def with_compilers(directory: Path) -> dict[str, str]:
-    return {**os.environ, "PATH": f"{directory}:{os.environ['PATH']}"}
+def compile_by(made: Path, script: str, project: Path, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run a script in a project whose programs are the compilers `made`."""
+    environment = {**os.environ, "PATH": f"{made}:{os.environ['PATH']}"}
+    return subprocess.run(["sh", "-c", script], cwd=project, env=environment, **options)
 
 
 def extract_from(made: Path, project: Path, corpus: Path, *more: str) -> Built:
@@ -127,19 +130,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     prebuilt.mkdir()
     subprocess.run(["gcc", "-O2", "-fPIC", "-c", "old.c", "-o", "prebuilt/old.o"], cwd=project, check=True)
     subprocess.run(["/usr/bin/ar", "cr", "prebuilt/libold.a", "prebuilt/old.o"], cwd=project, check=True)
-    subprocess.run(["make", "-s"], cwd=project, env=with_compilers(made), check=True)
+    compile_by(made, "make -s", project, check=True)
     return extract_from(made, project, directory / "corpus")
 
 
 pytestmark = pytest.mark.toolchain
 
 
-def test_each_program_and_shared_library_is_a_module(built: Built) -> None:
+def test_each_program_and_shared_library_works_and_is_a_module(built: Built) -> None:
     names = {module.name for module in load_corpus(built.corpus).modules}
     assert names == {"program", "libapi.so", "user", "lib/dynamic", "whole", "static"}
-
-
-def test_programs_of_the_build_work(built: Built) -> None:
     assert subprocess.run([built.project / "user"]).returncode == 0
     assert subprocess.run([built.project / "program"]).returncode == 4 - 1 + 3 + 23
 
@@ -200,7 +200,7 @@ def test_checks_of_configure_are_not_programs(built: Built, tmp_path: Path) -> N
     invoke(compilers, "--unit", "program", "--output", str(tmp_path / "oz"))
     project = write(tmp_path / "project", {**CHECKS, **SOURCES})
     script = "sh ./configure && clang part.c whole.c -o whole && clang second.c -o removed && rm removed"
-    subprocess.run(["sh", "-ec", script], cwd=project, env=with_compilers(tmp_path / "oz"), check=True)
+    compile_by(tmp_path / "oz", f"set -e; {script}", project, check=True)
     extracted = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
     assert [module.name for module in load_corpus(extracted.corpus).modules] == ["whole"]
     assert extracted.left() == {"removed": ("removed", "the linked file was moved or removed")}
@@ -247,14 +247,13 @@ def test_cmake_builds_programs_with_its_own_settings(generator: str, tmp_path: P
 
 
 def test_gnu_ar_without_a_plugin_serves_lld(built: Built, tmp_path: Path) -> None:
-    environment = with_compilers(built.compilers)
     script = (
         "clang -c archive.c part.c && /usr/bin/ar crS lib.a archive.o part.o 2>/dev/null\n"
         "echo 'int from_archive(int); int main(int n, char **a) { return from_archive(n); }' >m.c\n"
         "clang m.c lib.a -o m"
     )
     project = write(tmp_path / "project", SOURCES)
-    subprocess.run(["sh", "-ec", script], cwd=project, env=environment, check=True)
+    compile_by(built.compilers, f"set -e\n{script}", project, check=True)
     assert subprocess.run([project / "m"]).returncode == 255
 
 
@@ -312,7 +311,7 @@ EOF
 def test_each_link_without_a_module_is_named_with_its_reason(tmp_path: Path) -> None:
     invoke(compilers, "--unit", "program", "--output", str(tmp_path / "oz"))
     project = write(tmp_path / "project", SOURCES)
-    subprocess.run(["sh", "-c", FAULTS], cwd=project, env=with_compilers(tmp_path / "oz"), capture_output=True)
+    compile_by(tmp_path / "oz", FAULTS, project, capture_output=True)
     extracted = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
     assert {module.name for module in load_corpus(extracted.corpus).modules} == {"works", "with_mixed"}
     left = extracted.left()
@@ -335,8 +334,7 @@ def test_link_that_needs_more_memory_than_allowed_is_left_out(tmp_path: Path) ->
     invoke(compilers, "--unit", "program", "--memory-gib", "1", "--output", str(tmp_path / "oz"))
     project = write(tmp_path / "project", {"large.s": ".data\n.globl data\ndata: .fill 700000000\n", **SOURCES})
     script = "clang second.c -o second; clang -c large.s && clang second.c large.o -o large"
-    done = subprocess.run(["sh", "-c", script], cwd=project, env=with_compilers(tmp_path / "oz"), capture_output=True)
-    assert done.returncode != 0
+    assert compile_by(tmp_path / "oz", script, project, capture_output=True).returncode != 0
     extracted = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
     assert [module.name for module in load_corpus(extracted.corpus).modules] == ["second"]
     kind, detail = extracted.left()["large"]
@@ -349,7 +347,7 @@ def test_response_file_of_a_long_command_is_recorded(tmp_path: Path) -> None:
     long = " ".join(f"-Wl,-rpath,/{'x' * 200}/{number}" for number in range(700))
     script = f"clang -c whole.c part.c && clang whole.o part.o {long} -o 'a \"quoted\" name'"
     (project / "build").write_text(script)
-    subprocess.run(["sh", "-e", "build"], cwd=project, env=with_compilers(tmp_path / "oz"), check=True)
+    compile_by(tmp_path / "oz", "sh -e build", project, check=True)
     extracted = extract_from(tmp_path / "oz", project, tmp_path / "corpus")
     assert [module.name for module in load_corpus(extracted.corpus).modules] == ['a "quoted" name']
     (link,) = (tmp_path / "oz" / "links").iterdir()

@@ -3,11 +3,17 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from components.core.formats.features import FeatureSpec
+from components.core.formats.vocab import load_vocab
+from components.core.policy.dense import DensePolicy
 from tests.support.fork_server import ForkedStep
+from tests.support.policies import random_layers
 
 ITERATIONS = 5
 
@@ -22,6 +28,24 @@ LEARNING: dict[str, list[str | int]] = {
 
 LEARNING_BY_DEFAULT = pytest.mark.parametrize("inputs", ["dqn"], indirect=True, scope="session")
 """For tests that do not depend on the learning method."""
+
+
+SMALL = {"modules": 2, "samples": 3, "validate_every": 2, "workers": "local:2", "seed": 5}
+"""Options of trainings that take seconds."""
+
+
+def command_line(options: Mapping[str, Any]) -> list[Any]:
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+
+
+def write_start_policy(directory: Path, vocab: Path, specs: Iterable[FeatureSpec]) -> tuple[FeatureSpec, ...]:
+    """Write an untrained policy of the features that a vocab has; return them."""
+    buckets = load_vocab(vocab)
+    features = tuple(spec for spec in specs if spec.name in buckets)
+    directory.mkdir()
+    layers = random_layers([2 * len(features), 64, 64, 32, 2], scaled=True)
+    DensePolicy("inlining", features, buckets, layers).save(directory)
+    return features
 
 
 def step(name, *arguments):

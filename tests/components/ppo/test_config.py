@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
+from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.platform.errors import UserError
 from components.ppo.config import VALIDATE_EVERY, VALIDATE_EVERY_FINETUNING, TrainingConfig
+from components.ppo.learners.factory import configure
+from components.ppo.learners.ppo import PpoParameters
 
 
 def config(**options: Any) -> TrainingConfig:
     names = ("corpus", "toolchain", "trace", "warmstart", "root_dir", "output")
     paths: dict[str, Any] = {name: Path(name) for name in names}
-    return TrainingConfig(**paths, **{"iterations": 1, **options})
+    return TrainingConfig(**{**paths, "iterations": 1, **options})
 
 
 def test_trained_policy_is_validated_more_often(tmp_path: Path) -> None:
@@ -44,16 +47,10 @@ def test_time_alone_limits_no_iterations() -> None:
     assert config(iterations=None, minutes=1.0).max_iterations is None
 
 
-CREDITS = [("dqn", "counterfactual"), ("ppo", "counterfactual"), ("es", "module")]
-
-
-@pytest.mark.parametrize(("algorithm", "credit"), CREDITS)
-def test_default_credit_depends_on_the_algorithm(algorithm, credit):
-    assert config(algorithm=algorithm).credit_assignment == credit
+def test_default_credit_depends_on_the_algorithm_and_this_on_the_problem() -> None:
+    for algorithm, credit in (("dqn", "counterfactual"), ("ppo", "counterfactual"), ("es", "module")):
+        assert config(algorithm=algorithm).credit_assignment == credit
     assert config(algorithm="ppo", credit_assignment="function").credit_assignment == "function"
-
-
-def test_default_algorithm_depends_on_the_problem() -> None:
     assert (config().algorithm, config(problem="regalloc").algorithm) == ("dqn", "ppo")
     assert config(problem="regalloc", algorithm="dqn").algorithm == "dqn"
 
@@ -71,3 +68,25 @@ def test_default_algorithm_depends_on_the_problem() -> None:
 def test_incompatible_options_are_refused(options, problem):
     with pytest.raises(UserError, match=problem):
         config(**options)
+
+
+@pytest.mark.tf
+@pytest.mark.usefixtures("fresh_gin")
+@pytest.mark.parametrize(
+    ("trained_by", "problem", "bindings", "algorithm", "learning_rate"),
+    [
+        ("warmstart", "inlining", (), "dqn", 1e-3),
+        ("ppo", "inlining", (), "ppo", 1e-4),
+        ("ppo", "inlining", ("PpoParameters.learning_rate = 5e-4",), "ppo", 5e-4),
+        ("ppo", "regalloc", (), "ppo", 2e-3),
+    ],
+)
+def test_trained_policy_is_changed_in_smaller_steps(
+    tmp_path: Path, trained_by: str, problem: str, bindings: tuple[str, ...], algorithm: str, learning_rate: float
+) -> None:
+    write_policy_info(tmp_path, PolicyInfo(problem, (FeatureSpec("a", "int64", (1,)),), 2, trained_by))
+    training = config(warmstart=tmp_path, problem=problem, gin_bindings=bindings)
+    configure(training)
+    assert training.algorithm == algorithm
+    assert PpoParameters().learning_rate == learning_rate
+    assert PpoParameters().num_epochs == 3, "the others are the problem's"

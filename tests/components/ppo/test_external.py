@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from components.core.formats.policy import load_policy_info
 from components.core.formats.toolchain import Toolchain
-from components.core.formats.vocab import load_vocab
-from components.core.policy.dense import DensePolicy
 from components.platform.errors import UserError
 from components.ppo.config import restrict_to_capabilities
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
-from tests.components.ppo.runs import step
+from tests.components.ppo.runs import command_line, step, write_start_policy
 from tests.support.fork_server import ForkedStep
 
 pytestmark = pytest.mark.tf
@@ -27,22 +23,13 @@ pytestmark = pytest.mark.tf
 def test_trace_and_training_work_without_our_advisors(artifacts, upstream_clang: Path, tmp_path: Path) -> None:
     toolchain = tmp_path / "training"
     external = make_toolchain(ToolchainConfig("training", toolchain, "external", clang=str(upstream_clang)))
-    options = dict(zip(artifacts[::2], artifacts[1::2], strict=True)) | {"--toolchain": toolchain}
     trace = tmp_path / "trace"
-    step("trace", "--corpus", options["--corpus"], "--toolchain", toolchain, "--output", trace)
+    step("trace", "--corpus", artifacts["corpus"], "--toolchain", toolchain, "--output", trace)
     step("vocab", "--trace", trace, "--output", tmp_path / "vocab")
-    vocab = load_vocab(tmp_path / "vocab")
-    features = tuple(spec for spec in external.features["inlining"] if spec.name in vocab)
-    random, sizes = np.random.default_rng(0), [2 * len(features), 64, 64, 32, 2]
-    layers = tuple(
-        (random.normal(0, (2 / a) ** 0.5, (a, b)).astype(np.float32), np.zeros(b, np.float32))
-        for a, b in itertools.pairwise(sizes)
-    )
-    (tmp_path / "start").mkdir()
-    DensePolicy("inlining", features, vocab, layers).save(tmp_path / "start")
-    options |= {"--trace": trace, "--warmstart": tmp_path / "start", "--iterations": 2}
-    options |= {"--root-dir": tmp_path / "root", "--output": tmp_path / "policy"}
-    process = ForkedStep("ppo", *(word for pair in options.items() for word in pair))
+    features = write_start_policy(tmp_path / "start", tmp_path / "vocab", external.features["inlining"])
+    options = artifacts | {"toolchain": toolchain, "trace": trace, "warmstart": tmp_path / "start", "iterations": 2}
+    options |= {"root_dir": tmp_path / "root", "output": tmp_path / "policy"}
+    process = ForkedStep("ppo", *command_line(options))
     output, errors = process.communicate()
     assert process.returncode == 0, errors
     assert "the training clang was built by others: training by PPO" in output + errors

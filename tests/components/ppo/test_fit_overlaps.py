@@ -21,40 +21,20 @@ from components.ppo.rollout import RolloutCollector
 from components.ppo.train import Trainer
 from components.ppo.training_data import load_training_data
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("fresh_gin")]
 
 DEADLINE_S = 60
 """For what happens at once if it happens at all."""
 
 
-@pytest.fixture(autouse=True)
-def gin_as_it_was():
-    yield
-    gin.clear_config()
-
-
 @pytest.fixture
 def begin(artifacts, tmp_path):
     """Makes a trainer of few modules that validates at the start, and then fits in each iteration."""
-    paths = dict(zip(artifacts[::2], artifacts[1::2], strict=True))
 
     @contextmanager
     def training(name="root", **options):
-        config = TrainingConfig(
-            paths["--corpus"],
-            paths["--toolchain"],
-            paths["--trace"],
-            paths["--warmstart"],
-            tmp_path / name,
-            tmp_path / "policy",
-            iterations=3,
-            modules=2,
-            samples=3,
-            validate_every=1,
-            seed=5,
-            workers="local:2",
-            **options,
-        )
+        directories = {"root_dir": tmp_path / name, "output": tmp_path / "policy"}
+        config = TrainingConfig(**{**artifacts, "iterations": 3, "validate_every": 1, **directories, **options})
         gin.clear_config()
         configure(config)
         config.root_dir.mkdir(exist_ok=True)

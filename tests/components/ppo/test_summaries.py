@@ -5,20 +5,12 @@ import json
 import shutil
 
 import numpy as np
-import pytest
 
 from components.platform.storage.shared_state.workdir import list_files, push_file
-from components.platform.storage.uri import mirror, uri_of
+from components.platform.storage.uri import uri_of
 from components.ppo import summaries as module
 from components.ppo.summaries import Summaries
 from components.ppo.training_state import TrainingState
-
-
-@pytest.fixture(params=["path", "gs", "s3"])
-def root(request, tmp_path):
-    if request.param == "path":
-        return tmp_path / "root"
-    return mirror(request.getfixturevalue(f"{request.param}_uri"))
 
 
 def write(root, lengths, iterations, pushed=True, curve=()):

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from components.core.compiler.forced_decisions import Key, ordinals
+from components.core.compiler.sample import Sample
 from components.core.formats.features import FeatureSpec
 from components.core.formats.policy import PolicyInfo, write_policy_info
-from components.core.formats.toolchain import Toolchain, load_toolchain
+from components.core.formats.toolchain import Mode, Toolchain, load_toolchain
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
 from components.core.policy.generated.codegen import generate
 from components.platform.storage import publish
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
+from tests.support.policies import random_layers
 
 PublishPolicy = Callable[..., Path]
 
@@ -29,17 +31,23 @@ def random_policy(features: tuple[FeatureSpec, ...], seed: int = 0) -> DensePoli
     """
     rng = np.random.default_rng(seed)
     buckets = {f.name: np.unique(rng.integers(-20, 300, 200)).astype(np.float64) for f in features}
-    units = [2 * len(features), 16, 2]
-    layers = tuple(
-        (rng.normal(size=(a, b)).astype(np.float32), np.zeros(b, np.float32)) for a, b in itertools.pairwise(units)
-    )
-    return DensePolicy("inlining", features, buckets, layers)
+    return DensePolicy("inlining", features, buckets, random_layers([2 * len(features), 16, 2], rng))
 
 
 def random_upstream_policy(toolchain: Toolchain) -> DensePolicy:
     """Return a random policy of the features that LLVM's own advisor has."""
     upstream = set(toolchain.upstream_features["inlining"])
     return random_policy(tuple(spec for spec in toolchain.features["inlining"] if spec.name in upstream))
+
+
+def decisions_by_key(sample: Sample) -> dict[Key, int]:
+    """Return the action of each inlining decision of a compile."""
+    calls = sample.callsites
+    assert calls is not None and sample.log is not None
+    (context,) = sample.log.contexts
+    actions = context.columns["inlining_decision"].reshape(-1).tolist()
+    keys = zip(calls.caller.tolist(), calls.callee.tolist(), ordinals(calls.caller, calls.callee).tolist(), strict=True)
+    return {(calls.names[a], calls.names[b], k): action for (a, b, k), action in zip(keys, actions, strict=True)}
 
 
 @pytest.fixture(scope="session")
@@ -61,17 +69,20 @@ def publish_policy(training_toolchain: Path) -> PublishPolicy:
     return make
 
 
+def _plugins(make_once, mode: Mode, policies: tuple[Path, ...] = ()) -> Callable[[int], Path]:
+    def make(major: int) -> Path:
+        def build(directory: Path) -> None:
+            make_toolchain(ToolchainConfig(mode, directory / mode, "plugin", major, policies=policies))
+
+        return make_once(f"{mode}-plugin-{major}", build) / mode
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def plugin_toolchain(make_once) -> Callable[[int], Path]:
     """Return a function that returns the training toolchain with the plugin for an LLVM major version."""
-
-    def make(major: int) -> Path:
-        def build(directory: Path) -> None:
-            make_toolchain(ToolchainConfig("training", directory / "training", "plugin", major))
-
-        return make_once(f"plugin-{major}", build) / "training"
-
-    return make
+    return _plugins(make_once, "training")
 
 
 @pytest.fixture(scope="session")
@@ -89,11 +100,4 @@ def release_toolchain(policy: Path, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture(scope="session")
 def release_plugin(policy: Path, make_once) -> Callable[[int], Path]:
     """Return a function that returns the release toolchain with the plugin and `policy` for an LLVM major version."""
-
-    def make(major: int) -> Path:
-        def build(directory: Path) -> None:
-            make_toolchain(ToolchainConfig("release", directory / "release", "plugin", major, policies=(policy,)))
-
-        return make_once(f"release-plugin-{major}", build) / "release"
-
-    return make
+    return _plugins(make_once, "release", (policy,))

@@ -138,7 +138,7 @@ def any_toolchain(request: pytest.FixtureRequest, plugin_toolchain: Callable[[in
     return toolchain
 
 
-@pytest.mark.parametrize("seed", [None, 1, 2], ids=lambda seed: "heuristic" if seed is None else f"seed {seed}")
+@pytest.mark.parametrize("seed", [None, 1], ids=lambda seed: "heuristic" if seed is None else f"seed {seed}")
 def test_features_and_code_equal_llvms(
     any_toolchain: Path, policy: Path, modules: list[Path], tmp_path: Path, seed: int | None
 ) -> None:

@@ -174,16 +174,6 @@ def test_training_clang_of_ours_is_refused(tmp_path: Path, training_toolchain: P
         make_toolchain(ToolchainConfig("training", tmp_path / "out", "external", clang=clang))
 
 
-def test_clang_that_is_gone_is_reported(external: Toolchain, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(external.directory, copy)
-    document = json.loads((copy / "toolchain.json").read_text())
-    document["built"]["clang"] = str(tmp_path / "clang")
-    (copy / "toolchain.json").write_text(json.dumps(document))
-    with pytest.raises(UserError, match="is gone"):
-        load_toolchain(copy)
-
-
 def test_release_clang_is_built_by_a_strategy_of_its_own() -> None:
     policies = (Path("policy"),)
     for major, strategy in ((19, "sdk"), (22, "plugin")):

@@ -9,21 +9,10 @@ import pytest
 
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import CompileError, Compiler, Request
-from components.core.compiler.forced_decisions import ForcedDecisions, ordinals
-from components.core.compiler.sample import Sample
+from components.core.compiler.forced_decisions import ForcedDecisions
+from tests.components.toolchain.conftest import decisions_by_key
 
 pytestmark = pytest.mark.toolchain
-
-
-def decisions(sample: Sample) -> dict[tuple[str, str, int], int]:
-    """Return key -> action for each decision of a compile."""
-    calls = sample.callsites
-    assert calls is not None and sample.log is not None
-    ordinal = ordinals(calls.caller, calls.callee)
-    (context,) = sample.log.contexts
-    actions = context.columns["inlining_decision"].reshape(-1).tolist()
-    keys = zip(calls.caller.tolist(), calls.callee.tolist(), ordinal.tolist(), strict=True)
-    return {(calls.names[a], calls.names[b], k): action for (a, b, k), action in zip(keys, actions, strict=True)}
 
 
 def force(*keys: tuple[str, str, int, int]) -> ForcedDecisions:
@@ -40,7 +29,7 @@ def tree(tiny_corpus):
 
 def test_each_sample_takes_its_forced_decisions_and_otherwise_the_bases(training_toolchain, tree) -> None:
     compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
-    base = decisions(compiler(Request(tree, Advisor("log"))).samples[0])
+    base = decisions_by_key(compiler(Request(tree, Advisor("log"))).samples[0])
     first = ("root", "small", 0)
     assert first in base and ("root", "big", 1) in base
     forced = (
@@ -49,9 +38,9 @@ def test_each_sample_takes_its_forced_decisions_and_otherwise_the_bases(training
         force(("root", "big", 0, 0), ("root", "big", 1, 1), ("nobody", "small", 0, 1), ("root", "small", 7, 1)),
     )
     plain, flipped, mixed = compiler(Request(tree, Advisor("log", samples=3), forced=forced)).samples
-    assert decisions(plain) == base and not len(plain.unreached)
-    assert decisions(flipped)[first] == 1 - base[first] and not len(flipped.unreached)
-    taken = decisions(mixed)
+    assert decisions_by_key(plain) == base and not len(plain.unreached)
+    assert decisions_by_key(flipped)[first] == 1 - base[first] and not len(flipped.unreached)
+    taken = decisions_by_key(mixed)
     assert (taken["root", "big", 0], taken["root", "big", 1]) == (0, 1)
     assert mixed.unreached.tolist() == [2, 3]  # indices in the given order, not in the sorted one
 

@@ -12,24 +12,15 @@ import pytest
 
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import CompileError, Compiler, Request
-from components.core.compiler.forced_decisions import ForcedDecisions, Key, ordinals
+from components.core.compiler.forced_decisions import ForcedDecisions
 from components.core.compiler.inline_plan import PlannedModule, plan_flags, write_plan
 from components.core.compiler.probe import without_outliner
-from components.core.compiler.sample import Sample
 from components.core.formats.corpus import Corpus, Module
+from tests.components.toolchain.conftest import decisions_by_key
 
 pytestmark = pytest.mark.toolchain
 
 REMARKS = ["-Rpass-analysis=inline-plan"]
-
-
-def decisions(sample: Sample) -> dict[Key, int]:
-    calls = sample.callsites
-    assert calls is not None and sample.log is not None
-    (context,) = sample.log.contexts
-    actions = context.columns["inlining_decision"].reshape(-1).tolist()
-    keys = zip(calls.caller.tolist(), calls.callee.tolist(), ordinals(calls.caller, calls.callee).tolist(), strict=True)
-    return {(calls.names[a], calls.names[b], k): action for (a, b, k), action in zip(keys, actions, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -49,13 +40,13 @@ def flipped(training_toolchain: Path, policy: Path, tiny_corpus: Corpus) -> Flip
     compiler = Compiler(training_toolchain / "bin" / "clang", "inlining")
     advisor = Advisor("policy", policy, log=True)
     (base,) = compiler(Request(module, advisor)).samples
-    opposite = ForcedDecisions.of({key: 1 - action for key, action in decisions(base).items()})
+    opposite = ForcedDecisions.of({key: 1 - action for key, action in decisions_by_key(base).items()})
     (forced,) = compiler(Request(module, advisor, forced=(opposite,))).samples
     assert forced.text_size_bytes != base.text_size_bytes and base.callsites is not None
     return Flipped(
         module,
         base.callsites.source,
-        ForcedDecisions.of(decisions(forced)),
+        ForcedDecisions.of(decisions_by_key(forced)),
         forced.text_size_bytes,
         base.text_size_bytes,
     )

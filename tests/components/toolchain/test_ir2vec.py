@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from components.toolchain.config import ToolchainConfig
 from components.toolchain.ir2vec import make_vocabulary
 from components.toolchain.make import make_toolchain
 from components.toolchain.sdk import find_sdk
+from tests.support.policies import random_layers
 
 STOCK = "/usr/lib/llvm-22/bin/clang"
 
@@ -63,11 +63,7 @@ def policy(toolchain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     features = tuple(spec for spec in loaded.features["inlining"] if spec.name in names)
     scalars, tensors = features[:2], features[2:]
     assert [spec.shape for spec in tensors] == [(75,), (75,)]
-    rng = np.random.default_rng(0)
-    units = [num_layer_inputs(scalars, tensors, masked=False), 16, 2]
-    layers = tuple(
-        (rng.normal(size=(a, b)).astype(np.float32), np.zeros(b, np.float32)) for a, b in itertools.pairwise(units)
-    )
+    layers = random_layers([num_layer_inputs(scalars, tensors, masked=False), 16, 2])
     dense = DensePolicy("inlining", features, {spec.name: np.arange(50.0) for spec in scalars}, layers)
     with publish(output, "policy") as partial:
         export_fast(dense, partial, loaded.clang)

@@ -88,28 +88,6 @@ def test_toolchain_json_describes_the_clang(training_toolchain: Path, release_to
     verify(release_toolchain)
 
 
-def test_release_clang_decides_by_its_policy(
-    training_toolchain: Path, release_toolchain: Path, policy: Path, tiny_corpus, tmp_path: Path
-) -> None:
-    """The object equals that of the training clang with the same policy, and differs from the heuristic's."""
-    module = tiny_corpus.directory / "lib/strings.cpp.o.bc"
-    objects = {}
-    for name, toolchain, advisor in (
-        ("heuristic", release_toolchain, Advisor("default")),
-        ("release", release_toolchain, Advisor("release")),
-        ("training", training_toolchain, Advisor("policy", policy=policy)),
-    ):
-        # Off by default in the training clang.
-        outline = ["-mllvm", "-mlgo-outline=1", "--no-default-config"]
-        output = tmp_path / f"{name}.o"
-        command: list[str | Path] = [toolchain / "bin" / "clang", "-Oz", *advisor.flags("inlining", None, None)]
-        command += [*outline, "-c", module, "-o", output]
-        subprocess.run(command, check=True)
-        objects[name] = output.read_bytes()
-    assert objects["release"] == objects["training"]
-    assert objects["release"] != objects["heuristic"]
-
-
 def test_policy_with_other_features_is_refused(publish_policy, training_toolchain, tmp_path) -> None:
     features = load_toolchain(training_toolchain).features["inlining"]
     policy = publish_policy(tmp_path / "policy", features=(*features[:-1], FeatureSpec("callee_smell", "int64")))

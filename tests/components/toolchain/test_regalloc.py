@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +32,7 @@ from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 from components.toolchain.sdk import find_sdk
 from components.toolchain.source import fetch_source_files
+from tests.support.policies import random_layers
 
 pytestmark = pytest.mark.toolchain
 
@@ -44,14 +43,10 @@ def module_named(corpus: Corpus, name: str) -> Module:
     return next(module for module in corpus if name in module.name)
 
 
-def write_policy(directory: Path, toolchain: Path, features: tuple[FeatureSpec, ...], seed: int = 0) -> DensePolicy:
+def write_policy(directory: Path, toolchain: Path, features: tuple[FeatureSpec, ...]) -> DensePolicy:
     """Write and return a policy with random weights, which decides differently from the heuristic."""
-    rng = np.random.default_rng(seed)
     buckets = {f.name: np.linspace(0, 1, 50) for f in features if f.name != "mask"}
-    layers = tuple(
-        (rng.normal(size=(a, b)).astype(np.float32), np.zeros(b, np.float32))
-        for a, b in itertools.pairwise([inputs_per_feature(masked=True) * len(buckets), 16, 1])
-    )
+    layers = random_layers([inputs_per_feature(masked=True) * len(buckets), 16, 1])
     policy = DensePolicy("regalloc", features, buckets, layers)
     with publish(directory, "policy") as partial:
         export_fast(policy, partial, load_toolchain(toolchain).clang)
@@ -352,27 +347,6 @@ def test_masked_forced_decision_fails_the_compile(training_toolchain: Path, pres
             one_sample(training_toolchain, module, Advisor("log"), ("mix", 0, action))
         with pytest.raises(CompileError, match=message):
             one_sample(training_toolchain, module, Advisor("heuristic", samples=1), ("mix", 0, action))
-
-
-@pytest.mark.parametrize(
-    ("damage", "problem"),
-    [
-        (lambda content: content.replace(b"regalloc", b"inlining"), "it is not for the problem regalloc"),
-        (lambda content: content[:-1], "it ends inside its names"),
-        (lambda content: content[:70], "it ends inside its decisions"),
-        (lambda content: b"junk", "it has no header"),
-    ],
-)
-def test_invalid_forced_decisions_file_fails_the_compile(
-    training_toolchain: Path, pressed_corpus: Corpus, tmp_path: Path, damage: Callable[[bytes], bytes], problem: str
-) -> None:
-    path = tmp_path / "forced"
-    forced_decisions(("mix", 0, 0)).write(path, "regalloc")
-    path.write_bytes(damage(path.read_bytes()))
-    module = module_named(pressed_corpus, "pressed")
-    forced = ("-mllvm", f"-mlgo-forced-decisions={path}")
-    with pytest.raises(CompileError, match=problem):
-        Compiler(training_toolchain / "bin" / "clang", "regalloc")(Request(module, Advisor("log"), extra_flags=forced))
 
 
 CANDIDATES = """

@@ -30,14 +30,8 @@ def llvm_project(tmp_path: Path) -> Path:
 
 
 def config(llvm_project: Path, tmp_path: Path, targets: str = "X86,ARM", **definitions: str) -> SdkConfig:
-    return SdkConfig(
-        tmp_path / "sdk",
-        llvm_source=str(llvm_project),
-        targets=targets,
-        definitions=definitions,
-        cache=tmp_path / "cache",
-        jobs=2,
-    )
+    options = {"targets": targets, "definitions": definitions, "cache": tmp_path / "cache", "jobs": 2}
+    return SdkConfig(tmp_path / "sdk", llvm_source=str(llvm_project), **options)  # type: ignore[arg-type]
 
 
 def test_sdk_is_complete_and_brings_its_source(llvm_project: Path, tmp_path: Path) -> None:

@@ -116,9 +116,6 @@ def test_random_decisions_repeat_with_a_seed_only(compile_with: Compile) -> None
     assert first == same and {0, 1} == {*first, *other}
     several = {tuple(decisions(compile_with(COLLECT))) for _run in range(6)}
     assert len(several) > 1
-
-
-def test_random_evictions_repeat_with_a_seed(compile_with: Compile) -> None:
     first, same = (decisions(compile_with(EVICTION, "regalloc", seed=3), "regalloc") for _run in range(2))
     assert first == same and len({*first}) > 1
 

@@ -23,6 +23,7 @@ from components.trace.collect import collect, sample_modules
 from components.trace.config import TraceConfig
 from components.vocab.build import build
 from components.vocab.config import VocabConfig
+from tests.components.conftest import living
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.toolchain
@@ -147,7 +148,6 @@ def test_input_that_is_replaced_during_the_step_ends_it(
     make_corpus: Callable[..., Corpus],
     tmp_path: Path,
     marker: str,
-    living_with: Callable[[str], list[int]],
 ) -> None:
     """The compilers wait until half of the modules would be read from the one version, and half from the other."""
     for name in ("corpus", "other"):
@@ -167,7 +167,7 @@ def test_input_that_is_replaced_during_the_step_ends_it(
     command: list[str | Path] = [sys.executable, "-m", "components.trace", "--corpus", tmp_path / "corpus"]
     command += ["--toolchain", waiting, "--output", tmp_path / "out", "--workers", "local:1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as step:
-        wait_until(lambda: living_with(marker), process=step, timeout_s=120)
+        wait_until(lambda: living(marker), process=step, timeout_s=120)
         if replaced == "the corpus":
             os.rename(tmp_path / "corpus", tmp_path / "aside")
             os.rename(tmp_path / "other", tmp_path / "corpus")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from components.tune.config import TuneConfig
 from components.tune.model_card import write_card
@@ -36,14 +33,14 @@ FIGURES: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> TuneConfig:
-    return TuneConfig(tmp_path, tmp_path, tmp_path, tmp_path, tmp_path / "plan", minutes=15.0)
+def write(directory: Path, figures: dict[str, Any] = FIGURES, **options: Any) -> str:
+    config = TuneConfig(directory, directory, directory, directory, directory / "plan", minutes=15.0, **options)
+    write_card(directory / "card.md", config, figures)
+    return (directory / "card.md").read_text()
 
 
-def test_card_states_gain_and_coverage(tmp_path: Path, config: TuneConfig) -> None:
-    write_card(tmp_path / "card.md", config, FIGURES)
-    card = (tmp_path / "card.md").read_text()
+def test_card_states_gain_and_coverage(tmp_path: Path) -> None:
+    card = write(tmp_path)
     assert card.startswith("# Inlining plan: 10.00% smaller than LLVM's heuristic"), "what the search minimized"
     assert "80 modules" in card
     assert "12 of 80" in card and "3 of them" in card
@@ -53,32 +50,28 @@ def test_card_states_gain_and_coverage(tmp_path: Path, config: TuneConfig) -> No
     assert "Not verified" in card
 
 
-def test_card_of_programs_says_how_to_link(tmp_path: Path, config: TuneConfig) -> None:
-    write_card(tmp_path / "card.md", config, FIGURES | {"programs": 80})
-    card = (tmp_path / "card.md").read_text()
+def test_card_of_programs_says_how_to_link(tmp_path: Path) -> None:
+    card = write(tmp_path, FIGURES | {"programs": 80})
     assert "heuristic's" in card and "-Wl,-mllvm,-mlgo-keep-smaller" in card
 
 
-def test_card_states_what_does_not_compile_and_programs_without_text(tmp_path: Path, config: TuneConfig) -> None:
+def test_card_states_what_does_not_compile_and_programs_without_text(tmp_path: Path) -> None:
     nothing = {
         name: None if "percent" in name else 0 for name in FIGURES if name.startswith(("plan", "policy_", "heur"))
     }
-    write_card(tmp_path / "card.md", config, FIGURES | nothing | {"measured_modules": 78})
-    card = (tmp_path / "card.md").read_text()
+    card = write(tmp_path, FIGURES | nothing | {"measured_modules": 78})
     assert "78 of 80" in card and card.startswith("# Inlining plan: not smaller")
 
 
-def test_card_of_a_search_for_module_sizes_has_one_table(tmp_path: Path, config: TuneConfig) -> None:
+def test_card_of_a_search_for_module_sizes_has_one_table(tmp_path: Path) -> None:
     figures = {name: value for name, value in FIGURES.items() if "linked" not in name}
-    write_card(tmp_path / "card.md", replace(config, size_of="modules"), figures)
-    card = (tmp_path / "card.md").read_text()
+    card = write(tmp_path, figures, size_of="modules")
     assert card.startswith("# Inlining plan: 5.00% smaller than LLVM's heuristic")
     assert "| plan | 950 | 5.00% smaller |" in card and card.count("| bytes | |") == 1
 
 
-def test_card_states_verification(tmp_path: Path, config: TuneConfig) -> None:
+def test_card_states_verification(tmp_path: Path) -> None:
     verified = {"release_modules": 12, "release_as_found": 11, "release_identical_twice": 12}
-    write_card(tmp_path / "card.md", config, FIGURES | verified)
-    card = (tmp_path / "card.md").read_text()
+    card = write(tmp_path, FIGURES | verified)
     assert "11 of the 12" in card and "12 with bit-identical objects" in card
     assert "Not verified" not in card

@@ -42,13 +42,6 @@ def searching(root: Path, inputs: Mapping[str, str] = INPUTS, **lease: Any) -> I
         yield SearchDirectory(held, inputs)
 
 
-@pytest.fixture(params=["path", "gs", "s3"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    if request.param == "path":
-        return tmp_path / "root"
-    return mirror(request.getfixturevalue(f"{request.param}_uri"))
-
-
 @pytest.fixture
 def on_machine(storage_uri: ObjectUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     """Returns the root directory as the machine of a name sees it."""

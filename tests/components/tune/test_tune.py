@@ -22,6 +22,7 @@ from components.core.policy.pretrained import pretrained_policy
 from components.platform.storage import digest, publish
 from components.platform.storage.object_storage.fetch import fetch
 from components.platform.storage.uri import ObjectUri
+from tests.components.conftest import SOURCES
 from tests.support.buckets import names
 from tests.support.commands import run_command
 
@@ -36,13 +37,7 @@ int sum{i}(const std::string &key) {{ int s = {i}; for (int v : store[key]) s +=
 void clear{i}(const std::string &key) {{ store.erase(key + "{i}"); }}
 """
 
-C = """
-extern int put(int);
-static int small(int x) { return x * 3 + 1; }
-static int big(int x) { for (int i = 0; i < x; ++i) put(small(i) + small(x)); return small(x); }
-int root(int y) { return big(y) + big(y + 1) + small(y); }
-int other(int y) { return big(y * 2) - small(7); }
-"""
+C = SOURCES["app/tree.c"]
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +92,8 @@ def test_plan_is_published_only_if_the_linked_program_is_smaller_than_stock_clan
     )
     for name, text in {**sources, "main.cpp": f"#include <string>\n{functions}{main}"}.items():
         (tree / name).write_text(text)
-    inputs = (
-        "--corpus",
-        corpus.directory,
-        "--toolchain",
-        training_toolchain,
-        "--release-toolchain",
-        pretrained_release,
-    )
+    toolchains = ("--toolchain", training_toolchain, "--release-toolchain", pretrained_release)
+    inputs = ("--corpus", corpus.directory, *toolchains)
     program = ("--source", tree, "--program", "app", "--row", "layout", "--minutes", 0.3, "--output", tmp_path / "plan")
     refused = tune(*inputs, *program, "--build", "/usr/bin/clang++-19 -Oz *.cpp -o app; $CXX -c main.cpp -o unused.o")
     assert refused.returncode == 1, refused.stdout
@@ -124,21 +113,17 @@ def test_plan_is_published_only_if_the_linked_program_is_smaller_than_stock_clan
     assert "no program was linked" not in done.stdout and not (tmp_path / "plan" / "build").exists()
 
 
-def test_linking_needs_a_release_clang(program: Path, training_toolchain: Path, tmp_path: Path) -> None:
-    inputs = ("--corpus", program, "--toolchain", training_toolchain, "--output", tmp_path / "plan")
-    refused = tune(*inputs, "--build", "true", "--source", tmp_path, "--program", "app")
-    assert refused.returncode == 1 and "--release-toolchain" in refused.stderr
-
-
-def test_rows_that_cannot_be_compared_are_refused_before_the_search(
+def test_programs_that_cannot_be_compared_are_refused_before_the_search(
     program: Path, training_toolchain: Path, pretrained_release: Path, tmp_path: Path
 ) -> None:
-    """A program that is compiled as one module takes no plan."""
+    """A program that is compiled as one module takes no plan, and linking needs a release clang."""
     inputs = ("--corpus", program, "--toolchain", training_toolchain, "--release-toolchain", pretrained_release)
     row = ("--build", "true", "--source", tmp_path, "--program", "app", "--row", "lto-outliner,program")
     refused = tune(*inputs, *row, "--output", tmp_path / "plan")
     assert refused.returncode == 1
     assert "lto-outliner, program" in refused.stderr
+    refused = tune(*inputs[:4], *row[:-2], "--output", tmp_path / "plan")
+    assert refused.returncode == 1 and "--release-toolchain" in refused.stderr
     assert not (tmp_path / "plan-search").exists()
 
 
@@ -211,9 +196,8 @@ def test_killed_search_resumes(make_corpus: Callable[..., Corpus], training_tool
     assert not (tmp_path / "plan").exists()
     rounds = sum(json.loads(path.read_text())["rounds"] for path in root.glob("*/modules/*.json"))
     assert tune(*inputs, "--output", tmp_path / "plan").returncode == 0
-    delay_interrupts = tmp_path / "again"
-    assert tune(*inputs[:4], "--output", delay_interrupts).returncode == 0
-    resumed, whole = (json.loads((path / "tune.json").read_text()) for path in (tmp_path / "plan", delay_interrupts))
+    assert tune(*inputs[:4], "--output", tmp_path / "again").returncode == 0
+    resumed, whole = (json.loads((tmp_path / name / "tune.json").read_text()) for name in ("plan", "again"))
     assert rounds > 0 and resumed == whole
     assert whole["modules"] == whole["finished_modules"] == 4, "little programs are searched to the end"
     for side in ("heuristic", "policy", "plan"):
@@ -225,22 +209,17 @@ def test_killed_search_resumes(make_corpus: Callable[..., Corpus], training_tool
     assert digest(tmp_path / "plan") == first
 
 
-@pytest.fixture
-def storage_uri(gs_uri: ObjectUri) -> ObjectUri:
-    return gs_uri
-
-
 def test_interrupted_search_continues_on_another_machine(
     make_corpus: Callable[..., Corpus],
     training_toolchain: Path,
     tmp_path: Path,
-    storage_uri: ObjectUri,
+    gs_uri: ObjectUri,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sources = {f"app/tree{i}.c": C.replace("* 3", f"* {3 + i}") for i in range(4)}
     inputs = ("--corpus", make_corpus(tmp_path / "corpus", sources).directory, "--toolchain", training_toolchain)
     one, two = tmp_path / "one", tmp_path / "two"
-    in_bucket = (*inputs, "--root-dir", storage_uri, "--output", tmp_path / "plan")
+    in_bucket = (*inputs, "--root-dir", gs_uri, "--output", tmp_path / "plan")
     first = start(*in_bucket, environment={"MLGO_CACHE_DIR": str(one)})
     while not (written := list(one.glob("gs/*/*/@/*/*/modules/*.json"))):
         assert first.poll() is None, first.communicate()
@@ -248,7 +227,7 @@ def test_interrupted_search_continues_on_another_machine(
     first.send_signal(signal.SIGSTOP)
     monkeypatch.setenv("MLGO_CACHE_DIR", str(two))
     second = tune(*in_bucket)
-    assert second.returncode == 1 and f"{storage_uri}/" in second.stderr, second.stderr
+    assert second.returncode == 1 and f"{gs_uri}/" in second.stderr, second.stderr
     first.send_signal(signal.SIGTERM)
     first.send_signal(signal.SIGCONT)
     said = first.communicate(timeout=300)
@@ -256,7 +235,7 @@ def test_interrupted_search_continues_on_another_machine(
     measured = {path.name: json.loads(path.read_text()) for path in written[0].parent.glob("*.json")}
     assert not all(state["finished"] for state in measured.values()) or len(measured) < 4
     shutil.rmtree(one)
-    published = fetch(storage_uri / search_of(storage_uri) / "state")
+    published = fetch(gs_uri / search_of(gs_uri) / "state")
     assert {path.name: json.loads(path.read_text()) for path in published.glob("modules/*.json")} == measured
     resumed = tune(*in_bucket)
     assert resumed.returncode == 0, resumed.stderr

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import gin
 import numpy as np
 import pytest
 
@@ -12,10 +11,7 @@ from components.warmstart.config import WarmstartConfig
 from components.warmstart.data import load_decisions
 from tests.components.warmstart.conftest import FEATURES, TENSORS
 
-
-@pytest.fixture(autouse=True)
-def _fresh_gin():
-    gin.clear_config()
+pytestmark = pytest.mark.usefixtures("fresh_gin")
 
 
 @pytest.fixture(scope="module")

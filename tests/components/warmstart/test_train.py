@@ -5,7 +5,6 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import gin
 import pytest
 from click.testing import CliRunner
 
@@ -21,10 +20,7 @@ from components.warmstart.__main__ import main
 from components.warmstart.train import feature_names
 from tests.components.warmstart.conftest import FEATURES, TENSORS, VOCABULARY_CONTENT
 
-
-@pytest.fixture(autouse=True)
-def _fresh_gin():
-    gin.clear_config()
+pytestmark = pytest.mark.usefixtures("fresh_gin")
 
 
 def arguments(inputs, output, *more):

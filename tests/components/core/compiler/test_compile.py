@@ -15,6 +15,7 @@ from components.core.compiler.compile import CompileError, Compiler, Request
 from components.core.formats.corpus import Corpus, Module
 from components.platform.errors import UserError
 from components.platform.processes.reaper import REAPER
+from tests.components.conftest import module_called
 
 DEFAULT = Advisor("default")
 TREE = "extern int put(int);\nint tree(int x) { return put(x) + put(x + 1); }\n"
@@ -24,10 +25,6 @@ TREE = "extern int put(int);\nint tree(int x) { return put(x) + put(x + 1); }\n"
 def scratch_is_empty_afterwards() -> object:
     yield
     assert list(REAPER.scratch().iterdir()) == []
-
-
-def module_called(corpus: Corpus, name: str) -> Module:
-    return next(module for module in corpus if name in module.name)
 
 
 def test_text_size_is_that_of_llvm_size(tiny_corpus: Corpus, clang: Path, tmp_path: Path) -> None:

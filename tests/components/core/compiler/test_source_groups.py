@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from itertools import product
@@ -15,7 +13,7 @@ import pytest
 
 from components.core.compiler.source_groups import _Groups, _Identity, _join_similar, group_by_source
 from components.core.formats.bitcode_symbols import UNKNOWN, read_symbols
-from components.core.formats.corpus import Module, load_corpus
+from components.core.formats.corpus import Module
 from components.corpus.split import SplitConfig, split_modules
 
 CODE = "static int s{i}(int x) {{ return x * {i}; }}\nint f{i}(int x) {{ return s{i}(x) + s{i}(x + MORE); }}\n"
@@ -206,21 +204,3 @@ def test_damaged_bitcode_is_unknown_or_read(tmp_path: Path) -> None:
         for _ in range(generator.randrange(1, 4)):
             damaged[generator.randrange(len(damaged))] = generator.randrange(256)
         read_symbols(bytes(damaged))
-
-
-def test_libtool_twins_of_a_build_are_together(tmp_path: Path) -> None:
-    entries = []
-    for i, (folder, flag) in product(range(6), (("", "-fno-PIC"), (".libs/", "-fPIC"))):
-        write(tmp_path / f"{i}.c", CODE.format(i=i))
-        (tmp_path / ".libs").mkdir(exist_ok=True)
-        command = ["clang-19", "-Oz", "-DMORE=1", flag, "-Xclang", "-fembed-bitcode=all", "-c", f"{i}.c"]
-        command += ["-o", f"{folder}{i}.o"]
-        subprocess.run(command, cwd=tmp_path, check=True)
-        entries.append({"directory": str(tmp_path), "file": f"{i}.c", "arguments": command})
-    (tmp_path / "compile_commands.json").write_text(json.dumps(entries))
-    command = [sys.executable, "-m", "components.corpus", "extract", "--heldout-fraction", "0.4", "--output"]
-    command += [str(tmp_path / "corpus"), "--compile-commands", str(tmp_path / "compile_commands.json")]
-    subprocess.run(command, check=True)
-    splits = load_corpus(tmp_path / "corpus").splits()
-    for part in (splits.train, splits.validation, splits.heldout):
-        assert part and {name.replace(".libs/", "") for name in part} == {n for n in part if not n.startswith(".libs")}

@@ -24,6 +24,7 @@ from components.core.policy import pretrained
 from components.core.policy.export import export_fast
 from components.platform.errors import UserError
 from components.policy.explain import print_explanation
+from tests.components.conftest import module_called
 from tests.components.toolchain.conftest import random_policy, random_upstream_policy
 
 PRETRAINED = Path(pretrained.__file__).parent / "inlining"
@@ -44,8 +45,7 @@ def policy(training_toolchain: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def module(tiny_corpus):
-    (strings,) = (m for m in tiny_corpus.modules if m.name.startswith("lib/strings"))
-    return strings
+    return module_called(tiny_corpus, "strings")
 
 
 @pytest.fixture

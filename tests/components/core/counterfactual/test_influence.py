@@ -14,17 +14,11 @@ from components.core.counterfactual.influence import (
     list_callee_flips,
     list_single_flips,
 )
+from tests.support.samples import make_callsites
 
 
 def callsites(names: str, calls: list[tuple[str, str, bool]], discardable: str = "") -> Callsites:
-    index = {name: i for i, name in enumerate(names)}
-    return Callsites(
-        np.array([index[a] for a, _, _ in calls], np.int32),
-        np.array([index[b] for _, b, _ in calls], np.int32),
-        np.array([inlined for _, _, inlined in calls], bool),
-        list(names),
-        np.array([name in discardable for name in names], bool),
-    )
+    return make_callsites(calls, discardable, names)
 
 
 def named(calls: Callsites, functions: frozenset[int] | None) -> str:

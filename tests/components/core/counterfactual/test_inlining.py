@@ -9,34 +9,15 @@ import pytest
 
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request
-from components.core.compiler.logs.callsites import Callsites
-from components.core.compiler.objects.function_sizes import FunctionSizes
 from components.core.compiler.sample import Sample
 from components.core.counterfactual.inlining import attribute_savings, force_flips, pin_flips, plan_flips
-
-NAMES = ["f", "g", "h", "once"]
-
-
-def sizes(**of: int) -> FunctionSizes:
-    instructions = np.array(list(of.values()), np.int64)
-    none = np.zeros_like(instructions)
-    text = int(instructions.sum())
-    sections = {".text": text, ".rodata": 0, ".eh_frame": 0, ".gcc_except_table": 0}
-    entry = np.arange(len(of), dtype=np.int32)
-    weak = np.zeros(len(of), bool)
-    return FunctionSizes(list(of), weak, entry, instructions, none, none, none, {}, sections, text)
+from tests.support.samples import make_callsites, make_sizes
 
 
 def sample(inlined: list[bool], discardable: tuple[str, ...] = ("once",), **of: int) -> Sample:
     """f calls once, g calls h: two decisions that touch nothing in common."""
-    calls = Callsites(
-        np.array([0, 1], np.int32),
-        np.array([3, 2], np.int32),
-        np.array(inlined),
-        NAMES,
-        np.array([name in discardable for name in NAMES]),
-    )
-    functions = sizes(**of)
+    calls = make_callsites([("f", "once", inlined[0]), ("g", "h", inlined[1])], discardable)
+    functions = make_sizes(of)
     return Sample(functions.text_size_bytes, callsites=calls, function_sizes=functions)
 
 
@@ -100,17 +81,10 @@ def test_weak_functions_are_weighted_by_the_share_that_the_link_keeps() -> None:
 
 def test_joint_saving_is_divided_among_calls() -> None:
     """f and g call once, which neither inlines: one copy costs 60 bytes, the second takes the 100 of once away."""
-    names = ["f", "g", "once"]
-    calls = Callsites(
-        np.array([0, 1], np.int32),
-        np.array([2, 2], np.int32),
-        np.array([False, False]),
-        names,
-        np.array([False, False, True]),
-    )
+    calls = make_callsites([("f", "once"), ("g", "once")], ["once"])
 
     def compiled(**of: int) -> Sample:
-        functions = sizes(**of)
+        functions = make_sizes(of)
         return Sample(functions.text_size_bytes, callsites=calls, function_sizes=functions)
 
     base = compiled(f=100, g=50, once=100)
@@ -132,19 +106,12 @@ def test_joint_saving_is_divided_among_calls() -> None:
 
 def test_joint_saving_is_divided_among_reached_calls() -> None:
     """g calls once, and f, which inlines g, has a copy of the call: gone as soon as g inlines once."""
-    names = ["f", "g", "once"]
-    calls = Callsites(
-        np.array([0, 1, 0], np.int32),
-        np.array([2, 2, 1], np.int32),
-        np.array([False, False, True]),
-        names,
-        np.array([False, False, True]),
-    )
-    base = Sample(250, callsites=calls, function_sizes=sizes(f=100, g=50, once=100))
+    calls = make_callsites([("f", "once"), ("g", "once"), ("f", "g", True)], ["once"])
+    base = Sample(250, callsites=calls, function_sizes=make_sizes({"f": 100, "g": 50, "once": 100}))
     plan = plan_flips(base, np.array([0, 0, 1]), np.zeros(3), 4, np.random.default_rng(0))
     (group,) = [i for i, flip in enumerate(plan.flips) if len(flip.decisions) == 2]
     plan = replace(plan, flip_sets=(np.array([group]),), forced=plan.forced[:1], numbers=range(1))
-    flipped = Sample(220, callsites=calls, function_sizes=sizes(f=120, g=100), unreached=np.array([0]))
+    flipped = Sample(220, callsites=calls, function_sizes=make_sizes({"f": 120, "g": 100}), unreached=np.array([0]))
     measured = attribute_savings(base, plan, [flipped])
     assert (measured.decision.tolist(), measured.together.tolist(), measured.saved.tolist()) == ([1], [1], [30])
     nothing = attribute_savings(base, plan, [replace(flipped, unreached=np.array([0, 1]))])

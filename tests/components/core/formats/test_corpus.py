@@ -59,15 +59,9 @@ def test_arguments_are_recorded_or_overridden(
     assert load_corpus(tmp_path).modules[0].arguments() == arguments
 
 
-@pytest.mark.parametrize("argument", ["a\0b", "\ud800"])
-def test_override_with_invalid_argument_is_refused(tmp_path: Path, argument: str) -> None:
-    write_corpus(tmp_path, ["a.o"], global_command_override=["-cc1", "-main-file-name", argument])
-    with pytest.raises(UserError, match="global_command_override"):
-        load_corpus(tmp_path)
-
-
-def test_unspecified_override_is_an_error(tmp_path: Path) -> None:
-    write_corpus(tmp_path, ["a.o"], global_command_override=[UNSPECIFIED_OVERRIDE])
+@pytest.mark.parametrize("override", [["-cc1", "a\0b"], ["-cc1", "\ud800"], [UNSPECIFIED_OVERRIDE]])
+def test_invalid_or_unspecified_override_is_refused(tmp_path: Path, override: list[str]) -> None:
+    write_corpus(tmp_path, ["a.o"], global_command_override=override)
     with pytest.raises(UserError, match="global_command_override"):
         load_corpus(tmp_path).modules[0].arguments()
 
@@ -129,19 +123,16 @@ def test_any_text_as_description_is_a_user_error(tmp_path_factory: pytest.TempPa
         load_corpus(directory)
 
 
-def test_local_thinlto_description_with_arguments_is_written(tmp_path: Path) -> None:
-    write_corpus(tmp_path, ["a.o"])
-    (tmp_path / "a.o.thinlto.bc").write_bytes((tmp_path / "a.o.bc").read_bytes())
-    write_description(tmp_path, ["a.o"], "local", ["-O2"])
-    assert load_corpus(tmp_path).modules[0].arguments() == ("-O2",)
-
-
 @pytest.mark.parametrize("thinlto", [None, "distributed", "local"])
 def test_written_description_is_read_back(tmp_path: Path, thinlto: str | None) -> None:
     write_description(tmp_path, ["a.o"], thinlto)
     description = json.loads((tmp_path / "corpus_description.json").read_text())
     assert description["has_thinlto"] == (thinlto is not None)
     assert ("global_command_override" in description) == (thinlto == "local")
+    write_corpus(tmp_path, ["a.o"])
+    (tmp_path / "a.o.thinlto.bc").write_bytes(BITCODE)
+    write_description(tmp_path, ["a.o"], thinlto, ["-O2"])
+    assert load_corpus(tmp_path).modules[0].arguments() == ("-O2",)
 
 
 def test_splits_are_read_back_and_cover_the_corpus(tmp_path: Path) -> None:

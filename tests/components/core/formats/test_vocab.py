@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from components.core.formats.vocab import QUANTILES, load_vocab, read_buckets, vocab_digest, write_vocab
+from components.core.formats.vocab import QUANTILES, load_vocab, quantiles, read_buckets, vocab_digest, write_vocab
 from components.platform.errors import UserError
 from components.platform.storage.manifest import write_manifest
 from components.platform.storage.publish import publish
@@ -72,6 +74,11 @@ def test_vocab_of_ml_compiler_opt_may_have_any_number_of_quantiles(count: int, t
     # A value reaches the same share of the quantiles as before.
     before, after = (np.searchsorted(b, numbers, "right") / len(b) for b in (numbers, boundaries))
     assert np.abs(before - after).max() <= 1.5 / min(count, QUANTILES)
+    first = vocab_digest(tmp_path)
+    (tmp_path / "README").write_text("")
+    assert vocab_digest(tmp_path) == first, "it is that of the quantiles"
+    (tmp_path / "f.buckets").write_text("-2\n")
+    assert vocab_digest(tmp_path) != first
 
 
 @pytest.mark.parametrize("content", ["", "one\n", "2\n1\n", "nan\n"])
@@ -79,15 +86,6 @@ def test_corrupt_buckets_of_ml_compiler_opt_are_named(content: str, tmp_path: Pa
     (tmp_path / "f.buckets").write_text(content)
     with pytest.raises(UserError, match=r"f\.buckets"):
         load_vocab(tmp_path)
-
-
-def test_digest_of_a_vocab_of_ml_compiler_opt_is_that_of_its_quantiles(tmp_path: Path) -> None:
-    (tmp_path / "f.buckets").write_text("1\n")
-    first = vocab_digest(tmp_path)
-    (tmp_path / "README").write_text("")
-    assert vocab_digest(tmp_path) == first
-    (tmp_path / "f.buckets").write_text("2\n")
-    assert vocab_digest(tmp_path) != first
 
 
 def test_missing_files_are_named(vocab: Path, tmp_path: Path) -> None:
@@ -102,3 +100,18 @@ def test_missing_files_are_named(vocab: Path, tmp_path: Path) -> None:
         load_vocab(vocab)
     with pytest.raises(UserError, match="no such"):
         load_vocab(tmp_path / "nowhere")
+
+
+@settings(deadline=None)
+@given(values=hnp.arrays(np.int64, st.integers(1, 2500), elements=st.integers(-50, 50) | st.integers(-(2**50), 2**50)))
+def test_quantiles_by_definition(values: np.ndarray) -> None:
+    """The k-th is the value of rank ceil(k * (N - 1) / 999) among the sorted values, in integers."""
+    ordered = np.sort(values)
+    ranks = [math.ceil(Fraction(k * (len(values) - 1), 999)) for k in range(1000)]
+    assert quantiles(values).dtype == np.float64
+    np.testing.assert_array_equal(quantiles(values), ordered[ranks])
+
+
+def test_each_element_of_a_tensor_counts() -> None:
+    values = np.arange(1000, dtype=np.float32).reshape(250, 2, 2)
+    np.testing.assert_array_equal(quantiles(values), np.arange(1000))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from components.core.objectives import SCORE, SIZE, Objective
 from components.core.objectives.estimate import MODULES, PROJECTS, Estimate, Target, estimate, students_t
+from components.core.objectives.size import bytes_kept
 
 UNITS = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 3)), min_size=1, max_size=12)
 
@@ -131,3 +132,8 @@ def test_nothing_becomes_smaller_than_nothing() -> None:
     known = estimate(SIZE, MODULES, np.array([1000.0, 1000.0]), np.array([900.0, 500.0]), np.arange(2))
     assert known is not None and known.interval95 is not None
     assert known.interval95[0] < -100 and known.interval95[1] == 100
+
+
+def test_shared_functions_count_by_the_share_that_the_link_keeps() -> None:
+    assert bytes_kept(100, {"own": 10, "in_two": 20, "in_four": 40}, {"in_two": 2, "in_four": 4, "elsewhere": 3}) == 60
+    assert bytes_kept(100, {"own": 10}, {}) == 100

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
-import gin
 import numpy as np
 import pytest
 
@@ -16,21 +13,6 @@ from components.core.formats.features import FeatureSpec
 from components.core.policy.dense import DensePolicy
 
 MakePolicy = Callable[..., tuple[DensePolicy, dict[str, np.ndarray]]]
-
-
-@pytest.fixture(scope="session")
-def clang() -> Path:
-    path = shutil.which("clang-19")
-    assert path, "install clang-19"
-    return Path(path)
-
-
-@pytest.fixture
-def fresh_gin() -> Iterator[None]:
-    """Clear gin's bindings before and after a test."""
-    gin.clear_config()
-    yield
-    gin.clear_config()
 
 
 @pytest.fixture(scope="session")

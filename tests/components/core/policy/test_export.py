@@ -20,7 +20,6 @@ from components.core.policy.tf import saved_model
 from components.platform.errors import UserError
 from components.platform.storage import write_manifest
 from components.policy.__main__ import main
-from components.policy.compare import compare
 
 
 @pytest.fixture(scope="module")
@@ -47,17 +46,10 @@ def trace(exported, tmp_path_factory):
 
 
 def test_all_forms_agree_on_recorded_decisions(exported, trace):
-    agreements = compare(exported[0], trace)
-    assert [a.form for a in agreements] == ["generated C++", "SavedModel", "TensorFlow Lite"]
-    for a in agreements:
-        assert (len(a.differences), a.decisions) == (0, 200)
-        assert a.max_error < 2e-5
-
-
-def test_the_command_reports_agreement(exported, trace):
     result = CliRunner().invoke(main, ["compare", "--policy", str(exported[0]), "--trace", str(trace)])
     assert result.exit_code == 0, result.output
-    assert "generated C++: 0 of 200 decisions differ" in result.output
+    for form in ("generated C++", "SavedModel", "TensorFlow Lite"):
+        assert f"{form}: 0 of 200 decisions differ" in result.output
 
 
 def test_a_form_of_another_policy_is_detected(exported, trace, clang, tmp_path):
@@ -70,12 +62,12 @@ def test_a_form_of_another_policy_is_detected(exported, trace, clang, tmp_path):
     (tmp_path / "other").mkdir()
     generate(mirrored, tmp_path / "other")
     (tmp_path / "policy.so").symlink_to(build_shared_object(tmp_path / "other", clang))
-    (native, model, lite) = compare(tmp_path, trace, limit=100)
-    assert len(native.differences) == 100 and not len(model.differences) and not len(lite.differences)
     (tmp_path / "manifest.json").unlink()
     write_manifest(tmp_path)
     result = CliRunner().invoke(main, ["compare", "--policy", str(tmp_path), "--trace", str(trace)])
     assert isinstance(result.exception, UserError) and "generated C++" in result.exception.problem
+    for form, differences in (("generated C++", 200), ("SavedModel", 0), ("TensorFlow Lite", 0)):
+        assert f"{form}: {differences} of 200 decisions differ" in result.output
 
 
 def test_policy_json_has_the_given_origin_and_properties_of_the_weights(exported):

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,11 @@ def toy(tmp_path: Path) -> Recipe:
     return Recipe("toy", Source("path", str(tmp_path / "toy")), cmake_options=(), binaries=("libtoy.so", "app"))
 
 
+def changed(toy: Recipe, commands: tuple[str, ...] | None, **more: Any) -> Recipe:
+    """Return the recipe with these commands, or built by CMake."""
+    return dataclasses.replace(toy, cmake_options=None if commands else (), commands=commands, **more)
+
+
 def build(recipe: Recipe, where: Path, clang: Path, flags: list[str], objects_only: bool = False) -> BuiltProject:
     source = fetch_recipe(recipe, where, where.parent / "cache")
     return build_project(recipe, source, where, clang, flags, jobs=2, objects_only=objects_only)
@@ -83,9 +89,7 @@ def test_a_whole_build_leaves_its_binaries(toy: Recipe, tmp_path: Path, clang: P
 @pytest.mark.toolchain
 @pytest.mark.parametrize("commands", [None, ("make app",)])
 def test_links_get_the_link_flags(toy: Recipe, tmp_path: Path, clang: Path, commands: tuple[str, ...] | None) -> None:
-    recipe = toy
-    if commands:
-        recipe = dataclasses.replace(toy, cmake_options=None, commands=commands, binaries=("app",))
+    recipe = changed(toy, commands, binaries=("app",)) if commands else toy
     source = fetch_recipe(recipe, tmp_path / "b", tmp_path / "cache")
     built = build_project(recipe, source, tmp_path / "b", clang, ["-Oz"], 2, ldflags=["-Wl,--build-id=0x6d6c676f2121"])
     assert [path.name for path in built.binaries] == (["app"] if commands else ["app", "libtoy.so"])
@@ -128,9 +132,7 @@ def test_excluded_objects_are_neither_built_nor_listed(toy: Recipe, tmp_path: Pa
 
 
 def test_commands_build_a_copy(toy: Recipe, tmp_path: Path, clang: Path) -> None:
-    recipe = dataclasses.replace(
-        toy, cmake_options=None, commands=("make -j$JOBS app",), prepare=("test -e Makefile",), binaries=("app",)
-    )
+    recipe = changed(toy, ("make -j$JOBS app",), prepare=("test -e Makefile",), binaries=("app",))
     built = build(recipe, tmp_path / "b", clang, EMBED)
     assert [path.name for path in built.binaries] == ["app"]
     assert not (tmp_path / "toy/app.o").exists(), "the user's tree is not written to"
@@ -155,14 +157,12 @@ def test_commands_link_archives_although_a_plugin_of_another_llvm_is_installed(
 ) -> None:
     assert list(Path("/usr/lib/bfd-plugins").glob("LLVMgold-14.so")), "package llvm-14-linker-tools"
     (tmp_path / "toy" / "static.mk").write_text(STATIC)
-    recipe = dataclasses.replace(
-        toy, cmake_options=None, commands=("make -f static.mk program",), prepare=(), binaries=("program",)
-    )
+    recipe = changed(toy, ("make -f static.mk program",), binaries=("program",))
     assert [path.name for path in build(recipe, tmp_path / "b", clang, EMBED).binaries] == ["program"]
 
 
 def test_a_command_that_fails_is_named_with_its_output(toy: Recipe, tmp_path: Path, clang: Path) -> None:
-    recipe = dataclasses.replace(toy, cmake_options=None, commands=("echo made no app; exit 3",))
+    recipe = changed(toy, ("echo made no app; exit 3",))
     with pytest.raises(UserError, match="toy cannot") as caught:
         build(recipe, tmp_path / "b", clang, EMBED)
     assert "no app" in caught.value.problem
@@ -203,9 +203,7 @@ def test_a_target_decides_what_objects_are_for(
 ) -> None:
     (tmp_path / "toy" / "lib" / "text.cc").write_text("int length(const char *t) { return *t ? 1 : 0; }\n")
     target = Target("thumbv7em-none-eabi", cflags=("-mcpu=cortex-m4",))
-    recipe = dataclasses.replace(
-        toy, target=target, commands=commands, cmake_options=None if commands else (), binaries=()
-    )
+    recipe = changed(toy, commands, target=target, binaries=())
     built = build(recipe, tmp_path / "build", clang, EMBED, objects_only=True)
     assert not built.failed
     # CMake calls objects .obj where there is no operating system.
@@ -223,8 +221,7 @@ def test_missing_cross_libraries_are_named(
 ) -> None:
     (tmp_path / "root").mkdir()
     target = Target("sparc64-linux-gnu", str(tmp_path / "root"))
-    options = () if commands is None else None
-    recipe = dataclasses.replace(toy, target=target, commands=commands, cmake_options=options)
+    recipe = changed(toy, commands, target=target)
     with pytest.raises(UserError, match=r"stdlib\.h'") as caught:
         build(recipe, tmp_path / "build", clang, ["-Oz"])
     assert "-cross" in caught.value.remedy and "target.sysroot" in caught.value.remedy

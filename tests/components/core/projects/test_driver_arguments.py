@@ -1,4 +1,4 @@
-"""Outputs of a driver's command: what clang's own driver says (clang -###), in its arguments and in response files."""
+"""Outputs of a driver's command, as clang's own driver says (clang -###), in arguments and in response files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from components.core.projects.build_links.driver import make_link
 from components.core.projects.driver_arguments import read_arguments, without_outputs
-from components.core.projects.response_files import write_response_file
+from components.core.projects.response_files import split_response_file, write_response_file
 from components.platform.errors import UserError
 
 CLANG = "clang-19"
@@ -80,3 +80,21 @@ def test_arguments_without_outputs_name_none(arguments: list[str]) -> None:
     assume("-Xlinker" not in arguments and "--" not in arguments)
     options = read_arguments(list(without_outputs(arguments)), "/")
     assert options.output is None and not options.compiles
+
+
+QUOTED = ["plain", "with space", 'a "quote"', "it's", "back\\slash\\", "\\"]
+
+
+def test_arguments_are_read_as_they_were_written(tmp_path: Path) -> None:
+    response = tmp_path / "words"
+    write_response_file(response, QUOTED)
+    assert split_response_file(response.read_bytes(), response) == QUOTED
+
+
+def test_clang_reads_the_arguments(tmp_path: Path) -> None:
+    source = tmp_path / 'of "mine"\\' / "main.c"
+    source.parent.mkdir()
+    source.write_text("int main(void) { return 0; }\n")
+    write_response_file(tmp_path / "words", ["-c", source, "-o", source.with_name("main.o")])
+    subprocess.run(["clang-19", f"@{tmp_path / 'words'}"], check=True)
+    assert source.with_name("main.o").is_file()

@@ -7,13 +7,11 @@ import os
 import socket
 import subprocess
 import tarfile
-import time
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -21,7 +19,7 @@ from components.core.projects.recipe import Recipe, Source
 from components.core.projects.source import fetch_recipe, git_commit
 from components.platform.errors import UserError
 from components.platform.storage.downloads import git, retry
-from tests.servers.http_server import serve, serving
+from tests.servers.http_server import OverloadedServer, serve, serving
 
 
 def fetch(source: Source, where: Path, **recipe: object) -> Path:
@@ -80,99 +78,61 @@ def test_archive_with_another_checksum_is_refused(tree: Path, tmp_path: Path, se
 def test_two_builds_that_share_a_cache_download_an_archive_once(tree: Path, tmp_path: Path) -> None:
     pin = archive(tree, "tar.gz", "http://127.0.0.1:1").pin
     content = (tree.parent / "p.tar.gz").read_bytes()
-    requests: list[str] = []
-
-    class Slow(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            requests.append(self.path)
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content[:20])
-            time.sleep(1.0)
-            self.wfile.write(content[20:])
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    server = OverloadedServer(content, stops_s=1.0)
     with serving(server) as url, ThreadPoolExecutor(4) as pool:
         slow = Source("url", f"{url}/p.tar.gz", pin)
         sources = list(pool.map(lambda i: fetch(slow, tmp_path / f"w{i}"), range(4)))
     assert [(where / "lib/a.c").read_text() for where in sources] == ["int a;\n"] * 4
-    assert len(requests) == 1 and len(list((tmp_path / "cache/archives").iterdir())) == 1
-
-
-class _Overloaded(BaseHTTPRequestHandler):
-    """Answers the requests with `statuses` in turn, 0 to cut the body off, and then with `content`."""
-
-    statuses: ClassVar[list[int]]
-    content: ClassVar[bytes]
-    requests: ClassVar[list[str]]
-
-    def do_GET(self) -> None:
-        self.requests.append(self.path)
-        status = self.statuses.pop(0) if self.statuses else 200
-        self.send_response(status or 200)
-        self.send_header("Content-Length", str(len(self.content)))
-        self.end_headers()
-        self.wfile.write(self.content if status else self.content[:20])
-
-    def log_message(self, *_arguments: object) -> None:
-        pass
+    assert len(server.requests) == 1 and len(list((tmp_path / "cache/archives").iterdir())) == 1
 
 
 @pytest.fixture
-def overloaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Yield the URL of a server that answers as `_Overloaded` says; attempts follow each other at once."""
+def overloaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[OverloadedServer]:
+    """A server that answers as its attributes say; attempts follow each other at once."""
     monkeypatch.setattr(retry, "PAUSES_S", (0.0, 0.0))
-    _Overloaded.requests = []
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Overloaded)) as url:
-        yield url
+    server = OverloadedServer(statuses=[503] * 9)
+    with serving(server):
+        yield server
 
 
-def test_download_from_an_overloaded_server_is_repeated(tree: Path, tmp_path: Path, overloaded: str) -> None:
-    pin = archive(tree, "tar.gz", overloaded).pin
-    _Overloaded.content = (tree.parent / "p.tar.gz").read_bytes()
-    _Overloaded.statuses = [503, 0]
-    source = Source("url", f"{overloaded}/p.tar.gz", pin)
+def test_download_from_an_overloaded_server_is_repeated(
+    tree: Path, tmp_path: Path, overloaded: OverloadedServer
+) -> None:
+    source = archive(tree, "tar.gz", overloaded.url)
+    overloaded.content, overloaded.statuses = (tree.parent / "p.tar.gz").read_bytes(), [503, 0]
     assert (fetch(source, tmp_path / "w") / "lib/a.c").read_text() == "int a;\n"
-    assert len(_Overloaded.requests) == 3
+    assert len(overloaded.requests) == 3
 
 
+@pytest.mark.parametrize("source", [("url", "0" * 64, "cannot download"), ("git", "v1", "cannot clone")])
 @pytest.mark.parametrize(("status", "attempts"), [(503, 3), (404, 1)])
-def test_only_passing_failures_of_a_download_are_repeated(
-    tree: Path, tmp_path: Path, overloaded: str, status: int, attempts: int
+def test_only_passing_failures_are_repeated(
+    tmp_path: Path, overloaded: OverloadedServer, source: tuple[Any, str, str], status: int, attempts: int
 ) -> None:
-    _Overloaded.content, _Overloaded.statuses = b"", [status] * 9
-    with pytest.raises(UserError, match=rf"cannot download .*{status}"):
-        fetch(Source("url", f"{overloaded}/p.tar.gz", "0" * 64), tmp_path / "w")
-    assert len(_Overloaded.requests) == attempts
+    overloaded.statuses = [status] * 9
+    kind, pin, problem = source
+    with pytest.raises(UserError, match=problem):
+        fetch(Source(kind, f"{overloaded.url}/p.tar.gz", pin), tmp_path / "w")
+    assert len(overloaded.requests) == attempts and not (tmp_path / "w/source").exists()
 
 
-@pytest.mark.parametrize(("status", "attempts"), [(503, 3), (404, 1)])
-def test_only_passing_failures_of_a_clone_are_repeated(
-    tmp_path: Path, overloaded: str, status: int, attempts: int
+def test_clone_is_repeated_where_a_submodule_was_not_reached(
+    tree: Path, tmp_path: Path, overloaded: OverloadedServer
 ) -> None:
-    _Overloaded.content, _Overloaded.statuses = b"", [status] * 9
-    with pytest.raises(UserError, match=r"cannot clone .* at v1"):
-        fetch(Source("git", f"{overloaded}/p.git", "v1"), tmp_path / "w")
-    assert len(_Overloaded.requests) == attempts and not (tmp_path / "w/source").exists()
-
-
-def test_clone_is_repeated_where_a_submodule_was_not_reached(tree: Path, tmp_path: Path, overloaded: str) -> None:
     """Git then leaves the clone, and refuses its directory at the next attempt."""
     identity = ("-c", "user.name=a", "-c", "user.email=a@b.invalid")
-    (tree / ".gitmodules").write_text(f'[submodule "lib/s"]\n\tpath = lib/s\n\turl = {overloaded}/s.git\n')
+    (tree / ".gitmodules").write_text(f'[submodule "lib/s"]\n\tpath = lib/s\n\turl = {overloaded.url}/s.git\n')
     submodule = ("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},lib/s")
     commit = (*identity, "commit", "-q", "-m", "one")
     for command in (("init", "-q"), ("add", "."), submodule, commit, ("tag", "v1")):
         subprocess.run(["git", *command], cwd=tree, check=True, env={**os.environ, "GIT_CONFIG_GLOBAL": os.devnull})
-    _Overloaded.content, _Overloaded.statuses = b"", [503] * 9
     messages: list[str] = []
     with pytest.raises(UserError, match=r"cannot clone .* at v1: (?!.*already exists)"):
         fetch_recipe(
             Recipe("p", Source("git", tree.as_uri(), "v1"), cmake_options=()), tmp_path / "w", tmp_path, messages.append
         )
     assert len(messages) == 3 and not (tmp_path / "w/source").exists(), messages
-    assert len(_Overloaded.requests) == 6, "git itself asks twice at each attempt"
+    assert len(overloaded.requests) == 6, "git itself asks twice at each attempt"
 
 
 def test_invalid_and_missing_archives_are_refused(tmp_path: Path, server: str) -> None:

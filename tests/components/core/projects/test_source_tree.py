@@ -33,6 +33,7 @@ def names(directory: Path) -> set[str]:
 
 
 def test_objects_and_build_directories_are_left_out(tree: Path, tmp_path: Path) -> None:
+    os.utime(tree / "Makefile", (1_000_000_000, 1_000_000_000))
     source = SourceTree(tree, ("x.png",))
     source.check("make")
     assert source.build_directories() == ["build", "out"]
@@ -41,15 +42,19 @@ def test_objects_and_build_directories_are_left_out(tree: Path, tmp_path: Path) 
     source.copy(tmp_path / "copy", [tree / "mlgo-shrink"])
     assert names(tmp_path / "copy") == {"src/a.c", "Makefile", "link", "data/teapot.obj"}
     assert (tmp_path / "copy" / "link").is_symlink()
+    # configure is newer than configure.ac, so make does not generate it again.
+    assert (tmp_path / "copy" / "Makefile").stat().st_mtime == 1_000_000_000
 
 
-def test_pipes_and_earlier_outputs_are_left_out(tree: Path, tmp_path: Path) -> None:
+def test_pipes_earlier_outputs_and_the_repository_of_a_worktree_are_left_out(tree: Path, tmp_path: Path) -> None:
+    (tree / ".git").write_text(f"gitdir: {tmp_path}/elsewhere\n")
     os.mkfifo(tree / "pipe")
     for name in ("manifest.json", "shrink.json", "files/app"):
         (tree / "out1" / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / "out1" / name).touch()
     SourceTree(tree).copy(tmp_path / "copy")
     assert not (tmp_path / "copy/pipe").exists() and not (tmp_path / "copy/out1").exists()
+    assert not (tmp_path / "copy/.git").exists(), "git would change the index and the branch of the worktree"
 
 
 def test_links_into_the_tree_are_links_into_the_copy(tree: Path, tmp_path: Path) -> None:
@@ -61,19 +66,15 @@ def test_links_into_the_tree_are_links_into_the_copy(tree: Path, tmp_path: Path)
     assert os.readlink(tmp_path / "copy/outside") == "/usr/include"
 
 
-def test_worktree_is_copied_without_its_repository(tree: Path, tmp_path: Path) -> None:
-    """Git in the copy would change the index and the branch of the worktree."""
-    (tree / ".git").write_text(f"gitdir: {tmp_path}/elsewhere\n")
-    SourceTree(tree).copy(tmp_path / "copy")
-    assert not (tmp_path / "copy/.git").exists() and (tmp_path / "copy/src/a.c").exists()
-
-
 def test_tree_that_was_configured_in_place_needs_its_configure_step(tree: Path) -> None:
     (tree / "config.status").touch()
     with pytest.raises(UserError, match="in place") as error:
         SourceTree(tree).check("make -j8")
     assert "./configure && make -j8" in error.value.remedy
     SourceTree(tree).check("./configure && make")
+    for name, problem in (("build", "CMake"), ("nowhere", "nowhere")):
+        with pytest.raises(UserError, match=problem):
+            SourceTree(tree / name).check("make")
 
 
 def test_read_only_parts_are_removed(tmp_path: Path) -> None:
@@ -84,13 +85,6 @@ def test_read_only_parts_are_removed(tmp_path: Path) -> None:
     remove_tree(tmp_path / "tree")
     assert not (tmp_path / "tree").exists()
     remove_tree(tmp_path / "tree")
-
-
-def test_times_are_kept(tree: Path, tmp_path: Path) -> None:
-    """configure is newer than configure.ac, so make does not generate it again."""
-    os.utime(tree / "Makefile", (1_000_000_000, 1_000_000_000))
-    SourceTree(tree).copy(tmp_path / "copy")
-    assert (tmp_path / "copy" / "Makefile").stat().st_mtime == 1_000_000_000
 
 
 def test_version_from_git_is_that_of_the_source(tree: Path, tmp_path: Path) -> None:
@@ -109,13 +103,6 @@ def test_version_from_git_is_that_of_the_source(tree: Path, tmp_path: Path) -> N
     assert not (tmp_path / "copy/.git/objects/pack").exists()
     git(tmp_path / "copy", "commit", "-qm", "second", "--allow-empty")
     assert git(tree, "rev-list", "--count", "HEAD") == "1\n"
-
-
-def test_build_directory_as_source_is_refused(tree: Path) -> None:
-    with pytest.raises(UserError, match="CMake"):
-        SourceTree(tree / "build").check("make")
-    with pytest.raises(UserError, match="nowhere"):
-        SourceTree(tree / "nowhere").check("make")
 
 
 def test_cmake_configuration_in_place_is_done_again(tree: Path, tmp_path: Path) -> None:

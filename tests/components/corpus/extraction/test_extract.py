@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ from components.corpus.extraction.extract import ExtractConfig, extract_objects
 from components.corpus.extraction.outcome import Outcome
 from components.corpus.sources.objects import ObjectFile, read_compile_commands
 from components.platform.errors import UserError
-
-OBJCOPY = "/usr/lib/llvm-19/bin/llvm-objcopy"
+from tests.components.corpus.mlgo_utils import OBJCOPY, extract_ir, files
 
 
 def extract(build: Path, output: Path, config: ExtractConfig = ExtractConfig()) -> list[Outcome]:  # noqa: B008
@@ -24,37 +22,16 @@ def extract(build: Path, output: Path, config: ExtractConfig = ExtractConfig()) 
     return outcomes
 
 
-def extract_ir(build: Path, output: Path, *flags: str) -> None:
-    """Run mlgo-utils' extract_ir on the same build."""
-    output.mkdir()
-    command = [sys.executable, "-m", "mlgo.corpus.extract_ir", f"--input={build / 'compile_commands.json'}"]
-    command += [f"--output_dir={output}", f"--llvm_objcopy_path={OBJCOPY}", "--num_workers=2", *flags]
-    subprocess.run(command, check=True, capture_output=True)
-
-
-def files(directory: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
-
-
 @pytest.mark.parametrize(
-    ("flags", "config"),
-    [
-        ([], ExtractConfig()),
-        (["--cmd_filter=^-O2$"], ExtractConfig(cmd_filter="^-O2$")),
-        (["--cmd_filter=^-O[2z]$"], ExtractConfig(cmd_filter="^-O[2z]$", num_workers=3)),
-        # mlgo-utils treats the bytes after the last NUL as an argument, which is empty.
-        (["--cmd_filter=^$"], ExtractConfig(cmd_filter="^$")),
-        (["--cmd_filter=no such flag"], ExtractConfig(cmd_filter="no such flag")),
-    ],
+    # mlgo-utils treats the bytes after the last NUL as an argument, which is empty.
+    "cmd_filter",
+    [None, "^-O2$", "^-O[2z]$", "^$", "no such flag"],
 )
-def test_extracted_files_equal_those_of_mlgo_utils(
-    build: Path, tmp_path: Path, flags: list[str], config: ExtractConfig
-) -> None:
-    if not Path(OBJCOPY).exists():
-        pytest.skip("llvm-objcopy is not installed (package llvm-19)")
+def test_extracted_files_equal_those_of_mlgo_utils(build: Path, tmp_path: Path, cmd_filter: str | None) -> None:
     (tmp_path / "ours").mkdir()
-    extract(build, tmp_path / "ours", config)
-    extract_ir(build, tmp_path / "theirs", *flags)
+    extract(build, tmp_path / "ours", ExtractConfig(cmd_filter=cmd_filter, num_workers=3))
+    flags = ["--cmd-filter", cmd_filter] if cmd_filter else []
+    extract_ir(tmp_path / "theirs", "--input", build / "compile_commands.json", *flags)
     theirs = files(tmp_path / "theirs")
     assert files(tmp_path / "ours") == theirs
     assert "corpus_description.json" in theirs

@@ -6,8 +6,6 @@ import glob
 import json
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import pytest
 from components.corpus.sources.bitcode_files import combine_corpora, make_corpus
 from components.corpus.sources.folder import find_objects
 from components.platform.errors import UserError
+from tests.components.corpus.mlgo_utils import files, run_mlgo_utils, sort_modules
 from tests.support.bitcode import bitcode
 
 BITCODE = bitcode()
@@ -25,21 +24,6 @@ BITCODE = bitcode()
 def write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
-
-
-def run_mlgo_utils(tool: str, *flags: str) -> None:
-    subprocess.run([sys.executable, "-m", f"mlgo.corpus.{tool}", *flags], check=True, capture_output=True)
-
-
-def files(directory: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
-
-
-def sort_modules(corpus: Path) -> None:
-    """Sort the modules that mlgo-utils listed in the file system's order."""
-    path = corpus / "corpus_description.json"
-    description = json.loads(path.read_text())
-    path.write_text(json.dumps(description | {"modules": sorted(description["modules"])}, indent=2))
 
 
 def write_corpus(directory: Path, names: list[str], **more: object) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from components.core.formats.corpus import UNSPECIFIED_OVERRIDE, load_corpus
 from components.platform.storage import verify
+from tests.components.corpus.mlgo_utils import extract_ir, files, sort_modules
 from tests.support.commands import run_command
 
-OBJCOPY = "/usr/lib/llvm-19/bin/llvm-objcopy"
 ROOT = Path(__file__).parents[4]
 ONLY_OURS = ("manifest.json", "report.json", "splits.json", "links.json")
 
@@ -23,24 +22,8 @@ def extract(output: Path, *flags: object, cwd: Path = ROOT) -> subprocess.Comple
     return run_command("components.corpus", "extract", "--output", output, *flags, cwd=cwd, env=environment)
 
 
-def extract_ir(output: Path, *flags: object, cwd: Path = ROOT) -> None:
-    """Run mlgo-utils' extract_ir with our flags, translated to its spelling."""
-    output.mkdir()
-    options = [f"--{flag[2:].replace('-', '_')}" if flag.startswith("--") else flag for flag in map(str, flags)]
-    tool = [sys.executable, "-m", "mlgo.corpus.extract_ir", "--num_workers=2", f"--llvm_objcopy_path={OBJCOPY}"]
-    subprocess.run([*tool, f"--output_dir={output}", *options], check=True, capture_output=True, cwd=cwd)
-
-
-def files(directory: Path) -> dict[str, bytes]:
-    contents = {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
-    return {name: content for name, content in contents.items() if name not in ONLY_OURS}
-
-
-def sort_modules(corpus: Path) -> None:
-    """Sort the modules that mlgo-utils lists in the file system's order, and we by name."""
-    path = corpus / "corpus_description.json"
-    description = json.loads(path.read_text())
-    path.write_text(json.dumps(description | {"modules": sorted(description["modules"])}, indent=2))
+def our_files(corpus: Path) -> dict[str, bytes]:
+    return {name: content for name, content in files(corpus).items() if name not in ONLY_OURS}
 
 
 def extract_with_both(tmp_path: Path, *flags: object, cwd: Path = ROOT) -> list[str]:
@@ -50,8 +33,7 @@ def extract_with_both(tmp_path: Path, *flags: object, cwd: Path = ROOT) -> list[
     extract_ir(tmp_path / "theirs", *flags, cwd=cwd)
     if {"directory", "local"} & set(flags):
         sort_modules(tmp_path / "theirs")
-    theirs = files(tmp_path / "theirs")
-    assert files(tmp_path / "ours") == theirs
+    assert our_files(tmp_path / "ours") == our_files(tmp_path / "theirs")
     verify(tmp_path / "ours")
     return [module.name for module in load_corpus(tmp_path / "ours")]
 
@@ -97,7 +79,6 @@ def test_params_paths_are_relative_to_the_working_directory_by_default(plain: Pa
 
 
 def test_params_file_without_output_is_a_list_of_objects(plain: Path, tmp_path: Path) -> None:
-    """A params file without -o is a list of objects, which may have any suffix."""
     (tmp_path / "odd").write_bytes((plain / "obj/src/one.c.o").read_bytes())
     (tmp_path / "list").write_text("odd\n\ngone.o\n-lc\n")
     assert extract_with_both(
@@ -152,9 +133,9 @@ def test_local_thinlto(local: Path, tmp_path: Path) -> None:
     description = json.loads((tmp_path / "ours/corpus_description.json").read_text())
     assert description["global_command_override"] == [UNSPECIFIED_OVERRIDE]
     run = extract(tmp_path / "here", "--thinlto-build", "local", cwd=local)
-    assert run.returncode == 0 and files(tmp_path / "here") == files(tmp_path / "ours")
+    assert run.returncode == 0 and our_files(tmp_path / "here") == our_files(tmp_path / "ours")
     run = extract(tmp_path / "named", "--thinlto-build", "local", "--input", local, "--input-type", "directory")
-    assert run.returncode == 0 and files(tmp_path / "named") == files(tmp_path / "ours")
+    assert run.returncode == 0 and our_files(tmp_path / "named") == our_files(tmp_path / "ours")
 
 
 def test_saved_module_without_index_is_skipped(local: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,48 +22,26 @@ def entry(directory: str, output: str, **more: Any) -> dict[str, Any]:
     return {"directory": directory, "file": "a.c", "arguments": ["clang", "-c", "a.c", "-o", output], **more}
 
 
-def test_module_names_are_the_outputs_in_the_commands(tmp_path: Path) -> None:
-    objects, rest = read_compile_commands(write(tmp_path, entry("/b", "x/a.o"), entry("/b", "./y.o")))
-    assert [(item.path, item.name) for item in objects] == [("/b/x/a.o", "x/a.o"), ("/b/./y.o", "./y.o")]
-    assert rest == []
-
-
-def test_absolute_outputs_are_named_relative_to_the_command_directory(tmp_path: Path) -> None:
-    objects, _ = read_compile_commands(write(tmp_path, entry("/b", "/b/x/a.o")))
-    assert objects[0].name == "x/a.o" and objects[0].path == "/b/x/a.o"
-
-
-def test_base_directory_distinguishes_objects_of_several_builds(tmp_path: Path) -> None:
-    path = write(tmp_path, entry("/r/b1", "a.o"), entry("/r/b2", "a.o"), entry("/r/b2/c", "../d.o"))
-    objects, _ = read_compile_commands(path, Path("/r"))
-    assert [item.name for item in objects] == ["b1/a.o", "b2/a.o", "b2/d.o"]
-
-
-def test_repeated_entries_are_one_object(tmp_path: Path) -> None:
-    objects, left = read_compile_commands(
-        write(tmp_path, entry("/b", "a.o"), entry("/b", "/b/a.o"), entry("/b", "a.o"))
-    )
-    assert [item.name for item in objects] == ["a.o"] and left == []
-
-
-def test_objects_of_equal_names_are_named_by_their_directories(tmp_path: Path) -> None:
-    path = write(tmp_path, entry("/r/a", "util.o"), entry("/r/b/c", "util.o"), entry("/r", "main.o"))
-    objects, left = read_compile_commands(path)
-    assert [(item.path, item.name) for item in objects] == [
-        ("/r/a/util.o", "a/util.o"),
-        ("/r/b/c/util.o", "b/c/util.o"),
-        ("/r/main.o", "main.o"),
-    ]
-    assert left == []
-
-
-def test_objects_outside_of_their_directory_do_not_rename_others(tmp_path: Path) -> None:
-    """As CMake writes `..`; a corpus cannot have files outside of it."""
-    path = write(tmp_path, entry("/b/src", "x.o"), entry("/b/src", "../obj/x.o"), entry("/b/src", "/tmp/y.o"))
-    objects, left = read_compile_commands(path)
-    assert [item.name for item in objects] == ["x.o", "__/obj/x.o", "__/__/tmp/y.o"] and left == []
-    path = write(tmp_path, entry("/r/a", "x.o"), entry("/r/b", "x.o"), entry("/r/a", "../../o/z.o"))
-    assert [item.name for item in read_compile_commands(path)[0]] == ["a/x.o", "b/x.o", "__/o/z.o"]
+@pytest.mark.parametrize(
+    ("entries", "base", "names"),
+    [
+        ([("/b", "x/a.o"), ("/b", "./y.o"), ("/b", "/b/x/c.o")], None, ["x/a.o", "./y.o", "x/c.o"]),
+        ([("/r/b1", "a.o"), ("/r/b2", "a.o"), ("/r/b2/c", "../d.o")], "/r", ["b1/a.o", "b2/a.o", "b2/d.o"]),
+        ([("/b", "a.o"), ("/b", "/b/a.o"), ("/b", "a.o")], None, ["a.o"]),
+        ([("/r/a", "u.o"), ("/r/b/c", "u.o"), ("/r", "main.o")], None, ["a/u.o", "b/c/u.o", "main.o"]),
+        # As CMake writes `..`; a corpus cannot have files outside of it.
+        ([("/b/s", "x.o"), ("/b/s", "../o/x.o"), ("/b/s", "/tmp/y.o")], None, ["x.o", "__/o/x.o", "__/__/tmp/y.o"]),
+        ([("/r/a", "x.o"), ("/r/b", "x.o"), ("/r/a", "../../o/z.o")], None, ["a/x.o", "b/x.o", "__/o/z.o"]),
+    ],
+    ids=["outputs", "base", "repeated", "equal names", "outside", "outside and equal"],
+)
+def test_modules_are_named_by_the_outputs_of_their_commands(
+    entries: list[tuple[str, str]], base: str | None, names: list[str], tmp_path: Path
+) -> None:
+    path = write(tmp_path, *(entry(directory, output) for directory, output in entries))
+    objects, left = read_compile_commands(path, Path(base) if base else None)
+    assert [item.name for item in objects] == names and left == []
+    assert {item.path for item in objects} <= {os.path.join(*words) for words in entries}
 
 
 def test_objects_outside_of_a_given_base_are_left_out_by_name(tmp_path: Path) -> None:

@@ -68,21 +68,9 @@ def recipes(tmp_path: Path) -> Path:
 
 
 def command(recipe: Path, output: Path) -> list[str]:
-    cache = output.parent / "cache"
-    return [
-        sys.executable,
-        "-m",
-        "components.corpus",
-        "build",
-        "--recipe",
-        str(recipe),
-        "--output",
-        str(output),
-        "--cache-dir",
-        str(cache),
-        "--jobs",
-        "2",
-    ]
+    options = {"--recipe": recipe, "--output": output, "--cache-dir": output.parent / "cache", "--jobs": 2}
+    words = [str(word) for pair in options.items() for word in pair]
+    return [sys.executable, "-m", "components.corpus", "build", *words]
 
 
 @pytest.mark.toolchain

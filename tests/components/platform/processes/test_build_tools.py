@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from components.platform.processes.build_tools import CommandStopped, CommandTimeout, log_tail, run_logged, stop_running
+from tests.components.conftest import living
 
 # Like a build tool, it runs the compiler in a separate process group. With "stubborn" it ignores SIGTERM.
 TOOL = """
@@ -24,17 +24,6 @@ code = "import time; print('started', flush=True); time.sleep(60)"  # after its 
 child = subprocess.Popen([sys.executable, "-c", code, sys.argv[1]], process_group=0)
 time.sleep(60)
 """
-
-
-def processes_with(marker: Path) -> list[str]:
-    processes = []
-    for entry in os.listdir("/proc"):
-        try:
-            if entry.isdecimal() and str(marker).encode() in Path("/proc", entry, "cmdline").read_bytes():
-                processes.append(entry)
-        except OSError:
-            continue
-    return processes
 
 
 def test_output_goes_to_the_log_and_to_the_caller(tmp_path: Path) -> None:
@@ -61,12 +50,12 @@ def test_interrupt_stops_the_tool_and_compilers_in_separate_groups(tmp_path: Pat
 
     def interrupt(line: str) -> None:
         if line.strip() == "started":
-            assert len(processes_with(marker)) == 3, "the supervisor, the tool and the compiler"
+            assert len(living(str(marker))) == 3, "the supervisor, the tool and the compiler"
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run_logged([sys.executable, "-c", TOOL, str(marker), behavior], tmp_path, tmp_path / "log", None, interrupt)
-    assert processes_with(marker) == []
+    assert living(str(marker)) == []
 
 
 def test_call_that_is_between_two_commands_is_stopped_at_the_next(tmp_path: Path) -> None:
@@ -101,7 +90,7 @@ run_step(lambda: run_logged(command, Path({str(tmp_path)!r}), Path({str(tmp_path
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 128 + number, done.stderr
-    assert processes_with(marker) == []
+    assert living(str(marker)) == []
 
 
 def test_command_that_ignores_sigterm_is_killed_in_other_threads(tmp_path: Path) -> None:
@@ -113,7 +102,7 @@ def test_command_that_ignores_sigterm_is_killed_in_other_threads(tmp_path: Path)
         began_s = time.monotonic()
         stop_running([running])
         assert time.monotonic() - began_s < 30
-    assert isinstance(running.exception(), CommandStopped) and processes_with(marker) == []
+    assert isinstance(running.exception(), CommandStopped) and living(str(marker)) == []
 
 
 def test_only_the_users_own_command_gets_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

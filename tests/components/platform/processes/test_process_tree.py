@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -9,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,9 +17,8 @@ import pytest
 from components.platform.processes import supervision, tree_supervisor
 from components.platform.processes.build_tools import run_logged
 from components.platform.processes.process_tree import ProcessTree
+from tests.components.conftest import living
 from tests.support.waiting import wait_until
-
-Living = Callable[[str], list[int]]
 
 # As daemon(3) does, and then waits for an hour; the marker is in the command line.
 DOUBLE_FORK = """
@@ -49,15 +48,14 @@ def leave(how: str, marker: str, status: int, directory: Path) -> list[str]:
     return ["sh", "-c", f"echo before; {line} sleep 0.5; exit {status}"]
 
 
-@pytest.mark.parametrize("status", [0, 1])
-@pytest.mark.parametrize("how", LEAVES)
+@pytest.mark.parametrize(("how", "status"), zip(LEAVES, itertools.cycle([0, 1]), strict=False))
 def test_what_a_build_leaves_running_is_stopped_and_named(
-    how: str, status: int, marker: str, living_with: Living, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    how: str, status: int, marker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began_s = time.monotonic()
     assert run_logged(leave(how, marker, status, tmp_path), tmp_path, tmp_path / "log") == status
     assert time.monotonic() - began_s < 100, "it waited for the hour"
-    assert living_with(marker) == []
+    assert living(marker) == []
     for text in (capsys.readouterr().out, (tmp_path / "log").read_text()):
         *_, last = text.splitlines()
         assert "left running" in last and marker in last
@@ -80,26 +78,32 @@ run_step(lambda: run_logged(sys.argv[2:], Path(sys.argv[1]), Path(sys.argv[1], "
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("how", ["in its own session", "a daemon", "a daemon that ignores SIGTERM"])
+@pytest.mark.parametrize(
+    ("how", "number"),
+    [
+        ("in its own session", signal.SIGTERM),
+        ("a daemon", signal.SIGINT),
+        *(("a daemon that ignores SIGTERM", number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL)),
+    ],
+)
 def test_signal_to_a_step_ends_daemons_of_its_command(
-    how: str, number: signal.Signals, marker: str, living_with: Living, tmp_path: Path
+    how: str, number: signal.Signals, marker: str, tmp_path: Path
 ) -> None:
     line = leave(how, marker, 0, tmp_path)[2].replace("exit 0", "echo ready; sleep 3600; :")
     step = subprocess.Popen([sys.executable, "-c", STEP, str(tmp_path), "sh", "-c", line])
     try:
         log = tmp_path / "log"
         wait_until(lambda: log.exists() and "\nready\n" in log.read_text(), process=step)
-        assert len(living_with(marker)) >= 2, "the shell and its daemon"
+        assert len(living(marker)) >= 2, "the shell and its daemon"
         step.send_signal(number)
         assert step.wait(60) == (-number if number == signal.SIGKILL else 128 + number)
     finally:
         step.kill()
-    assert number == signal.SIGKILL or not living_with(marker)
-    wait_until(lambda: not living_with(marker))
+    assert number == signal.SIGKILL or not living(marker)
+    wait_until(lambda: not living(marker))
 
 
-def test_ordinary_users_leave_nothing_behind_either(marker: str, living_with: Living, tmp_path: Path) -> None:
+def test_ordinary_users_leave_nothing_behind_either(marker: str, tmp_path: Path) -> None:
     """The supervisor needs no privileges."""
     script = Path(shutil.copy(tree_supervisor.__file__, "/tmp")).rename(f"/tmp/{marker}.py")
     try:
@@ -111,21 +115,19 @@ def test_ordinary_users_leave_nothing_behind_either(marker: str, living_with: Li
         done = subprocess.run([*command, *daemon], user=user, pass_fds=[report], cwd="/", timeout=60, check=False)
     finally:
         script.unlink()
-    assert done.returncode == 5 and living_with(marker) == []
+    assert done.returncode == 5 and living(marker) == []
     assert marker in os.pread(report, 10_000, 0).decode()
     os.close(report)
 
 
-def test_supervised_program_leaves_no_daemon_and_is_ended_after_its_time(
-    marker: str, living_with: Living, tmp_path: Path
-) -> None:
+def test_supervised_program_leaves_no_daemon_and_is_ended_after_its_time(marker: str, tmp_path: Path) -> None:
     shell, *rest = leave("a daemon", marker, 3, tmp_path)
     done = supervision.run([shutil.which(shell) or shell, *rest], 60, daemons=True)
     assert done.returncode == 3 and len(done.left_running) == 1 and marker in done.left_running[0]
     rest[1] = rest[1].replace("exit 3", "sleep 3600")
     with pytest.raises(supervision.ProcessTimeout):
         supervision.run([shutil.which(shell) or shell, *rest], 2, daemons=True)
-    assert living_with(marker) == []
+    assert living(marker) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGPIPE, signal.SIGHUP])
@@ -158,9 +160,7 @@ def test_missing_program_is_the_callers_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_recipe_whose_build_starts_a_daemon_ends_with_a_message(
-    status: int, marker: str, living_with: Living, tmp_path: Path
-) -> None:
+def test_recipe_whose_build_starts_a_daemon_ends_with_a_message(status: int, marker: str, tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source/x.c").write_text("int f(int x) { return x; }\n")
     line = LEAVES["in its own session"].format(marker=marker)
@@ -172,7 +172,7 @@ def test_recipe_whose_build_starts_a_daemon_ends_with_a_message(
     options = ["--cache-dir", tmp_path / "cache", "--heldout-fraction", "0", "--output", tmp_path / "corpus"]
     done = subprocess.run([*map(str, command + options)], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == status, done.stderr
-    assert living_with(marker) == []
+    assert living(marker) == []
     assert "left running" in done.stdout
     if status:
         assert "p cannot" in done.stderr and "left running" in done.stderr, "the end of the log"

@@ -24,6 +24,7 @@ from components.platform.processes import sandbox, supervision
 from components.platform.processes.cgroup import available_processors
 from components.platform.processes.confinement import Confinement, Kind, has_seccomp, landlock_abi
 from components.platform.processes.reaper import REAPER
+from tests.components.conftest import living
 from tests.support.waiting import wait_until
 
 DEFAULT = Advisor("default")
@@ -245,7 +246,6 @@ def test_no_process_outlives_its_command(
     leader: str,
     scratch: Path,
     marker: str,
-    living_with: Callable[[str], list[int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     use_kind(name, monkeypatch)
@@ -255,16 +255,16 @@ def test_no_process_outlives_its_command(
             supervision.run(command, 1, writable=scratch)
     else:
         assert supervision.run(command, 60, writable=scratch).returncode == 7
-    assert living_with(marker) == []
+    assert living(marker) == []
 
 
-def test_daemon_of_a_killed_parent_ends(marker: str, living_with: Callable[[str], list[int]], tmp_path: Path) -> None:
+def test_daemon_of_a_killed_parent_ends(marker: str, tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-S", "-c", DAEMON.format(leader="time.sleep(3600)"), marker]
     code = f"from components.platform.processes import supervision\nsupervision.run({command!r}, 3600)"
     with subprocess.Popen([sys.executable, "-c", code]) as parent:
-        wait_until(lambda: len([pid for pid in living_with(marker) if pid != parent.pid]) >= 3)
+        wait_until(lambda: len([pid for pid in living(marker) if pid != parent.pid]) >= 3)
         parent.kill()
-    wait_until(lambda: not living_with(marker))
+    wait_until(lambda: not living(marker))
 
 
 def test_processor_time_is_limited(scratch: Path) -> None:
@@ -315,12 +315,10 @@ def test_parent_process_is_not_confined(landlock: None, scratch: Path, tmp_path:
     assert supervision.run(["/bin/sh", "-c", f"touch {tmp_path}/unconfined"], 30).returncode == 0
 
 
-def test_confined_child_ends_by_signal_and_timeout(
-    confined: str, scratch: Path, marker: str, living_with: Callable[[str], list[int]]
-) -> None:
+def test_confined_child_ends_by_signal_and_timeout(confined: str, scratch: Path, marker: str) -> None:
     with pytest.raises(supervision.ProcessTimeout):
         supervision.run(["/bin/sh", "-c", f"sh -c 'sleep 3600; : {marker}' & wait"], 1, writable=scratch)
-    assert living_with(marker) == []
+    assert living(marker) == []
     status = supervision.run(["/bin/sh", "-c", "kill -SEGV $$"], 30, cwd=scratch, writable=scratch).returncode
     assert status == (-11 if confined == "landlock" else 128 + 11)
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ import pytest
 
 from components.platform.errors import UserError
 from components.platform.processes import reaper, supervision
+from tests.components.conftest import living
 from tests.support.waiting import wait_until
-
-Living = Callable[[str], list[int]]
 
 # A child with descendants that would live for an hour; the marker is in all command lines.
 FAMILY = 'sh -c "sleep 3600; : {word}" {word} & sh -c "sleep 3600 & wait" {word} & echo started {word} >&2; wait'
@@ -85,9 +83,9 @@ def test_missing_directory_and_missing_interpreter_are_errors(tmp_path: Path) ->
         supervision.run([tmp_path / "script"], 30)
 
 
-def test_dead_server_is_an_error_and_the_next_child_gets_another(marker: str, living_with: Living) -> None:
+def test_dead_server_is_an_error_and_the_next_child_gets_another(marker: str) -> None:
     def kill() -> None:
-        wait_until(lambda: living_with(marker))
+        wait_until(lambda: living(marker))
         assert reaper.REAPER._server is not None
         reaper.REAPER._server.kill()
 
@@ -128,22 +126,22 @@ def test_program_that_is_not_executable_is_refused(program: str) -> None:
         supervision.run([program], 30)
 
 
-def test_timeout_kills_all_descendants(marker: str, living_with: Living) -> None:
+def test_timeout_kills_all_descendants(marker: str) -> None:
     started = time.monotonic()
     with pytest.raises(supervision.ProcessTimeout) as caught:
         supervision.run(family(marker), 5)
     assert time.monotonic() - started < 600  # less than the hour that they sleep
     assert f"started {marker}" in caught.value.stderr  # so there were descendants
-    wait_until(lambda: not living_with(marker))
+    wait_until(lambda: not living(marker))
 
 
-def test_time_limit_does_not_count_while_the_process_is_stopped(marker: str, living_with: Living) -> None:
+def test_time_limit_does_not_count_while_the_process_is_stopped(marker: str) -> None:
     """A trainer that was paused must not take the compile that it waits for for one that hangs."""
     command = ["/bin/sh", "-c", f"sleep 6; exit 7; : {marker}"]
     code = "from components.platform.processes import supervision; supervision._SLICE_S = 0.2; "
     code += f"print(supervision.run({command}, 3).returncode)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: any(pid != process.pid for pid in living_with(marker)))
+        wait_until(lambda: any(pid != process.pid for pid in living(marker)))
         process.send_signal(signal.SIGSTOP)
         time.sleep(5)
         process.send_signal(signal.SIGCONT)
@@ -151,15 +149,15 @@ def test_time_limit_does_not_count_while_the_process_is_stopped(marker: str, liv
     assert printed == "7\n"
 
 
-def test_descendants_of_an_ended_child_are_killed(marker: str, living_with: Living) -> None:
+def test_descendants_of_an_ended_child_are_killed(marker: str) -> None:
     completed = supervision.run(["/bin/sh", "-c", f"sh -c 'sleep 3600; : {marker}' & exit 3"], 30)
     assert completed.returncode == 3
-    wait_until(lambda: not living_with(marker))
+    wait_until(lambda: not living(marker))
 
 
-def test_exception_in_the_waiting_thread_kills_all_descendants(marker: str, living_with: Living) -> None:
+def test_exception_in_the_waiting_thread_kills_all_descendants(marker: str) -> None:
     def interrupt() -> None:
-        wait_until(lambda: len(living_with(marker)) >= 3)
+        wait_until(lambda: len(living(marker)) >= 3)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     helper = threading.Thread(target=interrupt)
@@ -167,12 +165,10 @@ def test_exception_in_the_waiting_thread_kills_all_descendants(marker: str, livi
     with pytest.raises(KeyboardInterrupt):
         supervision.run(family(marker), 60)
     helper.join()
-    wait_until(lambda: not living_with(marker))
+    wait_until(lambda: not living(marker))
 
 
-def test_kill_running_kills_only_children_of_the_given_threads(
-    marker: str, living_with: Living, tmp_path: Path
-) -> None:
+def test_kill_running_kills_only_children_of_the_given_threads(marker: str, tmp_path: Path) -> None:
     outcomes: dict[str, object] = {}
 
     def work(name: str) -> None:
@@ -185,7 +181,7 @@ def test_kill_running_kills_only_children_of_the_given_threads(
     threads = [threading.Thread(target=work, args=(name,)) for name in ("doomed", "spared")]
     for thread in threads:
         thread.start()
-    wait_until(lambda: living_with(f"{marker}-doomed") and living_with(f"{marker}-spared"))
+    wait_until(lambda: living(f"{marker}-doomed") and living(f"{marker}-spared"))
     supervision.kill_running({threads[0].ident or 0})
     (tmp_path / "spared").touch()
     for thread in threads:
@@ -232,21 +228,21 @@ sys.stdin.readline()
 
 
 @pytest.mark.parametrize("killer", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
-def test_children_die_with_their_parent(killer: signal.Signals, marker: str, living_with: Living) -> None:
+def test_children_die_with_their_parent(killer: signal.Signals, marker: str) -> None:
     """The parent is killed without any chance to clean up, by the kernel or by a user."""
     program = f"from components.platform.processes import supervision; supervision.run({family(marker)!r}, 3600)"
     parent = subprocess.Popen([sys.executable, "-c", program])
     try:
-        wait_until(lambda: len(living_with(marker)) >= 4)
+        wait_until(lambda: len(living(marker)) >= 4)
         parent.send_signal(killer)
         assert parent.wait(timeout=20) == -killer
-        wait_until(lambda: not living_with(marker))
+        wait_until(lambda: not living(marker))
     finally:
         parent.kill()
         parent.wait()
 
 
-def test_forked_process_has_its_own_reaper(marker: str, living_with: Living) -> None:
+def test_forked_process_has_its_own_reaper(marker: str) -> None:
     """The children of a forked worker die with it, and this process does not wait for the worker's reaper."""
     assert supervision.run(["/bin/true"], 30).returncode == 0  # starts the reaper of this process
     child = os.fork()
@@ -255,10 +251,10 @@ def test_forked_process_has_its_own_reaper(marker: str, living_with: Living) -> 
             supervision.run(family(marker), 3600)
         finally:
             os._exit(1)
-    wait_until(lambda: len(living_with(marker)) >= 3)
+    wait_until(lambda: len(living(marker)) >= 3)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    wait_until(lambda: not living_with(marker))
+    wait_until(lambda: not living(marker))
     assert supervision.run(["/bin/true"], 30).returncode == 0
 
 

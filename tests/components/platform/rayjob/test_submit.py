@@ -92,46 +92,19 @@ def test_states_and_driver_output_are_printed_as_they_arrive(make: Make, capsys:
     assert setting.methods().count("POST") == 1 and "DELETE" not in setting.methods()
 
 
-@pytest.mark.parametrize(
-    ("pod", "reason"),
-    [
-        (
-            {
-                "conditions": [
-                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
-                ]
-            },
-            "Unschedulable: 0/1 nodes",
-        ),
-        (
-            {
-                "conditions": [{"type": "PodScheduled", "status": "True"}],
-                "containerStatuses": [
-                    {
-                        "name": "ray-worker",
-                        "image": "i",
-                        "imageID": "",
-                        "ready": False,
-                        "restartCount": 0,
-                        "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
-                    }
-                ],
-            },
-            "ImagePullBackOff: no such image",
-        ),
-    ],
-)
 def test_reason_of_a_pending_pod_is_printed_once_and_part_of_the_failure(
-    make: Make, pod: dict[str, Any], reason: str, capsys: pytest.CaptureFixture[str]
+    make: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Other reasons: test_pending_pods.py."""
     setting = make(FAILS)
     running = {"metadata": {"name": "head"}, "status": {"phase": "Running"}}
     starting = {"metadata": {"name": "w0"}, "status": {"phase": "Pending"}}
-    pending = {"metadata": {"name": "w1"}, "status": {"phase": "Pending", **pod}}
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+    pending = {"metadata": {"name": "w1"}, "status": {"phase": "Pending", "conditions": [unscheduled]}}
     setting.cluster.cluster_pods = [running, starting, pending]
     with pytest.raises(UserError) as failure:
         setting.run()
-    told = f"2 of 3 pods are pending, w1: {reason}"
+    told = "2 of 3 pods are pending, w1: Unschedulable: 0/1 nodes"
     assert told in failure.value.problem and capsys.readouterr().out.count(told) == 1
 
 
@@ -229,16 +202,18 @@ def test_rayjob_of_another_step_is_not_deleted(make: Make, monkeypatch: pytest.M
     assert setting.methods().count("DELETE") == 2
 
 
-def test_stopped_rayjob_has_failed(make: Make) -> None:
-    setting = make([("Running", "RUNNING"), ("Complete", "STOPPED")])
-    with pytest.raises(UserError, match=r"failed \(STOPPED\)"):
-        setting.run()
-
-
-def test_rayjob_refused_by_kuberay_has_failed(make: Make) -> None:
-    setting = make([("ValidationFailed", "")])
-    with pytest.raises(UserError, match="ppo-1 failed"):
-        setting.run()
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ([("Running", "RUNNING"), ("Complete", "STOPPED")], r"failed \(STOPPED\)"),
+        ([("ValidationFailed", "")], "ppo-1 failed"),
+    ],
+)
+def test_stopped_rayjob_and_one_that_kuberay_refuses_have_failed(
+    make: Make, states: Sequence[State], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        make(states).run()
 
 
 def test_deletion_of_the_rayjob_ends_the_step(make: Make) -> None:

@@ -76,9 +76,9 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-def put_manifest(storage_uri: ObjectUri, content: str | dict[str, Any]) -> None:
+def put_manifest(gs_uri: ObjectUri, content: str | dict[str, Any]) -> None:
     text = content if isinstance(content, str) else json.dumps(content)
-    put_object(storage_uri, "manifest.json", text)
+    put_object(gs_uri, "manifest.json", text)
 
 
 def all_files(root: Path) -> set[str]:
@@ -86,18 +86,16 @@ def all_files(root: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("case", [*HOSTILE, *OTHERS])
-def test_hostile_manifest_is_refused_before_any_file_is_written(
-    storage_uri: ObjectUri, tmp_path: Path, case: str
-) -> None:
+def test_hostile_manifest_is_refused_before_any_file_is_written(gs_uri: ObjectUri, tmp_path: Path, case: str) -> None:
     document = {"version": 1, "files": HOSTILE.get(case, [file("a")]), "data": DATA, **OTHERS.get(case, {})}
-    put_manifest(storage_uri, document)
+    put_manifest(gs_uri, document)
     with pytest.raises(NotAManifest) as raised:
-        fetch(storage_uri)
-    assert str(storage_uri) in raised.value.problem and "artifact" in raised.value.remedy
+        fetch(gs_uri)
+    assert str(gs_uri) in raised.value.problem and "artifact" in raised.value.remedy
     assert all_files(tmp_path) == set()
-    with publish(mirror(storage_uri), "trace") as directory:  # and it does not block writers
+    with publish(mirror(gs_uri), "trace") as directory:  # and it does not block writers
         (directory / "a").write_text("sound")
-    assert (fetch(storage_uri) / "a").read_text() == "sound"
+    assert (fetch(gs_uri) / "a").read_text() == "sound"
 
 
 @pytest.mark.parametrize(
@@ -111,16 +109,16 @@ def test_hostile_local_manifest_is_refused(tmp_path: Path, case: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 1, "files": [{"na', '{"version": 1}'])
 def test_truncated_manifest_is_an_error_for_readers_and_replaced_by_writers(
-    storage_uri: ObjectUri, capsys: pytest.CaptureFixture[str], text: str
+    gs_uri: ObjectUri, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
-    put_manifest(storage_uri, text)
-    with pytest.raises(NotAManifest, match=f"{storage_uri}/manifest.json") as raised:
-        fetch(storage_uri)
+    put_manifest(gs_uri, text)
+    with pytest.raises(NotAManifest, match=f"{gs_uri}/manifest.json") as raised:
+        fetch(gs_uri)
     assert "directory" not in raised.value.remedy
-    with publish(mirror(storage_uri), "trace") as directory:
+    with publish(mirror(gs_uri), "trace") as directory:
         (directory / "a").write_text("sound")
-    assert f"{storage_uri}/manifest.json" in capsys.readouterr().out
-    assert (fetch(storage_uri) / "a").read_text() == "sound"
+    assert f"{gs_uri}/manifest.json" in capsys.readouterr().out
+    assert (fetch(gs_uri) / "a").read_text() == "sound"
 
 
 @pytest.mark.parametrize(
@@ -134,27 +132,25 @@ def test_truncated_manifest_is_an_error_for_readers_and_replaced_by_writers(
         ('{"version": 2, "files": []}', "version 2"),
     ],
 )
-def test_manifest_of_another_tool_or_newer_version_is_not_replaced(
-    storage_uri: ObjectUri, text: str, expected: str
-) -> None:
-    put_manifest(storage_uri, text)
-    with pytest.raises(UserError, match=expected), publish(mirror(storage_uri), "trace"):
+def test_manifest_of_another_tool_or_newer_version_is_not_replaced(gs_uri: ObjectUri, text: str, expected: str) -> None:
+    put_manifest(gs_uri, text)
+    with pytest.raises(UserError, match=expected), publish(mirror(gs_uri), "trace"):
         pytest.fail("the block must not run")
-    assert store_of(storage_uri).read(storage_uri / "manifest.json")[0] == text.encode()
+    assert store_of(gs_uri).read(gs_uri / "manifest.json")[0] == text.encode()
 
 
 @pytest.mark.parametrize("link", ["/etc/passwd", "../x", "d/../../x"])
-def test_link_out_of_the_artifact_is_not_published(storage_uri: ObjectUri, link: str) -> None:
-    with pytest.raises(UserError, match=str(link)), publish(mirror(storage_uri), "trace") as d:
+def test_link_out_of_the_artifact_is_not_published(gs_uri: ObjectUri, link: str) -> None:
+    with pytest.raises(UserError, match=str(link)), publish(mirror(gs_uri), "trace") as d:
         (d / "a").symlink_to(link)
-    assert not read_remote_manifest(storage_uri).version and not mirror(storage_uri).exists()
+    assert not read_remote_manifest(gs_uri).version and not mirror(gs_uri).exists()
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1bb", "a\udcffb"])
-def test_file_with_an_invalid_object_name_is_not_published(storage_uri: ObjectUri, name: str) -> None:
-    with pytest.raises(UserError, match=str(storage_uri)), publish(mirror(storage_uri), "trace") as directory:
+def test_file_with_an_invalid_object_name_is_not_published(gs_uri: ObjectUri, name: str) -> None:
+    with pytest.raises(UserError, match=str(gs_uri)), publish(mirror(gs_uri), "trace") as directory:
         (directory / name).touch()
-    assert names(storage_uri) == []
+    assert names(gs_uri) == []
 
 
 def test_links_inside_the_artifact_are_accepted(tmp_path: Path) -> None:

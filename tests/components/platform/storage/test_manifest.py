@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import struct
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from components.platform.errors import UserError
 from components.platform.storage import digest, publish, read_manifest, require_artifact, verify, write_manifest
+from components.platform.storage.digests import file_digest, json_digest
 
 
 @pytest.fixture
@@ -144,3 +146,14 @@ def forge(data: bytes, wanted: int) -> bytes:
         if missing ^ effect < missing:
             missing, chosen = missing ^ effect, chosen ^ bits
     return head + chosen.to_bytes(4, "little")
+
+
+def test_digest_of_a_file_is_that_of_its_content(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    assert file_digest(tmp_path / "file") == hashlib.sha256(b"content").hexdigest()
+
+
+def test_digest_of_a_document_is_that_of_its_text_with_sorted_keys() -> None:
+    """Names of directories of trainings, searches and RayJobs depend on it."""
+    text = b'{"a": [1, "x"], "b": "\\u00e9"}'
+    assert json_digest({"b": "é", "a": [1, "x"]}) == hashlib.sha256(text).hexdigest()

@@ -42,14 +42,11 @@ def test_unwritable_output_is_named(tmp_path: Path, pattern: str) -> None:
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_exception_leaves_no_files(tmp_path: Path) -> None:
+def test_exception_leaves_no_files_and_keeps_the_older_artifact(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), publish(tmp_path / "trace", "trace") as directory:
         (directory / "file").write_text("x")
         raise KeyboardInterrupt
     assert os.listdir(tmp_path) == []
-
-
-def test_exception_keeps_the_older_artifact(tmp_path: Path) -> None:
     make(tmp_path / "trace", "old")
     with pytest.raises(ValueError), publish(tmp_path / "trace", "trace") as directory:
         (directory / "file").write_text("new")

@@ -98,16 +98,13 @@ def test_output_inside_an_artifact_is_refused(tmp_path: Path, name: str) -> None
     require_refused(tmp_path / name, tmp_path, f"{name} lies within a toolchain, .*toolchain")
 
 
-def test_directory_around_an_artifact_is_refused(tmp_path: Path) -> None:
-    make(tmp_path / "runs" / "trace")
-    require_refused(tmp_path / "runs", tmp_path, "runs is not empty")
-
-
-def test_foreign_manifest_around_an_output_is_no_obstacle(tmp_path: Path) -> None:
+def test_foreign_manifest_around_an_output_is_no_obstacle_and_an_artifact_in_it_is_one(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"name": "a web page"}')
     make(tmp_path / "trace")
     make(tmp_path / "trace", text="again")
     assert content(tmp_path / "trace")["file"] == b"again"
+    make(tmp_path / "runs" / "trace")
+    require_refused(tmp_path / "runs", tmp_path, "runs is not empty")
 
 
 def test_mount_point_is_named(tmp_path: Path) -> None:
@@ -285,13 +282,8 @@ def _raise(problem: str) -> None:
 
 def test_input_that_is_made_again_with_the_same_content_is_no_change(tmp_path: Path) -> None:
     make(tmp_path / "in")
-    run(
-        "--input",
-        tmp_path / "in",
-        "--output",
-        tmp_path / "out",
-        meanwhile=lambda: replace_directory(tmp_path / "in", "x"),
-    )
+    words = ("--input", tmp_path / "in", "--output", tmp_path / "out")
+    run(*words, meanwhile=lambda: replace_directory(tmp_path / "in", "x"))
     assert (tmp_path / "out" / "file").exists()
 
 
@@ -336,11 +328,6 @@ def test_files_that_a_user_edited_are_imported_with_a_warning(
         step, ["--tree", str(tmp_path / "in"), "--output", str(tmp_path / "out")], obj=lambda: None
     )
     assert result.exit_code == 0 and "deep/other" in result.output
-
-
-@pytest.fixture
-def storage_uri(any_uri: ObjectUri) -> ObjectUri:
-    return any_uri
 
 
 def test_remote_artifact_of_another_kind_is_kept(storage_uri: ObjectUri) -> None:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from components.platform.command import INTERRUPTED
 from components.platform.errors import UserError
 from components.platform.processes import supervision
 from components.platform.workers import LocalPool, WorkerPool, make_pool
+from tests.components.conftest import living
 from tests.support.waiting import wait_until
 
 
@@ -52,7 +53,7 @@ def test_items_are_read_a_bounded_number_ahead() -> None:
     assert read == 1000
 
 
-def test_closing_the_iterator_kills_running_work(marker: str, living_with: Callable[[str], list[int]]) -> None:
+def test_closing_the_iterator_kills_running_work(marker: str) -> None:
     def work(n: int) -> object:
         return n if n == 0 else supervision.run(["/bin/sh", "-c", f"sleep 3600; : {marker}"], 3600)
 
@@ -60,30 +61,28 @@ def test_closing_the_iterator_kills_running_work(marker: str, living_with: Calla
     with LocalPool(2) as pool:
         outcomes = pool.map_unordered(work, range(50))
         assert next(outcomes) == (0, 0)
-        while not living_with(marker):
+        while not living(marker):
             assert time.monotonic() - started < 60
         outcomes.close()  # type: ignore[attr-defined]  # it is a generator
-        assert living_with(marker) == []
+        assert living(marker) == []
         assert list(pool.map_unordered(abs, [-3])) == [(0, 3)]  # and can be used after that
     assert time.monotonic() - started < 600  # not the hour that they would sleep
 
 
-def test_closing_the_pool_kills_work_of_a_failed_consumer(marker: str, living_with: Callable[[str], list[int]]) -> None:
+def test_closing_the_pool_kills_work_of_a_failed_consumer(marker: str) -> None:
     def work(n: int) -> object:
         return n if n == 0 else supervision.run(["/bin/sh", "-c", f"sleep 3600; : {marker}"], 3600)
 
     with pytest.raises(ValueError, match="the consumer's"), LocalPool(2) as pool:  # the traceback holds the iterator
         for _ in pool.map_unordered(work, range(50)):
-            while not living_with(marker):
+            while not living(marker):
                 time.sleep(0.01)
             raise ValueError("the consumer's")
-    assert living_with(marker) == []
+    assert living(marker) == []
 
 
 @pytest.mark.parametrize("interrupt", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_step_ends_at_once_without_orphans(
-    interrupt: signal.Signals, marker: str, living_with: Callable[[str], list[int]], tmp_path: Path
-) -> None:
+def test_interrupted_step_ends_at_once_without_orphans(interrupt: signal.Signals, marker: str, tmp_path: Path) -> None:
     program = f"""
 from components.platform.processes import supervision
 from components.platform.command import run_step
@@ -94,7 +93,7 @@ def main():
 run_step(main)
 """
     with subprocess.Popen([sys.executable, "-c", program], stderr=-1, text=True) as step:
-        wait_until(lambda: len(living_with(marker)) >= 3)  # the step itself and two children
+        wait_until(lambda: len(living(marker)) >= 3)  # the step itself and two children
         step.send_signal(interrupt)
         _, messages = step.communicate(timeout=60)
     assert step.returncode == 128 + interrupt
@@ -110,7 +109,10 @@ def test_make_pool_by_specification() -> None:
     pool.close()
 
 
-@pytest.mark.parametrize("spec", ["", "local:", "local:0", "local:-1", "local:two", "cloud", "ray:4", "ray:h", "ray:"])
+@pytest.mark.parametrize(
+    "spec",
+    ["", "local:", "local:0", "local:-1", "local:two", "cloud", "ray:4", "ray:h", "ray:", "ray:host:port", "ray:a b:1"],
+)
 def test_unknown_specifications_are_refused(spec: str) -> None:
     with pytest.raises(UserError, match="--workers"):
         make_pool(spec)

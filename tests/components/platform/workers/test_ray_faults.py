@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from components.core.formats.corpus import Corpus
 from components.platform.errors import UserError
 from components.platform.workers import LocalPool, WorkerPool
 from components.platform.workers.ray_pool import RayPool
+from tests.components.conftest import living
 from tests.components.platform.workers.conftest import SLOTS, Nodes
 from tests.support.waiting import wait_until
 
@@ -81,33 +79,6 @@ def test_failing_modules_are_quarantined_as_on_one_machine(  # their kinds in it
     assert "signal 11" in next(e.detail for e in quarantine.errors if e.module == "app/crash.c.o")
 
 
-def worker_of(_item: object) -> int:
-    time.sleep(0.05)
-    return os.getpid()
-
-
-def test_worker_process_killed_during_compiles(
-    cluster_pool: RayPool,
-    slow_clang: Path,
-    corpus: Corpus,
-    expected: list,
-    marker: str,
-    living_with: Callable[[str], list[int]],
-) -> None:
-    victims = sorted({pid for _, pid in cluster_pool.map_unordered(worker_of, range(40)) if isinstance(pid, int)})
-    assert len(victims) == 2
-    done = []
-    compiling = compile_all(cluster_pool, Compiler(slow_clang, "inlining"), requests(corpus.modules), Quarantine(0))
-    for request, result in compiling:
-        done.append((request.module.name, result.samples[0].text_size_bytes))
-        if len(done) == 4:
-            assert living_with(marker)
-            os.kill(victims[0], signal.SIGKILL)
-    assert sorted(done) == expected
-    assert cluster_pool.lost >= 1
-    wait_until(lambda: not living_with(marker), "an end of all compiles")
-
-
 def test_node_killed_during_an_iteration(
     nodes: Nodes,
     cluster_pool: RayPool,
@@ -115,7 +86,6 @@ def test_node_killed_during_an_iteration(
     corpus: Corpus,
     expected: list,
     marker: str,
-    living_with: Callable[[str], list[int]],
 ) -> None:
     node = nodes.add()
     wait_until(
@@ -129,23 +99,8 @@ def test_node_killed_during_an_iteration(
             nodes.kill(node)
     assert sorted(done) == expected
     assert cluster_pool.lost >= 1
-    wait_until(lambda: not living_with(marker), "an end of all compiles")
+    wait_until(lambda: not living(marker), "an end of all compiles")
     assert sizes(cluster_pool, slow_clang, corpus.modules[:2]) and cluster_pool.size == 2 * SLOTS
-
-
-def test_cancelled_iteration_leaves_no_compile(
-    cluster_pool: RayPool,
-    slow_clang: Path,
-    corpus: Corpus,
-    expected: list,
-    marker: str,
-    living_with: Callable[[str], list[int]],
-) -> None:
-    compiling = compile_all(cluster_pool, Compiler(slow_clang, "inlining"), requests(corpus.modules), Quarantine(0))
-    next(compiling)
-    compiling.close()
-    assert not living_with(marker)
-    assert sizes(cluster_pool, slow_clang, corpus.modules) == expected
 
 
 def test_user_error_names_the_worker(cluster_pool: RayPool, corpus: Corpus, tmp_path: Path) -> None:

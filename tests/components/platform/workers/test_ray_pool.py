@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.formats.corpus import Module
 from components.platform.errors import UserError
 from components.platform.processes import supervision
-from components.platform.workers import WorkerPool, make_pool
+from components.platform.workers import make_pool
 from components.platform.workers.ray_pool import RayPool
+from tests.components.conftest import living
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
@@ -100,14 +101,12 @@ def shell(marker: str, n: int) -> object:
     return n if n == 0 else supervision.run(["/bin/sh", "-c", f"sleep 3600; : {marker}"], 3600)
 
 
-def test_closing_the_iterator_kills_running_work(
-    pool: RayPool, marker: str, living_with: Callable[[str], list[int]]
-) -> None:
+def test_closing_the_iterator_kills_running_work(pool: RayPool, marker: str) -> None:
     outcomes = pool.map_unordered(partial(shell, marker), range(50))
     assert next(outcomes) == (0, 0)
-    wait_until(lambda: living_with(marker), "a child")
+    wait_until(lambda: living(marker), "a child")
     outcomes.close()  # type: ignore[attr-defined]
-    assert living_with(marker) == []
+    assert living(marker) == []
     assert list(pool.map_unordered(abs, [-3])) == [(0, 3)]  # and can be used after that
 
 
@@ -121,9 +120,7 @@ def slow_square(marker: str, n: int) -> int:
     return n * n
 
 
-def test_killed_worker_loses_nothing_and_leaves_nothing(
-    pool: RayPool, marker: str, living_with: Callable[[str], list[int]]
-) -> None:
+def test_killed_worker_loses_nothing_and_leaves_nothing(pool: RayPool, marker: str) -> None:
     victim: Any = next(iter(pool.map_unordered(who, [0])))[1]
     lost = pool.lost
     outcomes = []
@@ -134,20 +131,7 @@ def test_killed_worker_loses_nothing_and_leaves_nothing(
     assert sorted(outcomes) == [(n, n * n) for n in range(12)]
     assert pool.lost > lost
     assert next(iter(pool.map_unordered(who, [0])))[1] != victim
-    wait_until(lambda: not living_with(marker), "an end of all children")
-
-
-def die(n: int) -> int:
-    if n == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return n
-
-
-def test_item_that_kills_every_worker_is_reported_and_others_finish(pool: RayPool) -> None:
-    outcomes = dict(pool.map_unordered(die, range(8)))
-    error = outcomes.pop(3)
-    assert isinstance(error, UserError) and "workers died processing the same item" in error.problem
-    assert outcomes == {n: n for n in range(8) if n != 3}
+    wait_until(lambda: not living(marker), "an end of all children")
 
 
 def status(_item: object) -> int:
@@ -206,14 +190,6 @@ def test_many_directories_are_shared_at_once(pool: RayPool, tmp_path: Path) -> N
         assert not local & {inode for _, inode in outcomes}, "read where the pool's content is, not here"
 
 
-def test_make_pool_by_specification() -> None:
+def test_cluster_that_is_not_reached_is_refused() -> None:
     with pytest.raises(UserError, match=r"cannot be used|already connected"):
         make_pool("ray:127.0.0.1:1")
-    for spec in ("ray:", "ray:4", "ray:host", "ray:host:port", "ray:a b:1"):
-        with pytest.raises(UserError, match="--workers"):
-            make_pool(spec)
-
-
-def test_ray_pool_satisfies_the_protocol(pool: RayPool) -> None:
-    typed: WorkerPool = pool
-    assert typed.size == 2

@@ -6,7 +6,6 @@ import itertools
 import json
 from pathlib import Path
 
-import gin
 import numpy as np
 import pytest
 
@@ -68,13 +67,6 @@ def write_earlier(directory: Path) -> dict[str, np.ndarray]:
     (directory / "state.json").write_text(json.dumps(state))
     write_manifest(directory)
     return variables
-
-
-@pytest.fixture
-def fresh_gin():
-    gin.clear_config()
-    yield
-    gin.clear_config()
 
 
 @pytest.mark.tf

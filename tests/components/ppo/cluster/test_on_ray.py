@@ -2,10 +2,8 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from components.platform.storage.object_storage import s3
 from components.platform.storage.uri import ObjectUri, mirror
 from components.platform.workers.settings import NODE_SETTINGS
 from tests.components.platform.workers.conftest import Nodes
-from tests.components.ppo.runs import ITERATIONS, LEARNING_BY_DEFAULT, train
+from tests.components.ppo.runs import ITERATIONS, LEARNING_BY_DEFAULT, command_line, train
 from tests.servers.s3_server import Behaviour, s3_server
 from tests.servers.storage_server import Faults
 from tests.support.buckets import use_s3
@@ -29,28 +27,11 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 BUCKET = "mlgo-ray"
 
 
-def with_options(inputs, **options):
-    """The same arguments but for those."""
-    options_by_name = dict(zip(inputs[::2], inputs[1::2], strict=True))
-    options_by_name |= {f"--{name.replace('_', '-')}": value for name, value in options.items()}
-    return [word for pair in options_by_name.items() for word in pair]
-
-
 @LEARNING_BY_DEFAULT
 def test_training_with_local_ray(inputs, first, tmp_path):
-    report = train(with_options(inputs, workers="ray"), tmp_path, fresh=True)
+    report = train([*inputs, "--workers", "ray"], tmp_path, fresh=True)
     assert report["mean_rewards"] == first[1]["mean_rewards"]
     assert report["validation_history"] == first[1]["validation_history"]
-
-
-@LEARNING_BY_DEFAULT
-def test_cancelled_modules_of_an_iteration_are_reported(inputs, tmp_path):
-    command = [sys.executable, "-m", "components.ppo", *with_options(inputs, min_completed_fraction=0.5, iterations=2)]
-    command += ["--root-dir", tmp_path / "root", "--output", tmp_path / "policy"]
-    said = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
-    ended = r"iteration ended with 1 of 2 modules; cancelled: app/m\d\.cpp\.o \((\d+) bytes, (\S+) s in"
-    left_out = re.findall(ended, said)
-    assert len(left_out) == 2 and all(int(size) > 0 and float(seconds) > 0 for size, seconds in left_out)
 
 
 @pytest.fixture
@@ -81,11 +62,10 @@ def weights(policy: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("inputs", ["ppo"], indirect=True, scope="session")
-def test_training_survives_lost_workers_and_failing_object_storage(inputs, first, bucket, tmp_path):
+def test_training_survives_lost_workers_and_failing_object_storage(artifacts, inputs, first, bucket, tmp_path):
     """Each iteration loses a worker or a node. The trainer is paused, then killed and started again. All is on S3."""
-    paths = dict(zip(inputs[::2], inputs[1::2], strict=True))
     kinds: dict[str, Kind] = {"corpus": "corpus", "toolchain": "toolchain", "trace": "trace", "warmstart": "policy"}
-    uris = {name: in_bucket(Path(paths[f"--{name}"]), name, kind) for name, kind in kinds.items()}
+    uris = {name: in_bucket(artifacts[name], name, kind) for name, kind in kinds.items()}
     bucket.every = 20
     cache = tmp_path / "trainer"
     run = "run"
@@ -93,9 +73,8 @@ def test_training_survives_lost_workers_and_failing_object_storage(inputs, first
     nodes = Nodes(tmp_path / "nodes")
 
     def start() -> ForkedStep:
-        options = with_options(
-            inputs, **uris, workers=f"ray:{nodes.address}", root_dir=f"s3://{BUCKET}/{run}", output=tmp_path / "policy"
-        )
+        more = {**uris, "workers": f"ray:{nodes.address}", "root_dir": f"s3://{BUCKET}/{run}"}
+        options = [*inputs, *command_line(more | {"output": tmp_path / "policy"})]
         return ForkedStep("ppo", *options, environment={"MLGO_CACHE_DIR": str(cache)})
 
     def await_iteration(number: int) -> None:

@@ -34,11 +34,6 @@ INPUTS = ("corpus", "toolchain", "trace", "warmstart")
 
 
 @pytest.fixture
-def storage_uri(gs_uri: ObjectUri) -> ObjectUri:
-    return gs_uri
-
-
-@pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A pod's surroundings: an API server by its service account."""
     cluster = Cluster([SUCCEEDS])
@@ -65,12 +60,12 @@ def put(uri: ObjectUri, content: str) -> None:
 
 
 @pytest.fixture
-def arguments(storage_uri: ObjectUri) -> dict[str, str]:
+def arguments(gs_uri: ObjectUri) -> dict[str, str]:
     """The step's options, with everything that they name there; also what would be made."""
     for name in (*INPUTS, "output"):
-        put(storage_uri / name, name)
+        put(gs_uri / name, name)
     return {
-        **{f"--{name}": str(storage_uri / name) for name in (*INPUTS, "root-dir", "output")},
+        **{f"--{name}": str(gs_uri / name) for name in (*INPUTS, "root-dir", "output")},
         "--workers": "rayjob:3",
         "--cluster-image": IMAGE,
         "--preset": "tiny",
@@ -91,11 +86,11 @@ def job(cluster: Cluster) -> dict[str, Any]:
 
 
 def test_trainer_command_has_all_options(
-    cluster: Cluster, arguments: dict[str, str], storage_uri: ObjectUri, cache: Path
+    cluster: Cluster, arguments: dict[str, str], gs_uri: ObjectUri, cache: Path
 ) -> None:
-    bucket_of(storage_uri).blob(f"{storage_uri.path}/names.json").upload_from_string("[]")
+    bucket_of(gs_uri).blob(f"{gs_uri.path}/names.json").upload_from_string("[]")
     step(
-        {**arguments, "--oversample-modules": str(storage_uri / "names.json"), "--gin-binding": "A.b = 'c d'"},
+        {**arguments, "--oversample-modules": str(gs_uri / "names.json"), "--gin-binding": "A.b = 'c d'"},
         "--fingerprint-root-dir",
     )
     words = shlex.split(job(cluster)["spec"]["entrypoint"])
@@ -105,9 +100,7 @@ def test_trainer_command_has_all_options(
     options = dict(zip(words[2::2], words[3::2], strict=True))
     for name in (*INPUTS, "root-dir", "output"):
         assert options[f"--{name}"] == arguments[f"--{name}"]
-    assert (
-        options["--oversample-modules"] == str(storage_uri / "names.json") and options["--gin-binding"] == "A.b = 'c d'"
-    )
+    assert options["--oversample-modules"] == str(gs_uri / "names.json") and options["--gin-binding"] == "A.b = 'c d'"
     # A preset is expanded, and explicit options override it.
     assert options["--modules"] == str(PRESETS["tiny"]["modules"]) and float(options["--minutes"]) == 7
     assert "--iterations" not in options, "the preset's limit is replaced"
@@ -115,7 +108,7 @@ def test_trainer_command_has_all_options(
     # The step parses this command line.
     main.make_parser(click.Context(main)).parse_args(command_line)
     # Only the finished policy was downloaded, to where the launcher reads its report.
-    assert [path.parent for path in cache.rglob("file")] == [mirror(storage_uri / "output")]
+    assert [path.parent for path in cache.rglob("file")] == [mirror(gs_uri / "output")]
 
 
 def test_cluster_options_determine_the_rayjob(
@@ -139,7 +132,7 @@ def test_cluster_options_determine_the_rayjob(
 
 
 def test_rayjob_of_a_run_has_its_id_and_a_lease(
-    cluster: Cluster, arguments: dict[str, str], storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, arguments: dict[str, str], gs_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step(arguments)
     by_hand = job(cluster)
@@ -151,13 +144,11 @@ def test_rayjob_of_a_run_has_its_id_and_a_lease(
     assert "pipeline/runid" not in by_hand["metadata"]["labels"] and LEASE_VARIABLE not in str(by_hand)
     (container,) = made["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
     env = {variable["name"]: variable["value"] for variable in container["env"]}
-    assert env[LEASE_VARIABLE] == f"{storage_uri}/output.step"
+    assert env[LEASE_VARIABLE] == f"{gs_uri}/output.step"
     assert read_versioned(env[LEASE_VARIABLE]).content == {"step": "follows"}
 
 
-def test_job_name_depends_on_inputs_and_options(
-    cluster: Cluster, arguments: dict[str, str], storage_uri: ObjectUri
-) -> None:
+def test_job_name_depends_on_inputs_and_options(cluster: Cluster, arguments: dict[str, str], gs_uri: ObjectUri) -> None:
     def name(**more: str) -> str:
         step(arguments | {f"--{option.replace('_', '-')}": value for option, value in more.items()})
         return str(job(cluster)["metadata"]["name"])
@@ -172,7 +163,7 @@ def test_job_name_depends_on_inputs_and_options(
     )
     names = [first, name(seed="2"), name(minutes="8"), name(preset="demo"), name(cluster_image=IMAGE[:-1] + "b")]
     names.append(name(gin_binding="PpoParameters.learning_rate=1e-4"))
-    put(storage_uri / "trace", "another")
+    put(gs_uri / "trace", "another")
     names.append(name())
     assert len(set(names)) == len(names)
 
@@ -190,22 +181,18 @@ def test_successful_rayjob_is_not_repeated_and_deleted_at_the_end(
     assert "deletionTimestamp" in job(cluster)["metadata"]
 
 
-def test_policy_replaces_what_is_in_its_mirror(
-    cluster: Cluster, arguments: dict[str, str], storage_uri: ObjectUri
-) -> None:
+def test_policy_replaces_what_is_in_its_mirror(cluster: Cluster, arguments: dict[str, str], gs_uri: ObjectUri) -> None:
     """As a publication does: a cache must not end a training of hours."""
-    directory = mirror(storage_uri / "output")
+    directory = mirror(gs_uri / "output")
     directory.mkdir(parents=True)
     (directory / "left").write_text("")
     step(arguments)
     assert (directory / "manifest.json").is_file() and not (directory / "left").exists()
 
 
-def test_success_without_policy_is_an_error(
-    cluster: Cluster, arguments: dict[str, str], storage_uri: ObjectUri
-) -> None:
+def test_success_without_policy_is_an_error(cluster: Cluster, arguments: dict[str, str], gs_uri: ObjectUri) -> None:
     with pytest.raises(UserError, match=r"has succeeded, but there is no policy at gs://.*\n.*kubectl delete rayjob"):
-        step({**arguments, "--output": str(storage_uri / "nothing")})
+        step({**arguments, "--output": str(gs_uri / "nothing")})
 
 
 @pytest.mark.parametrize("option", [*(f"--{name}" for name in (*INPUTS, "root-dir", "output")), "--oversample-modules"])

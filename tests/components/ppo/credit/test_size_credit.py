@@ -3,45 +3,18 @@
 import numpy as np
 import pytest
 
-from components.core.compiler.logs.callsites import Callsites
-from components.core.compiler.objects.function_sizes import FunctionSizes
 from components.core.compiler.sample import Sample
 from components.ppo.credit.size_credit import (
     MAX_INLINED_INTO,
     function_advantages,
     module_advantages,
 )
+from tests.support.samples import make_callsites, make_sizes
 
 
 def sample(text, calls, functions, discardable=()):
     """A sample of `text` bytes; calls: caller, callee, True if inlined; functions: name -> bytes."""
-    names = sorted({name for call in calls for name in call[:2]})
-    ids = {name: i for i, name in enumerate(names)}
-    callsites = Callsites(
-        caller=np.array([ids[call[0]] for call in calls], np.int32),
-        callee=np.array([ids[call[1]] for call in calls], np.int32),
-        inlined=np.array([True in call for call in calls], bool),
-        names=names,
-        discardable=np.array([name in discardable for name in names], bool),
-    )
-    return Sample(text, callsites=callsites, function_sizes=sizes_of(functions))
-
-
-def sizes_of(functions):
-    """Sizes of an object that has these functions (name -> bytes)."""
-    nothing = np.zeros(len(functions), np.int64)
-    return FunctionSizes(
-        names=list(functions),
-        weak=np.zeros(len(functions), bool),
-        entry=np.arange(len(functions), dtype=np.int32),
-        instructions=np.array(list(functions.values()), np.int64),
-        unwind=nothing,
-        exceptions=nothing,
-        jump_tables=nothing,
-        remainder={},
-        sections={},
-        text_size_bytes=sum(functions.values()),
-    )
+    return Sample(text, callsites=make_callsites(calls, discardable), function_sizes=make_sizes(functions))
 
 
 def test_caller_and_discardable_callee_are_both_counted():

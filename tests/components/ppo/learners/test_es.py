@@ -14,11 +14,8 @@ MODULES = 6
 
 
 @pytest.fixture(autouse=True)
-def fresh_gin():
-    gin.clear_config()
+def small_network(fresh_gin: None) -> None:
     gin.bind_parameter("actor_network.fc_layer_params", (8,))
-    yield
-    gin.clear_config()
 
 
 def learner(seed: int = 0, **parameters) -> EsLearner:

@@ -32,17 +32,6 @@ def restored(replay: ReplayBuffer) -> ReplayBuffer:
     return other
 
 
-def test_buffer_keeps_only_the_newest_measurements() -> None:
-    replay = ReplayBuffer(2)
-    assert len(replay) == 0 and replay.segments == ()
-    for start, module in enumerate(["a", "b", "a", "a"]):
-        replay.add([module], [flips(10 * start, 2)])
-    assert gains(replay) == [10, 11, 20, 21, 30, 31]
-    drawn = replay.take(np.array([5, 0, 5, 3]))
-    np.testing.assert_array_equal(drawn.observed[:, 1], -drawn.gain)
-    assert drawn.gain[0] == drawn.gain[2]
-
-
 def test_take_keeps_the_order_of_indices() -> None:
     replay = ReplayBuffer(1)
     for start in range(5):

@@ -196,20 +196,22 @@ def test_module_with_a_failing_part_is_quarantined(measure) -> None:
 def test_min_completed_fraction_counts_whole_modules(measure, capsys) -> None:
     results = measure(["slow", "a", "b", "c"], Quarantine(1.0), 0.75)
     assert [result.module_name for result in results] == ["a", "b", "c"]
-    assert "iteration ended with 3 of 4 modules; cancelled: slow" in capsys.readouterr().out
+    assert (
+        "iteration ended with 3 of 4 modules; cancelled: slow (2000 bytes, 0.1 s in the trace)"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.tf
 def test_measured_flips_do_not_depend_on_parts(artifacts, monkeypatch) -> None:
     parts = 3
-    options = dict(zip(artifacts[::2], artifacts[1::2], strict=True))
-    corpus: Corpus = load_corpus(options["--corpus"])
-    dense = read_dense(options["--warmstart"])
-    clang = Path(options["--toolchain"]) / "bin" / "clang"
-    table = read_modules(options["--trace"])
+    corpus: Corpus = load_corpus(artifacts["corpus"])
+    dense = read_dense(artifacts["warmstart"])
+    clang = Path(artifacts["toolchain"]) / "bin" / "clang"
+    table = read_modules(artifacts["trace"])
     compile_s = dict(zip(table["module"].tolist(), table["compile_s"].tolist(), strict=True))
     problem = problems.get("inlining")
-    baselines = OBJECTIVES[problem.objective].baselines(options["--trace"])
+    baselines = OBJECTIVES[problem.objective].baselines(artifacts["trace"])
     measured = []
     with LocalPool(2) as pool, compiled_policy(dense, clang) as policy:
         collector = RolloutCollector(Compiler(clang, "inlining"), pool, problem, baselines, compile_s, True, 1.0)
@@ -227,11 +229,10 @@ def test_measured_flips_do_not_depend_on_parts(artifacts, monkeypatch) -> None:
 
 @pytest.mark.tf
 def test_validation_counts_the_bytes_that_the_link_keeps(artifacts) -> None:
-    options = dict(zip(artifacts[::2], artifacts[1::2], strict=True))
-    modules = load_corpus(options["--corpus"]).modules[:2]
-    dense = read_dense(options["--warmstart"])
-    compiler = Compiler(Path(options["--toolchain"]) / "bin" / "clang", "inlining")
-    counts = read_object_counts(options["--trace"])
+    modules = load_corpus(artifacts["corpus"]).modules[:2]
+    dense = read_dense(artifacts["warmstart"])
+    compiler = Compiler(Path(artifacts["toolchain"]) / "bin" / "clang", "inlining")
+    counts = read_object_counts(artifacts["trace"])
     assert counts["app"], "the modules share functions of the standard library"
     with LocalPool(2) as pool, compiled_policy(dense, compiler.clang) as policy:
         collector = RolloutCollector(

@@ -405,27 +405,15 @@ int native(int x) { return x + mine; }
 #include <stdio.h>
 static jmp_buf jump;
 int fail(int);
-__attribute__((noinline)) int try0(int x) {
-  volatile int kept = x + 0;
-  if (setjmp(jump)) return kept + 1000;
-  kept += fail(x);
-  kept += fail(x + 1);
-  return kept;
-}
-__attribute__((noinline)) int try1(int x) {
-  volatile int kept = x + 1;
-  if (setjmp(jump)) return kept + 1000;
-  kept += fail(x);
-  kept += fail(x + 1);
-  return kept;
-}
-__attribute__((noinline)) int try2(int x) {
-  volatile int kept = x + 2;
-  if (setjmp(jump)) return kept + 1000;
-  kept += fail(x);
-  kept += fail(x + 1);
-  return kept;
-}
+#define TRY(n) \\
+  __attribute__((noinline)) int try##n(int x) { \\
+    volatile int kept = x + n; \\
+    if (setjmp(jump)) return kept + 1000; \\
+    kept += fail(x); \\
+    kept += fail(x + 1); \\
+    return kept; \\
+  }
+TRY(0) TRY(1) TRY(2)
 __attribute__((noinline)) int fail(int x) {
   if (x > 5) longjmp(jump, x);
   return x;

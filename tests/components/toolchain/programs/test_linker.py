@@ -70,7 +70,6 @@ struct Table {
 
 @pytest.fixture
 def toolchain(pretrained_release: Path) -> Path:
-    """The release toolchain that is tested."""
     return pretrained_release
 
 
@@ -119,17 +118,6 @@ def test_register_allocation_policy_decides_in_the_link(toolchain: Path, sources
         subprocess.run([sources / name], capture_output=True, check=True).stdout for name in ("heuristic", "ours")
     ]
     assert outputs[0] == outputs[1] != b""
-
-
-def test_plan_is_taken_by_the_linker(toolchain: Path, sources: Path) -> None:
-    """An unusable plan ends the link, so a plan is read."""
-    (sources / "plan").write_text("")
-    command: list[str | Path] = [toolchain / "bin" / "clang++", "-Oz", "-flto=thin", "-fuse-ld=lld", *SOURCES]
-    done = subprocess.run(
-        [*command, "-Wl,-mllvm,-mlgo-inline-plan=plan", "-o", "program"], cwd=sources, capture_output=True, text=True
-    )
-    assert done.returncode != 0
-    assert "not a plan" in done.stderr
 
 
 def test_distributed_thinlto_compiles_with_the_policy(toolchain: Path, sources: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.core.compiler.objects.elf import Elf
+from tests.components.toolchain.programs.linked_programs import run
 from tests.components.toolchain.programs.test_linker import SOURCES, STOCK, sources, toolchain
 
 pytestmark = pytest.mark.toolchain
@@ -16,19 +17,6 @@ __all__ = ["sources", "toolchain"]
 
 LLVM_PIPELINE = ["-mllvm", "-mlgo-whole-program=0", "-Wl,-mllvm,-mlgo-whole-program=0"]
 KEEP_SMALLER = ["-Wl,-mllvm,-mlgo-keep-smaller"]
-EQUAL_BODIES = """
-#include <stdio.h>
-__attribute__((noinline)) int first(int x) { return printf("%d", x) * 3 + x; }
-__attribute__((noinline)) int second(int x) { return printf("%d", x) * 3 + x; }
-static int (*volatile a)(int) = first, (*volatile b)(int) = second;
-int main(void) { printf("%d", first(1) + second(2)); return a == b; }
-"""
-
-
-def run(*command: str | Path, directory: Path) -> str:
-    done = subprocess.run([str(part) for part in command], cwd=directory, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def link(clang: Path, directory: Path, output: str, *flags: str) -> bytes:
@@ -127,15 +115,6 @@ def test_backends_of_thinlto_fold_equal_functions(toolchain: Path, sources: Path
     )
     assert default == folded != not_folded == llvms
     assert loaded(default) <= loaded(not_folded)
-
-
-def test_training_clang_makes_the_linkers_object(toolchain: Path, training_toolchain: Path, sources: Path) -> None:
-    link(toolchain / "bin" / "clang++", sources, "ours", "-Wl,--save-temps=internalize", "-Wl,--lto-obj-path=linked.o")
-    module = sources / "ours.0.2.internalize.bc"
-    flags = ["-Oz", "-fPIE", "-ffunction-sections", "-fdata-sections", "-mllvm", "-mlgo-program"]
-    flags += ["-Xclang", "-main-file-name", "-Xclang", "ld-temp.o", "-Qunused-arguments"]
-    run(training_toolchain / "bin" / "clang", *flags, "-x", "ir", "-c", module, "-o", "compiled.o", directory=sources)
-    assert (sources / "compiled.o").read_bytes() == (sources / "linked.o").read_bytes()
 
 
 def test_type_tests_are_left_to_llvms_pipeline(toolchain: Path, tmp_path: Path) -> None:
@@ -251,40 +230,6 @@ def test_equal_source_names_are_chosen_apart(toolchain: Path, sources: Path) -> 
     assert first["name"] == second["name"] and first["digest"] != second["digest"]
 
 
-def test_addresses_that_are_compared_stay_different(toolchain: Path, tmp_path: Path) -> None:
-    (tmp_path / "equal.c").write_text(EQUAL_BODIES)
-    clang = toolchain / "bin" / "clang"
-    sizes = []
-    for fold in ("0", "1"):
-        run(clang, "-Oz", "-mllvm", f"-mlgo-fold={fold}", "equal.c", "-o", "equal", directory=tmp_path)
-        run("./equal", directory=tmp_path)
-        run(clang, "-Oz", "-mllvm", f"-mlgo-fold={fold}", "-c", "equal.c", directory=tmp_path)
-        sizes.append(loaded((tmp_path / "equal.o").read_bytes()))
-    assert sizes[1] < sizes[0]  # one of them calls the other
-    run(clang, "-Oz", "-flto", "-Wl,--icf=safe", "equal.c", "-o", "equal", directory=tmp_path)
-    run("./equal", directory=tmp_path)
-
-
-def test_smaller_program_is_kept_and_chosen_again(toolchain: Path, sources: Path) -> None:
-    clang = toolchain / "bin" / "clang++"
-    choices = ["-Wl,-mllvm,-mlgo-choices=choices"]
-    variants = {
-        "heuristic": link(clang, sources, "program"),
-        "policy": link(clang, sources, "program", "-Wl,-mllvm,-enable-ml-inliner=release"),
-    }
-    smallest = link(clang, sources, "program", *KEEP_SMALLER, *choices)
-    (line,) = (sources / "choices").read_text().splitlines()
-    choice = json.loads(line)
-    assert choice["name"] == "program" and set(choice["bytes"]) == set(variants) and len(choice["digest"]) == 32
-    assert smallest == variants[choice["variant"]]
-    assert choice["bytes"][choice["variant"]] == min(choice["bytes"].values())
-    assert not list(sources.glob("*.mlgo-*"))
-    # The recorded choice is taken, whatever is smaller.
-    for name, program in variants.items():
-        (sources / "choices").write_text(json.dumps({**choice, "variant": name}) + "\n")
-        assert link(clang, sources, "program", *KEEP_SMALLER, *choices) == program
-
-
 def test_smaller_object_is_kept(toolchain: Path, sources: Path) -> None:
     clang = toolchain / "bin" / "clang++"
 
@@ -303,12 +248,3 @@ def test_smaller_object_is_kept(toolchain: Path, sources: Path) -> None:
         assert choice["name"] == f"{name}.cc" and smallest == variants[choice["variant"]]
         assert choice["bytes"][choice["variant"]] == min(choice["bytes"].values())
     assert not list(sources.glob("*.mlgo-*")) and not list(sources.glob("*.tmp"))
-
-
-def test_failing_link_of_variants_reports_once_and_leaves_nothing(toolchain: Path, sources: Path) -> None:
-    (sources / "main.cc").write_text("int missing(); int main() { return missing(); }\n")
-    before = set(sources.iterdir())
-    command: list[str | Path] = [toolchain / "bin" / "clang++", "-Oz", "-flto", *KEEP_SMALLER, *SOURCES]
-    done = subprocess.run([*command, "-o", "program"], cwd=sources, capture_output=True, text=True)
-    assert done.returncode != 0 and done.stderr.count("undefined symbol: missing()") == 1
-    assert set(sources.iterdir()) == before

@@ -80,10 +80,13 @@ def words(*options: str, link: bool = False) -> list[str]:
     return [word for option in options for word in (*before, option)]
 
 
+def compiled(toolchain: Path, directory: Path, *flags: str, output: str = "out") -> subprocess.CompletedProcess[str]:
+    command = [str(toolchain / "bin" / "clang"), "-Oz", *flags, "program.c", "-o", output]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True)
+
+
 def built(toolchain: Path, directory: Path, link: bool, *options: str) -> bytes:
-    kind = ["-flto"] if link else ["-c"]
-    command = [toolchain / "bin" / "clang", "-Oz", *kind, *words(*options, link=link), "program.c", "-o", "out"]
-    done = subprocess.run([str(part) for part in command], cwd=directory, capture_output=True, text=True)
+    done = compiled(toolchain, directory, "-flto" if link else "-c", *words(*options, link=link))
     assert done.returncode == 0 and "warning" not in done.stderr, done.stderr
     return (directory / "out").read_bytes()
 
@@ -132,9 +135,7 @@ def test_recorded_choice_that_is_experimental_is_not_taken_without_the_option(to
     built(toolchain, program, False, "-mlgo-keep-smaller", "-mlgo-choices=choices")
     choice = json.loads((program / "choices").read_text())
     (program / "choices").write_text(json.dumps({**choice, "variant": "heuristic+ipra"}) + "\n")
-    command = [toolchain / "bin" / "clang", "-Oz", "-c", "program.c", "-o", "out"]
-    command += words("-mlgo-variants=heuristic", "-mlgo-choices=choices")
-    done = subprocess.run([str(part) for part in command], cwd=program, capture_output=True, text=True)
+    done = compiled(toolchain, program, "-c", *words("-mlgo-variants=heuristic", "-mlgo-choices=choices"))
     assert done.returncode == 0 and "'ipra'" in done.stderr
     assert (program / "out").read_bytes() == plain
 
@@ -180,12 +181,10 @@ def test_variant_that_does_not_compile_is_left_out(toolchain: Path, tmp_path: Pa
     built(toolchain, tmp_path, link, names, "-mlgo-experimental", "-mlgo-choices=choices")
     choice = json.loads((tmp_path / "choices").read_text())
     assert set(choice["bytes"]) == {"heuristic+no-outline", "policy"}
-    kind = ["-flto"] if link else ["-c"]
     for path in set(tmp_path.iterdir()) - {tmp_path / "program.c"}:
         path.unlink()
     options = words(f"-mlgo-variants={broken}:policy", "-mlgo-experimental", link=link)
-    command = [toolchain / "bin" / "clang", "-Oz", *kind, *options, "program.c", "-o", "out"]
-    done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
+    done = compiled(toolchain, tmp_path, "-flto" if link else "-c", *options)
     assert done.returncode == 1
     assert (
         done.stderr.count(f"LLVM's IR outliner makes invalid code of this module; leave out the variant {broken}") == 1
@@ -217,9 +216,7 @@ def test_invalid_variants_are_one_error_and_no_file(
 ) -> None:
     (tmp_path / "program.c").write_text("int main(void) { return 0; }\n")
     flags = {"object": ["-c"], "bitcode": ["-c", "-flto"], "program": ["-flto"]}[kind]
-    command = [toolchain / "bin" / "clang", "-Oz", *flags, *words(f"-mlgo-variants={names}", link=kind == "program")]
-    command += ["program.c", "-o", "out"]
-    done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
+    done = compiled(toolchain, tmp_path, *flags, *words(f"-mlgo-variants={names}", link=kind == "program"))
     assert done.returncode == 1 and f"error: -mlgo-variants: {message}" in done.stderr
     assert len([line for line in done.stderr.splitlines() if "linker command failed" not in line]) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["program.c"]
@@ -235,8 +232,7 @@ def test_option_turns_variants_off_again(toolchain: Path, program: Path) -> None
 @pytest.mark.parametrize("link", [False, True], ids=["object", "program"])
 def test_file_of_choices_without_variants_is_a_warning(toolchain: Path, program: Path, link: bool) -> None:
     options = words("-mlgo-choices=choices", link=link)
-    command = [toolchain / "bin" / "clang", "-Oz", "-flto" if link else "-c", *options, "program.c", "-o", "out"]
-    done = subprocess.run([str(part) for part in command], cwd=program, capture_output=True, text=True)
+    done = compiled(toolchain, program, "-flto" if link else "-c", *options)
     assert done.returncode == 0 and not (program / "choices").exists()
     assert done.stderr.count("warning: -mlgo-choices has no effect without -mlgo-keep-smaller") == 1
 
@@ -256,9 +252,7 @@ def test_plan_that_a_compile_does_not_take_is_a_warning(
     toolchain: Path, program: Path, flags: list[str], warns: bool
 ) -> None:
     write_plan(program / "inline.plan", [], 19)
-    options = words("-mlgo-inline-plan=inline.plan")
-    command = [toolchain / "bin" / "clang", "-Oz", *flags, *options, "-c", "program.c", "-o", "out"]
-    done = subprocess.run([str(part) for part in command], cwd=program, capture_output=True, text=True)
+    done = compiled(toolchain, program, *flags, *words("-mlgo-inline-plan=inline.plan"), "-c")
     assert done.returncode == 0 and ("-mlgo-inline-plan has no effect" in done.stderr) == warns
 
 
@@ -308,8 +302,7 @@ def test_damaged_choices_of_a_plan_fail_the_link(toolchain: Path, program: Path)
     add_choices(plan, [Choice("0" * 32, "policy", "out")], plan)
     plan.write_bytes(plan.read_bytes()[:-4])
     options = words("-mlgo-keep-smaller", f"-mlgo-inline-plan={plan}", link=True)
-    command = [toolchain / "bin" / "clang", "-Oz", "-flto", *options, "program.c", "-o", "out"]
-    done = subprocess.run([str(part) for part in command], cwd=program, capture_output=True, text=True)
+    done = compiled(toolchain, program, "-flto", *options)
     assert done.returncode == 1 and not (program / "out").exists()
     assert str(plan) in done.stderr
 
@@ -349,10 +342,8 @@ def test_links_that_write_more_than_a_program_have_one_variant(
     toolchain: Path, tmp_path: Path, option: str, reason: str
 ) -> None:
     (tmp_path / "program.c").write_text("int main(void) { return 0; }\n")
-    command = [toolchain / "bin" / "clang", "-Oz", "-flto", "-nostdlib", "-static", "-Wl,-e,main"]
-    command += ["program.c", "-o", "save-temps"]
-    command += [*words("-mlgo-keep-smaller", link=True), f"-Wl,{option}"]
-    done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
+    options = [*words("-mlgo-keep-smaller", link=True), f"-Wl,{option}"]
+    done = compiled(toolchain, tmp_path, "-flto", "-nostdlib", "-static", "-Wl,-e,main", *options, output="save-temps")
     assert done.returncode == 0
     assert done.stderr.count("warning") == 1 and reason in done.stderr
 
@@ -360,7 +351,5 @@ def test_links_that_write_more_than_a_program_have_one_variant(
 def test_name_like_an_option_is_no_option(toolchain: Path, tmp_path: Path) -> None:
     (tmp_path / "program.c").write_text("int main(void) { return 0; }\n")
     options = words("-mlgo-keep-smaller", "-mlgo-choices=choices", link=True)
-    command = [toolchain / "bin" / "clang", "-Oz", "-flto", "program.c", "-o", "out"]
-    command += ["-Wl,-soname,obj-path=x", *options]
-    done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
+    done = compiled(toolchain, tmp_path, "-flto", "-Wl,-soname,obj-path=x", *options)
     assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "choices").exists()

@@ -57,13 +57,10 @@ def test_id_outside_of_functions_is_refused(bad: tuple[int, int, int], tmp_path:
     assert caught.value.byte == path.read_bytes().index(b"\n") + 1 + 12
 
 
-def test_other_version_is_refused(tmp_path: Path) -> None:
+def test_other_version_and_missing_file_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "calls"
     path.write_bytes(b'{"version": 2, "decisions": 0, "functions": 0}\n')
     with pytest.raises(LogError, match="version 2"):
         read_callsites(path)
-
-
-def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LogError, match="no callsites"):
         read_callsites(callsites_path(tmp_path / "m.log"))

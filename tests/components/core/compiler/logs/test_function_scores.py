@@ -18,6 +18,8 @@ def test_scores_are_read_by_function(tmp_path: Path) -> None:
     assert read_function_scores(tmp_path / "scores") == {"main": 1.5, "_Z3föov": 0.25}
     (tmp_path / "scores").write_bytes(b'{"version":1,"functions":0}\n')
     assert read_function_scores(tmp_path / "scores") == {}
+    with pytest.raises(LogError, match="wrote no"):
+        read_function_scores(tmp_path / "absent")
 
 
 @pytest.mark.parametrize(
@@ -38,11 +40,6 @@ def test_scores_are_read_by_function(tmp_path: Path) -> None:
 def test_damaged_file_is_refused(tmp_path: Path, content: bytes, problem: str) -> None:
     (tmp_path / "scores").write_bytes(content)
     with pytest.raises(LogError, match=problem):
-        read_function_scores(tmp_path / "scores")
-
-
-def test_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LogError, match="wrote no"):
         read_function_scores(tmp_path / "scores")
 
 

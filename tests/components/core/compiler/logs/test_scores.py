@@ -13,13 +13,10 @@ from components.core import problems
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.compile import Compiler, Request, read_scores
 from components.core.compiler.logs.training_log import LogError, read_log
-from components.core.formats.corpus import Corpus, Module
+from components.core.formats.corpus import Corpus
+from tests.components.conftest import module_called
 
 PROBLEM = problems.get("regalloc")
-
-
-def module_called(corpus: Corpus, name: str) -> Module:
-    return next(module for module in corpus if name in module.name)
 
 
 def read_reference(path: Path) -> dict[str, list[tuple[dict[str, tuple[float, ...]], float]]]:

@@ -1,7 +1,5 @@
 """The training clang runs a native policy: its logged logits are those of the arrays on the logged features."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -10,6 +8,7 @@ from components.core.compiler.compile import Compiler, Request
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
+from tests.support.policies import random_layers
 
 
 @pytest.mark.toolchain
@@ -21,13 +20,9 @@ def test_logged_logits_and_decisions_are_those_of_the_policy(training_toolchain,
     columns = heuristic.log.contexts[0].columns
     features = toolchain.features["inlining"]
     rng = np.random.default_rng(1)
-    units = [2 * len(features), 64, 64, 32, 2]
-    layers = [
-        (rng.normal(0, np.sqrt(2 / a), (a, b)).astype(np.float32), np.zeros(b, np.float32))
-        for a, b in itertools.pairwise(units)
-    ]
+    layers = random_layers([2 * len(features), 64, 64, 32, 2], rng, scaled=True)
     buckets = {f.name: np.sort(rng.choice(columns[f.name].reshape(-1), 1000)).astype(np.float64) for f in features}
-    policy = DensePolicy("inlining", features, buckets, tuple(layers))
+    policy = DensePolicy("inlining", features, buckets, layers)
     centred = (layers[-1][0], -np.median(policy.logits(columns), axis=0).astype(np.float32))
     policy = DensePolicy("inlining", features, buckets, (*layers[:-1], centred))
     export_fast(policy, tmp_path, toolchain.clang)

@@ -105,9 +105,3 @@ def test_logged_logits_become_finite():
     np.testing.assert_array_equal(
         finite_logits(np.array([-np.inf, 2.5], np.float32)), np.array([EXCLUDED, 2.5], np.float32)
     )
-
-
-def test_gin_sets_the_layers_of_the_problem():
-    networks.configure("regalloc", ["actor_network.fc_layer_params = (5, 4)"])
-    network = networks.actor_network(3, ACTIONS, masked=True)
-    assert [tuple(layer.kernel.shape) for layer in networks.dense_layers(network)] == [(12, 5), (5, 4), (4, 1)]

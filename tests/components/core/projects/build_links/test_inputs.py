@@ -1,4 +1,4 @@
-"""The files that links read."""
+"""The files that links read, and their link-time optimization."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.core.formats.links import Link
+from components.core.projects.build_links.driver import lto_of
 from components.core.projects.build_links.inputs import input_paths
 
 
@@ -48,3 +49,19 @@ def test_option_x_takes_a_value_as_the_drivers_alone(tmp_path: Path) -> None:
 def test_library_is_the_one_that_the_linker_takes(tmp_path: Path, words: tuple[str, ...], chosen: str) -> None:
     files(tmp_path, "lib/libd.a", "lib/libd.so", "more/libd.a", "more/libd.so")
     assert inputs(tmp_path, "-Llib", "-Lmore", *words) == [chosen]
+
+
+@pytest.mark.parametrize(
+    ("words", "lto"),
+    [
+        ((), None),
+        (("-flto",), "full"),
+        (("-flto=auto",), "full"),
+        (("-flto=thin", "-O2"), "thin"),
+        (("-flto=thin", "-flto"), "full"),
+        (("-flto", "-fno-lto"), None),
+        (("-fno-lto", "-flto=thin"), "thin"),
+    ],
+)
+def test_last_option_of_lto_counts(words: tuple[str, ...], lto: str | None) -> None:
+    assert lto_of(words) == lto

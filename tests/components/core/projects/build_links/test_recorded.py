@@ -62,7 +62,7 @@ def test_failed_link_of_a_file_of_before_does_not_count(tools: Path) -> None:
     assert [link.arguments[0] for link in read_recorded(tools)] == ["-O1"]
 
 
-def test_checks_and_compiles_are_not_recorded(tools: Path) -> None:
+def test_checks_compiles_and_questions_are_not_recorded(tools: Path) -> None:
     scratch = tools.parent / "build" / "CMakeFiles" / "CMakeScratch" / "TryCompile-abc"
     scratch.mkdir(parents=True)
     for words in (["-c", "main.c", "-o", "main.o"], ["main.c", "-o", "conftest"], ["-E", "main.c", "-o", "main.i"]):
@@ -71,6 +71,10 @@ def test_checks_and_compiles_are_not_recorded(tools: Path) -> None:
     identification = tools.parent / "build" / "CMakeFiles" / "3.25.1" / "CompilerIdC"
     identification.mkdir(parents=True)
     assert run(tools, str(tools.parent / "main.c"), cwd=identification) == 0
+    for words in (["--version"], ["-v"], ["-print-search-dirs"]):
+        assert run(tools, *words) == 0
+    assert run(tools, "--version", driver="ld") == 0
+    assert run(tools, "-shared", "main.o", "-o", "all.so", driver="ld") == 0
     assert list((tools / "links").iterdir()) == []
     assert sections(tools.parent / "conftest") >= EMBEDDED, "nothing but the compile itself ran"
 
@@ -85,18 +89,12 @@ def test_content_of_a_response_file_that_the_build_removes_is_kept(tools: Path) 
     assert link.arguments == ("-O1", "main object.o", "-o", "program")
 
 
-def test_link_whose_output_is_in_a_response_file_is_recorded_and_without_bitcode(tools: Path) -> None:
-    assert run(tools, "-c", "main.c", "-o", "main.o") == 0
-    (tools.parent / "link.params").write_text("-o\n'the program'\nmain.o\n")
-    assert run(tools, "@link.params") == 0
+@pytest.mark.parametrize(("word", "output"), [("@link.params", "the program"), ("main.c", "a.out")])
+def test_link_that_names_no_output_itself_is_recorded_and_without_bitcode(tools: Path, word: str, output: str) -> None:
+    (tools.parent / "link.params").write_text("-o\n'the program'\nmain.c\n")
+    assert run(tools, word) == 0
     (link,) = read_recorded(tools)
-    assert link.output == str(tools.parent / "the program") and not EMBEDDED & sections(Path(link.output))
-
-
-def test_link_without_an_output_is_recorded_and_without_bitcode(tools: Path) -> None:
-    assert run(tools, "main.c") == 0
-    (link,) = read_recorded(tools)
-    assert link.output == str(tools.parent / "a.out") and not EMBEDDED & sections(Path(link.output))
+    assert link.output == str(tools.parent / output) and not EMBEDDED & sections(Path(link.output))
 
 
 @pytest.mark.parametrize("content", ["-c main.c", '"-c"\nmain.c\n'])
@@ -106,22 +104,11 @@ def test_compile_by_a_response_file_keeps_its_bitcode_and_is_not_recorded(tools:
     assert sections(tools.parent / "main.o") >= EMBEDDED and not list((tools / "links").iterdir())
 
 
-@pytest.mark.parametrize("words", [("--version",), ("-v",), ("-print-search-dirs",)])
-def test_questions_are_not_recorded(tools: Path, words: tuple[str, ...]) -> None:
-    assert run(tools, *words) == 0
-    assert not list((tools / "links").iterdir())
-
-
-def test_relocatable_link_by_a_response_file_keeps_its_bitcode(tools: Path) -> None:
+@pytest.mark.parametrize("words", [("-r", "main.o"), ("@all.rsp",)])
+def test_relocatable_link_keeps_its_bitcode(tools: Path, words: tuple[str, ...]) -> None:
     assert run(tools, "-c", "main.c", "-o", "main.o") == 0
     (tools.parent / "all.rsp").write_text("-r main.o")
-    assert run(tools, "@all.rsp", "-o", "all.o") == 0
-    assert sections(tools.parent / "all.o") >= EMBEDDED
-
-
-def test_relocatable_link_keeps_its_bitcode(tools: Path) -> None:
-    assert run(tools, "-c", "main.c", "-o", "main.o") == 0
-    assert run(tools, "-r", "main.o", "-o", "all.o") == 0
+    assert run(tools, *words, "-o", "all.o") == 0
     assert sections(tools.parent / "all.o") >= EMBEDDED and len(read_recorded(tools)) == 1
 
 
@@ -150,13 +137,6 @@ def test_relocatable_link_without_a_driver_is_recorded_as_that_of_one(tools: Pat
     assert first and sections(tools.parent / "all.o") >= EMBEDDED
     assert subprocess.run(["clang-19", *link.arguments], cwd=tools.parent).returncode == 0
     assert (tools.parent / "all.o").read_bytes() == first, "the driver makes the same object"
-
-
-def test_other_calls_of_the_linker_are_not_recorded(tools: Path) -> None:
-    assert run(tools, "-c", "main.c", "-o", "main.o") == 0
-    assert run(tools, "--version", driver="ld") == 0
-    assert run(tools, "-shared", "main.o", "-o", "all.so", driver="ld") == 0
-    assert not list((tools / "links").iterdir())
 
 
 def test_linker_of_other_compilers_in_the_path_is_not_taken(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:

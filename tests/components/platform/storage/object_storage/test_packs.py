@@ -72,20 +72,15 @@ def fill(directory: Path, count: int) -> None:
     (directory / "large").write_bytes(os.urandom(packs.MAX_FILE_BYTES))
 
 
-@pytest.fixture
-def storage_uri(gs_uri: ObjectUri) -> ObjectUri:
-    return gs_uri
-
-
 def objects(uri: ObjectUri) -> list[str]:
     from components.platform.storage.object_storage.gcs import bucket_of
 
     return sorted(blob.name.removeprefix(f"{uri.path}/") for blob in bucket_of(uri).list_blobs(prefix=f"{uri.path}/"))
 
 
-def test_artifact_of_many_files_becomes_few_objects(storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_artifact_of_many_files_becomes_few_objects(gs_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packs, "PACK_BYTES", 20_000)
-    uri = storage_uri / "corpus"
+    uri = gs_uri / "corpus"
     with publish(mirror(uri), "trace") as partial:
         fill(partial, MIN_FILES)
     local = digest(mirror(uri))
@@ -99,22 +94,22 @@ def test_artifact_of_many_files_becomes_few_objects(storage_uri: ObjectUri, monk
     assert not list(back.parent.glob(".*"))
 
 
-def test_few_files_and_unpacked_artifacts_are_single_objects(storage_uri: ObjectUri) -> None:
+def test_few_files_and_unpacked_artifacts_are_single_objects(gs_uri: ObjectUri) -> None:
     for name, count, packing in (("few", 3, True), ("plain", MIN_FILES, False)):
-        with publish(mirror(storage_uri / name), "trace", packing) as partial:
+        with publish(mirror(gs_uri / name), "trace", packing) as partial:
             fill(partial, count)
-        assert read_remote_manifest(storage_uri / name).packs == ()
-        assert len(objects(storage_uri / name)) == 2 * count + 3 + 1
-    with publish(mirror(storage_uri / "plain"), "trace") as partial:
-        shutil.copytree(mirror(storage_uri / "few"), partial, symlinks=True, dirs_exist_ok=True)
+        assert read_remote_manifest(gs_uri / name).packs == ()
+        assert len(objects(gs_uri / name)) == 2 * count + 3 + 1
+    with publish(mirror(gs_uri / "plain"), "trace") as partial:
+        shutil.copytree(mirror(gs_uri / "few"), partial, symlinks=True, dirs_exist_ok=True)
         (partial / "manifest.json").unlink()
-    with publish(mirror(storage_uri / "plain"), "trace", packing=False) as partial:  # replaces a packed artifact
+    with publish(mirror(gs_uri / "plain"), "trace", packing=False) as partial:  # replaces a packed artifact
         fill(partial, MIN_FILES)
-    assert read_remote_manifest(storage_uri / "plain").packs == ()
+    assert read_remote_manifest(gs_uri / "plain").packs == ()
 
 
-def test_single_files_are_read_by_range(storage_uri: ObjectUri, tmp_path: Path) -> None:
-    uri = storage_uri / "corpus"
+def test_single_files_are_read_by_range(gs_uri: ObjectUri, tmp_path: Path) -> None:
+    uri = gs_uri / "corpus"
     with publish(mirror(uri), "trace") as partial:
         fill(partial, MIN_FILES)
     remote = read_remote_manifest(uri)
@@ -126,10 +121,10 @@ def test_single_files_are_read_by_range(storage_uri: ObjectUri, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_damaged_pack_is_detected(storage_uri: ObjectUri, tmp_path: Path, whole: bool) -> None:
+def test_damaged_pack_is_detected(gs_uri: ObjectUri, tmp_path: Path, whole: bool) -> None:
     from components.platform.storage.object_storage.gcs import bucket_of
 
-    uri = storage_uri / "corpus"
+    uri = gs_uri / "corpus"
     with publish(mirror(uri), "trace") as partial:
         fill(partial, MIN_FILES)
     remote = read_remote_manifest(uri)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from components.platform.errors import UserError
-from components.platform.storage import discard, publish
+from components.platform.storage import publish
 from components.platform.storage.object_storage import s3, shared_write
 from components.platform.storage.object_storage.confined_files import create_file_below
 from components.platform.storage.object_storage.fetch import fetch
@@ -24,11 +24,9 @@ from components.platform.storage.object_storage.object_store import (
 )
 from components.platform.storage.object_storage.remote import is_complete, read_remote_manifest
 from components.platform.storage.object_storage.stores import server_time, store_of
-from components.platform.storage.shared_state.versioned_json import Conflict, read_versioned, write_versioned
-from components.platform.storage.shared_state.workdir import list_files
+from components.platform.storage.shared_state.versioned_json import read_versioned, write_versioned
 from components.platform.storage.uri import ObjectUri, mirror
 from tests.servers.s3_server import LATE_S, Behaviour, s3_server
-from tests.servers.storage_server import FAULTS
 from tests.support.buckets import names, put_object, use_s3
 
 URI = ObjectUri("s3", "faulty", "run")
@@ -149,35 +147,6 @@ def test_listing_of_several_pages_is_complete(behaviour: Behaviour) -> None:
     asked = len(behaviour.requests)
     assert names(URI) == [f"{number:04} é" for number in range(11)]
     assert len(behaviour.requests) - asked == 3
-
-
-def test_nothing_is_lost_if_every_third_request_fails(behaviour: Behaviour, cache: Path) -> None:
-    behaviour.faults.every = 3
-    document = f"{URI}/state.json"
-    version = read_versioned(document)
-    for number in range(4):
-        write(URI / f"a{number}", str(number))
-        version = write_versioned(document, {"n": number}, version)
-    assert behaviour.faults.failed >= 2 * len(FAULTS)
-    cache.rename(cache.with_name("another machine's"))
-    assert [(fetch(URI / f"a{n}") / "a").read_text() for n in range(4)] == list("0123")
-    for number in range(4):
-        discard(mirror(URI / f"a{number}"))
-    behaviour.faults.every = 0
-    assert read_versioned(document).content == {"n": 3}
-    assert list_files(mirror(URI)).keys() == {"state.json"}, "no other object is left"
-
-
-@pytest.mark.parametrize("way", range(1, len(FAULTS) + 1))
-def test_write_whose_answer_is_lost_is_applied_once(behaviour: Behaviour, way: int) -> None:
-    document, faults = f"{URI}/state.json", behaviour.faults
-    version = write_versioned(document, {"n": 0}, read_versioned(document))
-    faults.every, faults.times, faults.failed = 1, way, way - 1  # only the next request fails, in the given way
-    version = write_versioned(document, {"n": 1}, version)
-    assert faults.failed == way
-    assert write_versioned(document, {"n": 2}, version).content == read_versioned(document).content == {"n": 2}
-    with pytest.raises(Conflict):
-        write_versioned(document, {"n": 3}, version)
 
 
 def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,11 +23,6 @@ from pipelines.cli.storage import storage_group
 from tests.support.buckets import names, put_object
 
 
-@pytest.fixture
-def storage_uri(any_uri: ObjectUri) -> ObjectUri:
-    return any_uri
-
-
 def write(storage_uri: ObjectUri, text: str) -> None:
     with publish(mirror(storage_uri), "trace") as directory:
         (directory / "a").write_text(text)
@@ -68,6 +63,7 @@ def test_folder_of_a_live_writer_stays(storage_uri: ObjectUri) -> None:
     assert list(sweep(storage_uri)) == [] and set(names(storage_uri)) == {f"corpus/{HALF}/a"}
 
 
+@pytest.mark.parametrize("storage_uri", ["gs"], indirect=True)
 def test_folder_with_one_recent_object_stays(storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_module, "ABANDONED_AFTER_S", 2.0)
     put_object(storage_uri, f"corpus/{HALF}/a")
@@ -76,6 +72,7 @@ def test_folder_with_one_recent_object_stays(storage_uri: ObjectUri, monkeypatch
     assert list(sweep(storage_uri, older_than_s=3.0)) == []
 
 
+@pytest.mark.parametrize("storage_uri", ["gs"], indirect=True)
 def test_folder_that_a_reader_may_be_reading_stays(storage_uri: ObjectUri, monkeypatch: pytest.MonkeyPatch) -> None:
     """A manifest named the folder until a moment ago; its writer was killed before it removed the old files."""
     monkeypatch.setattr(sweep_module, "ABANDONED_AFTER_S", 2.0)

@@ -25,11 +25,6 @@ from components.platform.storage.uri import ObjectUri, mirror, uri_of
 from tests.support.buckets import put_object, remove_object
 
 
-@pytest.fixture
-def storage_uri(any_uri: ObjectUri) -> ObjectUri:
-    return any_uri
-
-
 def publish_elsewhere(uri: ObjectUri, text: str, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     """Publish as another machine does: with a separate cache."""
     with monkeypatch.context() as elsewhere:
@@ -224,11 +219,3 @@ def test_locked_directory_is_not_removed(tmp_path: Path) -> None:
     assert descriptor is not None and not remove_unused(directory)
     os.close(descriptor)
     assert remove_unused(directory) and os.listdir(tmp_path) == [] and lock_shared(directory) is None
-
-
-def test_incomplete_mirror_is_downloaded_again(
-    storage_uri: ObjectUri, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish_elsewhere(storage_uri, "one", monkeypatch, cache)
-    (fetch(storage_uri) / "a").unlink()
-    assert (fetch(storage_uri) / "a").read_text() == "one"

@@ -14,11 +14,6 @@ from components.platform.storage.uri import ObjectUri, mirror
 from tests.support.buckets import put_object
 
 
-@pytest.fixture
-def storage_uri(any_uri: ObjectUri) -> ObjectUri:
-    return any_uri
-
-
 @pytest.fixture(params=["path", "gs", "s3"])
 def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     work_directory = (
@@ -41,29 +36,29 @@ def test_files_are_pushed_pulled_and_dropped(directory: Path) -> None:
     assert list_files(directory) == {} and not (directory / "a" / "b").exists()
 
 
-def test_file_is_pulled_on_another_machine(storage_uri: ObjectUri, cache: Path) -> None:
-    path = mirror(storage_uri) / "a"
+def test_file_is_pulled_on_another_machine(any_uri: ObjectUri, cache: Path) -> None:
+    path = mirror(any_uri) / "a"
     path.parent.mkdir(parents=True)
     path.write_text("x")
     push_file(path)
     cache.rename(cache.with_name("another machine's"))
-    pull_file(mirror(storage_uri) / "a")
+    pull_file(mirror(any_uri) / "a")
     assert path.read_text() == "x"
     with pytest.raises(UserError, match="nowhere"):
-        pull_file(mirror(storage_uri) / "nowhere")
+        pull_file(mirror(any_uri) / "nowhere")
 
 
-def test_files_outside_of_artifacts_are_fetched_without_touching_the_mirror(storage_uri: ObjectUri) -> None:
-    with publish(mirror(storage_uri) / "checkpoints" / "1", "checkpoint") as directory:
+def test_files_outside_of_artifacts_are_fetched_without_touching_the_mirror(any_uri: ObjectUri) -> None:
+    with publish(mirror(any_uri) / "checkpoints" / "1", "checkpoint") as directory:
         (directory / "state").write_text("large")
     for name in ("tensorboard/events", "latest.json"):
-        put_object(storage_uri, name, name)
-    (mirror(storage_uri) / "tensorboard").mkdir()
-    (mirror(storage_uri) / "tensorboard" / "events").write_text("and what is not uploaded yet")
+        put_object(any_uri, name, name)
+    (mirror(any_uri) / "tensorboard").mkdir()
+    (mirror(any_uri) / "tensorboard" / "events").write_text("and what is not uploaded yet")
     for _again in range(2):
-        fetched = fetch_files_outside_artifacts(storage_uri)
+        fetched = fetch_files_outside_artifacts(any_uri)
         assert {p.relative_to(fetched).as_posix() for p in fetched.rglob("*") if p.is_file()} == {
             "tensorboard/events",
             "latest.json",
         }
-    assert (mirror(storage_uri) / "tensorboard" / "events").read_text() == "and what is not uploaded yet"
+    assert (mirror(any_uri) / "tensorboard" / "events").read_text() == "and what is not uploaded yet"
