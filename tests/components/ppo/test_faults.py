@@ -1,6 +1,6 @@
 """Interrupted trainings with real compiles resume, and their rewards equal those of an uninterrupted training.
 
-Each interruption is compared, iteration by iteration, with the same uninterrupted training, on measured
+Each of the eleven interruptions is compared, iteration by iteration, with the same uninterrupted training, on measured
 flips. A training on sampled compiles is killed in cluster/test_on_ray.py.
 """
 

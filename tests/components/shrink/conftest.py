@@ -1,4 +1,4 @@
-"""Projects that are shrunk, and what shrinks them in place of a release clang."""
+"""Projects that are shrunk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training may start from a trained policy, which becomes the warmstart unchanged, or from the deployed one."""
+"""Training may start from a trained policy, which becomes the warmstart unchanged."""
 
 from __future__ import annotations
 

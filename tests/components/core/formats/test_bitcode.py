@@ -61,6 +61,7 @@ def test_producer_in_damaged_blocks_is_unknown() -> None:
 
 
 def test_two_modules_are_not_one() -> None:
+    """ld -r concatenates sections."""
     assert problem(bitcode(b"content") * 2).startswith("holds 2")
 
 

@@ -1,4 +1,4 @@
-"""Outputs of a driver's command, as clang's own driver says (clang -###), in arguments and in response files."""
+"""Outputs of a driver's command: what clang's own driver says (clang -###), in its arguments and in response files."""
 
 from __future__ import annotations
 

@@ -79,6 +79,7 @@ def test_params_paths_are_relative_to_the_working_directory_by_default(plain: Pa
 
 
 def test_params_file_without_output_is_a_list_of_objects(plain: Path, tmp_path: Path) -> None:
+    """A params file without -o is a list of objects, which may have any suffix."""
     (tmp_path / "odd").write_bytes((plain / "obj/src/one.c.o").read_bytes())
     (tmp_path / "list").write_text("odd\n\ngone.o\n-lc\n")
     assert extract_with_both(

@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def extract_and_move(directory: Path, *flags: object) -> Corpus:
+    """Extract a corpus and move it to another directory."""
     done = run_command("components.corpus", "extract", "--output", directory / "made", *flags, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     os.rename(directory / "made", directory / "moved")

@@ -70,6 +70,7 @@ def build(clang: Path, directory: Path, library_flags: list[str], main_flags: li
 
 
 def exported(path: Path) -> set[str]:
+    """Return the exported functions."""
     done = subprocess.run(
         ["llvm-nm-19", "-D", "-P", "--defined-only", path], capture_output=True, text=True, check=True
     )

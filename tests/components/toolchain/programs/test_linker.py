@@ -70,6 +70,7 @@ struct Table {
 
 @pytest.fixture
 def toolchain(pretrained_release: Path) -> Path:
+    """The release toolchain that is tested."""
     return pretrained_release
 
 

@@ -111,6 +111,7 @@ int main() {
 
 
 def compile_object(clang: Path, source: str, output: Path, *flags: str) -> Path:
+    """Compile C++ at -Oz and return the object."""
     command: list[str | Path] = [clang, "-Oz", *flags, "-x", "c++", "-", "-c", "-o", output]
     subprocess.run(command, input=source, text=True, check=True)
     return output

@@ -1,4 +1,4 @@
-"""The files that links read, and their link-time optimization."""
+"""The files that links read."""
 
 from __future__ import annotations
 
