@@ -251,6 +251,12 @@ def _require_tools(new: set[str]) -> None:
 
     Whether a registry answers is seen only then. So what it takes to make a base image is named here if other things
     are missing, too; docker/base-image checks it before it makes the first one.
+
+    Args:
+        new: images that were not built here before.
+
+    Raises:
+        UserError: something is missing; the message names all of it.
     """
     missing: list[UserError] = []
     if shutil.which("docker") is None:

@@ -22,9 +22,13 @@ _MAX_ENTRIES = 100
 def write_build_links(directory: Path, outcomes: Sequence[Outcome], source: Path, compilers: Path | None) -> str:
     """Write links.json, unless no object is an ELF object with a module; return what to say of it.
 
-    `source`: compile_commands.json of the build, or the directory of its objects. `compilers`: directory of the
-    compilers that recorded the links, else UserError; None: that of the compilers in the database, or one in the
-    current directory, in that of the build, or next to that.
+    Args:
+        source: compile_commands.json of the build, or the directory of its objects.
+        compilers: directory of the compilers that recorded the links; None: that of the compilers in the database, or
+            one in the current directory, in that of the build, or next to that.
+
+    Raises:
+        UserError: the directory has no compilers that record links.
     """
     modules: dict[str, str] = {}
     for outcome in outcomes:

@@ -25,12 +25,16 @@ from components.platform.errors import UserError
 
 @dataclass(frozen=True)
 class CommandEdits:
-    """Edits that apply to the arguments of every module: arguments to append, options to remove, and new values of
-    options.
+    """Edits that apply to the arguments of every module.
 
     Options are identified by the name before "=", which may be one like "-mllvm -inline-threshold". If an option's
-    value is a separate argument, it is removed or replaced with the option. The last occurrence of an option wins. For
-    a flag without a value (-O2), the new value replaces the flag itself (-Oz).
+    value is a separate argument, it is removed or replaced with the option.
+
+    Attributes:
+        add: arguments to append; the last occurrence of an option wins.
+        remove: names of options to remove.
+        replace: names of options and their new values; for a flag without a value (-O2), the new value replaces the
+            flag itself (-Oz).
     """
 
     add: tuple[str, ...] = ()
@@ -41,8 +45,11 @@ class CommandEdits:
         return bool(self.add or self.remove or self.replace)
 
     def apply(self, arguments: Sequence[str]) -> tuple[list[str], set[str]]:
-        """Return the edited arguments, and the names to remove or replace that were found in them. MissingValue if the
-        arguments end inside an option."""
+        """Return the edited arguments, and the names to remove or replace that were found in them.
+
+        Raises:
+            MissingValue: the arguments end inside an option.
+        """
         changed: list[str] = []
         matched: set[str] = set()
         remove = set(map(_normalized_name, self.remove))

@@ -60,8 +60,12 @@ def split_modules(
     parts would differ much in size: each is within 50% of its fraction, and has at least one source if there are at
     least MIN_SOURCES. Modules of held-out projects, and those of a source that one of them has, are held out.
 
-    `symbols` are those of each module; None reads them. UserError if the corpus does not have a held-out project, or
-    the fractions leave no module to train on. All modules are held out only if a fraction of 1 or the projects say so.
+    Args:
+        symbols: those of each module; None reads them.
+
+    Raises:
+        UserError: the corpus does not have a held-out project, or the fractions leave no module to train on. All
+            modules are held out only if a fraction of 1 or the projects say so.
     """
     projects = sorted({module.project for module in modules})
     for project in config.heldout_projects:

@@ -95,10 +95,12 @@ class OutcomeOf:
 
 @dataclass(frozen=True)
 class SampleModule:
-    """Compiles a module under a sampled policy with these features and buckets.
+    """Compiles a module under a sampled policy.
 
-    `function_credit`: attribute to functions, otherwise to the whole module. `module_weight`: weight of the whole
-    module's change next to that of functions, for sizes.
+    Attributes:
+        features, buckets: of the policy.
+        function_credit: attribute to functions, otherwise to the whole module.
+        module_weight: weight of the whole module's change next to that of functions, for sizes.
     """
 
     compiler: Compiler

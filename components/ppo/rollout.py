@@ -78,9 +78,11 @@ class Rollout:
 class RolloutCollector:
     """Compiles modules on the workers; has what does not change between rollouts.
 
-    `baselines`: outcome of each module under the heuristic, see Objective. `compile_s`: estimated compile time of each.
-    `min_completed_fraction`: when this fraction of the modules is done, the others are cancelled. `definition_counts`:
-    see MeasureModule.
+    Attributes:
+        baselines: outcome of each module under the heuristic, see Objective.
+        compile_s: estimated compile time of each module.
+        min_completed_fraction: when this fraction of the modules is done, the others are cancelled.
+        definition_counts: see MeasureModule.
     """
 
     compiler: Compiler
@@ -158,10 +160,12 @@ class RolloutCollector:
         seed: int,
         quarantine: Quarantine,
     ) -> list[FlipResult]:
-        """Compile each module under the greedy policy and `flip_compiles` times with flipped decisions, which `seed`
-        chooses.
+        """Compile each module under the greedy policy and `flip_compiles` times with flipped decisions.
 
         The compiles of a large module are divided among slots, which does not affect the results.
+
+        Args:
+            seed: determines the choice of flips.
         """
         advisor = Advisor("policy", policy=policy, log=True)
         numbers = [1] * len(modules)

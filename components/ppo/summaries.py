@@ -29,7 +29,11 @@ _EVENT_FILES = "events.out.tfevents.*"
 
 
 class Summaries:
-    """Writes event files and the curve in ROOT/tensorboard. Steps are iterations."""
+    """Writes event files and the curve in ROOT/tensorboard. Steps are iterations.
+
+    Attributes:
+        curve: rows of the curve.
+    """
 
     def __init__(self, root: Path) -> None:
         self.curve: list[dict[str, float]] = []

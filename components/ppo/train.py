@@ -55,8 +55,11 @@ from components.ppo.training_state import FORECAST_S, TrainingState, forecast
 
 
 class Trainer:
-    """Training loop with its learner, rollout collector, sampler and checkpoints. gin must be configured (see
-    `configure`)."""
+    """Training loop with its learner, rollout collector, sampler and checkpoints.
+
+    Args:
+        fingerprint: from training_fingerprint; gin must be configured (see `configure`).
+    """
 
     def __init__(
         self, config: TrainingConfig, fingerprint: Mapping[str, str], checkpoints: CheckpointManager, data: TrainingData

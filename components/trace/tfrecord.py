@@ -48,8 +48,9 @@ def write_record(stream: BinaryIO, data: bytes) -> None:
 def sequence_example(feature_lists: Mapping[str, Array]) -> bytes:
     """Return a serialized tf.train.SequenceExample.
 
-    `feature_lists`: name -> array of shape [N] or [N, *shape], which becomes a list of N features. Integer arrays
-    become int64_list, floating-point arrays float_list (float32).
+    Args:
+        feature_lists: name -> array of shape [N] or [N, *shape], which becomes a list of N features. Integer arrays
+            become int64_list, floating-point arrays float_list (float32).
     """
     entries = [_field(1, name.encode()) + _field(2, _feature_list(values)) for name, values in feature_lists.items()]
     return _field(_FEATURE_LISTS, b"".join(_field(1, entry) for entry in entries))

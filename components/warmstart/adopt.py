@@ -57,11 +57,13 @@ def find_deployed_start(deployment: Deployment, toolchain: Path) -> str:
 
 
 def adopt_policy(config: WarmstartConfig, problem: str, toolchain: Toolchain) -> WarmstartReport:
-    """Publish the policy that `config.start_from` names as `config.output`, built for this toolchain. UserError if it
-    is none, is for another problem, or has features that this toolchain lacks.
+    """Publish the policy that `config.start_from` names as `config.output`, built for this toolchain.
 
     It keeps its normalization, the quantiles of the code that it was first trained on. The trace only serves to measure
     its agreement with the heuristic.
+
+    Raises:
+        UserError: it is not a policy, is for another problem, or has features that this toolchain lacks.
     """
     name = config.start_from
     path = pretrained_policy(problem, name=name) if name in PRETRAINED_NAMES else Path(name)

@@ -54,7 +54,8 @@ def clone(
 ) -> CloneResult:
     """Train a network on the decisions that are not held out. UserError if no feature varies.
 
-    `on_epoch` is called after each epoch with its number from 1, its mean loss (nats per decision) and the policy.
+    Args:
+        on_epoch: called after each epoch with its number from 1, its mean loss (nats per decision) and the policy.
     """
     tf.keras.utils.set_random_seed(config.seed)
     problem = problems.get(decisions.trace.problem)

@@ -127,6 +127,13 @@ class Cluster:
 
     Args:
         context: of the kubeconfig; empty for its current one, or in a pod for the pod's cluster.
+
+    Attributes:
+        host: URL of the API server.
+        custom: the API of custom resources.
+
+    Raises:
+        UserError: there is no kubeconfig, or it has no such context.
     """
 
     def __init__(self, namespace: str, context: str = "") -> None:

@@ -102,6 +102,9 @@ def run_parameters(options: Mapping[str, object]) -> dict[str, str]:
 
     A release clang is built whatever the verdict, because a user who starts a run by hand wants to see it; what it
     embeds: components/evaluation/release_policy.py.
+
+    Raises:
+        UserError: a value is one that no step accepts.
     """
     values = {}
     for parameter in _OFFERED:

@@ -158,6 +158,9 @@ def check_recipe_in_images(values: Mapping[str, Any]) -> None:
     """Raise UserError if a run whose steps are containers should build Debian packages: that needs root and mounts.
 
     A recipe that cannot be read here is left to the step: its path may be on a volume, its URI for another account.
+
+    Args:
+        values: the pipeline's parameters.
     """
     recipe = str(values.get("recipe") or "")
     if not recipe:

@@ -35,6 +35,9 @@ def retrain(
 
     Training starts from the deployed policy unless `parameters` says otherwise.
 
+    Args:
+        output, pipeline_root, runner: as for pipelines.local.run_locally.run_locally.
+
     Raises:
         UserError: the deployed policy is for another problem, would be overwritten by this run, or is missing; or a
             step fails.

@@ -57,7 +57,11 @@ class KfpPipelines(PipelineServer):
         return run_id, f"run {request.name}: {self.page(run_id)}"
 
     def prepare(self, options: SubmitOptions, starts_now: bool = False) -> RunRequest:
-        """Check what the user asks for, and return what the server is sent; see run_request."""
+        """Check what the user asks for, and return what the server is sent.
+
+        Args:
+            starts_now: see CheckedRun.request.
+        """
         if options.stored_pipeline and options.labels:
             refuse_change(options, "label")
         if options.artifact_root:
@@ -143,7 +147,11 @@ class KfpPipelines(PipelineServer):
         return _id_of(experiments[0], "experiment_id") if experiments else ""
 
     def _known(self, package: Package) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Return PipelineSpec and PlatformSpec as this server knows them: older ones refuse later fields."""
+        """Return PipelineSpec and PlatformSpec as this server knows them: an older one refuses fields that came later.
+
+        Raises:
+            UserError: the server does not know what an option asks for.
+        """
         version = self._client.health.numbers
         platform: dict[str, Any] | None = json.loads(json.dumps(package.platform))
         kubernetes = platform["platforms"]["kubernetes"] if platform else {}

@@ -36,6 +36,9 @@ def package_for_kfp(options: SubmitOptions, ray: bool | None, pages: str) -> Pac
     Args:
         ray: whether a step starts a Ray cluster; None if that is unknown.
         pages: the URL to which the ID of a run is appended for its page.
+
+    Raises:
+        UserError: an image was not pushed, or the pipeline does not have what an option asks for.
     """
     spec = with_given_digests(options.spec, options.images, ray)
     if not options.cache:
@@ -55,11 +58,14 @@ def package_for_kfp(options: SubmitOptions, ray: bool | None, pages: str) -> Pac
 
 @expect_pipeline
 def notify_settings(spec: Mapping[str, Any], secret: str, pages: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a copy of a PipelineSpec whose last step knows the Secret with the webhook's URL and the URL of the pages
-    of runs, and settings for `platform_spec` that pass the webhook's URL to it.
+    """Return a copy of a PipelineSpec whose last step knows the Secret with the webhook's URL, and settings for
+    `platform_spec` that pass the URL to it.
 
     Args:
         secret: name of a Kubernetes Secret with the key NOTIFY_KEY, in the namespace of the steps.
+
+    Raises:
+        UserError: `secret` is not a valid name of a Secret, or the pipeline has no such step.
     """
     if not SUBDOMAIN.fullmatch(secret):
         # Do not print its value: if a URL was passed by mistake, it is the secret itself.

@@ -53,6 +53,12 @@ def lost_driver(log: str) -> bool:
 class KfpRun:
     """A run, as the server last answered.
 
+    Attributes:
+        run_id: its ID.
+        document: a V2beta1Run of the API.
+        host: URL of the server.
+        page: URL of the run's page.
+
     Raises:
         UserError: what is given is a run's name or page instead of its ID.
         NotFound: there is no such run.

@@ -67,7 +67,11 @@ _EXTENDED_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-
 def override_for_kfp(
     spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return a copy of the PipelineSpec with the resources of each step, and settings for kfp_package.platform_spec."""
+    """Return a copy of the PipelineSpec with the resources of each step, and settings for kfp_package.platform_spec.
+
+    Raises:
+        UserError: the pipeline has no such step, KFP has no such setting, or a request exceeds its limit.
+    """
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     pods = {}
     for task, label, step in _by_executor(spec, overrides):
@@ -88,7 +92,11 @@ def override_for_kfp(
 
 @expect_pipeline
 def override_for_vertex(spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]) -> dict[str, Any]:
-    """Return a copy of the PipelineSpec with the resources of each step."""
+    """Return a copy of the PipelineSpec with the resources of each step.
+
+    Raises:
+        UserError: the pipeline has no such step, or Vertex AI has no such setting.
+    """
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     for task, label, step in _by_executor(spec, overrides):
         if step.machine_type is not None:

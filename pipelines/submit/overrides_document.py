@@ -197,7 +197,11 @@ KEYS = StepOverrides.__struct_fields__
 
 
 def read_overrides(path: str | Path) -> dict[str, StepOverrides]:
-    """Read an overrides file: settings by task's name, and for all tasks under DEFAULT."""
+    """Read an overrides file: settings by task's name, and for all tasks under DEFAULT.
+
+    Raises:
+        UserError: the file cannot be read, or a key or value is invalid, on whichever server.
+    """
     documents = parse_yaml(read_text(Path(path), _REMEDY), str(path), _REMEDY)
     if len(documents) != 1 or not isinstance(documents[0], dict) or not documents[0]:
         raise UserError(f"{path} is not one mapping of tasks to settings", _REMEDY)

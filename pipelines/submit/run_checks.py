@@ -43,9 +43,8 @@ def run_request(
 def check_run(options: SubmitOptions) -> tuple[dict[str, Any], bool | None]:
     """Check what holds on every server: the roots and the parameters.
 
-    Returns:
-        The values of all parameters; and whether a step starts a Ray cluster, None if the pipeline has no parameter
-        that decides this, as the smoke test, whose step looks for KubeRay.
+    Raises:
+        UserError: a parameter, a root or another option is invalid, or a stored pipeline cannot have it.
     """
     if options.stored_pipeline:
         _refuse_changes(options)

@@ -36,6 +36,9 @@ _RESERVED_LABEL = "vertex-ai-pipelines-run-billing-id"
 class VertexJob:
     """A PipelineJob, as the service last answered; see polling.ServerRun.
 
+    Attributes:
+        run_id: its resource name.
+
     Raises:
         NotFound: there is no such job.
     """
@@ -148,7 +151,11 @@ class VertexPipelines(PipelineServer):
         return run_id, f"job: {run_id}"
 
     def prepare(self, options: SubmitOptions, starts_now: bool = False) -> RunRequest:
-        """Check what the user asks for, and return what the service is sent; see run_request."""
+        """Check what the user asks for, and return what the service is sent.
+
+        Args:
+            starts_now: see CheckedRun.request.
+        """
         if options.stored_pipeline:
             check_template(options.stored_pipeline)
         check_cloud_root(options.pipeline_root)

@@ -56,8 +56,12 @@ class Advisor:
         return self.mode == "log" or self.log
 
     def flags(self, problem: str, log: Path | None, sample_prefix: Path | None) -> list[str]:
-        """Return the cc1 flags for a problem. `log` is the path of the training log of a single compile,
-        `sample_prefix` the prefix of the paths of samples' files."""
+        """Return the cc1 flags for a problem.
+
+        Args:
+            log: path of the training log, if this advisor logs a single compile.
+            sample_prefix: prefix of the paths of the samples' files, if there are samples.
+        """
         llvm = problems.get(problem).llvm
         if self.mode == "default":
             return []

@@ -94,8 +94,11 @@ def read_choices(path: Path) -> list[Choice]:
 
 
 def add_choices(plan: Path, choices: Sequence[Choice], output: Path) -> int:
-    """Write a plan with choices added, in place of those for the same modules; return how many it has then. UserError
-    if the file is no plan."""
+    """Write a plan with choices added, in place of those that it has for the same modules; return how many it has then.
+
+    Raises:
+        UserError: the file is no plan.
+    """
     data = plan.read_bytes()
     line, _, rest = data.partition(b"\n")
     try:

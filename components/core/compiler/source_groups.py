@@ -72,8 +72,9 @@ def group_by_source(
 ) -> list[SourceGroup]:
     """Return the groups of all modules, in the order of their positions.
 
-    A module that cannot be read as bitcode is identified by its content alone. `symbols`: of each module; None reads
-    them.
+    Args:
+        modules: of a corpus; a module that cannot be read as bitcode is identified by its content alone.
+        symbols: those of each module; None reads them.
     """
     known: Iterable[ModuleSymbols | None] = [None] * len(modules) if symbols is None else symbols
     identities = [_identify(module, its) for module, its in zip(modules, known, strict=True)]

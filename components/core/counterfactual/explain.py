@@ -133,9 +133,14 @@ def explain_with_stock_clang(
 ) -> Explanation:
     """Explain a compile of any clang of LLVM 17 or later, which asks this process for each decision.
 
-    Names of functions come from the clang's optimization record. Each of `flip_compiles` flips, of the decisions that
-    the policy is least sure of, is a compile with the other answer to one question; the policy makes all further
-    decisions.
+    Names of functions come from the clang's optimization record. Each flip is a compile with the other answer to one
+    question; the policy makes all further decisions.
+
+    Args:
+        flip_compiles: number of decisions that are measured, those that the policy is least sure of.
+
+    Raises:
+        UserError: a compile fails, or the policy wants features that this clang does not have.
     """
     explained_compile = _StockCompile(policy, module, clang, llvm_major)
     columns, names, size_bytes = explained_compile.run()

@@ -36,10 +36,12 @@ _TINY = 1e-30  # all alternatives of a confident policy may have the probability
 def plan_flips(module: str, log: TrainingLog, per_function: int, seed: int) -> FlipPlan:
     """Choose up to `per_function` flips of each function of a module, measured in one compile.
 
-    They are sorted by function, within each the most important first. If a function has fewer alternatives, all of them
-    are chosen. Otherwise they are drawn without replacement, by the base policy's probability of the action, which
-    prefers likely actions and decisions that it is unsure of. In a log without a policy's logits, all alternatives are
-    equally likely.
+    If a function has fewer alternatives, all of them are chosen. Otherwise they are drawn without replacement, by the
+    base policy's probability of the action, which prefers likely actions and decisions that it is unsure of. In a log
+    without a policy's logits, all alternatives are equally likely.
+
+    Returns:
+        The flips sorted by function, within each the most important first.
     """
     random = np.random.default_rng([seed, digest64(module.encode("utf-8", "surrogateescape"))])
     flips: list[Flip] = []

@@ -49,10 +49,13 @@ _MAX_LISTED = 5
 
 @dataclass(frozen=True)
 class Module(FileSet):
-    """One module of a corpus in `directory`.
+    """One module of a corpus.
 
-    `name`: path of the object relative to the corpus, "zstd/lib/zstd.c.o". `thinlto`: whether the module has a ThinLTO
-    index. `command_override`: the corpus's global_command_override.
+    Attributes:
+        name: path of the object relative to the corpus, "zstd/lib/zstd.c.o".
+        directory: the corpus directory.
+        thinlto: whether the module has a ThinLTO index.
+        command_override: the corpus's global_command_override.
     """
 
     name: str
@@ -202,9 +205,13 @@ def load_corpus(directory: Path) -> Corpus:
 
 
 def inspect_corpus(directory: Path) -> tuple[Corpus, dict[str, str]]:
-    """Read a corpus; return it with all modules in its description, and for each damaged one name -> what is wrong.
+    """Read a corpus and find its damaged modules.
 
-    UserError if the directory is not a corpus, or has no modules, or the description is corrupt.
+    Returns:
+        The corpus with all modules in its description, and for each damaged one name -> what is wrong.
+
+    Raises:
+        UserError: the directory is not a corpus, or has no modules; the description is corrupt.
     """
     directory = Path(directory).absolute()  # compiles run in other working directories
     description = _read_description(directory)

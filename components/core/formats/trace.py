@@ -275,10 +275,14 @@ def load_trace(directory: Path) -> Trace:
 
 
 def read_columns(directory: Path, names: Sequence[str]) -> dict[str, Array]:
-    """Read the named columns of all decisions, in the order of the shards: name -> [N], or [N, *shape] for a feature of
-    more than one element. Strings are object arrays that share one str per distinct value; other dtypes are as written.
+    """Read the named columns of all decisions, in the order of the shards.
 
-    UserError if the trace is incomplete, has no such column, or has an invalid Parquet file.
+    Returns:
+        Column name -> [N], or [N, *shape] for a feature of more than one element. Strings are object arrays that share
+        one str per distinct value; other dtypes are as written.
+
+    Raises:
+        UserError: the trace is incomplete, has no such column, or has an invalid Parquet file.
     """
     trace = load_trace(directory)
     specs = _require_columns(trace, names)

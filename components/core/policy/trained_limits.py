@@ -28,11 +28,14 @@ def trained_limits(
     columns: Mapping[str, NDArray[np.generic]],
     modules: NDArray[np.int64],
 ) -> dict[str, int]:
-    """Return the largest value of each integer feature of one element that several modules reach; {} for problems whose
-    features do not tell the heuristic's decision.
+    """Return the largest value of each integer feature of one element that several modules reach.
 
-    `columns`: feature name -> values [N] or [N, 1] of the training decisions; `modules`: [N], the index of each one's
-    module.
+    Args:
+        columns: feature name -> values [N] or [N, 1] of the training decisions.
+        modules: [N], the index of each decision's module.
+
+    Returns:
+        An empty dict for problems whose features do not tell the heuristic's decision.
     """
     heuristic = problem.policy.heuristic
     if heuristic is None or not {*heuristic} <= {feature.name for feature in features}:

@@ -32,8 +32,11 @@ def check_benchmarks(benchmarks: Sequence[Benchmark], where: str) -> None:
 
 
 def make_input(definition: Input, source_dir: Path, output: Path) -> None:
-    """Write the input file of a benchmark to `output`, unless it is the output of another benchmark. UserError if no
-    file of the source matches, or all matching files are empty."""
+    """Write the input file of a benchmark to `output`, unless it is the output of another benchmark.
+
+    Raises:
+        UserError: no file of the source matches, or all matching files are empty.
+    """
     if definition.files is None or definition.bytes is None:
         output.write_text(definition.text or "", encoding="utf-8")
         return

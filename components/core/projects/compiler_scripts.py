@@ -264,9 +264,14 @@ def write_bitcode_tools(
     """Write `ld` and `strip`, also under the names of native ones in a PATH, and of those with prefixes, for objects
     and archives of LTO.
 
-    `ld` runs lld, which reads bitcode, with its options of LTO where one is an input, and otherwise the linker of a
-    PATH. `strip` leaves them as they are: they have no symbols or debug data that are linked. `records` is a directory
-    in which programs that understand ELF only are recorded when they get such an object; "" for none.
+    `ld` runs lld where one is an input, and otherwise the linker of a PATH. `strip` leaves them as they are: they have
+    no symbols or debug data that are linked.
+
+    Args:
+        lld: a linker that reads bitcode.
+        options: its options of LTO.
+        records: directory in which programs that understand ELF only are recorded when they get such an object; "" for
+            none.
     """
     llvm_strip = f"{SCRIPT_DIRECTORY}/llvm-strip"
     programs = {"ld": str(lld), "strip": llvm_strip}

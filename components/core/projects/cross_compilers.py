@@ -50,7 +50,11 @@ _MACRO = re.compile(r"^#define (\w+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class CrossCompiler:
-    """A gcc for another processor; `prefix` is the start of the names of its programs, such as "aarch64-linux-gnu-"."""
+    """A gcc for another processor.
+
+    Attributes:
+        prefix: start of the names of its programs, such as "aarch64-linux-gnu-".
+    """
 
     prefix: str
     gcc: Path

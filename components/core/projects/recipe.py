@@ -69,7 +69,11 @@ class Recipe:
 
 @dataclass(frozen=True)
 class RecipeSet:
-    """Projects with distinct names; `split` are the settings of the corpus' split, as written, unchecked."""
+    """Projects with distinct names.
+
+    Attributes:
+        split: settings of the corpus' split, as written, unchecked.
+    """
 
     projects: tuple[Recipe, ...]
     split: dict[str, Any] = field(default_factory=dict)

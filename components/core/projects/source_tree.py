@@ -37,8 +37,12 @@ _GIT_OMITTED = ("objects", "modules", "lfs", "annex", "worktrees")
 
 @dataclass(frozen=True)
 class SourceTree:
-    """A source tree, which is only read, and the directory where the build runs. `excluded`: globs of names, and of
-    paths relative to the tree, that are not copied."""
+    """A source tree, which is only read.
+
+    Attributes:
+        directory: where the build runs.
+        excluded: globs of names, and of paths relative to the tree, that are not copied.
+    """
 
     directory: Path
     excluded: tuple[str, ...] = ()

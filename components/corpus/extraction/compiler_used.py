@@ -76,8 +76,10 @@ class CompilerUsed:
     def restore(self, bitcode: memoryview) -> bytes | memoryview:
         """Return the bitcode of a module with the list, unchanged if nothing is missing in it.
 
-        ElfError if the object has no symbol table. RestoreError if LLVM's opt of the module's version is not installed,
-        or fails; or something that several modules define is to be kept.
+        Raises:
+            ElfError: the object has no symbol table.
+            RestoreError: LLVM's opt of the module's version is not installed, or fails; or something that several
+                modules define is to be kept.
         """
         if not self._elf.relocatable or not any(self._unreferenced):
             return bitcode

@@ -125,7 +125,13 @@ def _without_duplicates(
 
 @dataclass(frozen=True, slots=True)
 class _Extraction:
-    """The extraction of one object, linked file or archive; `nested` if it is a member of an archive."""
+    """The extraction of one object, linked file or archive.
+
+    Attributes:
+        output: directory of the corpus.
+        pattern: the compiled cmd_filter.
+        nested: whether the object is a member of an archive.
+    """
 
     item: ObjectFile
     output: str
@@ -240,10 +246,12 @@ class _Extraction:
     def _module(
         self, item: ObjectFile, command: memoryview, bitcode: memoryview, llvm_major: int, used: CompilerUsed | None
     ) -> Outcome:
-        """Write the files of a module that LLVM `llvm_major` compiled, 0 if unknown.
+        """Write the files of a module.
 
-        `used` restores what it declares used, from its object or a file that was linked from it; None if that is
-        unknown.
+        Args:
+            llvm_major: version of the LLVM that compiled it, 0 if unknown.
+            used: restores what the module declares used, from its object or a file that was linked from it; None if
+                that is unknown.
         """
         config = self.config
         if config.max_llvm_major is not None and llvm_major > config.max_llvm_major:

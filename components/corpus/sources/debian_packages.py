@@ -64,10 +64,16 @@ class PackageModules:
 
 
 def build_packages(recipes: Sequence[Recipe], output: Path, config: BuildConfig) -> tuple[list[str], CorpusReport]:
-    """Build packages, copy their distinct modules to `output`, and return their names, and the outcome of every object.
+    """Build packages and copy their distinct modules to `output`.
 
     A module is skipped if its functions equal those of an earlier module, in the recipes' order: libraries compile
-    their sources twice, and packages contain copies of other packages. UserError if no package has a module.
+    their sources twice, and packages contain copies of other packages.
+
+    Returns:
+        The modules' names, and the outcome of every object.
+
+    Raises:
+        UserError: the root file system cannot be made, or no package has a module.
     """
     base = base_root(config.cache, config.package.clang_major)
     unit = "" if config.unit == "object" else f"-{config.unit}s"

@@ -17,11 +17,10 @@ _REMEDIES = {
 
 
 def find_objects(directory: Path, base: Path | None = None, suffix: str = ".o") -> list[ObjectFile]:
-    """Return the objects below `directory`, named by their paths relative to it, or to `base`. UserError if there is
-    none.
+    """Return the .o files below `directory`, named by their paths relative to it, or to `base`.
 
-    With SAVED_MODULE_SUFFIX they are those whose bitcode a link with local ThinLTO saved, at the path of the object
-    with this suffix.
+    Raises:
+        UserError: there is none.
     """
     if not directory.is_dir():
         raise UserError(f"there is no directory {directory}", "pass the directory that holds the objects")

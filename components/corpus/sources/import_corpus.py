@@ -27,12 +27,23 @@ def import_modules(
     edits: CommandEdits = _NO_EDITS,
     max_modules_per_project: int | None = None,
 ) -> tuple[Corpus, dict[str, str]]:
-    """Copy description, modules, profiles and links.json of the corpus in `source` to the directory `output`.
+    """Copy description, modules and profiles of the corpus in `source` to the directory `output`.
 
-    This project's options are removed from the arguments, see own_options.py; `edits` are of the arguments in the copy.
-    Modules whose files are missing or truncated raise, or are skipped with `skip_damaged`. Of each project at most
-    `max_modules_per_project` modules are copied, those whose names have the lowest digests. Returns the corpus in
-    `source`, with the copied modules only (its description has all), and skipped module -> what is wrong with it.
+    links.json is copied, too, and no other file. This project's options are removed from the arguments, see
+    own_options.py.
+
+    Args:
+        skip_damaged: skip modules whose files are missing or truncated, instead of raising.
+        edits: of the modules' arguments, in the copy.
+        max_modules_per_project: copy so many modules of a project at most, those whose names have the lowest digests.
+
+    Returns:
+        The corpus in `source`, with the copied modules only (its description has all), and skipped module -> what is
+        wrong with it.
+
+    Raises:
+        UserError: `source` is not a corpus, or is damaged, or all of its modules are; a profile is missing; no module
+            has an option that is to be changed.
     """
     if skip_damaged:
         corpus, damaged = inspect_corpus(source)

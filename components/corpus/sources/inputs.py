@@ -33,8 +33,9 @@ class Input:
 def read_input(kind: InputType, path: Path, base: Path | None = None) -> Input:
     """Return the objects that `path` lists or holds. UserError if the input is not of this kind, or has no object.
 
-    `base` is, for params and bazel_aquery, the directory that the linker ran in; for the other kinds, the directory
-    that module names are relative to.
+    Args:
+        base: for params and bazel_aquery, the directory that the linker ran in; for the other kinds, the directory that
+            module names are relative to.
     """
     if kind == "json":
         objects, left = read_compile_commands(path, base)

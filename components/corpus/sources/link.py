@@ -20,10 +20,15 @@ _OTHER_INPUTS = (".lo", ".obj", ".bc", ".ll", ".rlib", ".lib", ".la")
 
 
 def read_params(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
-    """Return the objects in a response file of lld or GNU ld, and its other inputs. UserError if it names no object.
+    """Return the objects in a response file of lld or GNU ld, and its other inputs.
 
-    Modules have the names of the linker's arguments. Relative paths start from `base`, in which the linker ran; None:
-    the current directory.
+    Modules have the names of the linker's arguments.
+
+    Args:
+        base: directory that the linker ran in, which relative paths start from; None: the current one.
+
+    Raises:
+        UserError: the file names no object, or a response file in it cannot be read.
     """
     remedy = "pass the file that follows @ on the linker's command line"
     try:
@@ -76,8 +81,12 @@ def _expand(
 def read_aquery(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
     """Return the objects of the last link in the output of `bazel aquery`, in the form of `read_params`.
 
-    `path`: an analysis.ActionGraphContainer in JSON (bazel's src/main/protobuf/analysis_v2.proto). `base`: execution
-    root.
+    Args:
+        path: an analysis.ActionGraphContainer in JSON (bazel's src/main/protobuf/analysis_v2.proto).
+        base: the execution root.
+
+    Raises:
+        UserError: the file is not the output of bazel aquery, or has no link.
     """
     links = [action for action in _actions(path) if action.get("mnemonic") == _LINK]
     if not links:

@@ -74,8 +74,14 @@ def locate_object(directory: str, output: str, base: Path | None = None, source:
 
 
 def deduplicate(objects: Iterable[ObjectFile]) -> tuple[list[ObjectFile], list[tuple[ObjectFile, ObjectFile]]]:
-    """Return the objects without repetitions: a module that is listed twice would be trained on twice. Also return the
-    pairs of different objects with the same module name."""
+    """Return the objects without repetitions: a module that is listed twice would be trained on twice.
+
+    Args:
+        where: file that lists the objects, for errors.
+
+    Raises:
+        UserError: two different objects have the same module name.
+    """
     by_name: dict[str, ObjectFile] = {}
     pairs = [(by_name.setdefault(os.path.normpath(item.name), item), item) for item in objects]
     repeated = [pair for pair in pairs if os.path.abspath(pair[0].path) != os.path.abspath(pair[1].path)]
@@ -83,13 +89,17 @@ def deduplicate(objects: Iterable[ObjectFile]) -> tuple[list[ObjectFile], list[t
 
 
 def read_compile_commands(path: Path, base: Path | None = None) -> tuple[list[ObjectFile], Left]:
-    """Return the objects of a compile_commands.json, in its order, and the entries that make none. UserError if it is
-    none.
+    """Return the objects of a compile_commands.json, in its order, and the entries that make none.
 
     Modules are named as in mlgo-utils: by the object as the command spells it. Where this would give two objects the
     same name (recursive make), all names are relative to the directory that has the commands' directories. Objects
-    outside of that directory have "__" for each ".." in their names, as CMake writes it. With `base` names are relative
-    to that directory; objects outside of it are left out.
+    outside of that directory have "__" for each ".." in their names, as CMake writes it.
+
+    Args:
+        base: directory that names are relative to instead; objects outside of it are left out.
+
+    Raises:
+        UserError: the file is not a compilation database.
     """
     outputs: list[tuple[str, str, str]] = []
     left: Left = []

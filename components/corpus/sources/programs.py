@@ -77,8 +77,12 @@ def extract_programs(
 ) -> Programs:
     """Write <name>.bc and <name>.cmd below `output` for every program and shared library that was linked.
 
-    Names start with `prefix`, such as "project/", and are relative to `base`; None: the directory that has all linked
-    files.
+    Args:
+        base: directory that modules' names are relative to; None: the one that has all linked files.
+        prefix: of the modules' names, such as "project/".
+
+    Raises:
+        UserError: cmd_filter is not a regular expression.
     """
     pattern = compile_filter(config.cmd_filter)
     if config.only is not None:

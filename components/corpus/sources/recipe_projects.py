@@ -37,9 +37,12 @@ from components.platform.processes.build_tools import stop_running
 def build_corpus(recipes: tuple[Recipe, ...], output: Path, config: BuildConfig) -> CorpusReport:
     """Build every project and write the corpus of all their modules, without splits, to the directory `output`.
 
-    While one project compiles, the next ones are fetched and configured. UserError if a project cannot be fetched,
-    configured or built, or yields no module; for Debian packages, only if this holds for all of them. Projects without
-    programs are left out if the unit is a program, unless this holds for all of them.
+    While one project compiles, the next ones are fetched and configured.
+
+    Raises:
+        UserError: a project cannot be fetched, configured or built, or yields no module; for Debian packages, only if
+            this holds for all of them. Projects without programs are left out if the unit is a program, unless this
+            holds for all of them.
     """
     packages = [recipe for recipe in recipes if recipe.debian]
     recipes = tuple(recipe for recipe in recipes if not recipe.debian)

@@ -17,7 +17,11 @@ _DIVISOR = 4
 
 
 class CpuRequest:
-    """The request of one training; the newest request of any program replaces all others of the cluster."""
+    """The request of one training; the newest request of any program replaces all others of the cluster.
+
+    Args:
+        ray: the module, connected to a cluster.
+    """
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray

@@ -120,7 +120,11 @@ class _WorkerPath(list[str]):
 
 
 def connect(address: str, slots: int | None) -> Cluster:
-    """Connect to Ray, see RayPool for the arguments."""
+    """Connect to Ray, see RayPool for the arguments.
+
+    Raises:
+        UserError: Ray is not installed, does not answer, or uses another version or token.
+    """
     for name, value in NODE_SETTINGS.items():
         os.environ.setdefault(name, value)
     try:

@@ -85,8 +85,10 @@ class CheckpointManager:
     def newest(self) -> Checkpoint | None:
         """Return the newest readable checkpoint, None if there is none; report unreadable newer ones.
 
-        EarlierCredit if an earlier version of this program wrote them, LeaseLost if another training has taken over,
-        UserError if none of them is readable.
+        Raises:
+            EarlierCredit: an earlier version of this program wrote them.
+            LeaseLost: another training has taken over.
+            UserError: none of them is readable; object storage refuses or does not answer.
         """
         self._sweep()
         names = self._listed()

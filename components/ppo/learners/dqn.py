@@ -138,7 +138,8 @@ class DqnLearner(Learner):
     def start_candidate(self, state: TrainingState, repetition: int = 0) -> bool:
         """Start to fit the values to all present flips; return False if there are none.
 
-        `repetition` numbers the fits to the same flips, which have different random numbers.
+        Args:
+            repetition: number of the fit among those to the same flips, which have different random numbers.
         """
         if not len(self.replay):
             return False
@@ -192,13 +193,21 @@ class DqnLearner(Learner):
         number: tuple[int, int],
         cancelled: threading.Event | None = None,
     ) -> dict[str, float]:
-        """Fit the network to all flips, at least one, starting from its present weights and a new Adam state. Return
-        the means over the fit of `value_loss` and of `explained_variance`, the fraction of the returns' mean square
-        that the values explained before each step.
+        """Fit the network to all flips, starting from its present weights and a new Adam state.
 
-        `advantages`: function from flips to float32, the value of the alternative minus that of the base's action.
-        `number`: of the fit and its repetition, which with the seed determine the random numbers. `cancelled`: checked
-        before each step; if it is set, CancelledError, and the weights are those of some step.
+        Args:
+            flips: at least one.
+            advantages: function from flips to float32, the value of the alternative minus that of the base's action.
+            number: number of the fit and its repetition, which with the seed determine the random numbers.
+            cancelled: checked before each step.
+
+        Returns:
+            Means over the fit of `value_loss` and of `explained_variance`, the fraction of the returns' mean square
+            that the values explained before each step.
+
+        Raises:
+            UserError: the weights are no longer finite.
+            CancelledError: the fit was cancelled; the weights are those of some step.
         """
         parameters = self.parameters
         size = min(parameters.minibatch_size, len(flips))

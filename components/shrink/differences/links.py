@@ -266,7 +266,12 @@ def differing_choices(
     calls: Iterable[Call], clang: Path, nm: Path, root: Path, linkers: Iterable[LinkerCall] = ()
 ) -> list[Choice]:
     """Return a symbol of each link in which lld does not take it from where GNU ld does, and one of each in which the
-    copy of a shared function is compiled for other processors than a file that defines it, too."""
+    copy of a shared function is compiled for other processors than a file that defines it, too.
+
+    Args:
+        root: the tree that was built, in whose place messages name none.
+        linkers: the calls of linkers without a compiler.
+    """
     calls = list(calls)
     instructions = _instructions(calls)
     mixed = len(set(instructions.values())) > 1

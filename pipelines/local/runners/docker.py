@@ -45,6 +45,9 @@ class DockerRunner(Runner):
     The directories of the run, its artifacts and the cache, and, read-only, what a step's command names
     (mounts.py) are mounted at the same paths as on this machine. Containers of a killed run are removed when
     the same run starts again.
+
+    Args:
+        used: the images that steps of the pipeline run in, from pipelines.spec.used_images.
     """
 
     def __init__(self, images: Mapping[str, Image], used: Sequence[str]) -> None:

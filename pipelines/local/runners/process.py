@@ -33,6 +33,9 @@ class ProcessRunner(Runner):
         root: working directory of the steps, so that they import the same `components` as this process.
         llvm_major: major version of the installed LLVM that the steps use; its packaging revision is part of the
             steps' identity.
+
+    Raises:
+        UserError: TensorFlow is not installed.
     """
 
     def __init__(self, root: Path = ROOT, llvm_major: int = 19) -> None:

@@ -46,7 +46,11 @@ class VertexRegistry:
     poll_s: float = POLL_S
 
     def deploy(self, entry: RegistryEntry) -> str:
-        """See ModelRegistry."""
+        """See ModelRegistry.
+
+        Raises:
+            UserError: the policy is not in Cloud Storage, the model's name is invalid, or the service refuses.
+        """
         if not _MODEL_ID.fullmatch(entry.model):
             raise UserError(
                 f"{entry.model!r} is no ID of a model in Vertex AI: up to 63 of a-z, 0-9, _ and -, beginning with a "

@@ -93,12 +93,18 @@ def compile_interactively(
 ) -> list[InteractiveDecision]:
     """Run a compile whose decisions `decide` makes, and return them in order.
 
-    `arguments` are further ones of the compiler, without the flags of the interactive mode. `timeout_s` includes the
-    time of `decide`. `cwd` is the only directory that the compile may write to.
+    An exception of `decide` ends the compile and is raised.
 
-    InteractiveError if it fails, takes too long, or sends something else than features. An exception of `decide` ends
-    it and is raised; so does `kill_running` (ProcessKilled) for the calling thread. OSError: ENOSPC, the compiler said
-    that the disk is full. UserError if there is no such program.
+    Args:
+        clang: the compiler; `arguments` are its further arguments, without the flags of the interactive mode.
+        timeout_s: limit of the compile, including the time of `decide`.
+        cwd: working directory of the compile, and the only directory that it may write to.
+
+    Raises:
+        InteractiveError: the compile fails, takes too long, or sends something else than features.
+        ProcessKilled: `kill_running` killed the compile, which works for the calling thread.
+        OSError: ENOSPC, the compiler said that the disk is full.
+        UserError: there is no such program.
     """
     with TemporaryDirectory(prefix="mlgo-channel-", dir=cwd) as directory, open_channel(problem, directory) as channel:
         compilation = _Compile([str(clang), *arguments, *channel.flags], timeout_s, cwd)

@@ -48,7 +48,11 @@ class FrameDescriptions:
 def read_frame_descriptions(
     contents: memoryview, address_bytes: int = 8, byte_order: Literal["little", "big"] = "little"
 ) -> FrameDescriptions:
-    """Return the FDEs of an .eh_frame section. ElfError if the section is damaged."""
+    """Return the FDEs of an .eh_frame section. ElfError if the section is damaged.
+
+    Args:
+        address_bytes: bytes of an address of the target, 4 or 8.
+    """
     order = ORDERS[byte_order]
     starts, lengths = _records(contents, order)
     data = np.frombuffer(contents, np.uint8)

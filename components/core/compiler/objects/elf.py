@@ -337,8 +337,9 @@ class Elf:
     def section_sizes(self, allocated_only: bool = False, in_file_only: bool = False) -> dict[str, int]:
         """Return the bytes of each named section; sections with the same name (COMDAT copies) are summed.
 
-        `allocated_only`: only those that a loader maps (SHF_ALLOC), which a user ships and runs. `in_file_only`: only
-        those with bytes in the file, without .bss and lld's padding.
+        Args:
+            allocated_only: whether to count only sections that a loader maps (SHF_ALLOC), which a user ships and runs.
+            in_file_only: whether to count only sections with bytes in the file, without .bss and lld's padding.
         """
         sizes: Counter[str] = Counter()
         for name, size, flags, kind in zip(self._name, self._size, self._flags, self._type, strict=True):
@@ -379,11 +380,13 @@ class Elf:
     def relocations(
         self, sections: NDArray[np.bool_], symbols: int, implicit_addends: Mapping[int, int] | None = None
     ) -> Relocations:
-        """Return the relocations of the selected sections, bool [sections]; `symbols` is the length of the symbol
-        table.
+        """Return the relocations of the selected sections.
 
-        `implicit_addends`: by relocation type, width in bytes of the word that holds the addend, for targets whose
-        relocations have no addend field (SHT_REL); such relocations of other types are left out.
+        Args:
+            sections: bool [sections], the selection.
+            symbols: length of the symbol table.
+            implicit_addends: by relocation type, width in bytes of the word that holds the addend, for targets whose
+                relocations have no addend field (SHT_REL); such relocations of other types are left out.
         """
         rows = self._sections
         target = np.minimum(rows["info"], len(sections))

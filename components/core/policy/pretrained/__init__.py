@@ -52,11 +52,15 @@ def pretrained_problems(name: str = PRETRAINED) -> tuple[str, ...]:
 def pretrained_policy(
     problem: str, cache: Path | None = None, clang: Path | None = None, name: str = PRETRAINED
 ) -> Path:
-    """Return the directory of the pretrained policy for a problem, below `cache`, by default the user's cache
-    directory: all that a release clang is built from.
+    """Return the directory of the pretrained policy for a problem: all that a release clang is built from.
 
-    `clang` compiles policy.so, which a training clang loads; None leaves that out. `name`: a key of PRETRAINED_FOLDERS.
-    UserError if it has no policy for the problem.
+    Args:
+        cache: parent directory, by default the user's cache directory.
+        clang: compiles policy.so, which a training clang loads; None leaves that out.
+        name: a key of PRETRAINED_FOLDERS.
+
+    Raises:
+        UserError: this problem has no pretrained policy of this name.
     """
     if problem not in pretrained_problems(name):
         raise _no_policy(name, problem)

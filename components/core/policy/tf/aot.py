@@ -49,8 +49,11 @@ def compile_aot(directory: Path, problem_name: str, clang: Path, remedy: str = R
     """Add aot/ to a policy directory that has saved_model/. UserError, with the reason, if any part fails.
 
     TensorFlow runs a part of the SavedModel's operations, confined: see components/platform/processes/sandbox.py.
-    `clang` compiles the runtime (a minute or less). `remedy`: for the error of a SavedModel that TensorFlow cannot
-    compile.
+
+    Args:
+        clang: C++ compiler of the runtime (takes a minute or less).
+        triple: target of the release clang that embeds the policy.
+        remedy: for the error of a SavedModel that TensorFlow cannot compile.
     """
     problem = problems.get(problem_name)
     aot = directory / AOT

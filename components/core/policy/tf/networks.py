@@ -152,12 +152,16 @@ def actor_network(
     masked: bool = False,
     scale: InputScale | None = None,
 ) -> network.Network:
-    """The policy: a categorical distribution over the actions. The initial weights follow tf.random.set_seed.
+    """The policy: a categorical distribution over the actions.
 
-    `num_features`: F of the observation, the mask and tensors not counted. `masked`: whether each action is scored by
-    its own features, and some are excluded. `scale`: standardization of the inputs; None leaves them as they are, if
-    there are no tensors. `fc_layer_params`: units of the hidden layers, relu after each; `dropout`: rate after every
-    one while training, never active in an exported policy.
+    Args:
+        num_features: F of the observation, the mask and tensors not counted.
+        masked: whether each action is scored by its own features, and some are excluded.
+        scale: standardization of the inputs; None leaves them as they are, if there are no tensors.
+        fc_layer_params: units of the hidden layers, relu after each.
+        dropout: rate after every hidden layer while training; never active in an exported policy.
+
+    The initial weights follow tf.random.set_seed.
     """
     scale = scale or InputScale.identity(num_features, masked)
     if masked:

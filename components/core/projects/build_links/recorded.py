@@ -37,8 +37,10 @@ exec PROGRAM "$@"
 def write_link_recorder(directory: Path, clang: Path) -> str:
     """Write the program that records links into a directory of compilers, and return how their scripts call it.
 
-    An `ld` that records relocatable links is written, too, for builds that run it themselves. llvm-objcopy is next to
-    `clang`, the compilers' own.
+    An `ld` that records relocatable links is written, too, for builds that run it themselves.
+
+    Args:
+        clang: their clang, next to which its llvm-objcopy is.
     """
     (directory / LINKS).mkdir()
     objcopy = llvm_binutils(clang)["ar"].with_name("llvm-objcopy")

@@ -93,7 +93,11 @@ def whole_build(
     fetched: Callable[[Path], None] | None = None,
 ) -> Iterator[tuple[Path, BuiltProject]]:
     """Build in `work`, yield source tree and build, and empty `work`: the next build then has the same paths in its
-    strings, and in its programs' arguments. `fetched` is called with the source tree before the build starts."""
+    strings, and in its programs' arguments. `fetched` is called with the source tree before the build starts.
+
+    Raises:
+        UserError: the project cannot be fetched, configured or built.
+    """
     root = work / recipe.name
     if recipe.debian:
         with _debian_build(recipe, variant, cache, jobs) as built:

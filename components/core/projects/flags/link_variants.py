@@ -9,10 +9,14 @@ from components.core.projects.recipe import Recipe
 
 @dataclass(frozen=True)
 class LinkVariant:
-    """Flags of clang to build a project with, the same for both compilers, after the optimization level.
+    """Flags to build a project with, the same for both compilers.
 
-    `name` is as in `Binary.link_variant`. `programs_only`: compare only programs, and build static libraries if the
-    recipe leaves CMake the choice: these flags drop all code of a shared library that marks no symbol as visible.
+    Attributes:
+        name: as in `Binary.link_variant`.
+        compile_flags: clang's flags after the optimization level.
+        link_flags: clang's flags for linking programs and shared libraries.
+        programs_only: compare only programs, and build static libraries if the recipe leaves CMake the choice: these
+            flags drop all code of a shared library that marks no symbol as visible.
     """
 
     name: str

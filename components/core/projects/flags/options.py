@@ -177,8 +177,11 @@ def _rows_request(
     experimental: bool,
     jobs: int,
 ) -> RowsRequest | None:
-    """Return what the options ask for; None if they name no programs. UserError if they do not go together, or a source
-    tree is missing or has files of a build."""
+    """Return what the options ask for; None if they name no programs.
+
+    Raises:
+        UserError: options that do not go together; a source tree that is missing or has files of a build.
+    """
     from components.core.projects.flags.builds import OwnBuild
     from components.core.projects.flags.request import RowsRequest
     from components.core.projects.source_tree import SourceTree

@@ -196,9 +196,6 @@ def plan_rows(
 ) -> list[FlagRow]:
     """Return the rows to measure, in an order in which each of the objects adds to the one before.
 
-    UserError if a name is unknown, not allowed, its compiler is missing or lacks its options; the release clang embeds
-    no policy, or the compilers have different versions.
-
     Args:
         names: only these; () or ALL_ROWS for all that are allowed and that the release clang has.
         icf: the kind of ICF of the rows that follow those of ICF, one of ICF_KINDS.
@@ -206,6 +203,10 @@ def plan_rows(
         plan: file of a plan: rows that the release clang compiles file by file are also built with it.
         experimental: also the rows with passes that LLVM has off in its own pipelines.
         other_compilers: also OTHER_ROWS, as far as their compilers are installed.
+
+    Raises:
+        UserError: a name is unknown, not allowed, its compiler is missing or lacks its options; the release clang
+            embeds no policy, or the compilers have different versions.
     """
     if PROBLEM not in release.features:
         raise UserError(

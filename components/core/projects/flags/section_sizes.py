@@ -45,8 +45,11 @@ class MeasuredBinary:
 
 
 def measure(path: Path) -> MeasuredBinary:
-    """Determine the kind and the sizes of the binary `path`. UserError if it is neither an ELF file nor a static
-    library of such files, or damaged."""
+    """Determine the kind and the sizes of the binary `path`.
+
+    Raises:
+        UserError: not an ELF file or a static library of such files, or damaged; names the file.
+    """
     data = memoryview(path.read_bytes())
     try:
         if is_archive(data):

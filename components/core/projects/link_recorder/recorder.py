@@ -95,8 +95,9 @@ def find_lld(clang: Path) -> Path:
 def write_recorder(directory: Path, lld: str | Path, links: str | Path, level: str, memory_gib: int = 0) -> None:
     """Write the script and its settings into `directory`. The caller makes the directory of its records.
 
-    `links`: absolute path of that directory, or one that starts from `$here`, the script's directory. `memory_gib`:
-    limit of lld's memory, 0 for none.
+    Args:
+        links: absolute path of the records' directory, or one that starts from `$here`, the script's directory.
+        memory_gib: limit of lld's memory, 0 for none.
     """
     shutil.copyfile(_SCRIPT, directory / LINKER)
     (directory / LINKER).chmod(0o755)
@@ -118,10 +119,12 @@ def write_recording_linkers(directory: Path, lld: Path, level: str, memory_gib: 
 
 
 def read_links(directory: Path) -> list[RecordedLink]:
-    """Return the last link of each output in a directory of records, or in the directory of the compilers. UserError if
-    it has none.
+    """Return the last link of each output in a directory of records, or in the directory of the compilers.
 
     Links of configure's and other checks are left out.
+
+    Raises:
+        UserError: the directory has no records.
     """
     folder = directory / LINKS if (directory / LINKER).is_file() else directory
     records = sorted(folder.glob(f"{_PREFIX}*"), key=lambda path: ((path / "status").stat().st_mtime_ns, path.name))

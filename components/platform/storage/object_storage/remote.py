@@ -223,6 +223,9 @@ def upload(directory: Path, manifest: Manifest, before: RemoteManifest, packing:
 
     The result is this writer's artifact, or that of another writer who was first: compare the entries.
 
+    Args:
+        packing: whether small files may share objects.
+
     Raises:
         UserError: object storage refuses or does not answer; a file name or a link cannot be published there.
     """
