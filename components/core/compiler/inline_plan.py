@@ -106,10 +106,10 @@ def add_choices(plan: Path, choices: Sequence[Choice], output: Path) -> int:
         index_bytes = header["modules"] * _INDEX_WORDS * 8
         index = np.frombuffer(rest[:index_bytes], "<u8").reshape(header["modules"], _INDEX_WORDS)
         decided = len(line) + 1 + index_bytes + int(index[:, 3].sum())
-        intact = header["version"] == _VERSION and zlib.crc32(rest[:index_bytes]) == header["crc"]
-        intact &= decided <= len(data) and zlib.crc32(data[decided:]) == header.get(
-            "choices", zlib.crc32(data[decided:])
+        intact = (
+            header["version"] == _VERSION and zlib.crc32(rest[:index_bytes]) == header["crc"] and decided <= len(data)
         )
+        intact = intact and ("choices" not in header or zlib.crc32(data[decided:]) == header["choices"])
     except (ValueError, KeyError, TypeError):
         intact = False
     if not intact:

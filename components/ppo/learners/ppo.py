@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import gin
 import numpy as np
@@ -252,4 +253,6 @@ def _divergence(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 
 
 def _tensors(experience: Experience, rows: NDArray[np.int64]) -> list[tf.Tensor]:
-    return [tf.constant(column[rows]) for column in vars(experience).values()]
+    e = experience
+    columns: list[NDArray[Any]] = [e.observed, e.action, e.logits, e.prior, e.advantage, e.weight]
+    return [tf.constant(column[rows]) for column in columns]
