@@ -118,13 +118,11 @@ exec {clang} "$@"
     os.close(held)
 
 
-@pytest.fixture(params=["path", "gs"])
+@pytest.fixture(params=["path", "gs", "s3"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The directory of a training or search: one of this machine, and the mirror of one in a bucket.
-
-    What their state needs of S3 is tested in platform/storage, and a training there in ppo/test_faults.py.
-    """
-    directory = tmp_path / "root" if request.param == "path" else mirror(request.getfixturevalue("gs_uri"))
+    """The directory of a training or search: one of this machine, and the mirror of one in each kind of bucket."""
+    kind = request.param
+    directory = tmp_path / "root" if kind == "path" else mirror(request.getfixturevalue(f"{kind}_uri"))
     directory.mkdir(parents=True)
     return directory
 

@@ -1,14 +1,18 @@
-"""What a compile says of its calls and functions, without a compile."""
+"""What compiles say of their calls and functions, and weights of policies, without a compile or a training."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from components.core.compiler.logs.callsites import Callsites
 from components.core.compiler.objects.function_sizes import FunctionSizes
+
+Layers = tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]
 
 
 def make_callsites(
@@ -28,3 +32,16 @@ def make_sizes(functions: Mapping[str, int]) -> FunctionSizes:
     sections = {".text": text, ".rodata": 0, ".eh_frame": 0, ".gcc_except_table": 0}
     weak, entry = np.zeros(len(functions), bool), np.arange(len(functions), dtype=np.int32)
     return FunctionSizes(list(functions), weak, entry, instructions, none, none, none, {}, sections, text)
+
+
+def random_layers(units: Sequence[int], seed: int | np.random.Generator = 0, scaled: bool = False) -> Layers:
+    """Return dense layers between these numbers of units, with normal weights and biases of 0.
+
+    Args:
+        scaled: Whether the variance is 2 / inputs, so that logits are small; else it is 1.
+    """
+    random = np.random.default_rng(seed)
+    return tuple(
+        (random.normal(0, (2 / a) ** 0.5 if scaled else 1, (a, b)).astype(np.float32), np.zeros(b, np.float32))
+        for a, b in itertools.pairwise(units)
+    )

@@ -11,8 +11,8 @@ import pytest
 
 from components.forecast.linked_files import BuildFiles, Library, LinkedFile, find_linked_files
 from components.forecast.units import SourceUnit, source_units
-from tests.support.cmake import configure_cmake
 from tests.support.commands import run_command
+from tests.support.programs import configure_cmake
 
 CMAKE = """cmake_minimum_required(VERSION 3.16)
 project(own LANGUAGES C ASM)

@@ -13,7 +13,7 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.vocab import load_vocab
 from components.core.policy.dense import DensePolicy
 from tests.support.fork_server import ForkedStep
-from tests.support.policies import random_layers
+from tests.support.samples import random_layers
 
 ITERATIONS = 5
 

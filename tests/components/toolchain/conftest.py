@@ -19,7 +19,7 @@ from components.core.policy.generated.codegen import generate
 from components.platform.storage import publish
 from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
-from tests.support.policies import random_layers
+from tests.support.samples import random_layers
 
 PublishPolicy = Callable[..., Path]
 

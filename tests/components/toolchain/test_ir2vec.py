@@ -26,7 +26,7 @@ from components.toolchain.config import ToolchainConfig
 from components.toolchain.ir2vec import make_vocabulary
 from components.toolchain.make import make_toolchain
 from components.toolchain.sdk import find_sdk
-from tests.support.policies import random_layers
+from tests.support.samples import random_layers
 
 STOCK = "/usr/lib/llvm-22/bin/clang"
 

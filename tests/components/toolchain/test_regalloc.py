@@ -32,7 +32,7 @@ from components.toolchain.config import ToolchainConfig
 from components.toolchain.make import make_toolchain
 from components.toolchain.sdk import find_sdk
 from components.toolchain.source import fetch_source_files
-from tests.support.policies import random_layers
+from tests.support.samples import random_layers
 
 pytestmark = pytest.mark.toolchain
 

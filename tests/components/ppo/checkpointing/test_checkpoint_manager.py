@@ -224,7 +224,7 @@ def test_checkpoints_without_document_are_found(root):
     assert newest(root) == 11
 
 
-@pytest.mark.parametrize("root", ["gs"], indirect=True)
+@pytest.mark.parametrize("root", ["gs", "s3"], indirect=True)
 def test_checkpoint_whose_files_were_swept_before_its_manifest_appeared_is_none(root):
     """A trainer that stopped for a day writes the manifest without an answer, and leaves no document."""
     train(root, 1)

@@ -8,7 +8,7 @@ from components.core.compiler.compile import Compiler, Request
 from components.core.formats.toolchain import load_toolchain
 from components.core.policy.dense import DensePolicy
 from components.core.policy.export import export_fast
-from tests.support.policies import random_layers
+from tests.support.samples import random_layers
 
 
 @pytest.mark.toolchain

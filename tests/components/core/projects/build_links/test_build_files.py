@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.core.projects.build_links.build_files import commands_of_cmake, commands_of_ninja, links_in
-from tests.support.cmake import configure_cmake
+from tests.support.programs import configure_cmake
 
 CMAKE = """cmake_minimum_required(VERSION 3.16)
 project(own LANGUAGES C)

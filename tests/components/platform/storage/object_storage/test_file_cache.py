@@ -16,9 +16,9 @@ from components.platform.storage.uri import ObjectUri, mirror, parse_location
 
 
 @pytest.fixture
-def artifact(gs_uri: ObjectUri) -> tuple[str, str]:
+def artifact(storage_uri: ObjectUri) -> tuple[str, str]:
     """URI and digest of ten files of 1,000 bytes."""
-    uri = gs_uri / "artifact"
+    uri = storage_uri / "artifact"
     make(uri)
     return str(uri), digest(mirror(uri))
 
