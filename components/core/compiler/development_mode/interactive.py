@@ -32,6 +32,8 @@ INCLUDE_DEFAULT = "-inliner-interactive-include-default"
 """Option of LLVM's inliner that adds the heuristic's decision to the features."""
 
 _READ_BYTES = 1 << 16
+_MAX_MESSAGE_BYTES = 1 << 24
+"""More than any header or record has: features are some hundred numbers."""
 _POLL_S = 0.05
 
 
@@ -289,6 +291,10 @@ class _Reader:
             running = self._compilation.is_running
             if select.select([self._pipe], [], [], _POLL_S if running else 0)[0]:
                 self._data += os.read(self._pipe, _READ_BYTES)
+                if len(self._data) > _MAX_MESSAGE_BYTES:
+                    raise InteractiveError(
+                        "log", f"the compiler sent a message of more than {_MAX_MESSAGE_BYTES} bytes"
+                    )
                 return True
             if not running:
                 return False

@@ -95,6 +95,7 @@ def test_exception_of_the_host_ends_the_compiler(module: Path, tmp_path: Path) -
         ("sleep 60", "longer than 1 s"),
         ("kill -SEGV $$", "status -11"),
         ('for last; do :; done; echo \'"nonsense"\' >"${last#*=}.out"; sleep 60', "not what LLVM's interactive mode"),
+        ('for last; do :; done; exec cat /dev/zero >"${last#*=}.out"', "a message of more than 16777216 bytes"),
     ],
 )
 def test_compiler_that_fails_is_reported(tmp_path: Path, program: str, message: str) -> None:
@@ -103,7 +104,7 @@ def test_compiler_that_fails_is_reported(tmp_path: Path, program: str, message: 
     clang.chmod(0o755)
     started = time.monotonic()
     with pytest.raises(UserError, match=message):
-        compile_interactively(clang, [], "inlining", lambda *_: 0, 1, tmp_path)
+        compile_interactively(clang, [], "inlining", lambda *_: 0, 1 if "sleep" in program else 30, tmp_path)
     assert time.monotonic() - started < 30
 
 
