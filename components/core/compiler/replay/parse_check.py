@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from components.core.compiler.replay.replay_options import group_options
 from components.platform.errors import UserError
@@ -85,7 +86,8 @@ def _unknown_arguments(clang: Path, words: Sequence[str], is_cc1: bool) -> set[s
     if not is_cc1:
         command = ["-###", "--no-default-config", *words, "-c", "-xir", "/dev/null"]
     try:
-        done = supervision.run([clang, *command], _TIMEOUT_S)
+        with TemporaryDirectory(prefix="mlgo-parse-") as scratch:
+            done = supervision.run([clang, *command], _TIMEOUT_S, writable=Path(scratch))
     except supervision.ProcessTimeout:
         raise UserError(
             f"{clang} took more than {_TIMEOUT_S:g} s to parse options", "check the machine's load"
