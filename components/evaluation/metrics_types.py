@@ -602,13 +602,19 @@ class _Measure(Struct):
     measure: str = SizeMetrics.measure
 
 
+# Made once: msgspec crashes where several threads decode a type for the first time.
+_MEASURE = msgspec.json.Decoder(_Measure)
+_DECODERS: dict[str, msgspec.json.Decoder[Metrics]] = {
+    measure: msgspec.json.Decoder(kind) for measure, kind in METRICS.items()
+}
+
+
 def decode_metrics(content: bytes) -> Metrics:
     """Return the content of metrics.json. msgspec.DecodeError, ValueError or RecursionError if it is damaged."""
-    measure = msgspec.json.decode(content, type=_Measure).measure
+    measure = _MEASURE.decode(content).measure
     if measure not in METRICS:
         raise msgspec.ValidationError(f"Invalid value {measure!r} - at `$.measure`")
-    decoder: msgspec.json.Decoder[Metrics] = msgspec.json.Decoder(METRICS[measure])
-    return decoder.decode(content)
+    return _DECODERS[measure].decode(content)
 
 
 def encode_json(document: object) -> str:
