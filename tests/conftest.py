@@ -86,7 +86,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                kind = next(kind for kind in KINDS if kind in report.keywords)
+                # The report of a worker that crashed has no keywords.
+                kind = next((kind for kind in KINDS if kind in report.keywords), KINDS[0])
                 seconds[kind] += report.duration
                 tests[kind] += report.when == "call"
     if seconds:
