@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Literal, TypeVar
+from functools import cache
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -602,19 +603,23 @@ class _Measure(Struct):
     measure: str = SizeMetrics.measure
 
 
-# Made once: msgspec crashes where several threads decode a type for the first time.
-_MEASURE = msgspec.json.Decoder(_Measure)
-_DECODERS: dict[str, msgspec.json.Decoder[Metrics]] = {
-    measure: msgspec.json.Decoder(kind) for measure, kind in METRICS.items()
-}
+@cache
+def _decoder(kind: type[Struct]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+# At import: msgspec crashes where several threads decode a type for the first time.
+for _kind in (_Measure, *METRICS.values()):
+    _decoder(_kind)
 
 
 def decode_metrics(content: bytes) -> Metrics:
     """Return the content of metrics.json. msgspec.DecodeError, ValueError or RecursionError if it is damaged."""
-    measure = _MEASURE.decode(content).measure
+    measure = _decoder(_Measure).decode(content).measure
     if measure not in METRICS:
         raise msgspec.ValidationError(f"Invalid value {measure!r} - at `$.measure`")
-    return _DECODERS[measure].decode(content)
+    metrics: Metrics = _decoder(METRICS[measure]).decode(content)
+    return metrics
 
 
 def encode_json(document: object) -> str:
