@@ -68,6 +68,10 @@ reference: $(VENV)/.steps ## write docs/reference.md from the commands' options 
 images: setup ## build the container images of the steps; writes build/images.json
 	@$(BIN)/mlgo images build
 
+# What the MLflow server of the tests imports only where it is used.
+UNUSED_BY_MLFLOW_SERVER := contourpy cycler docker fonttools graphene graphql-core graphql-relay gunicorn huey joblib \
+  kiwisolver matplotlib narwhals pillow prettytable pyarrow pyparsing scikit-learn scipy skops threadpoolctl wcwidth
+
 .PHONY: lock
 lock: $(VENV)/.training ## update the locks: Python packages with hashes, the images' Debian packages with versions
 	@$(BIN)/python -m venv build/lock && build/lock/bin/pip install -q uv==0.13.9
@@ -85,7 +89,8 @@ lock: $(VENV)/.training ## update the locks: Python packages with hashes, the im
 	add() { build/lock/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --no-annotate \
 	  --python-version 3.11 --python-platform x86_64-manylinux_2_28 -c $(LOCKS)/pipelines.txt "$$@" -; }; \
 	echo google-cloud-aiplatform | add --no-deps -o build/lock/vertex.txt; \
-	printf '%s\n' grpc-google-iam-v1 grpcio kfp-kubernetes model-registry | add -o build/lock/others.txt; \
+	printf '%s\n' grpc-google-iam-v1 grpcio kfp-kubernetes model-registry mlflow | \
+	  add $(addprefix --no-emit-package ,$(UNUSED_BY_MLFLOW_SERVER)) -o build/lock/others.txt; \
 	awk 'FNR == NR {if (/^[^ ]/) known[$$1]; next} /^[^ ]/ {keep = !($$1 in known)} keep' \
 	  $(LOCKS)/pipelines.txt build/lock/vertex.txt build/lock/others.txt > $(LOCKS)/schemas.txt; \
 	awk '/^[^ ]/ {keep = /^(packaging|setuptools|wheel)==/} keep' $(LOCKS)/training.txt > $(LOCKS)/build.txt; \
@@ -129,8 +134,8 @@ $(VENV)-pipelines/.done: $(LOCKS)/build.txt $(LOCKS)/pipelines.txt pyproject.tom
 	@touch $@
 
 # What servers publish about their requests, which tests compare ours with: the clients and messages of Vertex AI, the
-# settings of pods of kfp-kubernetes, the models of Kubeflow's Model Registry. Without dependencies that these do not
-# need: BigQuery, for example.
+# settings of pods of kfp-kubernetes, the models of Kubeflow's Model Registry; and MLflow's server. Without dependencies
+# that these do not need: BigQuery, for example.
 $(VENV)-pipelines/.schemas: $(LOCKS)/schemas.txt $(VENV)-pipelines/.done
 	@echo "installing the servers' schemas in $(VENV)-pipelines"
 	@$(PIP:$(BIN)/%=$(VENV)-pipelines/bin/%) --no-deps --no-compile -r $(LOCKS)/schemas.txt

@@ -218,12 +218,14 @@ def run(
     # These imports take half a second (matplotlib, NumPy); --help does not need them.
     from components.evaluation.evaluate import evaluate
     from components.evaluation.inputs import find_pretrained
+    from components.evaluation.tracking import track_evaluation
 
     if isinstance(policy, str):
         inputs = (options[name] for name in ("toolchain", "release_toolchain", "evaluation"))
         policy = find_pretrained(policy, problem, *inputs)
     config = EvaluationConfig(policy=policy, thresholds=sweep, problem=problem, **options)
     metrics = evaluate(config)
+    track_evaluation(config.output, metrics)
     if quiet:
         say(terminal_report.footer_lines(metrics, config.output.absolute())[0])  # a server's log has no other verdict
     else:

@@ -30,6 +30,7 @@ from components.ppo.checkpointing.checkpoint_manager import CheckpointManager
 from components.ppo.checkpointing.fingerprint import folder_of, training_fingerprint
 from components.ppo.config import TrainingConfig
 from components.ppo.learners.factory import configure, read_initial_entropy
+from components.ppo.tracking import TrainingTracker
 from components.ppo.train import Trainer
 from components.ppo.training_data import TrainingData, load_training_data
 
@@ -67,9 +68,15 @@ def _train_in(root: Path, config: TrainingConfig, fingerprint: Mapping[str, str]
         RootLease(root, "training", results="checkpoints/*/*") as lease,
         record_publication(lease, config.output),
     ):
-        trainer = Trainer(config, fingerprint, CheckpointManager(lease, config.max_checkpoints), data)
-        _train(trainer)
+        tracker = TrainingTracker(config.root_dir, fingerprint, {"problem": config.problem, **_hyperparameters(config)})
+        trainer = Trainer(config, fingerprint, CheckpointManager(lease, config.max_checkpoints), data, tracker.send)
+        try:
+            _train(trainer)
+        except (KeyboardInterrupt, UserError):
+            tracker.interrupted()
+            raise
         _publish(config, trainer, lease)
+        tracker.finish(config.output, trainer.summaries.curve)
 
 
 def _train(trainer: Trainer) -> None:
@@ -102,7 +109,7 @@ def _publish(config: TrainingConfig, trainer: Trainer, lease: RootLease) -> None
         "processors": available_processors(),
         "hyperparameters": {
             # The entropy is the only parameter of PPO that applies to every algorithm.
-            "step": {name: getattr(config, name) for name in _REPORTED} | {"initial_entropy": read_initial_entropy()},
+            "step": _hyperparameters(config),
             "gin": gin.operative_config_str(),
         },
     }
@@ -120,6 +127,10 @@ def _publish(config: TrainingConfig, trainer: Trainer, lease: RootLease) -> None
         f"best policy: iteration {state.best_iteration} of {state.iteration}{start}, {abs(state.best_percent):.2f}% "
         f"{change} than the heuristic on the validation modules"
     )
+
+
+def _hyperparameters(config: TrainingConfig) -> dict[str, object]:
+    return {name: getattr(config, name) for name in _REPORTED} | {"initial_entropy": read_initial_entropy()}
 
 
 def _policy_info(trainer: Trainer) -> PolicyInfo:

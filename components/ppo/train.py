@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,16 @@ class Trainer:
 
     Args:
         fingerprint: from training_fingerprint; gin must be configured (see `configure`).
+        report_curve: is called with the rows of the curve before each checkpoint.
     """
 
     def __init__(
-        self, config: TrainingConfig, fingerprint: Mapping[str, str], checkpoints: CheckpointManager, data: TrainingData
+        self,
+        config: TrainingConfig,
+        fingerprint: Mapping[str, str],
+        checkpoints: CheckpointManager,
+        data: TrainingData,
+        report_curve: Callable[[Sequence[Mapping[str, float]]], None] = lambda curve: None,
     ) -> None:
         self.config = config
         self.inputs = dict(fingerprint)
@@ -87,7 +93,8 @@ class Trainer:
         self.summaries = Summaries(config.root_dir)
         self.compiles: Mapping[str, int] = {}
         """Number of compiles of each module in the last iteration."""
-        self.saver = BackgroundSaver(checkpoints, self.summaries.push)
+        self._report_curve = report_curve
+        self.saver = BackgroundSaver(checkpoints, self._push)
         self._checkpoint_s = 0.0
         compiler = compiler_for(data.toolchain, problem.name, config.timeout_s, config.allowed_options)
         self._loads_tflite = isinstance(compiler, UpstreamCompiler)
@@ -276,6 +283,10 @@ class Trainer:
     def save(self) -> None:
         """Publish the state after the last finished iteration, unless it is published already."""
         self.saver.save()
+
+    def _push(self) -> None:
+        self.summaries.push()
+        self._report_curve(self.summaries.curve)
 
     def _keep_checkpoint(self) -> None:
         """Copy the state at the end of an iteration, because the next iteration changes it."""

@@ -35,7 +35,7 @@ def seaweedfs_server(bucket: str, directory: Path) -> Iterator[str]:
         for name, actions in ((_ADMIN, [*_ACTIONS, "Admin"]), (key, list(_ACTIONS)))
     ]
     (directory / "s3.json").write_text(json.dumps({"identities": identities}))
-    ports = _free_ports(len(_PORTS))
+    ports = free_ports(len(_PORTS))
     command = [
         str(WEED),
         "-logtostderr=true",
@@ -65,7 +65,8 @@ def seaweedfs_server(bucket: str, directory: Path) -> Iterator[str]:
         server.wait()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports of this machine that nothing listens on."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]  # all open, so that ports differ
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:

@@ -16,6 +16,7 @@ from components.platform.errors import UserError
 from components.platform.launcher.images import IMAGES
 from components.platform.launcher.kfp_locations import DIRECT_VARIABLE
 from components.platform.launcher.notify import NOTIFY_VARIABLE
+from components.platform.mlflow import VARIABLES as MLFLOW_VARIABLES
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.object_storage.s3 import ENDPOINT_VARIABLES, REGION_VARIABLES
 from pipelines.images import Image, docker_client
@@ -34,6 +35,7 @@ _PASSED_ON = (
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
+    *MLFLOW_VARIABLES,
 )
 _USER = 1000
 """User ID of the steps in containers that root starts: steps do not need root."""
