@@ -65,16 +65,14 @@ def _train_in(root: Path, config: TrainingConfig, fingerprint: Mapping[str, str]
         continues_when_rerun(),
         shutdown_deadline(),
         explain_resource_exhausted(root),
+        # Ends after the lease is released.
+        TrainingTracker(root, lambda: {"problem": config.problem, **_hyperparameters(config)}) as tracker,
         RootLease(root, "training", results="checkpoints/*/*") as lease,
         record_publication(lease, config.output),
     ):
-        tracker = TrainingTracker(config.root_dir, fingerprint, {"problem": config.problem, **_hyperparameters(config)})
+        tracker.start(lease)
         trainer = Trainer(config, fingerprint, CheckpointManager(lease, config.max_checkpoints), data, tracker.send)
-        try:
-            _train(trainer)
-        except (KeyboardInterrupt, UserError):
-            tracker.interrupted()
-            raise
+        _train(trainer)
         _publish(config, trainer, lease)
         tracker.finish(config.output, trainer.summaries.curve)
 

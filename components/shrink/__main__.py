@@ -160,7 +160,7 @@ def main(
     # Imported here so that --help does not wait for NumPy.
     from components.core.compiler.own_clangs import release_clang
     from components.core.formats.toolchain import load_toolchain
-    from components.shrink.build import UserBuild
+    from components.shrink.builds.build import UserBuild
     from components.shrink.checks import Checks
     from components.shrink.report import print_shrunk, summary_markdown
     from components.shrink.step import ShrinkConfig, shrink

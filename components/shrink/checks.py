@@ -15,7 +15,7 @@ from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import output_tail
 from components.platform.storage.manifest import list_names
-from components.shrink.built_tree import BuiltTree
+from components.shrink.builds.built_tree import BuiltTree
 from components.shrink.programs import ProgramRuns
 from components.shrink.tests_of_build import Tests, did_nothing, failed_tests, find_tests
 

@@ -14,8 +14,8 @@ from components.core.projects.source_tree import remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.shared_state.file_lock import exclusive_lock
-from components.shrink.build import Builder, Compilers
-from components.shrink.built_tree import BuiltTree
+from components.shrink.builds.build import Builder, Compilers
+from components.shrink.builds.built_tree import BuiltTree
 
 _EMBED = ("-Xclang", "-fembed-bitcode=all")
 _LEVELS = "^-O[sz]$"

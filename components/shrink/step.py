@@ -27,10 +27,10 @@ from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.manifest import list_names
 from components.platform.storage.shared_state.stale_directories import lock_shared, remove_stale
-from components.shrink.bound_compilers import WRAPPER
-from components.shrink.build import Builder, BuiltFiles, Compilers, UserBuild
+from components.shrink.builds.bound_compilers import WRAPPER
+from components.shrink.builds.build import Builder, BuiltFiles, Compilers, UserBuild
+from components.shrink.builds.kept_files import copy_with_links
 from components.shrink.checks import MIN_TIMEOUT_S, Checks
-from components.shrink.kept_files import copy_with_links
 from components.shrink.rows import OWN, STOCK
 from components.shrink.search import search_plan, with_plan
 from components.shrink.speed.benchmark import Benchmark

@@ -22,8 +22,8 @@ from components.core.projects.speed.counters import Counter, find_counter
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.output import capture
-from components.shrink.build import Builder, Compilers
-from components.shrink.built_tree import BuiltTree
+from components.shrink.builds.build import Builder, Compilers
+from components.shrink.builds.built_tree import BuiltTree
 from components.shrink.rows import OBJECTS
 from components.shrink.speed.benchmark import Benchmark
 from components.shrink.types import Measure

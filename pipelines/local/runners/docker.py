@@ -15,8 +15,8 @@ from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.launcher.images import IMAGES
 from components.platform.launcher.kfp_locations import DIRECT_VARIABLE
+from components.platform.launcher.mlflow import VARIABLES as MLFLOW_VARIABLES
 from components.platform.launcher.notify import NOTIFY_VARIABLE
-from components.platform.mlflow import VARIABLES as MLFLOW_VARIABLES
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.object_storage.s3 import ENDPOINT_VARIABLES, REGION_VARIABLES
 from pipelines.images import Image, docker_client

@@ -13,7 +13,7 @@ import requests
 
 from components.evaluation.metrics import summarize
 from components.evaluation.tracking import track_evaluation
-from components.platform.mlflow import Tracker
+from components.platform.launcher.mlflow import Tracker
 from components.platform.storage.manifest import digest
 from tests.components.evaluation.conftest import measurements
 from tests.components.ppo.runs import LEARNING_BY_DEFAULT, train
@@ -87,28 +87,60 @@ def test_killed_training_and_its_evaluation_are_one_run(
     assert json.loads(artifact(server, run, "policy/report.json")) == report
 
     metrics = summarize(measurements(), 0.5)
-    metrics.inputs.policy_digest, metrics.policy_compiled_by = digest(tmp_path / "policy"), "training"
+    metrics.inputs.policy_digest = digest(tmp_path / "policy")
     for name in ("report.html", "metrics.json", "summary.md"):
         (tmp_path / name).write_text(name)
-    track_evaluation(tmp_path, metrics)
-    (run,) = runs_of(server, experiment)
-    assert values(run, "metrics")["evaluation.reduction_percent"] == metrics.reduction_percent
-    assert values(run, "tags")["mlgo.evaluation.verdict"] == metrics.verdict
-    assert artifact(server, run, "evaluation/report.html") == b"report.html"
+    for _ in range(2):
+        track_evaluation(tmp_path, metrics)
+    *evaluations, _ = runs_of(server, experiment)
+    assert len(evaluations) == 2, "each has its own run"
+    for evaluation in evaluations:
+        assert values(evaluation, "metrics")["reduction_percent"] == metrics.reduction_percent
+        assert values(evaluation, "tags")["mlflow.parentRunId"] == run["info"]["run_id"]
+        assert values(evaluation, "tags")["mlgo.verdict"] == metrics.verdict
+        assert artifact(server, evaluation, "report.html") == b"report.html"
 
 
 def test_run_of_the_environment_stays_open(
     server: str, experiment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, other = Tracker("one", {"mlgo.training": "1"}), Tracker("other", {"mlgo.training": "2"})
-    assert first.log([("a/b c:d", 1.0, 1)], {f"p{index}": "x" * 7000 for index in range(150)}) and other.log()
-    assert {run["info"]["run_name"] for run in runs_of(server, experiment)} == {"one", "other"}
-    one = next(run for run in runs_of(server, experiment) if run["info"]["run_name"] == "one")
-    assert len(values(one, "params")) == 150 and values(one, "metrics") == {"a/b c_d": 1.0}
+    first = Tracker("one", {})
+    first.log([("a/b c:d//", 1.0, 1000)], {f"p{index}": "x" * 7000 for index in range(150)})
+    first.end("FINISHED", 60, {}, {})
+    (one,) = runs_of(server, experiment)
+    assert len(values(one, "params")) == 150 and values(one, "metrics") == {"a/b c_d/_": 1.0}
     monkeypatch.setenv("MLFLOW_RUN_ID", one["info"]["run_id"])
-    named = Tracker("named", {"mlgo.training": "3"})
-    assert named.log([("c", 2.0, 0), ("nan", float("nan"), 0), ("inf", float("inf"), 0)])
-    named.end("FINISHED", {"seen": "yes"}, {})
-    again = next(run for run in runs_of(server, experiment) if run["info"]["run_id"] == one["info"]["run_id"])
-    assert again["info"]["status"] == "RUNNING" and values(again, "tags")["seen"] == "yes"
-    assert len(runs_of(server, experiment)) == 2
+    named = Tracker("named", {})
+    named.log([("c", 2.0, 3), ("nan", float("nan"), 0), ("inf", float("inf"), 0)], {"p1": "changed", "new": 1})
+    named.end("KILLED", 60, {"seen": "yes"}, {})
+    (again,) = runs_of(server, experiment)
+    assert again["info"]["status"] == "FINISHED" and values(again, "tags")["seen"] == "yes"
+    assert values(again, "metrics")["c"] == 2.0 and values(again, "params")["p1"] == "x" * 6000
+    monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)
+    lost = Tracker("lost", {})
+    lost.log([("c", 2.0, 3)])
+    lost.end("FINISHED", 60, {}, {})
+    assert len(runs_of(server, experiment)) == 1
+
+
+def test_runs_at_once_in_a_new_experiment(server: str, experiment: str) -> None:
+    trackers = [Tracker(f"run {index}", {"index": str(index)}) for index in range(4)]
+    for tracker in trackers:
+        tracker.log([("a", 1.0, 0)])
+    for tracker in trackers:
+        tracker.end("FINISHED", 60, {}, {})
+    runs = runs_of(server, experiment)
+    assert {values(run, "tags")["index"] for run in runs} == {"0", "1", "2", "3"}
+    assert all(values(run, "metrics") == {"a": 1.0} for run in runs)
+
+
+def test_deleted_run_is_replaced(server: str, experiment: str) -> None:
+    known: list[str] = []
+    for _ in range(3):
+        tracker = Tracker("training", {}, known[-1] if known else "", known.append)
+        tracker.log([("a", 1.0, len(known))])
+        tracker.end("FINISHED", 60, {}, {})
+        if len(known) == 2:
+            body = {"run_id": known[-1]}
+            requests.post(f"{server}/api/2.0/mlflow/runs/delete", json=body, timeout=60).raise_for_status()
+    assert known[0] == known[1] != known[2]

@@ -13,7 +13,7 @@ from components.core.projects.flags.build_variants import BuildVariant
 from components.core.projects.flags.builds import BuildSetup, write_tools
 from components.core.projects.flags.rows import FlagRow
 from components.core.projects.source_tree import SourceTree
-from components.shrink.build import UserBuild
+from components.shrink.builds.build import UserBuild
 from components.shrink.checks import Checks
 from components.shrink.rows import PROGRAM
 from components.shrink.step import ShrinkConfig, shrink

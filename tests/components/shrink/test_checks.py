@@ -11,7 +11,7 @@ import pytest
 
 from components.core.projects.flags.types import Kind
 from components.platform.errors import UserError
-from components.shrink.built_tree import BuiltTree
+from components.shrink.builds.built_tree import BuiltTree
 from components.shrink.checks import Checks
 from components.shrink.tests_of_build import did_nothing, failed_tests, find_tests
 

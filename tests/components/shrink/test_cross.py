@@ -16,7 +16,7 @@ from components.core.projects.cross_compilers import find_cross_compilers, nativ
 from components.core.projects.flags.builds import BuildSetup
 from components.core.projects.source_tree import SourceTree
 from components.platform.errors import UserError
-from components.shrink.build import Builder, UserBuild
+from components.shrink.builds.build import Builder, UserBuild
 from components.shrink.checks import Checks
 from components.shrink.rows import PROGRAM
 from components.shrink.step import ShrinkConfig, _Trials, shrink

@@ -15,7 +15,7 @@ from components.core.projects.flags.builds import describe_failure
 from components.core.projects.source_tree import SourceTree
 from components.platform.errors import UserError
 from components.platform.storage.shared_state.stale_directories import lock_shared
-from components.shrink.build import UserBuild
+from components.shrink.builds.build import UserBuild
 from components.shrink.checks import Checks
 from components.shrink.step import ShrinkConfig, _make_work, shrink
 

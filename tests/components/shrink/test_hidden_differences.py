@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.core.projects.compiler_scripts import write_editors
-from components.shrink.build import BuiltFiles
+from components.shrink.builds.build import BuiltFiles
 from components.shrink.differences.configuration import defined_names
 from components.shrink.differences.find import FinishedBuild, find_differences
 from components.shrink.differences.ignored import ignored_attributes, ignored_options

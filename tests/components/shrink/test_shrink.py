@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from components.core.formats.toolchain import Toolchain
-from components.shrink.build import BuiltFiles
-from components.shrink.kept_files import LinkedFile
+from components.shrink.builds.build import BuiltFiles
+from components.shrink.builds.kept_files import LinkedFile
 from components.shrink.rows import rivals
 from components.shrink.types import FileSizes
 from tests.support.commands import run_command

@@ -18,14 +18,14 @@ from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.processes.build_tools import log_tail, read_end, run_logged
 from components.shrink.bazel import confine_bazel, is_workspace
-from components.shrink.bound_compilers import WRAPPER, write_bound_tools
-from components.shrink.built_tree import BuiltTree, naming_the_limit
+from components.shrink.builds.bound_compilers import WRAPPER, write_bound_tools
+from components.shrink.builds.built_tree import BuiltTree, naming_the_limit
+from components.shrink.builds.kept_files import Identity, LinkedFile, identities, keep_linked_files
 from components.shrink.differences.configuration import defined_names
 from components.shrink.differences.find import Differences, FinishedBuild, find_differences
 from components.shrink.differences.linked_files import made_by_clang
 from components.shrink.differences.records import Call, read_calls
 from components.shrink.failures import failed_build_remedy
-from components.shrink.kept_files import Identity, LinkedFile, identities, keep_linked_files
 from components.shrink.targets import NATIVE, Target, emulator
 from components.shrink.types import FileSizes
 
