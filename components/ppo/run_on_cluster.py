@@ -20,6 +20,7 @@ from components.core.projects.option import unwrap_type
 from components.platform.console import say
 from components.platform.console.interrupts import continues_when_rerun
 from components.platform.errors import UserError
+from components.platform.launcher import mlflow
 from components.platform.launcher.images import CLUSTER_VARIABLE
 from components.platform.rayjob.kubernetes import ApiServer
 from components.platform.rayjob.manifest import job_name
@@ -64,7 +65,7 @@ def run_as_rayjob(
         )
     server = ApiServer()
     entrypoint, inputs = trainer_command(context)
-    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | mlflow.open_settings()
     run_id = os.environ.get(RUN_VARIABLE, "")
     lease_uri = dataclasses.replace(_uri(config.output), path=f"{_uri(config.output).path}.step")
     if run_id:

@@ -53,6 +53,12 @@ Metric = tuple[str, float, int]
 """Name, value and step."""
 
 
+def open_settings() -> dict[str, str]:
+    """Return the variables of the environment that say where runs go, and have no password in them."""
+    settings = {name: os.environ.get(name, "") for name in (URI_VARIABLE, RUN_VARIABLE, EXPERIMENT_VARIABLE)}
+    return {name: value for name, value in settings.items() if value and not _PASSWORD.search(value)}
+
+
 class _Unreachable(UserError):
     """The server does not answer, or not now; the request may be repeated."""
 

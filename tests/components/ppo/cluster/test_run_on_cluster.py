@@ -115,6 +115,9 @@ def test_cluster_options_determine_the_rayjob(
     cluster: Cluster, arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch, storage_host: str
 ) -> None:
     monkeypatch.setenv(CACHE_GB, "40")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "sizes")
     monkeypatch.setenv("MLGO_SPOT_NODE_LABEL", "=".join(GKE_SPOT))
     monkeypatch.setenv("MLGO_CLUSTER_IMAGE", IMAGE)
     del arguments["--cluster-image"]
@@ -129,6 +132,8 @@ def test_cluster_options_determine_the_rayjob(
     env = {variable["name"]: variable["value"] for variable in container["env"]}
     assert container["image"] == IMAGE == env["MLGO_IMAGE_REFERENCE"]
     assert (env[CACHE_GB], env[EMULATOR_VARIABLE]) == ("40", storage_host)
+    tracking = {name: value for name, value in env.items() if name.startswith("MLFLOW")}
+    assert tracking == {"MLFLOW_TRACKING_URI": "http://mlflow:5000", "MLFLOW_EXPERIMENT_NAME": "sizes"}
 
 
 def test_rayjob_of_a_run_has_its_id_and_a_lease(
