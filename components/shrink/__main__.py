@@ -163,7 +163,8 @@ def main(
     from components.shrink.builds.build import UserBuild
     from components.shrink.checks import Checks
     from components.shrink.report import print_shrunk, summary_markdown
-    from components.shrink.step import ShrinkConfig, shrink
+    from components.shrink.step import shrink
+    from components.shrink.trials import ShrinkConfig
 
     if check and no_check:
         raise click.UsageError("--check and --no-check exclude each other")

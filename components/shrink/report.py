@@ -8,7 +8,8 @@ from components.platform.console.escape import markdown_text
 from components.platform.console.tables import make_table, print_lines, table_console
 from components.shrink.rows import OWN, STOCK
 from components.shrink.speed.benchmark import describe_speed
-from components.shrink.step import COMPILERS, FILES
+from components.shrink.step import FILES
+from components.shrink.trials import COMPILERS
 from components.shrink.types import TITLE_OF_MEASURE, FileSizes, Measure, ShrinkReport, TriedBuild
 
 _Table = tuple[tuple[str, ...], list[tuple[str, ...]]]

@@ -1,331 +1,39 @@
-"""Tries builds of the user's code, delivers the smallest that works, and says how to build it."""
+"""Delivers the smallest build of the user's code that works, and says how to build it."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import shutil
-import stat
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-
-from msgspec.structs import asdict
 
 from components.core.compiler.inline_plan import PLAN_FILE
 from components.core.formats.toolchain import Toolchain
 from components.core.objectives.size import reduction_percent
-from components.core.projects.cross_compilers import find_cross_compilers, search_path, variables_for
 from components.core.projects.flags.build_variants import find_stock_clang
-from components.core.projects.flags.builds import BuildSetup, compiler_arguments, describe_failure, find_binutils
-from components.core.projects.flags.rows import TITLES, FlagRow
-from components.core.projects.flags.types import CompilerOfRow
+from components.core.projects.flags.builds import BuildSetup, find_binutils
 from components.core.projects.source_tree import SHRINK_FILE, remove_tree
 from components.platform.console import say
 from components.platform.errors import UserError
 from components.platform.storage.cache import default_cache_dir
-from components.platform.storage.manifest import list_names
 from components.platform.storage.shared_state.stale_directories import lock_shared, remove_stale
 from components.shrink.builds.bound_compilers import WRAPPER
-from components.shrink.builds.build import Builder, BuiltFiles, Compilers, UserBuild
+from components.shrink.builds.build import Builder, Compilers, UserBuild
 from components.shrink.builds.kept_files import copy_with_links
-from components.shrink.checks import MIN_TIMEOUT_S, Checks
-from components.shrink.rows import OWN, STOCK
-from components.shrink.search import search_plan, with_plan
-from components.shrink.speed.benchmark import Benchmark
-from components.shrink.speed.slowdown import (
-    FAST,
-    PROFILE_FILE,
-    FastSearch,
-    Level,
-    SpeedLimit,
-    fast_row,
-    find_profdata,
-    move_profile,
-    require_counter,
-)
-from components.shrink.targets import Target, named_target, require_target, target_of
-from components.shrink.types import TITLE_OF_MEASURE, Measure, ShrinkReport, TriedBuild
+from components.shrink.notes import note_privileges, notes_on
+from components.shrink.rows import OWN
+from components.shrink.search import with_plan
+from components.shrink.speed.slowdown import PROFILE_FILE, move_profile
+from components.shrink.trials import COMPILERS, ShrinkConfig, Trial, Trials
+from components.shrink.types import Measure, ShrinkReport
 
-COMPILERS, FILES = "compilers", "files"
-"""Directories of the output: compilers with the flags of the delivered build, and what it linked."""
+FILES = "files"
+"""Directory of the output: what the delivered build linked."""
 _PREFIX, _MIN_AGE_S = "mlgo-shrink-", 60.0
 """Start of the names of work directories, and the age after which one without a lock is of a run that was killed."""
-_MAX_NAMES = 5
-"""Files that a note names."""
-_NOT_REPLACED = (
-    "the build makes the same files whatever CC, CXX and the installed compilers are: include its configure step in "
-    "the command"
-)
-
-
-@dataclass(frozen=True)
-class ShrinkConfig:
-    """What is tried, and how it is compared.
-
-    Attributes:
-        rows: what is built besides the user's own build, each by the first of its compilers.
-        checks: how builds are checked.
-        measure: what is minimized.
-        benchmark: shell command whose speed is compared; "" for none.
-        compare_stock: build the release clang's smallest row by stock clang, too, which tells what the flags save
-            without our clang.
-        minutes: wall time of a search for better inlining decisions; 0 for none.
-        max_slowdown: how many percent more instructions the benchmark may execute; None for any.
-    """
-
-    rows: Sequence[FlagRow]
-    checks: Checks
-    measure: Measure = "loaded"
-    benchmark: str = ""
-    compare_stock: bool = False
-    minutes: float = 0.0
-    jobs: int = 1
-    max_slowdown: float | None = None
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """A build that was tried.
-
-    Attributes:
-        entry: its line in the report.
-        built: what it linked; None if it may not be used.
-        row: its flags; None for the user's own build.
-        plan: file of the plan that the row is built with, None without one.
-        profile: file of the profile that the row is built with, None without one.
-    """
-
-    entry: TriedBuild
-    built: BuiltFiles | None = None
-    row: FlagRow | None = None
-    plan: Path | None = None
-    profile: Path | None = None
-
-
-@dataclass
-class _Trials:
-    """The builds of a user's code.
-
-    Attributes:
-        others: builds that take the place of the builder's if that fails, the first that works.
-        stock: the stock clang.
-        work: directory of what the builds link, by the builds' names.
-        output: the published directory, which messages name.
-        total: number of builds, for messages.
-        done: the builds, the user's own first.
-        bound: whether the compilers have to stand in for the installed ones, since the build calls these.
-    """
-
-    builder: Builder
-    stock: Path
-    release: Toolchain
-    work: Path
-    output: Path
-    config: ShrinkConfig
-    total: int = 1
-    others: Sequence[UserBuild] = ()
-    done: list[_Trial] = field(default_factory=list)
-    bound: bool = False
-
-    @property
-    def own(self) -> BuiltFiles:
-        """What the user's own build linked."""
-        own = self.done[0].built
-        assert own is not None
-        return own
-
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """Options of the build that the compilers of a row did not have: those of the others lack them, too."""
-        return tuple(dict.fromkeys(option for one in self.done for option in one.entry.dropped))
-
-    def smallest(self, compiler: CompilerOfRow | None = None) -> _Trial:
-        """Return the smallest build that may be used, the first of equally small ones, and with `compiler` the user's
-        own or one of that compiler."""
-        usable = [one for one in self.done if one.built is not None]
-        if compiler is not None:
-            usable = [one for one in usable if one.row is None or compiler in one.row.compilers]
-        return min(usable, key=lambda one: one.entry.by(self.config.measure))
-
-    def run(self) -> None:
-        """Try the user's own build, the rows, and two more builds of the release clang's smallest row.
-
-        Raises:
-            UserError: the user's own build, check or benchmark fails.
-        """
-        minutes = self.config.minutes
-        limit = self.config.max_slowdown
-        tools = None if limit is None else (require_counter(), find_profdata(self.stock, self.release.clang))
-        self._add_own()
-        rows = [self._for_target(row) for row in self.config.rows]
-        if self.config.benchmark:
-            self.benchmark().try_once(self.work / OWN)
-        if all(file.kind == "static library" for file in self.own.files.values()):
-            say("the build makes static libraries only: they are compiled file by file")
-            rows = [row for row in rows if not row.lto]
-        self.total = 1 + len(rows) + self.config.compare_stock + bool(minutes)
-        for row in rows:
-            self._add(row, row.compilers[0])
-        best = self.smallest("policy").row
-        if best is not None and self.config.compare_stock:
-            self._add(replace(best, name=STOCK, gives=f"the flags of {best.name}, by stock clang"), "stock")
-        if best is not None and minutes:
-            self._add_searched(best, minutes)
-        if limit is not None and tools:
-            self._hold_limit(SpeedLimit(self.benchmark(), limit, *tools))
-
-    def benchmark(self) -> Benchmark:
-        """Return the user's benchmark."""
-        builder, checks = self.builder, self.config.checks
-        source = builder.build.source
-        place, strip = builder.setup.work / source.name, builder.setup.binutils["strip"]
-        timeout_s = checks.timeout_s or MIN_TIMEOUT_S
-        return Benchmark(self.config.benchmark, source, builder.omitted, place, strip, timeout_s)
-
-    def _add_own(self) -> None:
-        """Build by the user's own compilers; if a build fails, by the next of `others`.
-
-        Raises:
-            UserError: each build or its check fails; the error is that of the first.
-        """
-        failures: list[UserError] = []
-        found = find_cross_compilers(search_path())
-        for number, build in enumerate((self.builder.build, *self.others), 1):
-            say(f"build 1: {build.source.name} by your own compilers: {build.shown}")
-            target = named_target(found, build.shown)
-            require_target(self.release, target)
-            self.builder = replace(self.builder, build=build, target=target)
-            try:
-                build.source.check(build.shown)
-                title = OWN if number == 1 else f"{OWN}-{number}"
-                own = self.builder.run(title, None, self.work / OWN, self.config.checks.learn)
-            except UserError as error:
-                failures.append(error)
-                if self.others:
-                    say(f"{build.shown} does not work: {describe_failure(error).rstrip(':')}")
-                continue
-            entry = _entry(OWN, "your build as it is", own)
-            say(f"{OWN}: {entry.by(self.config.measure):,} bytes {TITLE_OF_MEASURE[self.config.measure]}")
-            machines = {name: file.machine for name, file in own.files.items()}
-            target = target_of(target, machines, own.by_clang)
-            require_target(self.release, target)
-            self.builder = replace(self.builder, own=self.work / OWN, own_by_clang=own.by_clang, target=target)
-            self.done.append(_Trial(entry, own))
-            return
-        raise failures[0]
-
-    def _for_target(self, row: FlagRow) -> FlagRow:
-        """Return a row of the user's gcc as one of the cross compiler, if the build has only this."""
-        target = self.builder.target
-        if row.program is None or "gcc" not in row.compilers or target.native:
-            return row
-        gcc = target.cross[0].gcc
-        return replace(row, gives=row.gives.replace(row.program.name, gcc.name, 1), program=gcc)
-
-    def _add(self, row: FlagRow, compiler: CompilerOfRow, plan: Path | None = None) -> None:
-        variant = (with_plan(row, plan) if plan else row).variant(compiler, self.stock, self.release)
-        name, source = row.name, self.builder.build.source.name
-        say(f"build {len(self.done) + 1} of {self.total}: {source} by {TITLES[compiler]}: {row.gives}")
-        try:
-            dropped = () if variant.gnu else self.dropped
-            compilers = Compilers(variant, self.bound, dropped, target=self.builder.target)
-            built = self._build(name, compilers)
-            if not self.bound and not variant.gnu and self.own.is_like(built):
-                say(f"{name}: the files are those of your own compilers, which are called by their paths: again")
-                self.bound = True
-                remove_tree(self.work / name)
-                built = self._build(name, replace(compilers, bound=True, dropped=built.dropped))
-            failure = _NOT_REPLACED if self.own.is_like(built) else self.own.lost_abilities(built)
-            failure = failure or built.differences.refusal
-        except UserError as error:
-            failure = self._add_failed(name, row.gives, compiler, error)
-            say(f"{name} is not used: {failure}; {error.remedy}")
-            return
-        entry = _entry(name, row.gives, built)
-        entry.build = _build_line(self.output / COMPILERS, row, self.builder.target)
-        entry.failure, entry.compiler, entry.searched = failure, compiler, plan is not None
-        if failure:
-            say(f"{name} is not used: {failure}")
-        else:
-            bytes_, own = entry.by(self.config.measure), self.done[0].entry.by(self.config.measure)
-            say(f"{name}: {bytes_:,} bytes, {100 * (bytes_ / own - 1):+.1f}%" if own else f"{name}: {bytes_:,} bytes")
-        self.done.append(_Trial(entry, None if failure else built, row, plan))
-
-    def _add_failed(self, name: str, gives: str, compiler: str, error: UserError) -> str:
-        failure = describe_failure(error).rstrip(":")
-        self.done.append(_Trial(TriedBuild(name=name, gives=gives, compiler=compiler, failure=failure)))
-        return failure
-
-    def _hold_limit(self, limit: SpeedLimit) -> None:
-        """Leave out the builds that are smaller than the first, by size, that holds the limit, and add the one with a
-        profile if the release clang's whole programs are among them."""
-        limit.own = self.done[0].entry.instructions = limit.count(self.work / OWN)
-        exceeding = self._leave_out(limit)
-        row = next((one.row for one in exceeding if one.row and one.row.lto and "policy" in one.row.compilers), None)
-        if row is None:
-            return
-        try:
-            self._add_fast(row, limit)
-        except UserError as error:
-            say(f"no {FAST}: {describe_failure(error)}; {error.remedy}")
-            self._add_failed(FAST, "", "heuristic", error)
-
-    def _leave_out(self, limit: SpeedLimit) -> list[_Trial]:
-        """Count the builds, the smallest first, until one holds the limit, and return the others."""
-        exceeding = []
-        while (one := self.smallest()) is not self.done[0]:
-            one.entry.instructions = one.entry.instructions or limit.count(self.work / one.entry.name)
-            say(f"{one.entry.name}: {limit.change(one.entry.instructions)}")
-            if limit.holds(one.entry.instructions):
-                break
-            one.entry.failure = limit.excess(one.entry.instructions)
-            self.done[self.done.index(one)] = replace(one, built=None)
-            exceeding.append(one)
-        return exceeding
-
-    def _add_fast(self, row: FlagRow, limit: SpeedLimit) -> None:
-        """Search how much of the profile has to be hot, and build that."""
-
-        def compilers(row: FlagRow) -> Compilers:
-            return Compilers(row.variant("heuristic", self.stock, self.release), self.bound, self.dropped)
-
-        config, work = self.config, self.work / "fast"
-        search = FastSearch(self.builder, limit, row, compilers, work, config.measure, config.checks.timeout_s)
-        level: Level | None = search.run()
-        while level is not None:
-            self.total = max(self.total, len(self.done) + 1)
-            self._add(fast_row(row, search.profile, level), "heuristic")
-            one = self.done[-1]
-            if one.built is None:
-                return
-            self.done[-1] = replace(one, profile=search.profile)
-            if not self._leave_out(limit):
-                return
-            level = search.faster(level)
-            if level is not None:  # the build is not exactly what was linked in the search
-                self.done.pop()
-                remove_tree(self.work / FAST)
-
-    def _build(self, name: str, compilers: Compilers) -> BuiltFiles:
-        return self.builder.run(
-            name, compilers, self.work / name, self.config.checks.compare, self.config.checks.timeout_s
-        )
-
-    def _add_searched(self, row: FlagRow, minutes: float) -> None:
-        """Search decisions for what a row compiles, and build it with them."""
-        if self.builder.target.cross or self.builder.target.processor:
-            say("no plan: decisions are searched for builds for this machine only")
-            return
-        stock = Compilers(row.variant("stock", self.stock, self.release), self.bound, self.dropped)
-        try:
-            plan = search_plan(self.builder, stock, row.lto, minutes, self.work / "plan")
-        except UserError as error:
-            say(f"no plan: {describe_failure(error)}; {error.remedy}")
-            return
-        gives = f"{row.name} with the decisions of a search"
-        self._add(replace(row, name=f"{row.name}-plan", gives=gives), "plan", plan)
 
 
 def shrink(
@@ -360,7 +68,7 @@ def shrink(
         setup = BuildSetup(work / "build", default_cache_dir(), config.jobs, binutils)
         setup.work.mkdir()
         builder = Builder(build, setup, (output, directory, work), stock, compress=config.measure == "compressed")
-        trials = _Trials(builder, stock, release, work, output, config, others=others)
+        trials = Trials(builder, stock, release, work, output, config, others=others)
         trials.run()
         report = _deliver(trials, directory)
         if config.benchmark and report.chosen != OWN:
@@ -402,7 +110,7 @@ def _refuse_own_compilers(path: str) -> None:
             )
 
 
-def _deliver(trials: _Trials, directory: Path) -> ShrinkReport:
+def _deliver(trials: Trials, directory: Path) -> ShrinkReport:
     """Write the files of the smallest build, and its compilers, into the output, and report all builds."""
     build, own, chosen = trials.builder.build, trials.own, trials.smallest()
     measure = trials.config.measure
@@ -423,12 +131,12 @@ def _deliver(trials: _Trials, directory: Path) -> ShrinkReport:
         kinds={name: file.kind for name, file in chosen.built.files.items()},
         builds=[one.entry for one in trials.done],
         why="" if chosen.built is not own else _why_nothing(trials.done, measure),
-        notes=[*_notes(own, chosen.built), *_note_privileges(directory / FILES)],
+        notes=[*notes_on(own, chosen.built), *note_privileges(directory / FILES)],
         max_slowdown=trials.config.max_slowdown,
     )
 
 
-def _deliver_compilers(directory: Path, compilers: Compilers, chosen: _Trial, trials: _Trials) -> None:
+def _deliver_compilers(directory: Path, compilers: Compilers, chosen: Trial, trials: Trials) -> None:
     """Write the compilers of a build, and its plan or profile if it has one, into the output."""
     if chosen.plan is not None and chosen.row is not None:
         shutil.copyfile(chosen.plan, directory / PLAN_FILE)
@@ -441,83 +149,7 @@ def _deliver_compilers(directory: Path, compilers: Compilers, chosen: _Trial, tr
     compilers.write(directory / COMPILERS, trials.builder.setup, trials.output / COMPILERS)
 
 
-def _entry(name: str, gives: str, built: BuiltFiles) -> TriedBuild:
-    files = {path: file.sizes for path, file in built.files.items()}
-    return TriedBuild(name=name, gives=gives, files=files, dropped=list(built.dropped), **asdict(built.sizes))
-
-
-def _build_line(compilers: Path, row: FlagRow, target: Target) -> str:
-    """Return what makes a shell's build use the compilers. They have names without a path, which may have spaces."""
-    words = {"PATH": f'{shlex.quote(f"{compilers}:")}"$PATH"'}
-    if not target.native:
-        words |= {name: shlex.quote(value) for name, value in variables_for(None, target.cross).items()}
-    else:
-        names = ("gcc", "g++") if "gcc" in row.compilers else ("clang", "clang++")
-        for variable, name in zip(("CC", "CXX"), names, strict=True):
-            words[variable] = shlex.quote(shlex.join([name, *compiler_arguments(variable)]))
-        if row.lto:  # GNU's need a plugin for the objects
-            words |= {name.upper(): name for name in ("ar", "nm", "ranlib")}
-    words["JOBS"] = '"$(nproc)"'
-    return "export " + " ".join(f"{name}={value}" for name, value in words.items())
-
-
-def _notes(own: BuiltFiles, delivered: BuiltFiles) -> list[str]:
-    """Return what differs although the build is delivered."""
-    notes = []
-    lost, unique = own.weaker_exports(delivered)
-    if lost:
-        notes.append(
-            f"shared libraries export {lost} weak symbols less, copies of inline functions and templates: build what "
-            "links with them again"
-        )
-    if unique:
-        notes.append(
-            f"{unique} variables of inline functions are unique in a process by gcc only: plugins that are opened with "
-            "RTLD_LOCAL get their own"
-        )
-    if gained := own.gained_exports(delivered):
-        name = max(gained, key=lambda one: gained[one])
-        notes.append(
-            f"{name} exports {gained[name]} symbols more than by your own compilers, as if the build had its list of "
-            "exports for gcc only: -fvisibility=hidden or a version script for clang, too, makes it smaller"
-        )
-    if gone := own.lost_libraries(delivered):
-        notes.append(
-            f"nothing uses {', '.join(gone)} any more: only unused code did, or the configure step does not find "
-            "it by clang"
-        )
-    if undefined := sorted(own.definitions - delivered.definitions):
-        notes.append(
-            f"its configuration does not define {list_names(undefined, _MAX_NAMES)}, which that of your own build "
-            "does: a check fails, or asks for the compiler's name"
-        )
-    if delivered is not own and (names := own.unchanged(delivered)):
-        more = f" and {len(names) - _MAX_NAMES} more files" if len(names) > _MAX_NAMES else ""
-        notes.append(
-            f"{', '.join(names[:_MAX_NAMES])}{more} have the sizes that your own compilers give, which the build may "
-            "call by their paths there: let it use $CC and $CXX"
-        )
-    if delivered.dropped:
-        notes.append(f"built without {' '.join(delivered.dropped)}, which clang does not have")
-    if delivered.unmoved:
-        notes.append(f"{', '.join(delivered.unmoved)} search for libraries where the build ran: build them again")
-    return [*notes, *delivered.differences.notes]
-
-
-def _note_privileges(files: Path) -> list[str]:
-    """Return a note on files that run with the rights of their owner or group, which is another one where they are."""
-    names = [
-        str(path.relative_to(files))
-        for path in sorted(files.rglob("*"))
-        if path.is_file() and not path.is_symlink() and path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)
-    ]
-    if not names:
-        return []
-    verb = "has" if len(names) == 1 else "have"
-    return [f"{list_names(names)} {verb} set-user-ID or set-group-ID bits, for the owner that they have here"]
-
-
-def _why_nothing(tries: list[_Trial], measure: Measure) -> str:
+def _why_nothing(tries: list[Trial], measure: Measure) -> str:
     own, *others = tries
     if failed := [one.entry for one in others if one.built is None]:
         names: dict[str, list[str]] = {}

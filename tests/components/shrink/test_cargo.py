@@ -16,7 +16,8 @@ from components.core.projects.source_tree import SourceTree
 from components.shrink.builds.build import UserBuild
 from components.shrink.checks import Checks
 from components.shrink.rows import PROGRAM
-from components.shrink.step import ShrinkConfig, shrink
+from components.shrink.step import shrink
+from components.shrink.trials import ShrinkConfig
 from components.shrink.types import ShrinkReport
 
 pytestmark = pytest.mark.unit

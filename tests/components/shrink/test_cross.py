@@ -19,8 +19,9 @@ from components.platform.errors import UserError
 from components.shrink.builds.build import Builder, UserBuild
 from components.shrink.checks import Checks
 from components.shrink.rows import PROGRAM
-from components.shrink.step import ShrinkConfig, _Trials, shrink
+from components.shrink.step import shrink
 from components.shrink.targets import Target
+from components.shrink.trials import ShrinkConfig, Trials
 from components.shrink.types import ShrinkReport
 
 pytestmark = pytest.mark.unit
@@ -174,7 +175,7 @@ def test_decisions_are_searched_for_this_machine_only(
     setup = BuildSetup(tmp_path, tmp_path, 1, {})
     build = UserBuild(SourceTree(tmp_path), ("make",))
     builder = Builder(build, setup, (), tmp_path, target=Target(processor="riscv64"))
-    trials = _Trials(builder, tmp_path, release, tmp_path, tmp_path, ShrinkConfig([], Checks()))
+    trials = Trials(builder, tmp_path, release, tmp_path, tmp_path, ShrinkConfig([], Checks()))
     trials._add_searched(PROGRAM, 1)
     assert "no plan" in capfd.readouterr().out
     assert trials.done == []

@@ -17,7 +17,8 @@ from components.platform.errors import UserError
 from components.platform.storage.shared_state.stale_directories import lock_shared
 from components.shrink.builds.build import UserBuild
 from components.shrink.checks import Checks
-from components.shrink.step import ShrinkConfig, _make_work, shrink
+from components.shrink.step import _make_work, shrink
+from components.shrink.trials import ShrinkConfig
 
 SOURCES: dict[str, str] = {}
 APP = '#include <stdio.h>\nint main(void) { puts("the app"); return 0; }\n'

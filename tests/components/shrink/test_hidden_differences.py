@@ -16,8 +16,8 @@ from components.shrink.differences.ignored import ignored_attributes, ignored_op
 from components.shrink.differences.linked_files import made_by_clang
 from components.shrink.differences.links import differing_choices, replaced_functions
 from components.shrink.differences.records import read_linker_calls, read_readers
+from components.shrink.notes import notes_on
 from components.shrink.rows import OBJECTS, PROGRAM
-from components.shrink.step import _notes
 from tests.components.shrink.conftest import CLANG, NM, Project
 
 SWAPPED = 'struct __attribute__((scalar_storage_order("big-endian"))) swapped { int a; };\n'
@@ -265,9 +265,9 @@ def test_macros_that_the_configuration_defines_are_read(tmp_path: Path) -> None:
     log.write_text("cc -DUSE_FULL -DUSE_NONE=0 -DLEVEL=02 -c a.c\n")
     defined = defined_names(root, source, log)
     assert defined == {"HAVE_B", "HAVE_C", "HAVE_X", "HAVE_Y", "WITH_Z", "NAME", "USE_FULL", "LEVEL"}
-    (note,) = _notes(BuiltFiles({}, definitions=frozenset({"B", "A"})), BuiltFiles({}))
+    (note,) = notes_on(BuiltFiles({}, definitions=frozenset({"B", "A"})), BuiltFiles({}))
     assert "does not define A, B," in note
-    assert _notes(BuiltFiles({}), BuiltFiles({})) == []
+    assert notes_on(BuiltFiles({}), BuiltFiles({})) == []
 
 
 def test_a_library_by_clang_does_not_make_the_build_one_by_clang(project: Project) -> None:
