@@ -87,7 +87,8 @@ def check(
       mlgo cluster check --namespace kubeflow --service-account pipeline-runner --workers 0
       mlgo cluster check --namespace kubeflow --service-account pipeline-runner --secret mlgo-notify
     """
-    from pipelines.cluster.kubernetes_checks import UNKNOWN_IMAGE, Cluster, Finding, missing
+    from pipelines.cluster.findings import Finding, missing
+    from pipelines.cluster.kubernetes_checks import UNKNOWN_IMAGE, Cluster
     from pipelines.cluster.storage_and_images import check_bucket, check_images, check_kfp
     from pipelines.images import given_images
     from pipelines.submit.artifacts.root import check_artifact_root

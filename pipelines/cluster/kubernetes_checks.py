@@ -12,11 +12,11 @@ import functools
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, ParamSpec
+from typing import Any, ParamSpec
 
 from kubernetes import client, config
 from kubernetes.client import ApiException
@@ -30,6 +30,17 @@ from components.platform.rayjob.kubernetes import is_header_error, quota_remedy,
 from components.platform.rayjob.manifest import API_VERSION, rayjob
 from components.platform.rayjob.ray_cluster import SERVICE_ACCOUNT
 from components.platform.rayjob.spec import S3_VARIABLES, RayJobSpec
+from pipelines.cluster.findings import Finding, missing, ok, unknown
+from pipelines.cluster.pod_requests import (
+    PodRequests,
+    Size,
+    cluster_pods,
+    describe_pods,
+    fits,
+    format_amount,
+    size_of,
+    step_pods,
+)
 
 TIMEOUT_S = (5.0, 30.0)  # to connect; between two bytes of an answer
 _APPLY = "kubectl apply -k k8s/overlays/gke (or plain)"
@@ -48,25 +59,6 @@ _SMALLER_STEPS = "ask for less: mlgo pipeline submit --small, or cpu and memory 
 _SMALLER_RAY = "lower cpus_per_worker (--ray-cluster-options)"
 
 P = ParamSpec("P")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The result of one check.
-
-    Attributes:
-        status: `unknown` if this account or this machine cannot look.
-        what: the thing that was checked, with what is wrong with it.
-    """
-
-    status: Literal["ok", "missing", "unknown"]
-    what: str
-    remedy: str = ""
-
-
-ok = functools.partial(Finding, "ok")
-missing = functools.partial(Finding, "missing")
-unknown = functools.partial(Finding, "unknown")
 
 
 @dataclass(frozen=True)
@@ -253,7 +245,7 @@ class Cluster:
 
     def check_capacity(self, spec: RayJobSpec) -> list[Finding]:
         """Check that quota and nodes have room for the Ray cluster at its largest."""
-        pods = _pods(spec)
+        pods = cluster_pods(spec)
         return [*self._check_quota(pods), *self._check_nodes(pods, "each pod of the Ray cluster", _SMALLER_RAY)]
 
     @_or_unknown
@@ -383,7 +375,7 @@ class Cluster:
         return [ok(f"{account} may {', '.join(map(str, rights))} in {self.namespace}")]
 
     @_or_unknown
-    def _check_quota(self, pods: Sequence[_Pod]) -> list[Finding]:
+    def _check_quota(self, pods: Sequence[PodRequests]) -> list[Finding]:
         quotas = self._ask("quota", self._core.list_namespaced_resource_quota, self.namespace)
         count = sum(pod.count for pod in pods)
         needs: dict[str, Decimal] = {"pods": Decimal(count)}
@@ -396,46 +388,50 @@ class Cluster:
             for name in needs.keys() & hard.keys():
                 left = parse_quantity(hard[name]) - parse_quantity(used.get(name, "0"))
                 if left < needs[name]:
-                    short.append(f"{quota.metadata.name} leaves {_amount(left)} {name} of {_amount(needs[name])}")
+                    short.append(
+                        f"{quota.metadata.name} leaves {format_amount(left)} {name} of {format_amount(needs[name])}"
+                    )
         if short:
             text = f"the largest Ray cluster does not fit: {'; '.join(sorted(short))}"
             return [missing(text, "raise the quota, or use fewer workers: --workers N")]
         return [ok(f"quota of {self.namespace} has room for the {count} pods of the largest Ray cluster")]
 
     @_or_unknown
-    def _check_nodes(self, pods: Sequence[_Pod], what: str, smaller: str) -> list[Finding]:
+    def _check_nodes(self, pods: Sequence[PodRequests], what: str, smaller: str) -> list[Finding]:
         return [self._room(pods, what, smaller)]
 
-    def _room(self, pods: Sequence[_Pod], what: str, smaller: str) -> Finding:
+    def _room(self, pods: Sequence[PodRequests], what: str, smaller: str) -> Finding:
         response = self._ask("nodes", self._core.list_node)
         sizes = {
-            node.metadata.name: _size(node.status.allocatable) for node in response.items if not node.spec.unschedulable
+            node.metadata.name: size_of(node.status.allocatable)
+            for node in response.items
+            if not node.spec.unschedulable
         }
-        too_large = [pod for pod in pods if not _fits(pod, sizes.values())]
+        too_large = [pod for pod in pods if not fits(pod, sizes.values())]
         if too_large:
             return unknown(
-                f"none of {len(sizes)} nodes is large enough for {_named(too_large)}",
+                f"none of {len(sizes)} nodes is large enough for {describe_pods(too_large)}",
                 f"check that an autoscaled node pool has such nodes, or {smaller}",
             )
         try:
             free = self._free(sizes)
         except _CannotLook:  # listing the pods of all namespaces is a right that few have
             free = sizes
-        if waiting := [pod for pod in pods if not _fits(pod, free.values())]:
+        if waiting := [pod for pod in pods if not fits(pod, free.values())]:
             return unknown(
-                f"no node has room now for {_named(waiting)}, because of the pods on it",
+                f"no node has room now for {describe_pods(waiting)}, because of the pods on it",
                 f"wait for them to end, check that an autoscaler adds nodes, or {smaller}",
             )
         return ok(f"{len(sizes)} nodes, large enough for {what}")
 
-    def _free(self, sizes: Mapping[str, _Size]) -> dict[str, _Size]:
+    def _free(self, sizes: Mapping[str, Size]) -> dict[str, Size]:
         """Return what the requests of pods leave of each node."""
         response = self._ask("pods", self._core.list_pod_for_all_namespaces)
         free = dict(sizes)
         for pod in response.items if response else ():
             if pod.spec.node_name in free and pod.status.phase not in ("Succeeded", "Failed"):
                 for container in pod.spec.containers:
-                    free[pod.spec.node_name] -= _size(container.resources and container.resources.requests)
+                    free[pod.spec.node_name] -= size_of(container.resources and container.resources.requests)
         return free
 
     def _ask(self, what: str, request: Callable[..., Any], *arguments: Any) -> Any:
@@ -453,32 +449,6 @@ class Cluster:
         raise _CannotLook(unknown(f"{what}: {' '.join(cause.split())[:400]}", "ask somebody who may look"))
 
 
-@dataclass(frozen=True)
-class _Size:
-    """Processors, and bytes of memory."""
-
-    cpus: Decimal
-    memory_bytes: Decimal
-
-    def __sub__(self, other: _Size) -> _Size:
-        return _Size(self.cpus - other.cpus, self.memory_bytes - other.memory_bytes)
-
-
-def _size(amounts: Mapping[str, str] | None) -> _Size:
-    quantities = amounts or {}
-    return _Size(parse_quantity(quantities.get("cpu", "0")), parse_quantity(quantities.get("memory", "0")))
-
-
-def _fits(pod: _Pod, sizes: Iterable[_Size]) -> bool:
-    return any(size.cpus >= pod.cpus and size.memory_bytes >= pod.memory_bytes for size in sizes)
-
-
-def _named(pods: Sequence[_Pod]) -> str:
-    return ", ".join(
-        f"{pod.name} ({_amount(pod.cpus)} processors and {_amount(pod.memory_bytes)}B of memory)" for pod in pods
-    )
-
-
 def unknown_fields(value: Any, schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """Yield the paths of fields that a schema of Kubernetes (a structural one) does not have."""
     if schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -493,61 +463,3 @@ def unknown_fields(value: Any, schema: Mapping[str, Any], path: str = "") -> Ite
                 yield from unknown_fields(item, schema["properties"][key], field_path)
             else:
                 yield field_path
-
-
-def step_pods(spec: Mapping[str, Any]) -> list[_Pod]:
-    """Return what the steps of a PipelineSpec request, those that request most first; one for each container."""
-    pods = []
-    for label, executor in spec["deploymentSpec"]["executors"].items():
-        resources = executor.get("container", {}).get("resources", {})
-        amounts = [
-            resources.get(f"resource{name}Request")
-            or resources.get(f"resource{name}Limit")  # a request that is missing is the limit
-            or "0"
-            for name in ("Cpu", "Memory")
-        ]
-        pods.append(_Pod(label.removeprefix("exec-"), 1, *(parse_quantity(str(amount)) for amount in amounts)))
-    return sorted(pods, key=lambda pod: (-pod.cpus, -pod.memory_bytes, pod.name))
-
-
-@dataclass(frozen=True)
-class _Pod:
-    """Requests of a kind of pods of the Ray cluster.
-
-    Attributes:
-        memory_bytes: of each pod, as `cpus`.
-    """
-
-    name: str
-    count: int
-    cpus: Decimal
-    memory_bytes: Decimal
-
-
-def _pods(spec: RayJobSpec) -> list[_Pod]:
-    """Return the pods of the largest cluster: submitter, head, with autoscaler unless Kueue starts it, workers."""
-    job = rayjob(spec)["spec"]
-    cluster = job["rayClusterSpec"]
-    group = cluster["workerGroupSpecs"][0]
-    head = [*cluster["headGroupSpec"]["template"]["spec"]["containers"], cluster.get("autoscalerOptions", {})]
-    parts = {
-        "submitter": (1, [c["resources"] for c in job["submitterPodTemplate"]["spec"]["containers"]]),
-        "head": (1, [container["resources"] for container in head if container]),
-        "worker": (group["maxReplicas"], [c["resources"] for c in group["template"]["spec"]["containers"]]),
-    }
-    return [
-        _Pod(
-            name,
-            count,
-            sum((parse_quantity(resources["requests"]["cpu"]) for resources in containers), Decimal(0)),
-            sum((parse_quantity(resources["requests"]["memory"]) for resources in containers), Decimal(0)),
-        )
-        for name, (count, containers) in parts.items()
-    ]
-
-
-def _amount(number: Decimal) -> str:
-    for unit, size in (("Gi", 2**30), ("Mi", 2**20)):
-        if number >= size:
-            return f"{number / size:.1f} {unit}"
-    return f"{number.normalize():f}"

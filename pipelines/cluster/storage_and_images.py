@@ -12,7 +12,7 @@ from components.platform.errors import UserError
 from components.platform.rayjob.spec import NAMESPACE
 from components.platform.storage import discard, publish
 from components.platform.storage.uri import USAGE, mirror, parse_location
-from pipelines.cluster.kubernetes_checks import Finding, missing, ok, unknown
+from pipelines.cluster.findings import Finding, missing, ok, unknown
 from pipelines.images import Image, docker_client
 from pipelines.parameters.on_server import MINIO, check_cloud_root
 from pipelines.submit.kfp_client import KfpAddress, KfpClient

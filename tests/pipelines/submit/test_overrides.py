@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.platform.errors import UserError
-from pipelines.cluster.kubernetes_checks import step_pods
+from pipelines.cluster.pod_requests import step_pods
 from pipelines.spec import COMPILED, load_spec
 from pipelines.spec_changes import dags
 from pipelines.submit.kfp_package import notify_settings, platform_spec, security_settings, workflow_limits
