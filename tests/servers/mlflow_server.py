@@ -33,7 +33,10 @@ def mlflow_server(directory: Path) -> Iterator[str]:
             return False
 
     with (directory / "log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory, start_new_session=True)
+        without_jobs = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # of its own, in five processes
+        server = subprocess.Popen(
+            command, stdout=log, stderr=log, cwd=directory, env=without_jobs, start_new_session=True
+        )
     try:
         wait_until(answers, f"MLflow, see {directory / 'log'}", timeout_s=120, every_s=0.2)
         yield url
