@@ -179,9 +179,8 @@ class Tracker:
     def _log_batch(self, **values: list[dict[str, Any]]) -> None:
         run = self._started()
         if "metrics" in values:
-            values["metrics"] = [
-                one for one in values["metrics"] if not 0 < one["step"] <= self._known_steps.get(one["key"], 0)
-            ]
+            known = self._known_steps
+            values["metrics"] = [one for one in values["metrics"] if one["step"] > known.get(one["key"], -1)]
         self._call("runs/log-batch", {"run_id": run, **values})
 
     def _set_tag(self, key: str, value: str) -> None:
@@ -199,9 +198,10 @@ class Tracker:
                 raise UserError(f"{self._shown} has no run {named}", f"set {RUN_VARIABLE} to one that is there")
             run = run or self._created()
             self._artifacts = str(run["info"]["artifact_uri"])
-            for one in run.get("data", {}).get("metrics", []):
-                self._known_steps[one["key"]] = int(one["step"])
             self._run = str(run["info"]["run_id"])
+            if self._run == self._known_run:
+                for one in run.get("data", {}).get("metrics", []):
+                    self._known_steps[one["key"]] = int(one["step"])
             say(f"MLflow: run {self._run} at {self._shown}")
             if run["info"]["status"] != "RUNNING" and not named:
                 self._update("RUNNING")

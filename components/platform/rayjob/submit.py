@@ -30,6 +30,8 @@ _COLOR = re.compile("\x1b\\[[0-9;]*m")
 """What colors the lines of `ray job submit`."""
 _TRACEBACK = re.compile(r'^Traceback .*\n  File "[^"]*/bin/ray", .*\n( .*\n)*', re.MULTILINE)
 """Where `ray job logs` was in its code when it lost the head; its last line, which follows, says that."""
+_SUBMITTED = re.compile(r"Job '.*' submitted successfully")
+"""What `ray job submit` prints; of a job that the head has, the submitter only follows the log."""
 _SAME_LINES = 3
 """Number of lines in a row by which the log of a job is recognized: those of a training have iteration and time."""
 _FIRST_LINES = 1000
@@ -272,6 +274,8 @@ class DriverLog:
         Lines of Ray's client are in the log of one submitter only: what is around them is found. Of a log that comes
         in two parts, the first is printed again.
         """
+        if any(map(_SUBMITTED.search, lines)):  # a new attempt, whose first lines may be as the lost one's last ones
+            self._lost_tail = []
         if not self._lost_tail:
             return lines
         count = min(_SAME_LINES, len(self._lost_tail))

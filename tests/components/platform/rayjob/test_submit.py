@@ -352,6 +352,9 @@ def test_lines_of_rays_client_do_not_hide_those_of_the_job(make: Make) -> None:
     setting.cluster.replace_submitter("first")
     assert read(*waits) == waits
     assert read(*waits, "address, 00:01", *job) == job[5:]
+    setting.cluster.replace_submitter("first")
+    again = ["Job 'ppo-1-x' submitted successfully", *job]
+    assert read(*again) == again, "the head was lost, too: the log of another attempt"
 
 
 def test_error_of_a_node_does_not_end_the_log(
