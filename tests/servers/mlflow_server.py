@@ -38,7 +38,7 @@ def mlflow_server(directory: Path) -> Iterator[str]:
             command, stdout=log, stderr=log, cwd=directory, env=without_jobs, start_new_session=True
         )
     try:
-        wait_until(answers, f"MLflow, see {directory / 'log'}", timeout_s=120, every_s=0.2)
+        wait_until(answers, f"MLflow, see {directory / 'log'}", timeout_s=300, every_s=0.2)
         yield url
     finally:
         os.killpg(server.pid, signal.SIGKILL)
