@@ -33,7 +33,8 @@ class TrainingTracker:
     def start(self, lease: RootLease) -> None:
         """Start to tell of the training that holds this lease."""
         known = str(lease.before.get(RUN, ""))
-        self._tracker = Tracker(self._name, {}, known, lambda run: lease.update(**{RUN: run}))
+        tracker = Tracker(self._name, {}, known, lambda run: lease.update(**{RUN: run}))
+        self._tracker = tracker if tracker.is_on else None
 
     def send(self, curve: Sequence[Mapping[str, float]]) -> None:
         """Send the rows of the curve that are not sent yet; the last one may still get values."""

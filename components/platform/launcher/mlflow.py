@@ -135,12 +135,17 @@ class Tracker:
             say(f"warning: the run of {self._name} at {self._shown} is not complete")
 
     @property
+    def is_on(self) -> bool:
+        """Whether the environment names a server."""
+        return bool(self._url)
+
+    @property
     def has_started(self) -> bool:
         """Whether there was something to send."""
         return self._thread is not None
 
     def _add(self, job: Callable[[], None]) -> None:
-        if self._url:
+        if self.is_on:
             self._jobs.put(job)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
@@ -163,13 +168,15 @@ class Tracker:
                         time.sleep(_LAST_PAUSE_S)
                     self._ending.wait(_PAUSE_S)
                 except UserError as error:
-                    self._warn(f"{error.problem}; {error.remedy}")
-                    self._complete = False
+                    self._give_up(f"{error.problem}; {error.remedy}")
                     break
                 except Exception as error:  # not its text, which may have a password in it
-                    self._warn(f"{type(error).__name__}; check {URI_VARIABLE}")
-                    self._complete = False
+                    self._give_up(f"{type(error).__name__}; check {URI_VARIABLE}")
                     break
+
+    def _give_up(self, problem: str) -> None:
+        self._warn(problem)
+        self._complete = False
 
     def _warn(self, problem: str) -> None:
         if problem != self._said:

@@ -274,9 +274,10 @@ class DriverLog:
         Lines of Ray's client are in the log of one submitter only: what is around them is found. Of a log that comes
         in two parts, the first is printed again.
         """
+        if not self._lost_tail:
+            return lines
         if any(map(_SUBMITTED.search, lines)):  # a new attempt, whose first lines may be as the lost one's last ones
             self._lost_tail = []
-        if not self._lost_tail:
             return lines
         count = min(_SAME_LINES, len(self._lost_tail))
         ends = {tuple(lines[end - count : end]): end for end in range(len(lines), count - 1, -1)}
