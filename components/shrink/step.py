@@ -26,7 +26,6 @@ from components.shrink.builds.kept_files import copy_with_links
 from components.shrink.notes import note_privileges, notes_on
 from components.shrink.rows import OWN
 from components.shrink.search import with_plan
-from components.shrink.speed.slowdown import PROFILE_FILE, move_profile
 from components.shrink.trials import COMPILERS, ShrinkConfig, Trial, Trials
 from components.shrink.types import Measure, ShrinkReport
 
@@ -143,9 +142,9 @@ def _deliver_compilers(directory: Path, compilers: Compilers, chosen: Trial, tri
         published = with_plan(chosen.row, trials.output / PLAN_FILE)
         compilers = replace(compilers, variant=published.variant("plan", trials.stock, trials.release))
     if chosen.profile is not None and chosen.row is not None:
-        shutil.copyfile(chosen.profile, directory / PROFILE_FILE)
-        published = move_profile(chosen.row, trials.output / PROFILE_FILE)
-        compilers = replace(compilers, variant=published.variant("heuristic", trials.stock, trials.release))
+        source = trials.builder.build.source.directory
+        published = chosen.profile.deliver(chosen.row, directory, trials.output, source)
+        compilers = replace(compilers, variant=published.variant(chosen.profile.compiler, trials.stock, trials.release))
     compilers.write(directory / COMPILERS, trials.builder.setup, trials.output / COMPILERS)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,15 +22,9 @@ from components.shrink.checks import MIN_TIMEOUT_S, Checks
 from components.shrink.rows import OWN, STOCK
 from components.shrink.search import search_plan, with_plan
 from components.shrink.speed.benchmark import Benchmark
-from components.shrink.speed.slowdown import (
-    FAST,
-    FastSearch,
-    Level,
-    SpeedLimit,
-    fast_row,
-    find_profdata,
-    require_counter,
-)
+from components.shrink.speed.clang_profile import PROFILE_FILE, ClangProfile, find_profdata
+from components.shrink.speed.gcc_profile import PROFILE_DIRECTORY, GccProfile, has_relative_profiles
+from components.shrink.speed.slowdown import FastSearch, Level, Profile, SpeedLimit, require_counter
 from components.shrink.targets import Target, named_target, require_target, target_of
 from components.shrink.types import TITLE_OF_MEASURE, Measure, TriedBuild
 
@@ -76,14 +70,14 @@ class Trial:
         built: what it linked; None if it may not be used.
         row: its flags; None for the user's own build.
         plan: file of the plan that the row is built with, None without one.
-        profile: file of the profile that the row is built with, None without one.
+        profile: the profile that the row is built with, None without one.
     """
 
     entry: TriedBuild
     built: BuiltFiles | None = None
     row: FlagRow | None = None
     plan: Path | None = None
-    profile: Path | None = None
+    profile: Profile | None = None
 
 
 @dataclass
@@ -156,7 +150,8 @@ class Trials:
         if best is not None and minutes:
             self._add_searched(best, minutes)
         if limit is not None and tools:
-            self._hold_limit(SpeedLimit(self.benchmark(), limit, *tools))
+            counter, profdata = tools
+            self._hold_limit(SpeedLimit(self.benchmark(), limit, counter), profdata)
 
     def benchmark(self) -> Benchmark:
         """Return the user's benchmark."""
@@ -240,19 +235,28 @@ class Trials:
         self.done.append(Trial(TriedBuild(name=name, gives=gives, compiler=compiler, failure=failure)))
         return failure
 
-    def _hold_limit(self, limit: SpeedLimit) -> None:
-        """Leave out the builds that are smaller than the first, by size, that holds the limit, and add the one with a
-        profile if the release clang's whole programs are among them."""
+    def _hold_limit(self, limit: SpeedLimit, profdata: Path) -> None:
+        """Leave out the builds that are smaller than the first, by size, that holds the limit, and add those with a
+        profile by the compilers whose whole programs are among them."""
         limit.own = self.done[0].entry.instructions = limit.count(self.work / OWN)
-        exceeding = self._leave_out(limit)
-        row = next((one.row for one in exceeding if one.row and one.row.lto and "policy" in one.row.compilers), None)
-        if row is None:
-            return
-        try:
-            self._add_fast(row, limit)
-        except UserError as error:
-            say(f"no {FAST}: {describe_failure(error)}; {error.remedy}")
-            self._add_failed(FAST, "", "heuristic", error)
+        for profile in self._profiles(self._leave_out(limit), profdata):
+            try:
+                self._add_fast(profile, limit)
+            except UserError as error:
+                say(f"no {profile.name}: {describe_failure(error)}; {error.remedy}")
+                self._add_failed(profile.name, "", profile.compiler, error)
+
+    def _profiles(self, exceeding: Sequence[Trial], profdata: Path) -> Iterator[Profile]:
+        """Yield the profiles whose builds may be the smallest that hold the limit."""
+        whole = [(one, one.row) for one in exceeding if one.row and one.row.lto]
+        for _, row in [(one, row) for one, row in whole if "policy" in row.compilers][:1]:
+            yield ClangProfile(row, self.work / PROFILE_FILE, profdata)
+        measure, target = self.config.measure, self.builder.target
+        for one, row in [(one, row) for one, row in whole if "gcc" in row.compilers][:1]:
+            # What the row for size does not undercut, one with hot code will not.
+            worthwhile = one.entry.by(measure) < self.smallest().entry.by(measure)
+            if worthwhile and target.native and row.program is not None and has_relative_profiles(row.program):
+                yield GccProfile(row, self.work / PROFILE_DIRECTORY, self.benchmark().place)
 
     def _leave_out(self, limit: SpeedLimit) -> list[Trial]:
         """Count the builds, the smallest first, until one holds the limit, and return the others."""
@@ -267,28 +271,29 @@ class Trials:
             exceeding.append(one)
         return exceeding
 
-    def _add_fast(self, row: FlagRow, limit: SpeedLimit) -> None:
+    def _add_fast(self, profile: Profile, limit: SpeedLimit) -> None:
         """Search how much of the profile has to be hot, and build that."""
 
         def compilers(row: FlagRow) -> Compilers:
-            return Compilers(row.variant("heuristic", self.stock, self.release), self.bound, self.dropped)
+            variant = row.variant(profile.compiler, self.stock, self.release)
+            return Compilers(variant, self.bound, () if variant.gnu else self.dropped)
 
-        config, work = self.config, self.work / "fast"
-        search = FastSearch(self.builder, limit, row, compilers, work, config.measure, config.checks.timeout_s)
+        config, work = self.config, self.work / f"{profile.name}-search"
+        search = FastSearch(self.builder, limit, profile, compilers, work, config.measure, config.checks.timeout_s)
         level: Level | None = search.run()
         while level is not None:
             self.total = max(self.total, len(self.done) + 1)
-            self._add(fast_row(row, search.profile, level), "heuristic")
+            self._add(profile.row(level), profile.compiler)
             one = self.done[-1]
             if one.built is None:
                 return
-            self.done[-1] = replace(one, profile=search.profile)
+            self.done[-1] = replace(one, profile=profile)
             if not self._leave_out(limit):
                 return
             level = search.faster(level)
             if level is not None:  # the build is not exactly what was linked in the search
                 self.done.pop()
-                remove_tree(self.work / FAST)
+                remove_tree(self.work / profile.name)
 
     def _build(self, name: str, compilers: Compilers) -> BuiltFiles:
         return self.builder.run(

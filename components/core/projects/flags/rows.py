@@ -39,14 +39,14 @@ _STOCK_OUTLINER = ("-enable-machine-outliner=always", "-outliner-benefit-thresho
 """LLVM's outliner, off by default on x86-64, where it does not count the unwind entry of a new function: below 16 bytes
 it makes programs larger."""
 
-_GCC_LEVELS = ("-Os", "-Oz")
+GCC_LEVELS = ("-Os", "-Oz")
 _GNU_LINK = ("-Wl,--gc-sections", "-Wl,-z,noseparate-code", "-Wl,-O1", "-Wl,--hash-style=gnu")
 _GNU_LTO = ("-flto=auto",)
 _FAT_OBJECTS = "-ffat-lto-objects"  # code for tools of the build that read objects
 _NOT_OF_GCC = ("-flto", "-fuse-ld=", "-Wl,--icf=")
 """Starts of flags that clang and lld have, and gcc and GNU ld do not, or have in another form."""
 NEWEST = "newest"
-OTHER_ROWS = (*(f"gcc{level}" for level in _GCC_LEVELS), NEWEST)
+OTHER_ROWS = (*(f"gcc{level}" for level in GCC_LEVELS), NEWEST)
 """Rows of the compilers that the user has besides stock clang and the release clang."""
 _MAX_NEWER = 10
 """How many versions after the release clang's are looked for."""
@@ -270,7 +270,7 @@ def gcc_rows(row: FlagRow) -> list[FlagRow]:
             compilers=("gcc",),
             program=gcc,
         )
-        for level in _GCC_LEVELS
+        for level in GCC_LEVELS
     ]
 
 
