@@ -138,7 +138,8 @@ def test_messages_of_troubleshooting_occur_in_the_code() -> None:
 
 def test_commands_of_the_tutorial_are_those_that_tests_run() -> None:
     """test_build_systems.py runs the commands of own-code.md as they stand there."""
-    blocks = re.findall(r"^```shell\n(.*?)^```", (DOCS / "tutorial.md").read_text(), re.MULTILINE | re.DOTALL)
+    tutorial = (DOCS / "install.md").read_text().split("\n## Tutorial\n")[1]
+    blocks = re.findall(r"^```shell\n(.*?)^```", tutorial, re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
     built = [line for line in lines if line.startswith(("(cd", "mlgo corpus extract", "mlgo evaluation"))]
     run = (DOCS / "own-code.md").read_text().splitlines()
