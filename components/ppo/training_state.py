@@ -78,7 +78,7 @@ def forecast(state: TrainingState, config: TrainingConfig, labels: Labels) -> st
 
     At least one policy other than the start has been validated.
 
-    In the trainings of docs/measurements/log.md, held-out modules of the same projects gained about as much as the
+    In the trainings of docs/performance.md, held-out modules of the same projects gained about as much as the
     validation modules, other projects 24 to 82% of it.
     """
     so_far = f"so far ({state.trained_s / 60:.0f} minutes, {state.iteration} iterations) "

@@ -5,13 +5,13 @@ are <= x, in [0, 1]; 1 for NaN, to which LLVM normalizes an infinite weight. Thi
 count of 2, a cost of -15000). The second input is the value's magnitude, a logarithm, because quantiles do not
 distinguish values that are rare in the trace, such as large functions: a network of quantiles alone finds a third less
 of the worth of single decisions. sqrt(q) and q*q, inputs of ml-compiler-opt's networks, add nothing to these two
-(docs/measurements/log.md).
+(docs/performance.md).
 
 If a problem has a mask, features describe one action each, by position, and their order matters: the heuristic evicts
 the range of least weight, however small the difference. So the inputs are q, sqrt(q), q*q and, in place of the
 magnitude, the action rank: the share of the allowed actions whose value is less. Quantiles alone distinguish 1000
 values, and a network of them agrees with the heuristic in 90.5% of held-out decisions; with action ranks in 95.9%
-(docs/measurements/log.md).
+(docs/performance.md).
 
 Without a mask a feature may be a tensor, such as the embedding of a function. Its elements mean nothing by themselves,
 so they have no quantiles: each is one input, its magnitude.

@@ -3,7 +3,7 @@ the ranges of all features, outside of which the compiler asks that heuristic (o
 
 A network extrapolates at random, and in code of the same kind a wrong decision is wrong hundreds of times: one policy
 inlined an assertion that was called 860 times and made its module 12% larger, another one of the same training data did
-not (docs/measurements/log.md, "Beyond the trained range the heuristic decides").
+not (docs/performance.md, "Beyond the trained range the heuristic decides").
 """
 
 from __future__ import annotations

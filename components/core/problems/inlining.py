@@ -23,7 +23,7 @@ _UNINFORMATIVE = frozenset(
     nested_inline_cost_estimate nested_inlines num_loops sroa_losses switch_default_dest_penalty switch_penalty
     """.split()
 )
-"""Without these a network predicts decisions as well and is a quarter smaller (docs/measurements/log.md)."""
+"""Without these a network predicts decisions as well and is a quarter smaller (docs/performance.md)."""
 
 INLINING = Problem(
     name="inlining",

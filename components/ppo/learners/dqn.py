@@ -2,7 +2,7 @@
 
 For each validation, the network is fitted to all flips, starting from the initial weights (neural fitted Q iteration,
 Riedmiller 2005, doi:10.1007/11564096_32), in a thread while an iteration compiles. A network that is trained
-continuously sees its first flips fifty times and memorizes their modules; docs/measurements/log.md has the figures.
+continuously sees its first flips fifty times and memorizes their modules; docs/performance.md has the figures.
 
 A measured decision is an episode of one step, so an action's value is its return and nothing is bootstrapped (Mnih et
 al. 2015, doi:10.1038/nature14236, with a discount of 0). Only the difference of two actions is known. If a decision has

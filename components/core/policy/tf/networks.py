@@ -39,7 +39,7 @@ class InputScale:
     """Standardization of the first layer's inputs in training; the weights of exported policies include it.
 
     On standardized inputs the same network (64-64-32) explained 86 to 88% of the variance of decisions' worth on unseen
-    modules, otherwise 75% (docs/measurements/log.md, the experiments with features).
+    modules, otherwise 75% (docs/performance.md, the experiments with features).
 
     Attributes:
         mean, deviation: float32 [num_layer_inputs], ordered as in `expand`; deviations are positive.
