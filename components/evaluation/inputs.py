@@ -12,7 +12,7 @@ from msgspec import UNSET
 from components.core import problems
 from components.core.compiler.development_mode.upstream import UpstreamCompiler, compiler_class, require_model
 from components.core.formats.corpus import Corpus, Module
-from components.core.formats.ir2vec_vocabulary import check_vocabulary
+from components.core.formats.embeddings import check_vocabulary
 from components.core.formats.policy import (
     PRETRAINED,
     PRETRAINED_FOLDERS,

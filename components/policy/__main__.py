@@ -13,7 +13,7 @@ import click
 
 from components.core import problems
 from components.core.formats.corpus import load_corpus
-from components.core.formats.ir2vec_vocabulary import check_vocabulary
+from components.core.formats.embeddings import check_vocabulary
 from components.core.formats.policy import (
     PRETRAINED_HELP,
     PRETRAINED_NAMES,

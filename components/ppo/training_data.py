@@ -15,7 +15,7 @@ from components.core import problems
 from components.core.compiler.replay.command_line import require_replayable
 from components.core.compiler.source_language import source_language
 from components.core.formats.corpus import Module, load_corpus
-from components.core.formats.ir2vec_vocabulary import check_vocabulary
+from components.core.formats.embeddings import check_vocabulary
 from components.core.formats.policy import POLICY_JSON, PolicyInfo, check_features, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.formats.trace import load_trace, read_columns, read_modules, read_object_counts

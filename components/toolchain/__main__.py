@@ -11,7 +11,7 @@ from typing import Any, get_args
 import click
 
 from components.core import problems
-from components.core.formats.ir2vec_vocabulary import RANDOM
+from components.core.formats.embeddings import RANDOM
 from components.core.formats.policy import PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import (
     Strategy,

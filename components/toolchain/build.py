@@ -77,7 +77,7 @@ def build_plugin(
 ) -> None:
     """Build `target` of cmake/plugin/CMakeLists.txt ("training", "release") in the plugin's build tree.
 
-    Arguments and errors are those of `build`; `vocabulary` is a directory with ir2vec.HEADER, for embeddings.
+    Arguments and errors are those of `build`; `vocabulary` is a directory with ir2vec.plugin.HEADER, for embeddings.
     """
     definitions = {
         "MLGO_CLANG_DIRECTORY": sdk.prefix / "bin",

@@ -17,8 +17,8 @@ from components.core.compiler import probe
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.clang_programs import llvm_binutils
 from components.core.compiler.development_mode.external_clang import inspect_clang
+from components.core.formats.embeddings import uses_embeddings
 from components.core.formats.features import FeatureSpec
-from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, Vocabulary, read_vocabulary, uses_embeddings
 from components.core.formats.policy import IMPORTED, PolicyInfo, check_features, load_policy_info, require_policy
 from components.core.formats.strategy import EXTERNAL, MIN_IR2VEC_MAJOR
 from components.core.formats.toolchain import (
@@ -36,7 +36,7 @@ from components.platform.storage import digest, publish
 from components.platform.storage.uri import display_path
 from components.toolchain.build import build, build_plugin, build_tree, read_allocator
 from components.toolchain.config import Embed, ToolchainConfig
-from components.toolchain.ir2vec import make_vocabulary, write_header
+from components.toolchain.ir2vec.plugin import prepare_embeddings
 from components.toolchain.sdk import Sdk, apt_line, find_sdk, require_all_targets
 from components.toolchain.source import fetch_source_files, find_bundled_source
 
@@ -142,21 +142,10 @@ def _make_plugin(config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path]
         build_tree(config.cache, sdk, None, config.targets) as tree,
         _copy_policies(tree, policies, config.embed) as copies,
     ):
-        vocabulary = _find_vocabulary(config, sdk, policies, output)
-        header = write_header(vocabulary, tree / "ir2vec") if vocabulary else None
+        header, vocabulary = prepare_embeddings(config, sdk, policies, tree, output)
         build_plugin(tree, config.mode, sdk, config.jobs, copies, header)
         install_plugin(tree, config.mode, sdk, output)
-    return {"clang": str(sdk.clang), "targets": "all"} | ({DIGEST: vocabulary.digest} if vocabulary else {})
-
-
-def _find_vocabulary(
-    config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path], output: Path
-) -> Vocabulary | None:
-    """Return the IR2Vec vocabulary to build into a plugin, if any: the given one, or that of the policy to embed."""
-    if config.mode == "training":
-        return make_vocabulary(config.ir2vec_vocab, sdk, output / VOCABULARY) if config.ir2vec_vocab else None
-    policy = policies["inlining"]
-    return read_vocabulary(policy / VOCABULARY) if uses_embeddings(load_policy_info(policy).features) else None
+    return {"clang": str(sdk.clang), "targets": "all", **vocabulary}
 
 
 def _describe(

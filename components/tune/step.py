@@ -22,7 +22,7 @@ from components.core.compiler.probe import without_outliner
 from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.compiler.replay.command_line import require_replayable
 from components.core.formats.corpus import Module, load_corpus
-from components.core.formats.ir2vec_vocabulary import check_vocabulary
+from components.core.formats.embeddings import check_vocabulary
 from components.core.formats.policy import check_features, load_policy_info
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.objectives.size import reduction_percent

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from components.core import problems
 from components.core.formats.deployment import Deployment
-from components.core.formats.ir2vec_vocabulary import check_vocabulary
+from components.core.formats.embeddings import check_vocabulary
 from components.core.formats.policy import HEURISTIC, PRETRAINED_NAMES, load_policy_info, write_regressed
 from components.core.formats.toolchain import Toolchain, load_toolchain
 from components.core.formats.trace import read_columns

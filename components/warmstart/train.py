@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from components.core import problems
-from components.core.formats.ir2vec_vocabulary import EMBEDDINGS
+from components.core.formats.embeddings import EMBEDDINGS
 from components.core.formats.policy import PolicyInfo, check_features, write_regressed
 from components.core.formats.strategy import MIN_IR2VEC_MAJOR, FeatureSet
 from components.core.formats.toolchain import Toolchain, load_toolchain

@@ -12,7 +12,7 @@ from typing import get_args
 import click
 
 from components.core import problems
-from components.core.formats.ir2vec_vocabulary import RANDOM
+from components.core.formats.embeddings import RANDOM
 from components.core.formats.policy import HEURISTIC, PRETRAINED_HELP, PRETRAINED_NAMES
 from components.core.formats.strategy import DEFAULT_LLVM_MAJOR, LLVM_SOURCES, FeatureSet, Strategy, Targets
 from components.core.projects.flags.options import RowNames

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from components.core import problems
-from components.core.formats.ir2vec_vocabulary import copy_vocabulary
+from components.core.formats.embeddings import copy_vocabulary
 from components.core.formats.policy import IMAGE_VARIABLE, PolicyInfo, write_output_spec, write_policy_info
 from components.core.formats.vocab import write_vocab
 from components.core.policy.dense import DensePolicy

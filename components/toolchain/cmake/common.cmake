@@ -23,8 +23,13 @@ set(feature_advisor ${ours}/inlining/InlineFeatureAdvisor.cpp ${ours}/inlining/H
     ${features}/ExtendedFeatures.cpp ${features}/TrainedRanges.cpp)
 set(training_advisor ${ours}/inlining/InlineTrainingAdvisor.cpp ${ours}/inlining/CallsiteLog.cpp
     ${ours}/decisions/PolicySampling.cpp ${ours}/decisions/ForcedDecisionsFile.cpp ${ours}/policy/NativePolicy.cpp
-    ${ours}/policy/PolicyModel.cpp ${ours}/policy/PolicyRunner.cpp ${ours}/policy/TFLitePolicy.cpp
-    ${ours}/policy/tflite/Model.cpp ${ours}/policy/tflite/Operators.cpp)
+    ${ours}/policy/PolicyModel.cpp ${ours}/policy/PolicyRunner.cpp)
+# Experimental: ml-compiler-opt's trainer writes such models.
+option(MLGO_TFLITE "training clangs and plugins load model.tflite" ON)
+if(MLGO_TFLITE)
+  list(APPEND training_advisor ${ours}/tflite/TFLitePolicy.cpp ${ours}/tflite/Model.cpp ${ours}/tflite/Operators.cpp)
+  set_source_files_properties(${ours}/policy/PolicyModel.cpp PROPERTIES COMPILE_DEFINITIONS MLGO_TFLITE)
+endif()
 
 separate_arguments(llvm_definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
 add_compile_options(-fno-exceptions -funwind-tables -Wno-deprecated-declarations

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from components.core.formats.embeddings import DIGEST, VOCABULARY
 from components.core.formats.features import FeatureSpec
-from components.core.formats.ir2vec_vocabulary import DIGEST, VOCABULARY, random_vocabulary
 from components.core.formats.trace import ModuleTrace, TraceWriter
 from components.core.formats.vocab import write_vocab
 from components.platform.storage import write_manifest
 
 FEATURES = tuple(FeatureSpec(name, "int64") for name in ("cost", "threshold", "blocks", "always_zero"))
 TENSORS = tuple(FeatureSpec(name, "float32", (3,)) for name in ("callee_embedding", "caller_embedding"))
-VOCABULARY_CONTENT = random_vocabulary(["Add", "IntegerTy", "Constant"], 3)
+VOCABULARY_CONTENT = b"{}"
 MODULES, DECISIONS = 20, 300
 
 

@@ -1,5 +1,6 @@
 """The step as users run it: one command, a whole policy, clear errors."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -8,8 +9,8 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
+from components.core.formats.embeddings import VOCABULARY
 from components.core.formats.features import FeatureSpec
-from components.core.formats.ir2vec_vocabulary import VOCABULARY, read_vocabulary
 from components.core.formats.policy import load_policy_info
 from components.core.formats.toolchain import load_toolchain
 from components.core.formats.trace import load_trace
@@ -44,7 +45,7 @@ def test_step_writes_a_complete_policy(inputs, tmp_path):
     assert (info.trace_digest, info.vocab_digest) == (digest(inputs["trace"]), digest(inputs["vocab"]))
     assert info.features == (*FEATURES, *TENSORS)
     assert (output / VOCABULARY).read_bytes() == VOCABULARY_CONTENT
-    assert info.ir2vec_vocabulary == read_vocabulary(output / VOCABULARY).digest
+    assert info.ir2vec_vocabulary == hashlib.sha256(VOCABULARY_CONTENT).hexdigest()
     assert info.metrics["agreement"] == report["agreement"]
     assert not any(len(a.differences) for a in compare(output, inputs["trace"], limit=100))
     assert list((output / "tensorboard").glob("events.out.tfevents.*"))

@@ -1,7 +1,7 @@
 #include "policy/PolicyModel.h"
 
 #include "policy/NativePolicy.h"
-#include "policy/TFLitePolicy.h"
+#include "tflite/TFLitePolicy.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/FileSystem.h"
 
@@ -21,7 +21,11 @@ PolicyModel::load(StringRef Directory, const std::vector<TensorSpec> &Features,
   if (sys::fs::exists(Directory + "/policy.so"))
     return NativePolicy::load(Directory, Features, Buffers, Outputs);
   if (sys::fs::exists(Directory + "/model.tflite"))
+#ifdef MLGO_TFLITE
     return TFLitePolicy::load(Directory, Features, Buffers, Outputs);
+#else
+    return policyError("this compiler was built without TensorFlow Lite");
+#endif
   if (sys::fs::exists(Directory + "/saved_model.pb"))
     return policyError(Directory +
                        " has a SavedModel only; convert it to model.tflite "

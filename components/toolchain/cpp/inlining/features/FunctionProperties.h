@@ -3,7 +3,7 @@
 #ifndef MLGO_FUNCTION_PROPERTIES_H
 #define MLGO_FUNCTION_PROPERTIES_H
 
-#include "inlining/features/IR2VecEmbedding.h"
+#include "ir2vec/IR2VecEmbedding.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/InstrTypes.h"

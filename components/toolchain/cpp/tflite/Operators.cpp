@@ -1,6 +1,6 @@
 // The operators of TensorFlow Lite that policies have. What each computes:
 // https://www.tensorflow.org/mlir/tfl_ops; codes and options: schema.fbs.
-#include "policy/tflite/Tensor.h"
+#include "tflite/Tensor.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"

@@ -1,4 +1,4 @@
-"""Vocabularies of IR2Vec: what is read, what is made, and policies that need another one."""
+"""Vocabularies of IR2Vec: what is read, and what is made."""
 
 import json
 from pathlib import Path
@@ -6,21 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.core.formats.features import FeatureSpec
-from components.core.formats.ir2vec_vocabulary import (
-    DIGEST,
-    VOCABULARY,
-    check_vocabulary,
-    copy_vocabulary,
-    random_vocabulary,
-    read_vocabulary,
-)
-from components.core.formats.policy import PolicyInfo
-from components.core.formats.toolchain import Toolchain
 from components.platform.errors import UserError
+from components.toolchain.ir2vec.vocabulary import random_vocabulary, read_vocabulary
 
 ENTITIES = ["Add", "Call", "IntegerTy", "Function", "ICMP_eq"]
-EMBEDDING = (FeatureSpec("callee_embedding", "float32", (4,)),)
 
 
 def write(path: Path, document: object) -> Path:
@@ -65,27 +54,3 @@ def test_missing_vocabulary_is_reported(tmp_path):
     with pytest.raises(UserError, match="IR2Vec") as caught:
         read_vocabulary(tmp_path / "nowhere")
     assert "--ir2vec-vocab random" in caught.value.remedy
-
-
-def test_policies_without_embeddings_have_no_vocabulary(tmp_path):
-    assert copy_vocabulary(tmp_path, (FeatureSpec("threshold", "int64"),), tmp_path) == ""
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(UserError, match="IR2Vec"):
-        copy_vocabulary(tmp_path, EMBEDDING, tmp_path)
-
-
-def test_policy_of_another_vocabulary_is_refused(tmp_path):
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made" / VOCABULARY).write_bytes(random_vocabulary(ENTITIES, 4))
-    digest = copy_vocabulary(tmp_path / "made", EMBEDDING, tmp_path)
-    policy = PolicyInfo("inlining", EMBEDDING, 2, "warmstart", ir2vec_vocabulary=digest)
-
-    def toolchain(**built: str) -> Toolchain:
-        return Toolchain(tmp_path, "training", "22.1.8", "x86_64-linux-gnu", {}, built)
-
-    check_vocabulary(policy, toolchain(**{DIGEST: digest}))
-    check_vocabulary(PolicyInfo("inlining", (), 2, "warmstart"), toolchain())
-    for built in ({}, {DIGEST: "f" * 64}):
-        with pytest.raises(UserError, match=f"{digest[:12]}") as caught:
-            check_vocabulary(policy, toolchain(**built))
-        assert VOCABULARY in caught.value.remedy

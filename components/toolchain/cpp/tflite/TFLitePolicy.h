@@ -5,7 +5,7 @@
 #define MLGO_TFLITE_POLICY_H
 
 #include "policy/PolicyModel.h"
-#include "policy/tflite/Model.h"
+#include "tflite/Model.h"
 
 namespace mlgo {
 

@@ -2,8 +2,7 @@
 
 A vocabulary is a JSON object of the sections "Opcodes", "Types" and "Arguments" (operands and predicates of
 comparisons), each of them an object entity -> list of D numbers: the file of LLVM's `-ir2vec-vocab-path`
-(llvm/Analysis/IR2Vec.h). A training toolchain has one as VOCABULARY if it logs embeddings, a policy that reads them has
-a copy.
+(llvm/Analysis/IR2Vec.h).
 """
 
 from __future__ import annotations
@@ -12,24 +11,15 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import Struct
 
-from components.core.formats.features import FeatureSpec
-from components.core.formats.policy import PolicyInfo
-from components.core.formats.toolchain import Toolchain
 from components.platform.errors import UserError
 from components.platform.storage.input_files import MissingFile, parse_json, read_bytes, typed
 
-RANDOM = "random"
-"""Given instead of a file: random vectors."""
-VOCABULARY = "ir2vec-vocabulary.json"
-EMBEDDINGS = frozenset({"callee_embedding", "caller_embedding"})
-DIGEST = "ir2vec_vocabulary"
-"""Key of `Toolchain.built` with the digest of the toolchain's vocabulary."""
 DIMENSION = 75
 """Number of elements of generated vectors; that of the vocabulary in LLVM's source."""
 MAX_DIMENSION = 1024
@@ -79,11 +69,6 @@ class _Document(Struct, rename="pascal"):
         return {**self.opcodes, **self.types, **self.arguments}
 
 
-def uses_embeddings(features: Iterable[FeatureSpec]) -> bool:
-    """Return whether the features include an embedding."""
-    return any(feature.name in EMBEDDINGS for feature in features)
-
-
 def read_vocabulary(path: Path) -> Vocabulary:
     """Read a vocabulary. UserError if it is missing, or vectors differ in length or are not finite."""
     try:
@@ -92,33 +77,6 @@ def read_vocabulary(path: Path) -> Vocabulary:
         raise UserError(f"there is no IR2Vec vocabulary {path}", _REMEDY) from None
     document = parse_json(content, str(path), _REMEDY)
     return Vocabulary(content, typed(document, _Document, path, "an IR2Vec vocabulary", _REMEDY).vectors)
-
-
-def copy_vocabulary(directory: Path, features: Iterable[FeatureSpec], policy: Path) -> str:
-    """Copy the vocabulary of the artifact `directory` into a policy with these features, if they include an embedding.
-
-    Returns:
-        The digest of the vocabulary, "" if there is no embedding.
-
-    Raises:
-        UserError: there is an embedding, but the artifact has no vocabulary.
-    """
-    if not uses_embeddings(features):
-        return ""
-    vocabulary = read_vocabulary(directory / VOCABULARY)
-    (policy / VOCABULARY).write_bytes(vocabulary.content)
-    return vocabulary.digest
-
-
-def check_vocabulary(policy: PolicyInfo, toolchain: Toolchain) -> None:
-    """Raise UserError if the policy reads embeddings from another vocabulary than the training clang logs."""
-    ours, theirs = policy.ir2vec_vocabulary, toolchain.built.get(DIGEST, "")
-    if ours and ours != theirs:
-        raise UserError(
-            f"the policy reads embeddings of the IR2Vec vocabulary {ours[:12]}, but the clang in {toolchain.directory} "
-            f"computes them from {f'the vocabulary {theirs[:12]}' if theirs else 'none'}",
-            f"build the toolchain with --ir2vec-vocab and the policy's {VOCABULARY}, or train another policy",
-        )
 
 
 def random_vocabulary(entities: Sequence[str], dimension: int = DIMENSION) -> bytes:

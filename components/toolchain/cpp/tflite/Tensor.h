@@ -2,7 +2,7 @@
 #ifndef MLGO_TFLITE_TENSOR_H
 #define MLGO_TFLITE_TENSOR_H
 
-#include "policy/tflite/FlatBuffer.h"
+#include "tflite/FlatBuffer.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 

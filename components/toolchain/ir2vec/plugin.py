@@ -5,16 +5,39 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from components.core.formats.ir2vec_vocabulary import Vocabulary, random_vocabulary, read_vocabulary
+from components.core.formats.embeddings import DIGEST, VOCABULARY, uses_embeddings
+from components.core.formats.policy import load_policy_info
 from components.platform.errors import UserError
 from components.platform.storage.output_files import replace_text
+from components.toolchain.config import ToolchainConfig
+from components.toolchain.ir2vec.vocabulary import Vocabulary, random_vocabulary, read_vocabulary
 from components.toolchain.sdk import Sdk, apt_line
 
 HEADER = "IR2VecVocabulary.h"
 TIMEOUT_S = 60.0
+
+
+def prepare_embeddings(
+    config: ToolchainConfig, sdk: Sdk, policies: Mapping[str, Path], tree: Path, output: Path
+) -> tuple[Path | None, dict[str, str]]:
+    """Write the vocabulary to build into a plugin, if any: the given one, or that of the policy to embed.
+
+    Returns:
+        The directory of HEADER, and the entry of `Toolchain.built`; None and {} without embeddings.
+    """
+    if config.mode == "training":
+        if not config.ir2vec_vocab:
+            return None, {}
+        vocabulary = make_vocabulary(config.ir2vec_vocab, sdk, output / VOCABULARY)
+    else:
+        policy = policies["inlining"]
+        if not uses_embeddings(load_policy_info(policy).features):
+            return None, {}
+        vocabulary = read_vocabulary(policy / VOCABULARY)
+    return write_header(vocabulary, tree / "ir2vec"), {DIGEST: vocabulary.digest}
 
 
 def make_vocabulary(source: Path | str, sdk: Sdk, path: Path) -> Vocabulary:

@@ -12,7 +12,7 @@ import pytest
 
 from components.core.compiler.advisor import Advisor
 from components.core.compiler.logs.training_log import Context, read_log
-from components.core.formats.ir2vec_vocabulary import DIGEST, RANDOM, VOCABULARY, read_vocabulary
+from components.core.formats.embeddings import DIGEST, RANDOM, VOCABULARY
 from components.core.formats.policy import PolicyInfo, write_policy_info
 from components.core.formats.strategy import Strategy
 from components.core.formats.toolchain import load_toolchain
@@ -23,7 +23,8 @@ from components.core.problems.inlining import INLINING
 from components.platform.errors import UserError
 from components.platform.storage import publish
 from components.toolchain.config import ToolchainConfig
-from components.toolchain.ir2vec import make_vocabulary
+from components.toolchain.ir2vec.plugin import make_vocabulary
+from components.toolchain.ir2vec.vocabulary import read_vocabulary
 from components.toolchain.make import make_toolchain
 from components.toolchain.sdk import find_sdk
 from tests.support.samples import random_layers

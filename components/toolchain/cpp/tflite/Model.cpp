@@ -1,4 +1,4 @@
-#include "policy/tflite/Model.h"
+#include "tflite/Model.h"
 
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/MemoryBuffer.h"

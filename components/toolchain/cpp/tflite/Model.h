@@ -6,7 +6,7 @@
 #ifndef MLGO_TFLITE_MODEL_H
 #define MLGO_TFLITE_MODEL_H
 
-#include "policy/tflite/Tensor.h"
+#include "tflite/Tensor.h"
 #include "llvm/ADT/DenseSet.h"
 
 #include <memory>

@@ -1,5 +1,5 @@
 // A compiler without an IR2Vec vocabulary has no embeddings.
-#include "inlining/features/IR2VecEmbedding.h"
+#include "ir2vec/IR2VecEmbedding.h"
 
 #include "llvm/Support/ErrorHandling.h"
 

@@ -1,4 +1,4 @@
-#include "inlining/features/IR2VecEmbedding.h"
+#include "ir2vec/IR2VecEmbedding.h"
 
 #include "IR2VecVocabulary.h"
 #include "llvm/Analysis/IR2Vec.h"

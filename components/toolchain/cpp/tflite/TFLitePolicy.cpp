@@ -1,4 +1,4 @@
-#include "policy/TFLitePolicy.h"
+#include "tflite/TFLitePolicy.h"
 
 #include "decisions/PolicySampling.h"
 #include "llvm/ADT/STLExtras.h"
