@@ -178,7 +178,7 @@ def _export_again(
         if (policy / "report.json").is_file():
             shutil.copyfile(policy / "report.json", partial / "report.json")
         if aot:
-            from components.core.policy.tf.aot import compile_aot
+            from components.policy.tf_aot.compile import compile_aot
 
             compile_aot(partial, dense.problem, compiler.clang)
     say(f"{display_path(output)}: all forms of {display_path(policy)}" + (", with aot/" if aot else ""))
@@ -199,7 +199,7 @@ def _parse_values(texts: tuple[str, ...], info: PolicyInfo) -> dict[str, float]:
 def _export_for_llvm(
     policies: Sequence[Path], compiler: Toolchain, output: Path, target: str, clang: str | None, saved_models: bool
 ) -> None:
-    from components.core.policy.llvm_build import CACHE_FILE, export_for_llvm
+    from components.policy.llvm_build.export import CACHE_FILE, export_for_llvm
 
     if not compiler.upstream_features:
         compiler.require_mode("training")
@@ -246,7 +246,7 @@ def import_command(source: Path, toolchain: Path, output: Path) -> None:
         --policy runs/imported --output runs/imported-evaluation
       mlgo toolchain --mode release --policy runs/imported --embed tf-aot --output runs/imported-clang
     """
-    from components.core.policy.tf.import_saved_model import import_policy
+    from components.policy.tf_aot.import_saved_model import import_policy
 
     compiler = load_toolchain(toolchain).require_mode("training")
     with publish(output, "policy") as partial:

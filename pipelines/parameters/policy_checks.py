@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from components.core.formats.features import FeatureSpec
-from components.core.formats.policy import HEURISTIC, PRETRAINED_NAMES, load_policy_info
+from components.core.formats.policy import HEURISTIC, PRETRAINED_NAMES, check_upstream_features, load_policy_info
 from components.platform.errors import UserError
 from components.platform.storage.downloads.archive import fetch_archive, is_archive_url
 from components.platform.storage.object_storage.fetch import fetch
@@ -109,8 +109,6 @@ def check_start_features(start_from: str, logged: Collection[FeatureSpec]) -> No
     Raises:
         UserError: it lacks some.
     """
-    from components.core.policy.llvm_build import check_upstream_features
-
     if (policy := _local(start_from)) is not None:
         info = load_policy_info(policy)
         needed = [spec for spec in info.features if spec.name not in info.optional_features]

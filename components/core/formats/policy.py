@@ -65,7 +65,7 @@ PRETRAINED_HELP = f"{PRETRAINED_LLVM}: of LLVM's own features; {PRETRAINED_THUMB
 """What the names mean, for the help of options that take them."""
 IMPORTED = "import"
 """`trained_by` of an imported policy, which has a SavedModel and aot/, but neither weights nor native source
-(components/core/policy/tf/import_saved_model.py)."""
+(components/policy/tf_aot/import_saved_model.py)."""
 IMAGE_VARIABLE = "MLGO_IMAGE_REFERENCE"
 """Environment variable with the digest of the container's image, for policy.json and the model card."""
 
@@ -235,6 +235,16 @@ def check_features(
         raise UserError(
             "the policy's features differ from those that this compiler logs: " + "; ".join(differences),
             "train the policy with a training clang of the same LLVM version, or use the version it was trained with",
+        )
+
+
+def check_upstream_features(policy: Path, features: Collection[FeatureSpec], upstream: Collection[str]) -> None:
+    """Check that LLVM has all features of a policy. UserError if it does not."""
+    if missing := [spec.name for spec in features if spec.name not in upstream]:
+        raise UserError(
+            f"{policy} uses features that LLVM itself does not have: {', '.join(missing)}",
+            f"pass {PRETRAINED_LLVM}, train with --features llvm (mlgo warmstart --help), or build a clang or a plugin "
+            "with mlgo toolchain",
         )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from components.core.formats.features import FeatureSpec
 from components.core.policy.dense import DensePolicy
-from components.core.policy.tosa import tosa_module
+from components.policy.llvm_build.tosa import tosa_module
 from tests.components.toolchain.conftest import random_policy
 
 _MLIR = Path("/usr/lib/llvm-22/bin")

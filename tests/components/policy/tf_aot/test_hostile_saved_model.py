@@ -18,11 +18,11 @@ from components.core.formats.features import FeatureSpec
 from components.core.formats.toolchain import Toolchain
 from components.core.policy.dense import DensePolicy
 from components.core.policy.forms import run_form
-from components.core.policy.tf import import_saved_model
-from components.core.policy.tf.import_saved_model import import_policy, read_signature
 from components.core.policy.tf.saved_model import TIME_STEP_INPUTS
 from components.platform.errors import UserError
 from components.platform.processes import sandbox
+from components.policy.tf_aot import import_saved_model
+from components.policy.tf_aot.import_saved_model import import_policy, read_signature
 
 FEATURES = ("callee_users", "caller_users", "cost_estimate")
 SPECS = tuple(FeatureSpec(name, "int64", (1,)) for name in FEATURES)

@@ -37,9 +37,9 @@ from components.core.policy.export import git_commit
 from components.core.policy.forms import run_form
 from components.core.policy.generated.codegen import description_json, string_literal
 from components.core.policy.generated.shared_object import SHARED_OBJECT, link_shared_object
-from components.core.policy.tf.aot import AOT, RUNTIME, compile_aot
 from components.core.policy.tf.saved_model import SIGNATURE, TIME_STEP_INPUTS
 from components.platform.errors import UserError
+from components.policy.tf_aot.compile import AOT, RUNTIME, compile_aot
 
 _GRAPH, _VARIABLES = "saved_model.pb", "variables"
 _INDEX, _DATA = "variables.index", "variables.data-*"

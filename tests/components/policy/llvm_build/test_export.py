@@ -26,14 +26,14 @@ from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import export_fast
 from components.core.policy.generated.native_policy import NativePolicy
 from components.core.policy.generated.shared_object import link_shared_object
-from components.core.policy.llvm_build import CACHE_FILE, MODELS, TENSORFLOW_CACHE_FILE, TOSA_SUFFIX, export_for_llvm
 from components.core.policy.pretrained import pretrained_policy
-from components.core.policy.tosa import tosa_module
 from components.platform.errors import UserError
 from components.platform.storage import publish
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.downloads.debsource import download_deb_source
 from components.policy.__main__ import main
+from components.policy.llvm_build.export import CACHE_FILE, MODELS, TENSORFLOW_CACHE_FILE, TOSA_SUFFIX, export_for_llvm
+from components.policy.llvm_build.tosa import tosa_module
 from components.toolchain.build import build as link_clang
 from components.toolchain.build import build_tree
 from components.toolchain.sdk import find_sdk

@@ -17,16 +17,15 @@ from string import Template
 from tempfile import TemporaryDirectory
 
 from components.core import problems
-from components.core.formats.features import FeatureSpec
-from components.core.formats.policy import PRETRAINED_LLVM, SAVED_MODEL, PolicyInfo, load_policy_info
+from components.core.formats.policy import SAVED_MODEL, PolicyInfo, check_upstream_features, load_policy_info
 from components.core.policy.dense import DensePolicy, read_dense
 from components.core.policy.export import write_source
 from components.core.policy.generated.codegen import POLICY_HEADER, POLICY_SOURCE
 from components.core.policy.generated.shared_object import COMPILE_FLAGS, COMPILE_TIMEOUT_S
 from components.core.policy.optional_features import fix_features
-from components.core.policy.tosa import tosa_module
 from components.platform.errors import UserError
 from components.platform.processes.output import capture
+from components.policy.llvm_build.tosa import tosa_module
 
 CACHE_FILE = "mlgo.cmake"
 TENSORFLOW_CACHE_FILE = "mlgo-tensorflow.cmake"
@@ -95,7 +94,9 @@ def export_for_llvm(
     compiled_by_llvm = {problem for problem in policies if (directory / SAVED_MODEL / problem).is_dir()}
     if compiled_by_llvm:
         (directory / TENSORFLOW_CACHE_FILE).write_text(_cache_file(policies, compiled_by_llvm))
-    page = Template(resources.files("components.core.policy").joinpath("llvm_build.md").read_text(encoding="utf-8"))
+    page = Template(
+        resources.files("components.policy.llvm_build").joinpath("llvm_build.md").read_text(encoding="utf-8")
+    )
     flags = " and ".join(
         f"`-mllvm {option}`" for problem in policies for option in problems.get(problem).llvm.release_options
     )
@@ -111,16 +112,6 @@ def _copy_saved_model(policy: Path, dense: DensePolicy, info: PolicyInfo, into: 
 
     with TemporaryDirectory(prefix="mlgo-export-") as scratch:
         shutil.copytree(write_saved_model(dense, Path(scratch)), into)
-
-
-def check_upstream_features(policy: Path, features: Collection[FeatureSpec], upstream: Collection[str]) -> None:
-    """Check that LLVM has all features of a policy. UserError if it does not."""
-    if missing := [spec.name for spec in features if spec.name not in upstream]:
-        raise UserError(
-            f"{policy} uses features that LLVM itself does not have: {', '.join(missing)}",
-            f"pass {PRETRAINED_LLVM}, train with --features llvm (mlgo warmstart --help), or build a clang or a plugin "
-            "with mlgo toolchain",
-        )
 
 
 def _compile(source: Path, output: Path, clang: Path, triple: str) -> None:

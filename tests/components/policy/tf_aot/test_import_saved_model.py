@@ -15,8 +15,8 @@ from components.core.formats.policy import IMPORTED, PolicyInfo, load_policy_inf
 from components.core.formats.toolchain import Toolchain
 from components.core.policy.dense import read_dense
 from components.core.policy.generated.native_policy import NativePolicy
-from components.core.policy.tf.import_saved_model import import_policy, read_signature
 from components.platform.errors import UserError
+from components.policy.tf_aot.import_saved_model import import_policy, read_signature
 
 FEATURES = ("callee_users", "caller_users", "cost_estimate")
 SAVE = """

@@ -5,9 +5,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from components.core.policy.tf.aot import compile_aot, runtime_sources, tensorflow_root
 from components.core.policy.tf.saved_model import write_saved_model
 from components.platform.errors import UserError
+from components.policy.tf_aot.compile import compile_aot, runtime_sources, tensorflow_root
 
 DRIVER = r"""
 #include "InlinerSizeModel.h"

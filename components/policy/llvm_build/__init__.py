@@ -1,0 +1,1 @@
+"""Policies as an LLVM that users build themselves takes them: headers, objects, SavedModels, MLIR in TOSA."""
