@@ -11,7 +11,6 @@ from components.platform.launcher.images import CLUSTER, IMAGES
 from pipelines.images import Image, given_images
 from pipelines.spec import containers, expect_pipeline, ray_image, used_images, with_images
 
-_MAX_VERTEX_RETRIES_S = 3600
 _FOLLOWING = {
     "cpuLimit": 1.0,
     "cpuRequest": 0.1,
@@ -92,16 +91,4 @@ def without_literals(spec: Mapping[str, Any]) -> dict[str, Any]:
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     for definition in copy["root"].get("inputDefinitions", {}).get("parameters", {}).values():
         definition.pop("literals", None)
-    return copy
-
-
-@expect_pipeline
-def retries_for_vertex(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a PipelineSpec whose attempts of a step take no longer than Vertex AI's API allows."""
-    copy: dict[str, Any] = json.loads(json.dumps(spec))
-    for tasks in dags(copy):
-        for task in tasks.values():
-            retry = task.get("retryPolicy", {})
-            if (limit := retry.get("backoffMaxDuration")) and float(limit.removesuffix("s")) > _MAX_VERTEX_RETRIES_S:
-                retry["backoffMaxDuration"] = f"{_MAX_VERTEX_RETRIES_S}s"
     return copy

@@ -21,8 +21,6 @@ from pipelines.submit.kfp_client import TOKEN_VARIABLE, KfpAddress, token_from_e
 from pipelines.submit.options import SubmitOptions
 from pipelines.submit.overrides_document import StepOverrides, read_overrides
 from pipelines.submit.server import PipelineServer
-from pipelines.submit.vertex import VertexPipelines
-from pipelines.submit.vertex_client import parse_vertex
 
 _MAX_HOURS = (2**31 - 1) // 3600
 """Limit of KFP's PipelineConfig, whose seconds have 32 bits."""
@@ -189,11 +187,9 @@ def choose_server(
     if bool(host) == bool(vertex):
         raise UserError("exactly one of --host and --vertex is needed", "pass --host URL or --vertex PROJECT/REGION")
     if vertex:
-        if (service := parse_vertex(vertex)) is None:
-            raise UserError(
-                f"--vertex {vertex!r} is not of the form PROJECT/REGION", "--vertex my-project/europe-west4"
-            )
-        return VertexPipelines(service)
+        from pipelines.vertex.server import VertexPipelines
+
+        return VertexPipelines.parse(vertex)
     if not is_http_url(host if "://" in host else f"http://{host}"):
         raise UserError(f"--host {host!r} is not the URL of a server", "--host https://kubeflow.example.com/pipeline")
     if existing_token_file and in_cluster_token:

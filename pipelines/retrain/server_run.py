@@ -15,7 +15,6 @@ from pipelines.submit.artifacts.root import artifact_root_of
 from pipelines.submit.kfp_run import KfpRun
 from pipelines.submit.polling import RUN_ENDED, ServerRun, describe_state
 from pipelines.submit.server import PipelineServer
-from pipelines.submit.vertex import VertexJob
 
 REPORT = "release_report"
 TASKS = {
@@ -43,8 +42,8 @@ def server_run_artifacts(server: PipelineServer, run_id: str, uris: Mapping[str,
     run = server.run(run_id)
     _require_ended(run)
     missing = {name: task for name, task in TASKS.items() if name not in artifacts}
-    if isinstance(run, VertexJob):
-        looked_up = {name: run.artifact_uri(task, name) for name, task in missing.items()}
+    if run.outputs is not None:
+        looked_up = {name: run.outputs.get(task, {}).get(name, {}).get("uri", "") for name, task in missing.items()}
     else:
         assert isinstance(run, KfpRun)
         folder = _folder(run)

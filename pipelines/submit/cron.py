@@ -1,7 +1,7 @@
-"""Cron expressions of schedules, written as each server reads them; the server itself says what is wrong with a field.
+"""Cron expressions of schedules; the server itself says what is wrong with a field.
 
 KFP reads six fields, seconds first, with github.com/robfig/cron v1.2.0 (`Parse`): five fields that begin with the
-minute are valid there and mean something else. Vertex AI reads five fields and a time zone.
+minute are valid there and mean something else.
 """
 
 from __future__ import annotations
@@ -34,16 +34,6 @@ class CronSchedule:
                 "leave it out: all schedules use the server's, which its administrator sets (CRON_SCHEDULE_TIMEZONE)",
             )
         return " ".join(self.fields)
-
-    def for_vertex(self) -> str:
-        """Return the five fields and the time zone that Vertex AI reads. UserError if the seconds are not 0."""
-        seconds, *fields = self.fields
-        if seconds != "0":
-            raise UserError(
-                f"--cron: Vertex AI has no seconds, but the schedule's are {seconds!r}",
-                f"pass five fields, the first of which is the minute: {' '.join(fields)!r}",
-            )
-        return " ".join([*([f"CRON_TZ={self.zone}"] if self.zone else []), *fields])
 
 
 def parse_cron(text: str) -> CronSchedule:

@@ -76,6 +76,8 @@ class KfpRun:
         self.page = client.server.page(f"runs/details/{run_id}")
         self.refresh()
 
+    outputs = None
+
     def refresh(self) -> None:
         """Ask the server again."""
         try:

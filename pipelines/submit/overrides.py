@@ -1,9 +1,9 @@
-"""Apply an overrides file to a PipelineSpec: resources for both servers, and settings of pods for KFP.
+"""Apply an overrides file to a PipelineSpec: resources, which all servers have, and settings of pods for KFP.
 
 Resources are those of PipelineContainerSpec.ResourceSpec (pipeline_spec.proto): both the strings that KFP reads and the
-numbers that older versions read, as kfp's compiler writes them. Vertex AI reads the limits and the accelerator, and
-chooses the machine that is closest to them. Environment variables are those of a PipelineContainerSpec. The rest is a
-KubernetesExecutorConfig (kubernetes_executor_config.proto), as kfp-kubernetes writes it.
+numbers that older versions read, as kfp's compiler writes them. Environment variables are those of a
+PipelineContainerSpec. The rest is a KubernetesExecutorConfig (kubernetes_executor_config.proto), as kfp-kubernetes
+writes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from pipelines.spec_changes import dags
 from pipelines.submit.overrides_document import (
     DEFAULT,
     INSTANCE_TYPE,
-    KEYS,
     SHARED_MEMORY,
     SHARED_MEMORY_VOLUME,
     Amount,
@@ -35,31 +34,9 @@ from pipelines.submit.overrides_document import (
     gigabytes,
 )
 
-VERTEX_KEYS = ("cpu", "memory", "accelerator", "env")
 _SMALL = (("cpu", Amount(request="500m"), cpus), ("memory", Amount(request="2G"), gigabytes))
 _CLUSTER_NAMES = ".cluster.local,.svc,.kubeflow"
 """NO_PROXY for the names of services in a cluster whose KFP is in its usual namespace."""
-VERTEX_ACCELERATORS = (
-    "NVIDIA_TESLA_K80",
-    "NVIDIA_TESLA_P100",
-    "NVIDIA_TESLA_V100",
-    "NVIDIA_TESLA_P4",
-    "NVIDIA_TESLA_T4",
-    "NVIDIA_TESLA_A100",
-    "NVIDIA_A100_80GB",
-    "NVIDIA_L4",
-    "NVIDIA_H100_80GB",
-    "NVIDIA_H100_MEGA_80GB",
-    "NVIDIA_H200_141GB",
-    "NVIDIA_B200",
-    "NVIDIA_GB200",
-    "NVIDIA_RTX_PRO_6000",
-    "TPU_V2",
-    "TPU_V3",
-    "TPU_V4_POD",
-    "TPU_V5_LITEPOD",
-)
-"""AcceleratorType of google-cloud-aiplatform 2.7.0 (aiplatform_v1/types/accelerator_type.py)."""
 _EXTENDED_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 
 
@@ -74,7 +51,7 @@ def override_for_kfp(
     """
     copy: dict[str, Any] = json.loads(json.dumps(spec))
     pods = {}
-    for task, label, step in _by_executor(spec, overrides):
+    for task, label, step in by_executor(spec, overrides):
         # What is set by default and what for this task may contradict each other.
         for check in (check_machine, check_mounts, check_variables):
             check(f"--overrides: {task}", step)
@@ -84,48 +61,10 @@ def override_for_kfp(
                 "for example nvidia.com/gpu; choose the model with node_selector",
             )
         _warn_of_proxy(task, step.env or {})
-        _check_order(_set_resources(copy["deploymentSpec"]["executors"][label]["container"], step), task)
+        _check_order(set_resources(copy["deploymentSpec"]["executors"][label]["container"], step), task)
         if config := _pod_settings(step):
             pods[label] = config
     return copy, pods
-
-
-@expect_pipeline
-def override_for_vertex(spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]) -> dict[str, Any]:
-    """Return a copy of the PipelineSpec with the resources of each step.
-
-    Raises:
-        UserError: the pipeline has no such step, or Vertex AI has no such setting.
-    """
-    copy: dict[str, Any] = json.loads(json.dumps(spec))
-    for task, label, step in _by_executor(spec, overrides):
-        if step.machine_type is not None:
-            raise UserError(
-                f"--overrides: {task}: machine_type: Vertex AI Pipelines chooses the machine of a step itself",
-                "set cpu.limit, memory.limit and accelerator: it takes the closest machine",
-            )
-        for key in KEYS:
-            if key not in VERTEX_KEYS and getattr(step, key) is not None:
-                raise UserError(
-                    f"--overrides: {task}: {key}: Vertex AI has no such setting", f"it has {', '.join(VERTEX_KEYS)}"
-                )
-        for key in ("cpu", "memory"):
-            if (amount := getattr(step, key)) and amount.request is not None:
-                raise UserError(
-                    f"--overrides: {task}: {key}: request: Vertex AI reads limits only",
-                    f"leave it out, and set {key}.limit",
-                )
-        if step.accelerator and step.accelerator.type not in VERTEX_ACCELERATORS:
-            raise UserError(
-                f"--overrides: {task}: accelerator: Vertex AI has no type {step.accelerator.type!r}",
-                f"it has {', '.join(VERTEX_ACCELERATORS)}",
-            )
-        resources = _set_resources(copy["deploymentSpec"]["executors"][label]["container"], step)
-        for name, amount in (("cpu", step.cpu), ("memory", step.memory)):
-            # The compiled request may exceed the new limit, and Vertex AI does not read it.
-            for stale in (f"{name}Request", f"resource{name.capitalize()}Request") if amount else ():
-                resources.pop(stale, None)
-    return copy
 
 
 @expect_pipeline
@@ -141,7 +80,7 @@ def with_small_requests(spec: Mapping[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def _by_executor(
+def by_executor(
     spec: Mapping[str, Any], overrides: Mapping[str, StepOverrides]
 ) -> list[tuple[str, str, StepOverrides]]:
     """Return (task, label of its executor, settings) for each container with settings.
@@ -184,7 +123,7 @@ def _set_amount(resources: dict[str, Any], name: str, amount: Amount | None, rea
             resources[f"resource{name.capitalize()}{kind.capitalize()}"] = str(value)
 
 
-def _set_resources(container: dict[str, Any], step: StepOverrides) -> dict[str, Any]:
+def set_resources(container: dict[str, Any], step: StepOverrides) -> dict[str, Any]:
     """Set variables and resources of a PipelineContainerSpec; return its ResourceSpec.
 
     Other variables of the same name do not stay.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
@@ -75,6 +75,13 @@ class ServerRun(Protocol):
     """
 
     run_id: str
+
+    @property
+    def outputs(self) -> Mapping[str, Mapping[str, Mapping[str, Any]]] | None:
+        """Return the first artifact of each output of each task that has one, by the names of task and output.
+
+        None if the API has no artifacts.
+        """
 
     @property
     def state(self) -> str:

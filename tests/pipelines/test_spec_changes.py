@@ -14,7 +14,6 @@ from pipelines.images import Image, given_images, read_images
 from pipelines.spec import COMPILED, load_spec
 from pipelines.spec_changes import (
     dags,
-    retries_for_vertex,
     with_digests,
     with_given_digests,
     without_cache,
@@ -82,22 +81,6 @@ def test_no_cache_reaches_steps_below_exit_handler() -> None:
     assert {"corpus", "trace", "tune", "finish"} <= set(tasks)
     assert all(task["cachingOptions"] == {} for task in tasks.values())
     assert spec == load_spec(COMPILED), "the original is unchanged"
-
-
-def test_vertex_gets_no_longer_retries_than_its_api_allows() -> None:
-    spec = load_spec(COMPILED)
-    retried = retries_for_vertex(spec)
-    longest = {
-        task["retryPolicy"].pop("backoffMaxDuration")
-        for tasks in dags(retried)
-        for task in tasks.values()
-        if "retryPolicy" in task
-    }
-    assert longest == {"3600s"}
-    for tasks in dags(spec):
-        for task in tasks.values():
-            task.get("retryPolicy", {}).pop("backoffMaxDuration", None)
-    assert retried == spec, "nothing else changes"
 
 
 def test_uploaded_pipeline_names_cluster_image_only_if_it_was_pushed(images: Path) -> None:

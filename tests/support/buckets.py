@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,22 @@ from tests.servers.seaweedfs_server import WEED, seaweedfs_server
 from tests.servers.storage_server import storage_server
 
 S3_VARIABLE = "MLGO_TEST_S3_URL"
+
+
+@contextmanager
+def local_bucket(bucket: str, environment: pytest.MonkeyPatch, cache: Path | None = None, **more: Any) -> Iterator[str]:
+    """Serve as storage_server, to this process and its children.
+
+    Args:
+        cache: directory of downloads and mirrors; None for the usual one.
+    """
+    with storage_server(bucket, **more) as url:
+        environment.setenv(gcs.EMULATOR_VARIABLE, url)
+        if cache:
+            environment.setenv("MLGO_CACHE_DIR", str(cache))
+        gcs._client.cache_clear()
+        yield url
+    gcs._client.cache_clear()
 
 
 @pytest.fixture(scope="session")

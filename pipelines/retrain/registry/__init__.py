@@ -6,8 +6,6 @@ from components.platform.errors import UserError
 from components.platform.storage.downloads.http_download import is_http_url
 from pipelines.retrain.registry.entry import ModelRegistry
 from pipelines.retrain.registry.kubeflow import KubeflowRegistry
-from pipelines.retrain.registry.vertex import VertexRegistry
-from pipelines.submit.vertex_client import parse_vertex
 
 _VERTEX = "vertex:"
 
@@ -15,8 +13,10 @@ _VERTEX = "vertex:"
 def parse_registry(text: str, serving_image: str = "") -> ModelRegistry:
     """Return the registry that --registry, or the pipeline's parameter, names. UserError if it names none."""
     if text.startswith(_VERTEX):
-        if server := parse_vertex(text.removeprefix(_VERTEX)):
-            return VertexRegistry(server, serving_image)
+        from pipelines.vertex.models import VertexRegistry
+
+        if registry := VertexRegistry.parse(text.removeprefix(_VERTEX), serving_image):
+            return registry
     elif is_http_url(text):
         if serving_image:
             raise UserError(

@@ -28,7 +28,6 @@ from pipelines.parameters.on_server import DEFAULT_ROOT_SECRET, MINIO
 from pipelines.spec_changes import dags
 from pipelines.submit.kfp_run import KfpRun
 from pipelines.submit.polling import ServerRun
-from pipelines.submit.vertex import VertexJob
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _STOCK_ROOT = "minio://mlpipeline/v2/artifacts"
@@ -69,7 +68,7 @@ def published_artifacts(run: ServerRun, root: str = "") -> list[Published]:
     Args:
         root: pipeline root of a run on KFP that has the server's default; empty for the run's own.
     """
-    if isinstance(run, VertexJob):
+    if run.outputs is not None:
         return [
             Published(task, name, _short_type(artifact), str(artifact["uri"]))
             for task, outputs in run.outputs.items()

@@ -7,7 +7,7 @@ import pytest
 from components.platform.errors import UserError
 from pipelines.cli.server_options import choose_server
 from pipelines.submit.kfp import KfpPipelines
-from pipelines.submit.vertex import VertexPipelines
+from pipelines.vertex.server import VertexPipelines
 
 
 @pytest.mark.parametrize(

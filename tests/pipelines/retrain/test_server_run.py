@@ -17,7 +17,6 @@ from click.testing import CliRunner
 
 from components.platform.errors import UserError
 from components.platform.storage import publish, read_manifest
-from components.platform.storage.object_storage import gcs
 from components.platform.storage.uri import ObjectUri, mirror, parse_location
 from pipelines.cli.main import cli
 from pipelines.retrain.server_run import REPORT, TASKS, server_run_artifacts
@@ -26,11 +25,11 @@ from pipelines.spec import COMPILED, load_spec, with_images
 from pipelines.submit.artifacts.root import with_artifact_root
 from pipelines.submit.kfp import KfpPipelines
 from pipelines.submit.kfp_client import KfpAddress, KfpClient
-from pipelines.submit.vertex import VertexPipelines
-from pipelines.submit.vertex_client import VertexAddress
+from pipelines.vertex.client import VertexAddress
+from pipelines.vertex.server import VertexPipelines
 from tests.pipelines.retrain.registry.conftest import recording_server
 from tests.pipelines.retrain.test_promote import artifacts
-from tests.servers.storage_server import storage_server
+from tests.support.buckets import local_bucket
 from tests.support.schemas import PublishedClients
 
 ROOT = "gs://retraining/kfp"
@@ -43,12 +42,8 @@ Start = Callable[..., str]
 
 @pytest.fixture
 def storage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
-    with storage_server("retraining") as url:
-        monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
-        gcs._client.cache_clear()
+    with local_bucket("retraining", monkeypatch, tmp_path / "cache"):
         yield
-        gcs._client.cache_clear()
 
 
 def publish_at(uri: str, source: Path | None = None) -> str:

@@ -20,18 +20,10 @@ def test_schedule_is_written_with_six_fields_for_kfp(text: str, expected: str) -
     assert parse_cron(text).for_kfp() == expected
 
 
-def test_time_zone_is_passed_to_vertex_and_refused_for_kfp() -> None:
-    schedule = parse_cron("TZ=Europe/Berlin 0 3 * * 1")
-    assert schedule.for_vertex() == "CRON_TZ=Europe/Berlin 0 3 * * 1"
+def test_time_zone_is_refused_for_kfp() -> None:
     with pytest.raises(UserError, match="KFP has no time zone") as error:
-        schedule.for_kfp()
+        parse_cron("TZ=Europe/Berlin 0 3 * * 1").for_kfp()
     assert "CRON_SCHEDULE_TIMEZONE" in error.value.remedy
-
-
-def test_seconds_are_refused_for_vertex() -> None:
-    with pytest.raises(UserError, match="Vertex AI has no seconds, but the schedule's are '30'"):
-        parse_cron("30 0 3 * * 1").for_vertex()
-    assert parse_cron("0 0 3 * * 1").for_vertex() == "0 3 * * 1"
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ from pipelines.spec import COMPILED, load_spec
 from pipelines.spec_changes import dags
 from pipelines.submit.kfp_package import notify_settings, platform_spec, security_settings, workflow_limits
 from pipelines.submit.options import SubmitOptions
-from pipelines.submit.overrides import VERTEX_ACCELERATORS, override_for_kfp, override_for_vertex, with_small_requests
+from pipelines.submit.overrides import override_for_kfp, with_small_requests
 from pipelines.submit.overrides_document import KEYS, cpus, gigabytes, read_overrides
+from pipelines.vertex.package import override_steps
 from tests.support.schemas import PIPELINES_PYTHON
 
 SPEC = load_spec(COMPILED)
@@ -52,7 +53,7 @@ def test_only_named_steps_change(overrides: Any) -> None:
 
 
 def test_no_overrides_change_nothing() -> None:
-    assert override_for_kfp(SPEC, {}) == (SPEC, {}) and override_for_vertex(SPEC, {}) == SPEC
+    assert override_for_kfp(SPEC, {}) == (SPEC, {})
 
 
 def test_key_of_step_replaces_key_of_default(overrides: Any) -> None:
@@ -70,18 +71,6 @@ def test_machine_type_selects_nodes_of_kfp(overrides: Any) -> None:
     for task, machine in (("ppo", "n2-highmem-16"), ("vocab", "n2-standard-4")):
         labels = {"pool": "a", "node.kubernetes.io/instance-type": machine}
         assert pods[f"exec-{task}"] == {"nodeSelector": {"labels": labels}}
-
-
-def test_vertex_gets_limits_and_accelerator(overrides: Any) -> None:
-    text = "ppo: {cpu: {limit: 2}, memory: {limit: 8G}, accelerator: {type: NVIDIA_L4, count: 2}}"
-    resources = container(override_for_vertex(SPEC, overrides(text)), "ppo")["resources"]
-    assert resources == {
-        "cpuLimit": 2.0,
-        "memoryLimit": 8.0,
-        "resourceCpuLimit": "2",
-        "resourceMemoryLimit": "8G",
-        "accelerator": {"type": "NVIDIA_L4", "count": "2", "resourceType": "NVIDIA_L4", "resourceCount": "2"},
-    }
 
 
 @pytest.mark.parametrize(
@@ -171,10 +160,9 @@ def test_invalid_file_is_refused_with_key_and_remedy(overrides: Any, text: str, 
     assert "o.yaml" in error.value.problem and named in error.value.problem and remedy in error.value.remedy
 
 
-@pytest.mark.parametrize("apply", [override_for_kfp, override_for_vertex])
-def test_unknown_step_is_refused_with_names_of_steps(overrides: Any, apply: Any) -> None:
+def test_unknown_step_is_refused_with_names_of_steps(overrides: Any) -> None:
     with pytest.raises(UserError, match="the pipeline has no step 'exec-ppo'") as error:
-        apply(SPEC, overrides("exec-ppo: {cpu: {limit: 8}}"))
+        override_for_kfp(SPEC, overrides("exec-ppo: {cpu: {limit: 8}}"))
     assert "default, corpus, evaluation, finish, ppo" in error.value.remedy
 
 
@@ -205,29 +193,6 @@ def test_setting_that_kfp_does_not_have_is_refused(overrides: Any, text: str, na
     with pytest.raises(UserError) as error:
         override_for_kfp(SPEC, overrides(text))
     assert named in error.value.problem and remedy in error.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("text", "named", "remedy"),
-    [
-        ("ppo: {machine_type: n2-highmem-8}", "chooses the machine of a step itself", "cpu.limit"),
-        (
-            "ppo: {node_selector: {a: b}}",
-            "node_selector: Vertex AI has no such setting",
-            "cpu, memory, accelerator, env",
-        ),
-        ("ppo: {shared_memory: 1Gi}", "shared_memory: Vertex AI has no such setting", "cpu, memory"),
-        ("default: {tolerations: []}", "tolerations: Vertex AI has no such setting", "cpu, memory, accelerator"),
-        ("ppo: {volumes: []}", "volumes: Vertex AI has no such setting", "cpu, memory, accelerator"),
-        ("ppo: {memory: {request: 8G}}", "memory: request: Vertex AI reads limits only", "memory.limit"),
-        ("ppo: {accelerator: {type: nvidia.com/gpu}}", "has no type 'nvidia.com/gpu'", "NVIDIA_L4"),
-    ],
-)
-def test_setting_that_vertex_does_not_have_is_refused(overrides: Any, text: str, named: str, remedy: str) -> None:
-    with pytest.raises(UserError) as error:
-        override_for_vertex(SPEC, overrides(text))
-    assert named in error.value.problem and remedy in error.value.remedy
-    assert "NVIDIA_TESLA_T4" in VERTEX_ACCELERATORS
 
 
 PODS = """
@@ -278,10 +243,10 @@ def test_settings_of_pods_are_those_of_kfp_kubernetes(overrides: Any) -> None:
 
 def test_variables_of_a_step_keep_those_of_the_pipeline(overrides: Any) -> None:
     text = "default: {env: {HTTPS_PROXY: 'http://proxy:3128'}}"
-    for spec in (override_for_kfp(SPEC, overrides(text))[0], override_for_vertex(SPEC, overrides(text))):
-        variable = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
-        assert container(spec, "ppo")["env"] == [*container(SPEC, "ppo")["env"], variable]
-        assert container(spec, "vocab")["env"] == [variable]
+    spec, _pods = override_for_kfp(SPEC, overrides(text))
+    variable = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
+    assert container(spec, "ppo")["env"] == [*container(SPEC, "ppo")["env"], variable]
+    assert container(spec, "vocab")["env"] == [variable]
 
 
 def test_everything_that_is_mounted_counts_as_a_place(overrides: Any) -> None:
@@ -307,13 +272,11 @@ def test_example_in_documentation_is_accepted(overrides: Any) -> None:
     blocks = [part.split("```")[0] for part in EXAMPLE.read_text().split("```yaml\n")[1:]]
     (kfp,) = [block for block in blocks if "node_selector" in block]
     (secrets,) = [block for block in blocks if "secret_as_env" in block]
-    (vertex,) = [block for block in blocks if "NVIDIA" in block]
     assert set(yaml.safe_load(kfp)) > {"default"}
     _spec, pods = override_for_kfp(SPEC, overrides(kfp))
     assert {"nodeSelector", "tolerations", "pvcMount"} <= set(pods["exec-ppo"])
     _spec, pods = override_for_kfp(SPEC, overrides(secrets))
     assert {"secretAsEnv", "secretAsVolume", "emptyDirMounts", "imagePullSecret"} <= set(pods["exec-ppo"])
-    assert "accelerator" in container(override_for_vertex(SPEC, overrides(vertex)), "ppo")["resources"]
 
 
 @given(st.integers(1, 10**6), st.sampled_from([("M", 1e6), ("G", 1e9), ("T", 1e12), ("Mi", 2**20), ("Ti", 2**40)]))
@@ -357,7 +320,7 @@ STEPS = st.dictionaries(st.sampled_from([*KEYS, "x"]), VALUES | st.lists(VALUES,
 def test_any_document_is_applied_or_refused(tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]) -> None:
     file = tmp_path_factory.getbasetemp() / "any.yaml"
     file.write_text(yaml.safe_dump(document))
-    for apply in (override_for_kfp, override_for_vertex):
+    for apply in (override_for_kfp, override_steps):
         try:
             applied = apply(SPEC, read_overrides(file))
         except UserError as error:

@@ -21,8 +21,8 @@ from pipelines.cli.main import cli
 from pipelines.retrain.registry import parse_registry
 from pipelines.retrain.registry.entry import registry_entry
 from pipelines.retrain.registry.kubeflow import TOKEN_VARIABLE, KubeflowRegistry
-from pipelines.retrain.registry.vertex import VertexRegistry
 from pipelines.retrain.state import Deployed, load_state, save_state
+from pipelines.vertex.models import VertexRegistry
 from tests.pipelines.retrain.registry.conftest import Request, Response, recording_server
 from tests.support.schemas import PublishedClients
 

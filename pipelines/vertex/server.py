@@ -10,16 +10,15 @@ from typing import Any, ClassVar
 from components.platform.errors import UserError
 from pipelines.parameters.on_server import check_cloud_root
 from pipelines.spec import REPORT_STEP
-from pipelines.spec_changes import retries_for_vertex, with_given_digests, without_cache, without_literals
-from pipelines.submit.artifact_registry import check_template, upload_template
 from pipelines.submit.cron import CronSchedule
 from pipelines.submit.kfp_tasks import parse_time
-from pipelines.submit.options import Package, RunRequest, SubmitOptions
-from pipelines.submit.overrides import override_for_vertex
+from pipelines.submit.options import RunRequest, SubmitOptions
 from pipelines.submit.polling import RUN_ENDED, TRAINING, Task, describe_curve, describe_state
 from pipelines.submit.run_checks import check_run, run_request
 from pipelines.submit.server import PipelineServer, RunSummary, Schedule, ScheduleChange, seconds_since
-from pipelines.submit.vertex_client import VertexAddress, authorized_session, call, pages
+from pipelines.vertex.artifact_registry import check_template, upload_template
+from pipelines.vertex.client import VertexAddress, authorized_session, call, pages, parse_vertex
+from pipelines.vertex.package import make_package
 
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
 _PAGE_SIZE = 100
@@ -82,7 +81,6 @@ class VertexJob:
 
     @property
     def outputs(self) -> dict[str, dict[str, Mapping[str, Any]]]:
-        """Return the first artifact of each output of each task that has one, by the names of task and output."""
         found: dict[str, dict[str, Mapping[str, Any]]] = {}
         for task, detail in self._details.items():
             for name, listed in (detail.get("outputs") or {}).items():
@@ -146,6 +144,13 @@ class VertexPipelines(PipelineServer):
     def __init__(self, server: VertexAddress) -> None:
         self.server = server
 
+    @classmethod
+    def parse(cls, text: str) -> VertexPipelines:
+        """Return the server that --vertex names. UserError if it is not of the form PROJECT/REGION."""
+        if (server := parse_vertex(text)) is None:
+            raise UserError(f"--vertex {text!r} is not of the form PROJECT/REGION", "--vertex my-project/europe-west4")
+        return cls(server)
+
     def submit(self, options: SubmitOptions) -> tuple[str, str]:
         run_id = self.send(self.prepare(options, starts_now=True))
         return run_id, f"job: {run_id}"
@@ -166,7 +171,7 @@ class VertexPipelines(PipelineServer):
                 "--param workers=rayjob: a RayJob needs steps that run in a Kubernetes cluster",
                 "submit to a KFP server (--host URL), or use workers=local",
             )
-        package = None if options.stored_pipeline else package_for_vertex(options)
+        package = None if options.stored_pipeline else make_package(options)
         return run_request(options, values, package, starts_now)
 
     def send(self, request: RunRequest) -> str:
@@ -174,7 +179,7 @@ class VertexPipelines(PipelineServer):
         return str(call(self.server, "POST", f"{self.server.parent}/pipelineJobs", _job(request))["name"])
 
     def schedule(self, options: SubmitOptions, cron: CronSchedule, max_concurrency: int) -> str:
-        expression = cron.for_vertex()
+        expression = write_cron(cron)
         return self.send_schedule(self.prepare(options), expression, max_concurrency)
 
     def send_schedule(self, request: RunRequest, cron: str, max_concurrency: int) -> str:
@@ -197,7 +202,7 @@ class VertexPipelines(PipelineServer):
                 "--vertex without --repository: Vertex AI's pipelines are stored in Artifact Registry",
                 "pass the name of a repository of the format Kubeflow Pipelines",
             )
-        spec = package_for_vertex(options).spec
+        spec = make_package(options).spec
         name = options.name or options.pipeline
         info = {**spec["pipelineInfo"], "name": name}
         uri = upload_template(self.server, repository, {**spec, "pipelineInfo": info}, version)
@@ -250,17 +255,15 @@ class VertexPipelines(PipelineServer):
         )
 
 
-def package_for_vertex(options: SubmitOptions) -> Package:
-    """Return the pipeline with digests of images and what else the options change.
-
-    Raises:
-        UserError: an image was not pushed, or the pipeline or the service does not have what the overrides ask for.
-    """
-    spec = with_given_digests(options.spec, options.images)
-    if not options.cache:
-        spec = without_cache(spec)
-    # Whether the service knows `literals` was not tried.
-    return Package(override_for_vertex(retries_for_vertex(without_literals(spec)), options.overrides))
+def write_cron(schedule: CronSchedule) -> str:
+    """Return the five fields and the time zone that Vertex AI reads. UserError if the seconds are not 0."""
+    seconds, *fields = schedule.fields
+    if seconds != "0":
+        raise UserError(
+            f"--cron: Vertex AI has no seconds, but the schedule's are {seconds!r}",
+            f"pass five fields, the first of which is the minute: {' '.join(fields)!r}",
+        )
+    return " ".join([*([f"CRON_TZ={schedule.zone}"] if schedule.zone else []), *fields])
 
 
 def check_job_settings(options: SubmitOptions, server: VertexAddress) -> None:

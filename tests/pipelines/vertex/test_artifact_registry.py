@@ -19,10 +19,10 @@ from click.testing import CliRunner
 from components.platform.errors import UserError
 from pipelines.cli.main import cli
 from pipelines.spec import COMPILED, load_spec
-from pipelines.submit.artifact_registry import check_template, upload_template
 from pipelines.submit.options import SubmitOptions
-from pipelines.submit.vertex import VertexPipelines
-from pipelines.submit.vertex_client import VertexAddress
+from pipelines.vertex.artifact_registry import check_template, upload_template
+from pipelines.vertex.client import VertexAddress
+from pipelines.vertex.server import VertexPipelines
 from tests.servers.http_server import JsonHandler, serving
 from tests.support.schemas import PIPELINES_PYTHON, ROOT
 

@@ -19,7 +19,7 @@ from components.platform.errors import UserError
 from components.platform.storage.uri import parse_location
 from pipelines.retrain.registry.entry import ALIAS, RegistryEntry
 from pipelines.submit.polling import NoAnswer, NotFound, poll
-from pipelines.submit.vertex_client import VertexAddress, call, pages
+from pipelines.vertex.client import VertexAddress, call, pages, parse_vertex
 
 POLL_S = 5.0
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/models"
@@ -44,6 +44,12 @@ class VertexRegistry:
     server: VertexAddress
     serving_image: str = ""
     poll_s: float = POLL_S
+
+    @classmethod
+    def parse(cls, text: str, serving_image: str) -> VertexRegistry | None:
+        """Return the registry in PROJECT/REGION, None if `text` has another form."""
+        server = parse_vertex(text)
+        return cls(server, serving_image) if server else None
 
     def deploy(self, entry: RegistryEntry) -> str:
         """See ModelRegistry.

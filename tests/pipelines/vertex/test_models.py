@@ -16,9 +16,9 @@ import requests
 
 from components.platform.errors import UserError
 from pipelines.retrain.registry.entry import registry_entry
-from pipelines.retrain.registry.vertex import VertexRegistry
 from pipelines.retrain.state import Deployed
-from pipelines.submit.vertex_client import VertexAddress
+from pipelines.vertex.client import VertexAddress
+from pipelines.vertex.models import VertexRegistry
 from tests.pipelines.retrain.registry.conftest import RecordingServer, Request, Response, recording_server
 from tests.support.schemas import PublishedClients
 

@@ -14,7 +14,7 @@ import yaml
 from components.platform.errors import UserError
 from components.platform.storage.downloads.retry import may_recover
 from pipelines.submit.polling import TIMEOUT_S, NoAnswer
-from pipelines.submit.vertex_client import VertexAddress, authorized_session
+from pipelines.vertex.client import VertexAddress, authorized_session
 
 _REPOSITORY = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _PACKAGE = re.compile(r"[a-z][-a-z0-9]{3,127}")
