@@ -43,6 +43,38 @@ def test_modules_do_not_import_each_other_in_cycles() -> None:
     graphlib.TopologicalSorter(imports).prepare()  # CycleError names the modules
 
 
+APART = {
+    "pipelines.vertex": {"pipelines.cli.server_options", "pipelines.retrain.registry"},
+    "pipelines.retrain.registry": {
+        *(f"pipelines.cli.{command}" for command in ("register", "retrain")),
+        "pipelines.parameters.rules",
+        "pipelines.vertex.models",
+    },
+    "components.policy.llvm_build": {"components.policy.__main__"},
+    "components.policy.tf_aot": {"components.policy.__main__"},
+    "components.toolchain.ir2vec": {"components.toolchain.make"},
+}
+"""Experimental package -> the only modules that may import it. README.md says when they last ran."""
+CPP_APART = {"tflite": {"policy/PolicyModel.cpp"}, "ir2vec": {"inlining/features/FunctionProperties.h"}}
+"""The same for folders of C++ and `#include`."""
+
+
+@pytest.mark.parametrize("package", APART)
+def test_experimental_package_is_imported_by_its_entries_only(package: str) -> None:
+    graph = grimp.build_graph("components", "pipelines", cache_dir=None)
+    own = {package, *graph.find_descendants(package)}
+    importers = set().union(*(graph.find_modules_that_directly_import(module) for module in own)) - own
+    assert importers == APART[package]
+
+
+@pytest.mark.parametrize("folder", CPP_APART)
+def test_experimental_sources_are_included_by_their_entries_only(folder: str) -> None:
+    root = ROOT / "components" / "toolchain" / "cpp"
+    sources = [path for path in root.rglob("*") if path.suffix in (".cpp", ".h") and path.parent.name != folder]
+    users = {str(path.relative_to(root)) for path in sources if f'#include "{folder}/' in path.read_text()}
+    assert users == CPP_APART[folder]
+
+
 def test_step_folders_are_those_of_the_contracts() -> None:
     folders = {path.name for path in (ROOT / "components").iterdir() if any(path.rglob("*.py"))}
     assert folders == {*STEP_FOLDERS, "core", "platform"}
