@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from components.platform.storage import publish
-from components.platform.storage.object_storage import gcs
 from components.platform.storage.uri import mirror, parse_location
 from pipelines.cli.retrain import _installed
 from pipelines.cli.submit import submit_command
@@ -26,7 +25,7 @@ from pipelines.images import BASES, ON_IMAGE
 from pipelines.retrain.artifacts import module_checksums
 from pipelines.retrain.state import Deployed, load_state, save_state
 from pipelines.spec import COMPILED_PIPELINES
-from tests.servers.storage_server import storage_server
+from tests.support.buckets import local_bucket
 from tests.support.workflows import FOLDER, ROOT, WORKFLOWS, Runner, Step, filled, holds, load, steps
 
 BUCKET = "mlgo-workflow"
@@ -127,17 +126,13 @@ def test_git_trusts_checkout_of_another_owner(tmp_path: Path) -> None:
 @pytest.fixture
 def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Serve the bucket of VALUES, with a corpus of three modules, to this process and its children."""
-    with storage_server(BUCKET) as url:
-        monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
-        monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
-        gcs._client.cache_clear()
+    with local_bucket(BUCKET, monkeypatch, tmp_path / "cache"):
         corpus = parse_location(VALUES["vars.MLGO_CORPUS"])
         assert not isinstance(corpus, Path)
         with publish(mirror(corpus), "corpus") as directory:
             for name in "abc":
                 (directory / f"{name}.bc").write_text(f"bitcode of {name}")
         yield
-    gcs._client.cache_clear()
 
 
 def test_check_decides_whether_retrain_job_runs(storage: None, tmp_path: Path) -> None:

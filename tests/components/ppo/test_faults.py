@@ -22,8 +22,8 @@ from components.ppo.checkpointing.checkpoint import STATE
 from tests.components.ppo.runs import LEARNING_BY_DEFAULT, train
 from tests.servers.kfp_launcher import KfpLauncher
 from tests.servers.s3_server import CREDENTIALS, s3_server
-from tests.servers.storage_server import Faults, storage_server
-from tests.support.buckets import use_s3
+from tests.servers.storage_server import Faults
+from tests.support.buckets import local_bucket, use_s3
 from tests.support.fork_server import ForkedStep
 from tests.support.waiting import wait_until
 
@@ -121,11 +121,8 @@ def undisturbed(inputs, whole):
 @pytest.fixture
 def bucket(monkeypatch):
     faults = Faults()
-    with storage_server("trainings", faults=faults) as url:
-        monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
-        gcs._client.cache_clear()
+    with local_bucket("trainings", monkeypatch, faults=faults):
         yield faults
-    gcs._client.cache_clear()
 
 
 def test_kills_at_random_moments_and_while_publishing(inputs, undisturbed, tmp_path):

@@ -39,8 +39,6 @@ EXTERNAL = {"strategy": "external", "clang": "/usr/bin/clang", "features": "llvm
         ({"workers": "locl"}, "--param workers='locl' is not known"),
         ({"spot_node_label": "gke"}, "--param spot_node_label='gke' is not of the form"),
         ({"ray_cluster_options": "x=1"}, "--param ray_cluster_options=x=1: there is no setting"),
-        ({"model_registry": "http://"}, "neither vertex:PROJECT/REGION nor a URL"),
-        ({"model_registry": "vertex:my project/r"}, "neither vertex:PROJECT/REGION nor a URL"),
         ({"tune_minutes": "-1"}, "--param tune_minutes=-1"),
         ({"flag_rows": "icf"}, "--param flag_rows=icf: there is no row 'icf'; choose among default, "),
         ({"model_registry": "kubeflow"}, "'kubeflow' is neither vertex:PROJECT/REGION nor a URL"),

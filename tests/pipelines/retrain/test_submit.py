@@ -11,13 +11,12 @@ from click.testing import CliRunner
 
 from components.platform.errors import UserError
 from components.platform.storage import digest, publish
-from components.platform.storage.object_storage import gcs
 from components.platform.storage.uri import ObjectUri, mirror, parse_location
 from pipelines.cli.main import cli
 from pipelines.retrain.state import load_state, save_state
 from pipelines.submit.options import SubmitOptions
 from tests.pipelines.retrain.test_promote import OLD
-from tests.servers.storage_server import storage_server
+from tests.support.buckets import local_bucket
 
 ROOT = "gs://retraining/kfp"
 Submitted = list[tuple[SubmitOptions, bool]]
@@ -27,12 +26,8 @@ STATE = "gs://retraining/retrain.json"
 
 @pytest.fixture
 def storage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
-    with storage_server("retraining") as url:
-        monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
-        gcs._client.cache_clear()
+    with local_bucket("retraining", monkeypatch, tmp_path / "cache"):
         yield
-        gcs._client.cache_clear()
 
 
 @pytest.fixture

@@ -123,11 +123,6 @@ def test_small_lowers_the_requests_that_are_sent(submit: Mlgo, host: str, last_r
     assert (request("ppo"), request("finish")) == ("500m", "100m")
 
 
-def test_notify_secret_on_vertex_is_refused(submit: Mlgo) -> None:
-    done = submit("--vertex", "p/r", "--pipeline-root", "gs://bucket/r", "--notify-secret", "a")
-    assert done.returncode == 1 and "Vertex AI has no Kubernetes Secrets" in done.stderr
-
-
 def test_only_rayjob_run_requires_cluster_image(submit: Mlgo, host: str, images: Path) -> None:
     options = ("--host", host, "--param", "recipe=demo", "--service-account", "mlgo-steps")
     ray = (
@@ -227,18 +222,9 @@ def test_pipeline_root_that_this_account_cannot_read_is_a_warning(
         ((), "exactly one of --host and --vertex is needed"),
         (("--host", "http://x", "--param", "seed=many"), "seed is 'many'"),
         (("--host", "http://x", "--param", "seed"), "not of the form NAME=VALUE"),
-        (("--vertex", "project", "--pipeline-root", "gs://bucket/r"), "PROJECT/REGION"),
         (("--vertex", "p/r"), "no --pipeline-root"),
         (("--vertex", "p/r", "--pipeline-root", "gs://bucket/r"), "none given"),
-        (("--host", "http://x", "--param", "recipe=demo", "--param", "corpus=gs://b/c"), "2 given"),
         (("--host", "http://x", "--param", "recipe=demo", "--pipeline-root", "ftp://b/r"), "--pipeline-root ftp://b/r"),
-        (("--host", "http://x", "--param", "recipe=demo", "--param", "release_if=foo"), "release_if=foo"),
-        (("--host", "http://x", "--param", "recipe=demmo"), ", demo, "),
-        (
-            ("--host", "http://x", "--param", "recipe=demo", "--param", "spot_node_label=gke"),
-            "not of the form LABEL=VALUE",
-        ),
-        (("--host", "http://x", "--param", "recipe=demo", "--param", "ray_cluster_options=n=4"), "no setting 'n'"),
     ],
 )
 def test_invalid_options_are_refused_before_submission(submit: Mlgo, arguments: tuple[str, ...], named: str) -> None:
@@ -581,12 +567,7 @@ def test_unexpected_answer_about_stored_pipeline_is_refused(document: dict[str, 
     ("kind", "named"),
     [
         ("", "has no pipelines named 'other'"),
-        ("login", "answers with a web page"),
-        ("redirect", "redirects to /dex/auth"),
-        ("expired", "the token is missing, wrong or expired"),
         ("old", "version 2.5.0, older than 2.14"),
-        ("v1", "version 1.8.5, older than 2.14"),
-        ("other", "is not a KFP server"),
         ("multi", "refuses the request: 401"),
     ],
 )

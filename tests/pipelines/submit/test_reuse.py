@@ -11,11 +11,10 @@ import pytest
 from google.cloud import storage
 
 from components.platform.launcher.__main__ import main
-from components.platform.storage.object_storage import gcs
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec, parameter_values
 from pipelines.spec_changes import dags, without_cache
 from pipelines.submit.reuse import reuse_by_content
-from tests.servers.storage_server import storage_server
+from tests.support.buckets import local_bucket
 
 SPEC = load_spec(COMPILED)
 PREPARATION = {"toolchain-training", "corpus", "trace", "vocab", "warmstart", "ppo", "evaluation"}
@@ -60,12 +59,8 @@ class KfpCache:
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[storage.Bucket]:
-    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
-    with storage_server("there") as url:
-        monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
-        gcs._client.cache_clear()
+    with local_bucket("there", monkeypatch, tmp_path / "cache"):
         yield storage.Client.create_anonymous_client().bucket("there")
-        gcs._client.cache_clear()
 
 
 def values_of(**values: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pipelines.cli.main import cli
 from pipelines.spec import COMPILED, load_spec, with_images
 from pipelines.submit.kfp_client import KfpAddress, KfpClient
 from tests.servers.s3_server import CREDENTIALS, s3_server
-from tests.servers.storage_server import storage_server
+from tests.support.buckets import local_bucket
 
 ROOT = "gs://there/kfp"
 ATTEMPT = "11111111-2222-4333-8444-555555555555"
@@ -134,12 +134,8 @@ def test_run_is_found_by_the_beginning_of_its_id_or_its_name(host: str, start: S
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Serve the bucket of ROOT."""
-    monkeypatch.setenv("MLGO_CACHE_DIR", str(tmp_path / "cache"))
-    with storage_server("there") as url:
-        monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
-        gcs._client.cache_clear()
+    with local_bucket("there", monkeypatch, tmp_path / "cache"):
         yield
-        gcs._client.cache_clear()
 
 
 def publish_outputs(root: str, run: str) -> None:

@@ -5,28 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
 import requests
 
 from components.platform.errors import UserError
 from components.platform.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, notify
-from tests.servers.http_server import serving
+from tests.servers.http_server import JsonHandler, serving
 
 SECRET = "T024-s3cret"
 
 
 @contextmanager
 def webhook(status: int, received: list[bytes]) -> Iterator[str]:
-    class Hook(BaseHTTPRequestHandler):
+    class Hook(JsonHandler):
         def do_POST(self) -> None:
             received.append(self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(status)
             self.send_header("Location", f"http://127.0.0.1:1/{SECRET}")
             self.end_headers()
-
-        def log_message(self, *_arguments: object) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
     with serving(server):

@@ -15,12 +15,11 @@ from components.core.compiler.quarantine import Quarantine, compile_all
 from components.core.formats.corpus import Corpus, load_corpus
 from components.platform.errors import UserError
 from components.platform.storage import publish
-from components.platform.storage.object_storage import gcs
 from components.platform.storage.uri import ObjectUri, mirror
 from components.platform.workers import LocalPool
 from components.platform.workers.ray_pool import RayPool
 from tests.components.platform.workers.conftest import Nodes
-from tests.servers.storage_server import storage_server
+from tests.support.buckets import local_bucket
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 
@@ -33,13 +32,10 @@ C = "int put(int);\n" + "".join(f"int g{{i}}_{j}(int x) {{{{ return put(x * {j} 
 @pytest.fixture(scope="module", autouse=True)
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Before the nodes, which inherit it: a server, and this process's cache."""
-    with storage_server(BUCKET) as url, pytest.MonkeyPatch.context() as environment:
-        environment.setenv(gcs.EMULATOR_VARIABLE, url)
-        environment.setenv("MLGO_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    with pytest.MonkeyPatch.context() as environment:
         environment.setenv("MLGO_MODULE_CACHE_GB", str(CACHE_BYTES / 1e9))
-        gcs._client.cache_clear()
-        yield
-        gcs._client.cache_clear()
+        with local_bucket(BUCKET, environment, tmp_path_factory.mktemp("cache")):
+            yield
 
 
 def upload(directory: Path, name: str) -> Path:

@@ -23,8 +23,8 @@ from components.platform.storage.shared_state.versioned_json import (
 from components.platform.storage.shared_state.workdir import list_files, push_file
 from components.platform.storage.uri import ObjectUri, mirror
 from tests.servers.s3_server import Behaviour, s3_server
-from tests.servers.storage_server import FAULTS, Faults, storage_server
-from tests.support.buckets import use_s3
+from tests.servers.storage_server import FAULTS, Faults
+from tests.support.buckets import local_bucket, use_s3
 
 
 @pytest.fixture(params=["gs", "s3"])
@@ -35,11 +35,8 @@ def faulty(
     faults = Faults()
     uri = ObjectUri(request.param, "faulty", "run")
     if request.param == "gs":
-        with storage_server(uri.bucket, faults=faults) as url:
-            monkeypatch.setenv(gcs.EMULATOR_VARIABLE, url)
-            gcs._client.cache_clear()
+        with local_bucket(uri.bucket, monkeypatch, faults=faults):
             yield uri, faults
-        gcs._client.cache_clear()
     else:
         with s3_server(uri.bucket, Behaviour(faults)) as url:
             use_s3(url, monkeypatch)

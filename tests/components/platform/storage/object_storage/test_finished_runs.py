@@ -29,10 +29,9 @@ PROBE = "run/policy/manifest.json.condition-0123abcd"
 STEP = "run/policy.step"
 
 
-@pytest.fixture(params=["gs", "s3"])
-def uri(request: pytest.FixtureRequest) -> ObjectUri:
-    made: ObjectUri = request.getfixturevalue(f"{request.param}_uri")
-    return made
+@pytest.fixture
+def uri(storage_uri: ObjectUri) -> ObjectUri:
+    return storage_uri
 
 
 @pytest.fixture
