@@ -38,6 +38,8 @@ _MAX_STARTS = 64
 """Constants that look like the start of a function's block precede the first function rarely."""
 _MAX_BYTES_AFTER_FUNCTIONS = 32
 """A module's hash and the end of its block."""
+_MAX_NAMES_PER_BYTE = 8
+"""Limit of the bytes of names for each byte of the string table, which they rarely share."""
 _BLOB_ABBREVIATION_BITS = 3 + 5 + 9 + 4
 """DEFINE_ABBREV with two operands: a literal code and a blob."""
 
@@ -101,6 +103,8 @@ def _read(content: bytes, module: Bitcode) -> ModuleSymbols:
 
     def names(chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> frozenset[str]:
         spans = rows[chosen][:, :2].tolist()
+        if sum(size for _, size in spans) > _MAX_NAMES_PER_BYTE * len(strings):
+            raise ValueError("names share bytes too often: a small file would fill the memory")
         return frozenset(strings[at : at + size].decode("utf-8", "surrogateescape") for at, size in spans)
 
     source = strings[source_begin : source_begin + source_bytes].decode("utf-8", "surrogateescape")

@@ -180,8 +180,8 @@ class _Extraction:
             if (foreign := open_foreign(view)) is not None:
                 return self._foreign(foreign)
             elf = Elf(view)
-            command = self._section(elf, self.config.cmd_section)
-            bitcode = self._section(elf, self.config.bitcode_section)
+            command = elf.joined_sections(self.config.cmd_section)
+            bitcode = elf.joined_sections(self.config.bitcode_section)
             if not command or not bitcode:
                 return [self._without_bitcode(elf, self._missing(command, bitcode))]
             read_at = reader(bitcode)
@@ -231,11 +231,6 @@ class _Extraction:
         if any(compilers) and not any("clang" in compiler for compiler in compilers):
             return Outcome(self.item, OutcomeKind.OTHER_COMPILER, f"{missing}; it was compiled by {compilers[0]:.80}")
         return Outcome(self.item, OutcomeKind.NO_BITCODE, missing)
-
-    def _section(self, elf: Elf, name: str) -> memoryview | None:
-        """Return the content of all sections of this name, None if there is none."""
-        contents = [elf.contents(index) for index in elf.sections_named(name.encode() + b"\0")]
-        return None if not contents else contents[0] if len(contents) == 1 else memoryview(b"".join(contents))
 
     def _missing(self, command: memoryview | None, bitcode: memoryview | None) -> str:
         sections = (self.config.cmd_section, command), (self.config.bitcode_section, bitcode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
@@ -13,6 +14,8 @@ _MAGIC, _THIN = b"!<arch>\n", b"!<thin>\n"
 _HEADER_BYTES = 60
 _TABLES = (b"/", b"//", b"/SYM64/", b"__.SYMDEF", b"__.SYMDEF SORTED", b"__.SYMDEF_64")
 """Members that are an index of symbols, or the long names."""
+_MAX_NAME_BYTES = 4096
+"""Linux opens no file with a longer path."""
 
 
 class ArchiveError(Exception):
@@ -45,6 +48,7 @@ def read_members(view: memoryview, path: str) -> list[Member]:
     long_names = b""
     members: list[Member] = []
     seen: set[str] = set()
+    copies: dict[str, Iterator[int]] = {}
     at = len(_MAGIC)
     while at < len(view):
         header = bytes(view[at : at + _HEADER_BYTES])
@@ -63,20 +67,22 @@ def read_members(view: memoryview, path: str) -> list[Member]:
             continue
         if field.startswith(b"#1/") and field[3:].isdigit() and content is not None:
             length = int(field[3:])
-            name, content = bytes(content[:length]).rstrip(b"\0"), content[length:]
+            name, content = bytes(content[: min(length, _MAX_NAME_BYTES + 1)]).rstrip(b"\0"), content[length:]
         elif field.startswith(b"/") and field[1:].isdigit():
-            name = long_names[int(field[1:]) :].partition(b"\n")[0].removesuffix(b"/")
+            begins = int(field[1:])
+            name = long_names[begins : begins + _MAX_NAME_BYTES + 1].partition(b"\n")[0].removesuffix(b"/")
         else:
             name = field.removesuffix(b"/")
         if name in _TABLES:
             continue
         full_name = os.fsdecode(name)
         short = os.path.basename(full_name)
-        if short in ("", ".", "..") or not is_utf8(short) or "\0" in full_name:
-            raise ArchiveError(f"is damaged: the name of the member at byte {begin} is {full_name!r}")
+        if short in ("", ".", "..") or not is_utf8(short) or "\0" in full_name or len(name) > _MAX_NAME_BYTES:
+            raise ArchiveError(f"is damaged: the name of the member at byte {begin} is {full_name[:200]!r}")
         if short in seen:
             stem, suffix = os.path.splitext(short)
-            short = next(other for n in count(2) if (other := f"{stem}.{n}{suffix}") not in seen)
+            numbers = copies.setdefault(short, count(2))  # of many, too, without trying the same numbers again
+            short = next(other for n in numbers if (other := f"{stem}.{n}{suffix}") not in seen)
         seen.add(short)
         members.append(Member(short, content, "" if stored else os.path.join(os.path.dirname(path), full_name)))
     return members

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from components.core.compiler.objects.elf import ElfError
+from components.core.compiler.objects.elf import MAX_NAMES_PER_BYTE, MAX_SHARED_NAMES_BYTES, ElfError
 from components.core.compiler.objects.function_sizes import FunctionSizes
 
 TEXT, UNWIND, EXCEPTIONS, READ_ONLY = ".text", ".eh_frame", ".gcc_except_table", ".rodata"
@@ -31,16 +31,32 @@ def take(data: memoryview, offset: int, size: int, what: str) -> memoryview:
     return data[offset : offset + size]
 
 
-def text_at(data: memoryview, offset: int, what: str) -> str:
-    """Return a string that ends with a zero byte; other encodings as surrogates."""
-    if not 0 <= offset < len(data):
-        raise ObjectError(f"the object has {what} outside of its strings")
-    # A name has some hundred bytes: look for its end without copying all strings.
-    for size in (256, len(data) - offset):
-        chunk = bytes(data[offset : offset + size])
-        if (end := chunk.find(b"\0")) >= 0:
-            return chunk[:end].decode("utf-8", "surrogateescape")
-    return chunk.decode("utf-8", "surrogateescape")
+class Strings:
+    """Names in a part of a file, each with a zero byte at its end; other encodings as surrogates."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = bytes(data) + b"\0"
+        self._left = MAX_NAMES_PER_BYTE * len(self._data) + MAX_SHARED_NAMES_BYTES
+
+    def at(self, offset: int, what: str) -> str:
+        """Return the name at an offset. ObjectError if there is none, or if names share bytes too often."""
+        if not 0 <= offset < len(self._data) - 1:
+            raise ObjectError(f"the object has {what} outside of its strings")
+        name = self._data[offset : self._data.index(b"\0", offset)]
+        self._left -= len(name)
+        if self._left < 0:
+            raise ObjectError(f"the names of this object have too many bytes for its {len(self._data) - 1} of strings")
+        return name.decode("utf-8", "surrogateescape")
+
+
+def check_overlap(data: memoryview, parts: Iterable[tuple[int, int]]) -> None:
+    """Raise an ObjectError if parts of a file overlap so much that reading all takes far more time than its size.
+
+    Args:
+        parts: offset and bytes of each; `take` refuses those that the file does not have.
+    """
+    if (total := sum(size for offset, size in parts if offset + size <= len(data))) > len(data):
+        raise ObjectError(f"its sections overlap: they have {total} bytes, but the file has {len(data)} bytes")
 
 
 @dataclass
@@ -94,6 +110,8 @@ class Attribution:
         Args:
             owners: begin of a block -> entry; -1 for a block of no function.
         """
+        if max(owners, default=0) > end:
+            raise ObjectError("the object has a block of unwind data outside of its section")
         for begin, following in pairwise([*sorted(owners), end]):
             if owners[begin] >= 0:
                 self.add(owners[begin], kind, following - begin)

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from components.core.compiler.objects.code_bytes import READ_ONLY, TEXT, UNWIND, Attribution, ObjectError, take, text_at
+from components.core.compiler.objects.code_bytes import (
+    READ_ONLY,
+    TEXT,
+    UNWIND,
+    Attribution,
+    ObjectError,
+    Strings,
+    check_overlap,
+    take,
+)
 from components.core.compiler.objects.function_sizes import FunctionSizes
 
 MACHINES = {0x14C: "i386", 0x8664: "x86-64", 0xAA64: "AArch64"}
@@ -64,8 +73,11 @@ class Coff:
         if self.machine not in MACHINES:
             raise ObjectError(f"the machine {self.machine:#x} of this COFF object is not supported")
         at = self._symbols_at + 18 * self._symbol_count
-        self._strings = self._data[at:] if self._symbols_at else memoryview(b"")
+        self._strings = Strings(self._data[at:] if self._symbols_at else memoryview(b""))
         self._sections = [self._read_section(20 + optional + 40 * number) for number in range(sections)]
+        check_overlap(self._data, ((section.offset, section.size) for section in self._sections if section.offset))
+        relocations = (section.relocations for section in self._sections)
+        check_overlap(self._data, ((first, count * 10) for first, count in relocations))
 
     def _read_section(self, at: int) -> _Section:
         row = struct.unpack("<8s6I2HI", take(self._data, at, 40, "its sections"))
@@ -74,7 +86,7 @@ class Coff:
             (count,) = struct.unpack("<I", take(self._data, first, 4, "its relocations"))
         text = name.partition(b"\0")[0].decode("utf-8", "replace")
         if text.startswith("/") and text[1:].isdecimal():
-            text = text_at(self._strings, int(text[1:]), "a section's name")
+            text = self._strings.at(int(text[1:]), "a section's name")
         return _Section(text, size, offset, (first, count), flags)
 
     def contents(self, name: str) -> memoryview | None:
@@ -83,6 +95,8 @@ class Coff:
         return None if not parts else parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
     def _content(self, section: _Section) -> memoryview:
+        if not section.offset:  # only zeros
+            return memoryview(b"")
         return take(self._data, section.offset, section.size, f"the section {section.name}")
 
     def text_size(self) -> int:
@@ -104,16 +118,20 @@ class Coff:
             if kind := self._kind(section):
                 found.total[kind] += section.size
         symbols = self._read_symbols()
+        functions: dict[int, list[_Symbol]] = defaultdict(list)
+        for symbol in symbols:
+            if symbol.is_function:
+                functions[symbol.section].append(symbol)
         for number, section in enumerate(self._sections, 1):
             if self._kind(section) == TEXT:
-                self._attribute_code(found, number, section, symbols)
+                self._attribute_code(found, number, section, functions[number])
         self._attribute_unwind(found, symbols)
         return found.result()
 
-    def _attribute_code(self, found: Attribution, number: int, section: _Section, symbols: list[_Symbol]) -> None:
+    def _attribute_code(self, found: Attribution, number: int, section: _Section, functions: list[_Symbol]) -> None:
         names: dict[int, list[str]] = defaultdict(list)
-        for symbol in symbols:
-            if symbol.section == number and symbol.is_function and symbol.value < section.size:
+        for symbol in functions:
+            if symbol.value < section.size:
                 names[symbol.value].append(symbol.name)
         weak = bool(section.flags & _COMDAT)
         for begin, following in pairwise([*sorted(names), section.size]):
@@ -139,7 +157,7 @@ class Coff:
             short, value, section, kind, _storage, skip = row
             name = short.partition(b"\0")[0].decode("utf-8", "surrogateescape")
             if short[:4] == b"\0\0\0\0":
-                name = text_at(self._strings, int.from_bytes(short[4:], "little"), "a symbol's name")
+                name = self._strings.at(int.from_bytes(short[4:], "little"), "a symbol's name")
             self._by_index[index] = _Symbol(name, value, section, kind == _FUNCTION)
         return [symbol for symbol in self._by_index.values() if symbol.section > 0]
 
@@ -149,8 +167,9 @@ class Coff:
         for section in self._sections:
             if section.base != ".pdata":
                 continue
-            targets = self._targets(section)
-            for at in range(0, section.size - step + 1, step):
+            content = self._content(section)
+            targets = self._targets(section, content)
+            for at in range(0, len(content) - step + 1, step):
                 begin, data = targets.get(at), targets.get(at + step - 4)
                 entry = found.entry_at(*begin) if begin else None
                 if entry is None:
@@ -167,10 +186,9 @@ class Coff:
             if 0 < number <= len(self._sections) and self._kind(self._sections[number - 1]) == UNWIND:
                 found.add_blocks(owners, self._sections[number - 1].size, UNWIND)
 
-    def _targets(self, section: _Section) -> dict[int, tuple[int, int]]:
+    def _targets(self, section: _Section, content: memoryview) -> dict[int, tuple[int, int]]:
         """Return the offset of each address in a section -> section and offset of what it points to."""
         first, count = section.relocations
-        content = self._content(section)
         targets = {}
         for at, index, _kind in struct.iter_unpack("<IIH", take(self._data, first, count * 10, "its relocations")):
             if at > len(content) - 4 or index not in self._by_index:

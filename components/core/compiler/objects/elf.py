@@ -56,6 +56,9 @@ _RELA_32 = np.dtype([("offset", "<u4"), ("type_and_symbol", "<u4"), ("addend", "
 _REL_32 = np.dtype([("offset", "<u4"), ("type_and_symbol", "<u4")])
 
 
+MAX_NAMES_PER_BYTE = 8
+MAX_SHARED_NAMES_BYTES = 64 << 20
+"""Limit of the bytes of names that share those of a string table: so many times its size, and so many more."""
 ORDERS = {"little": "<", "big": ">"}
 """Byte order -> NumPy's character for it."""
 
@@ -243,9 +246,7 @@ class Elf:
         headers = self._bytes(offset, count * section_bytes, "section headers")
         # Columns, for operations on all sections at once: an object has thousands. Lists, for exact arithmetic.
         self._sections = layout.read(headers, _SECTION)
-        self._name = self._sections["name"].tolist()
         self._type = self._sections["type"].tolist()
-        self._flags = self._sections["flags"].tolist()
         self._offset = self._sections["offset"].tolist()
         self._size = self._sections["size"].tolist()
         self._link = self._sections["link"].tolist()
@@ -276,6 +277,13 @@ class Elf:
         sections = self.sections_named(name.encode() + b"\0")
         return self.contents(sections[0]) if sections else None
 
+    def joined_sections(self, name: str) -> memoryview | None:
+        """Return the contents of all sections called `name`, one after the other, or None if there is none."""
+        sections = self.sections_named(name.encode() + b"\0")
+        contents = list(map(self.contents, sections))
+        self._check_overlap(self._sections["size"][sections])
+        return None if not contents else contents[0] if len(contents) == 1 else memoryview(b"".join(contents))
+
     def sections_named(self, prefix: bytes) -> list[int]:
         """Return the indices of the sections whose NUL-terminated name starts with `prefix`."""
         # A name may share the tail of another one ("text" in ".text"), so every occurrence is a candidate.
@@ -293,7 +301,11 @@ class Elf:
 
     def section_name(self, index: int) -> str:
         """Return the name of section `index`."""
-        return _name(self._names, self._name[index])
+        return self.section_names(np.array([index]))[0]
+
+    def section_names(self, indices: NDArray[np.integer[Any]]) -> list[str]:
+        """Return the names of the sections `indices`."""
+        return _read_names(self._names, self._sections["name"][indices].astype(np.int64))
 
     def text_size(self) -> int:
         """Return the bytes of native text exactly as `llvm-size` (Berkeley format) counts them.
@@ -316,6 +328,7 @@ class Elf:
         if beyond.any():
             index = int(np.flatnonzero(beyond)[0])
             raise ElfError(f"truncated ELF file: it is too short for section {index} of {self._size[index]} bytes")
+        self._check_overlap(rows["size"][counted & (rows["type"] != _SHT_NOBITS)])
         code = counted & ((rows["flags"] & np.uint64(_SHF_EXECINSTR)) != 0)
         return np.where(counted, rows["size"].astype(np.int64), -1), code
 
@@ -334,6 +347,11 @@ class Elf:
         end = np.uint64(len(self._data))
         return np.asarray((offset <= end) & (size <= end - np.minimum(offset, end)))
 
+    def _check_overlap(self, size: NDArray[np.uint64]) -> None:
+        """Raise an ElfError if sections of these sizes share bytes, which can take far more memory than the file."""
+        if (total := sum(size.tolist())) > len(self._data):
+            raise ElfError(f"its sections overlap: they have {total} bytes, but the file has {len(self._data)} bytes")
+
     def section_sizes(self, allocated_only: bool = False, in_file_only: bool = False) -> dict[str, int]:
         """Return the bytes of each named section; sections with the same name (COMDAT copies) are summed.
 
@@ -341,10 +359,15 @@ class Elf:
             allocated_only: whether to count only sections that a loader maps (SHF_ALLOC), which a user ships and runs.
             in_file_only: whether to count only sections with bytes in the file, without .bss and lld's padding.
         """
+        rows = self._sections
+        counted = rows["name"] != 0
+        if allocated_only:
+            counted &= self.allocated_sections()
+        if in_file_only:
+            counted &= rows["type"] != _SHT_NOBITS
         sizes: Counter[str] = Counter()
-        for name, size, flags, kind in zip(self._name, self._size, self._flags, self._type, strict=True):
-            if name and (flags & _SHF_ALLOC or not allocated_only) and (kind != _SHT_NOBITS or not in_file_only):
-                sizes[_name(self._names, name)] += size
+        for name, size in zip(self.section_names(np.flatnonzero(counted)), rows["size"][counted].tolist(), strict=True):
+            sizes[name] += size
         return dict(sizes)
 
     def symbols(self) -> Symbols:
@@ -370,12 +393,7 @@ class Elf:
     def symbol_names(self, offsets: NDArray[np.int64]) -> list[str]:
         """Return the names at the offsets of `Symbols.name`; bytes that are not UTF-8 become surrogates."""
         _, strings = self._symbol_table()
-        table = bytes(self.contents(strings))
-        starts = offsets.tolist()
-        ends = [table.find(b"\0", begin) for begin in starts]
-        if -1 in ends:
-            raise ElfError(f"a symbol name is not terminated in the string table of {len(table)} bytes")
-        return [str(table[begin:end], "utf-8", "surrogateescape") for begin, end in zip(starts, ends, strict=True)]
+        return _read_names(bytes(self.contents(strings)), offsets)
 
     def relocations(
         self, sections: NDArray[np.bool_], symbols: int, implicit_addends: Mapping[int, int] | None = None
@@ -393,6 +411,7 @@ class Elf:
         selected = np.append(sections, False)[target]
         explicit = self._explicit(np.flatnonzero(selected & (rows["type"] == _SHT_RELA)))
         implicit = np.flatnonzero(selected & (rows["type"] == _SHT_REL)).tolist()
+        self._check_overlap(rows["size"][implicit])
         parts = [explicit, *(self._implicit(index, implicit_addends or {}) for index in implicit)]
         columns = [[getattr(part, column.name) for part in parts] for column in fields(Relocations)]
         result = explicit if not implicit else Relocations(*map(np.concatenate, columns))
@@ -409,6 +428,7 @@ class Elf:
         damaged |= size % np.uint64(row_bytes) != 0
         for index in tables[damaged].tolist():
             self._table(index, row_bytes, "relocation")  # raises an error that names the defect
+        self._check_overlap(size)
         ranges = zip(offset.tolist(), (offset + size).tolist(), strict=True)
         rows = self._layout.read(b"".join([self._data[begin:end] for begin, end in ranges]), _RELA)
         section = np.repeat(headers["info"].astype(np.int64), (size // np.uint64(row_bytes)).astype(np.int64))
@@ -465,9 +485,17 @@ class Elf:
         return self.contents(index)
 
 
-def _name(strings: bytes, offset: int) -> str:
-    """Return the name at `offset` of a string table."""
-    end = strings.find(b"\0", offset)
-    if end < 0:
-        raise ElfError(f"the name at byte {offset} of a string table of {len(strings)} bytes is not terminated")
-    return strings[offset:end].decode("utf-8", "surrogateescape")
+def _read_names(table: bytes, offsets: NDArray[np.int64]) -> list[str]:
+    """Return the names at the offsets of a string table; bytes that are not UTF-8 become surrogates."""
+    if not len(offsets):
+        return []
+    terminators = np.flatnonzero(np.frombuffer(table, np.uint8) == 0)
+    rows = np.searchsorted(terminators, offsets)
+    if rows.max() == len(terminators):
+        raise ElfError(f"a name is not terminated in a string table of {len(table)} bytes")
+    ends = terminators[rows]
+    # A name may be the end of another one, and of many symbols; not so often that a small file fills the memory.
+    if (total := int((ends - offsets).sum())) > MAX_NAMES_PER_BYTE * len(table) + MAX_SHARED_NAMES_BYTES:
+        raise ElfError(f"names of {total} bytes are in a string table of {len(table)} bytes")
+    ranges = zip(offsets.tolist(), ends.tolist(), strict=True)
+    return [str(table[begin:end], "utf-8", "surrogateescape") for begin, end in ranges]

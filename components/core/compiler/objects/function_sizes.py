@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from numpy.typing import NDArray
 from components.core.compiler.objects.eh_frame import read_frame_descriptions
 from components.core.compiler.objects.elf import STB_WEAK, STT_FUNC, Elf, ElfError, Relocations
 
+MAX_TEXT_BYTES = 1 << 31
 _EM_386, _EM_ARM, _EM_X86_64, _EM_AARCH64, _EM_RISCV = 3, 40, 62, 183, 243
 _ARM_PREL31 = 42
 _EXIDX_ENTRY_BYTES = 8
@@ -200,11 +202,11 @@ class _Attribution:
             raise ElfError(f"the relocations of machine {elf.machine} (e_machine) are not supported")
         self._elf = elf
         self._types = _RELOCATION_TYPES[elf.machine]
+        if elf.text_size() >= MAX_TEXT_BYTES:
+            raise ElfError(f"the object has {elf.text_size()} bytes of text, which is too much")
         self._size, self._code = elf.text_sections()
         self._base = np.zeros(len(self._size) + 1, np.int64)
         np.cumsum(np.maximum(self._size, 0) + 1, out=self._base[1:])
-        if self._base[-1] >= 1 << 31:
-            raise ElfError(f"the object has {self._base[-1]} bytes of text, which is too much")
         self._symbols = elf.symbols()
         # Section 0 has the undefined symbols, -1 becomes one past the last section: neither has text.
         self._section = np.where(self._symbols.section < 0, len(self._size), self._symbols.section)
@@ -299,8 +301,9 @@ class _Attribution:
 
     def _unwind_and_exceptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the bytes of FDEs and of LSDAs, int64 [M] each."""
-        unwind = np.zeros(len(self._functions), np.int64)
-        owners, tables = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        no_rows = np.zeros(0, np.int64)
+        owners, tables = [no_rows], [no_rows]
+        entries = [(no_rows, no_rows, no_rows)]  # owner, bytes and section
         for index in np.flatnonzero(self._eh_frame).tolist():
             contents = self._elf.contents(index)
             fdes = read_frame_descriptions(contents, self._elf.address_bytes, self._elf.byte_order)
@@ -311,7 +314,7 @@ class _Attribution:
             # With linker relaxation, as on RISC-V, relocations fill in the sizes.
             relocated = find_sorted(offsets, fdes.code_size_at)[1]
             owner = self._functions.starting_at(targets[row], np.where(relocated, -1, fdes.code_size))
-            unwind += self._attribute(owner, fdes.size, np.full(len(owner), index))
+            entries.append((owner, fdes.size, np.full(len(owner), index)))
             row, exists = find_sorted(offsets, fdes.lsda)
             owners.append(owner[exists])
             tables.append(targets[row[exists]])
@@ -320,10 +323,12 @@ class _Attribution:
             offsets, targets = self._addresses(index)
             first = offsets % _EXIDX_ENTRY_BYTES == 0
             owner = self._functions.at(targets[first])
-            unwind += self._attribute(owner, np.full(len(owner), _EXIDX_ENTRY_BYTES), np.full(len(owner), index))
+            entries.append((owner, np.full(len(owner), _EXIDX_ENTRY_BYTES), np.full(len(owner), index)))
             row, exists = find_sorted(offsets[first], offsets[~first] - _EXIDX_ENTRY_BYTES // 2)
             owners.append(owner[row[exists]])
             tables.append(targets[~first][exists])
+        # All at once: with -ffunction-sections there are as many sections of .ARM.exidx as functions.
+        unwind = self._attribute(*map(np.concatenate, zip(*entries, strict=True)))
         # An LSDA belongs to the first function that refers to it.
         start, first = np.unique(np.concatenate(tables), return_index=True)
         owner = np.concatenate(owners)[first]
@@ -335,13 +340,19 @@ class _Attribution:
         return unwind, self._attribute(owner, end - start, section)
 
     def _addresses(self, section: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the offsets of the addresses in a section, ascending, and the positions they point to, int64 each."""
-        sections = np.zeros(len(self._size), bool)
-        sections[section] = True
-        relocations = self._relocations(sections)
+        """Return the offsets of the addresses in a section of unwind tables, ascending, and the positions they point
+        to, int64 each."""
+        relocations, targets = self._unwind_relocations
+        rows = slice(*np.searchsorted(relocations.section, (section, section + 1)))
+        return relocations.offset[rows], targets[rows]
+
+    @cached_property
+    def _unwind_relocations(self) -> tuple[Relocations, NDArray[np.int64]]:
+        """The addresses in all sections of unwind tables, by section and offset, and the positions they point to."""
+        relocations = self._relocations(self._eh_frame | self._exidx)
         relocations = relocations[_look_up(self._types.words, relocations.type) >= 0]
-        relocations = relocations[np.argsort(relocations.offset, kind="stable")]
-        return relocations.offset, self._target(relocations, relocations.addend)
+        relocations = relocations[np.lexsort((relocations.offset, relocations.section))]
+        return relocations, self._target(relocations, relocations.addend)
 
     def _relocations(self, sections: NDArray[np.bool_]) -> Relocations:
         result = self._elf.relocations(sections, len(self._symbols), self._types.words)
@@ -373,7 +384,8 @@ class _Attribution:
         others = self._elf.sections_named(b".rodata.")
         if others:
             names = set(self._names)
-            marked[[i for i in others if self._elf.section_name(i).removeprefix(".rodata.") in names]] = True
+            found = self._elf.section_names(np.array(others))
+            marked[[i for i, name in zip(others, found, strict=True) if name.removeprefix(".rodata.") in names]] = True
         return marked
 
     def _sections_of_one(self, own: NDArray[np.bool_], references: Relocations) -> NDArray[np.int64]:
@@ -430,9 +442,9 @@ class _Attribution:
     def _remainder(self) -> dict[str, int]:
         """Return the bytes that belong to no function, by section name."""
         remainder: dict[str, int] = {}
-        for index in np.flatnonzero(self._left > 0).tolist():
-            name = self._elf.section_name(index)
-            remainder[name] = remainder.get(name, 0) + int(self._left[index])
+        sections = np.flatnonzero(self._left > 0)
+        for name, size in zip(self._elf.section_names(sections), self._left[sections].tolist(), strict=True):
+            remainder[name] = remainder.get(name, 0) + size
         return remainder
 
     def _sections(self) -> dict[str, int]:

@@ -20,8 +20,9 @@ from components.core.compiler.objects.code_bytes import (
     UNWIND,
     Attribution,
     ObjectError,
+    Strings,
+    check_overlap,
     take,
-    text_at,
 )
 from components.core.compiler.objects.function_sizes import FunctionSizes
 
@@ -74,6 +75,9 @@ class MachO:
             elif command == _SYMBOLS:
                 self._symbols = struct.unpack("<4I", take(body, 8, 16, "its symbols"))
             at += len(body)
+        check_overlap(self._data, ((section.offset, section.size) for section in self._sections if section.offset))
+        relocations = (section.relocations for section in self._sections)
+        check_overlap(self._data, ((first, count * 8) for first, count in relocations))
 
     def _read_segment(self, body: memoryview, wide: bool) -> None:
         form, begin = ("<16s16sQQIIIII", 72) if wide else ("<16s16sIIIIIII", 56)
@@ -93,6 +97,8 @@ class MachO:
         return None
 
     def _content(self, section: _Section) -> memoryview:
+        if not section.offset:  # only zeros
+            return memoryview(b"")
         return take(self._data, section.offset, section.size, f"the section {section.name}")
 
     def text_size(self) -> int:
@@ -118,13 +124,16 @@ class MachO:
         for _section, kind, size in self._text():
             found.total[kind] += size
         symbols = self._read_symbols()
+        by_section: dict[int, list[tuple[str, int, bool]]] = defaultdict(list)
+        for name, place, value, weak in symbols:
+            by_section[place].append((name, value, weak))
         for index, section in enumerate(self._sections, 1):
             if not section.flags & _CODE:
                 continue
             end = section.address + len(self._content(section))
             here: dict[int, list[tuple[str, bool]]] = defaultdict(list)
-            for name, place, value, weak in symbols:
-                if place == index and section.address <= value < end:
+            for name, value, weak in by_section[index]:
+                if section.address <= value < end:
                     here[value].append((name, weak))
             for begin, following in pairwise([*sorted(here), end]):
                 found.function(0, begin, here[begin], following - begin)
@@ -134,7 +143,7 @@ class MachO:
     def _read_symbols(self) -> list[tuple[str, int, int, bool]]:
         """Return name, number of the section, address, and whether it is weak, of the symbols of functions and data."""
         offset, count, strings_at, strings_size = self._symbols
-        strings = take(self._data, strings_at, strings_size, "its strings")
+        strings = Strings(take(self._data, strings_at, strings_size, "its strings"))
         form = "<IBBHQ" if self._wide else "<IBBHI"
         rows = take(self._data, offset, count * struct.calcsize(form), "its symbols")
         self._values: list[int] = []
@@ -143,7 +152,7 @@ class MachO:
             self._values.append(value)
             if kind & _STAB or kind & _TYPE != _IN_SECTION:
                 continue
-            name = text_at(strings, name_at, "a symbol's name")
+            name = strings.at(name_at, "a symbol's name")
             if not name.startswith(_PRIVATE):
                 symbols.append((name.removeprefix("_"), section, value, bool(description & _WEAK)))
         return symbols
@@ -157,7 +166,7 @@ class MachO:
                 continue
             content = self._content(section)
             targets = self._targets(section, content, word)
-            for at in range(0, section.size - step + 1, step):
+            for at in range(0, len(content) - step + 1, step):
                 entry = found.entry_at(0, targets.get(at, -1))
                 if entry is None:
                     continue
@@ -166,7 +175,7 @@ class MachO:
                     tables[table] = entry
         for section in self._sections:
             if section.name == "__gcc_except_tab":
-                end = section.address + section.size
+                end = section.address + len(self._content(section))
                 found.add_blocks({at: e for at, e in tables.items() if section.address <= at < end}, end, EXCEPTIONS)
 
     def _targets(self, section: _Section, content: memoryview, word: int) -> dict[int, int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, Protocol
 
 from components.core.compiler.objects.coff import MACHINES, Coff
-from components.core.compiler.objects.elf import Elf
-from components.core.compiler.objects.function_sizes import FunctionSizes, read_function_sizes
+from components.core.compiler.objects.elf import Elf, ElfError
+from components.core.compiler.objects.function_sizes import MAX_TEXT_BYTES, FunctionSizes, read_function_sizes
 from components.core.compiler.objects.macho import MAGIC, MachO
 
 
@@ -43,4 +43,6 @@ def measure_object(
     if foreign is not None:
         return foreign.text_size(), foreign.function_sizes() if want_functions else None
     elf = Elf(data)
-    return elf.text_size(), read_function_sizes(elf, want_bodies) if want_functions else None
+    if (size := elf.text_size()) >= MAX_TEXT_BYTES:
+        raise ElfError(f"the object has {size} bytes of text, which is too much")
+    return size, read_function_sizes(elf, want_bodies) if want_functions else None
