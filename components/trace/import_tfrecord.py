@@ -8,7 +8,10 @@ the module, so modules are called FILE/NUMBER here.
 
 from __future__ import annotations
 
+import gzip
+import math
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +30,7 @@ from components.platform.console import Progress
 from components.platform.errors import UserError
 from components.platform.storage.publish import publish
 from components.platform.storage.uri import display_path
+from components.trace.tfrecord import read_record
 
 Array = npt.NDArray[Any]
 
@@ -91,22 +95,25 @@ def import_tfrecord(files: Sequence[Path], problem_name: str, output: Path) -> t
 
 
 def _records(file: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the records of a file that are not empty, with their numbers from 0."""
+    """Yield the records of a file that are not empty, with their numbers from 0.
+
+    TensorFlow's reader allocates what a record declares to have before it reads it, and ends the process if it cannot.
+    """
     with file.open("rb") as stream:
-        compression = "GZIP" if stream.read(len(_GZIP)) == _GZIP else ""
-    records = tf.data.TFRecordDataset(str(file), compression).as_numpy_iterator()
+        is_compressed = stream.read(len(_GZIP)) == _GZIP
     number = 0
-    while True:
-        try:
-            record = next(records, None)
-        except tf.errors.DataLossError as error:
-            what = f"is damaged at record {number}" if number else "is no TFRecord, or is damaged at its beginning"
-            raise UserError(f"{display_path(file)} {what}: {_text(error)}", _REMEDY) from None
-        if record is None:
-            return
-        if record:  # ml-compiler-opt writes empty ones, too
-            yield number, record
-        number += 1
+    with gzip.open(file) if is_compressed else file.open("rb") as content:
+        while True:
+            try:
+                record = read_record(content)
+            except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+                what = f"is damaged at record {number}" if number else "is no TFRecord, or is damaged at its beginning"
+                raise UserError(f"{display_path(file)} {what}: {error}", _REMEDY) from None
+            if record is None:
+                return
+            if record:  # ml-compiler-opt writes empty ones, too
+                yield number, record
+            number += 1
 
 
 def _text(error: tf.errors.OpError) -> str:
@@ -116,10 +123,7 @@ def _text(error: tf.errors.OpError) -> str:
 
 def _read_layout(record: bytes, problem: Problem, place: str) -> _Layout | None:
     """Return what a record has; None if it has no decisions."""
-    try:
-        lists = tf.train.SequenceExample.FromString(record).feature_lists.feature_list
-    except Exception as error:  # google.protobuf's DecodeError, which depends on its implementation
-        raise UserError(f"{place} is no tf.train.SequenceExample: {error}", _REMEDY) from None
+    lists = _feature_lists(record, place)
     policy = problem.policy
     decisions = [name for name in (policy.default_decision, policy.decision) if name and name in lists]
     if not decisions:
@@ -144,8 +148,19 @@ def _read_layout(record: bytes, problem: Problem, place: str) -> _Layout | None:
     return _Layout(tuple(features), decisions[0])
 
 
+def _feature_lists(record: bytes, place: str) -> Mapping[str, tf.train.FeatureList]:
+    try:
+        return tf.train.SequenceExample.FromString(record).feature_lists.feature_list
+    except Exception as error:  # google.protobuf's DecodeError, which depends on its implementation
+        raise UserError(f"{place} is no tf.train.SequenceExample: {error}", _REMEDY) from None
+
+
 def _parse(record: bytes, layout: _Layout, problem: Problem, place: str) -> dict[str, Array]:
     """Return the features [N, *shape], the decisions [N] and the rewards [N] of a record."""
+    lists = _feature_lists(record, place)
+    # A value takes a byte at least. TensorFlow allocates all steps before it finds that they have fewer values.
+    if sum(len(lists[spec.name].feature) * math.prod(spec.shape) for spec in layout.features) > len(record):
+        raise UserError(f"{place} is no record of this trace: it has too few values", _REMEDY)
     wanted = {spec.name: tf.io.FixedLenSequenceFeature(spec.shape, spec.dtype) for spec in layout.features}
     wanted[layout.action] = tf.io.FixedLenSequenceFeature([], tf.int64)
     wanted[_REWARD] = tf.io.FixedLenSequenceFeature([], tf.float32, allow_missing=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from io import BufferedIOBase
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -37,12 +38,48 @@ _LENGTH_DELIMITED = 2
 _FEATURE_LISTS = 2
 _FLOAT_LIST = 2
 _INT64_LIST = 3
+_LENGTH_BYTES, _CHECKSUM_BYTES = 8, 4
+_MAX_RECORD_BYTES = (1 << 31) - 1
+"""Limit of protocol buffers."""
+_READ_BYTES = 1 << 20
+"""What is read at once, so that a short file that declares a long record takes no memory."""
 
 
 def write_record(stream: BinaryIO, data: bytes) -> None:
     """Append one record."""
     length = struct.pack("<Q", len(data))
     stream.write(length + _masked_crc32c(length) + data + _masked_crc32c(data))
+
+
+def read_record(stream: BinaryIO | BufferedIOBase) -> bytes | None:
+    """Return the data of the next record, None at the end.
+
+    Raises:
+        ValueError: the record is damaged.
+    """
+    length = stream.read(_LENGTH_BYTES)
+    if not length:
+        return None
+    length += _read(stream, _LENGTH_BYTES - len(length))
+    if _read(stream, _CHECKSUM_BYTES) != _masked_crc32c(length):
+        raise ValueError("its length is damaged")
+    size = int.from_bytes(length, "little")
+    if size > _MAX_RECORD_BYTES:
+        raise ValueError(f"it has {size} bytes, but a protocol buffer has at most {_MAX_RECORD_BYTES}")
+    data = _read(stream, size)
+    if _read(stream, _CHECKSUM_BYTES) != _masked_crc32c(data):
+        raise ValueError("its data is damaged")
+    return data
+
+
+def _read(stream: BinaryIO | BufferedIOBase, size: int) -> bytes:
+    parts = []
+    while size:
+        parts.append(stream.read(min(size, _READ_BYTES)))
+        if not parts[-1]:
+            raise ValueError(f"truncated: {size} bytes are missing")
+        size -= len(parts[-1])
+    return b"".join(parts)
 
 
 def sequence_example(feature_lists: Mapping[str, Array]) -> bytes:

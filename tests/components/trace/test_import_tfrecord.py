@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import io
+import shutil
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,8 @@ from components.core.formats.trace import ModuleTrace, TraceWriter, load_trace, 
 from components.platform.errors import UserError
 from components.platform.storage.publish import publish
 from components.trace.config import TFRECORD_FILE
-from components.trace.tfrecord import export_tfrecord, sequence_example, write_record
+from components.trace.tfrecord import _masked_crc32c, export_tfrecord, read_record, sequence_example, write_record
+from tests.support.mutations import limits, read_mutations
 
 pytestmark = pytest.mark.tf
 
@@ -159,3 +162,49 @@ def test_damaged_file_is_refused(tmp_path: Path) -> None:
         import_records(file, tmp_path / "trace")
     with pytest.raises(UserError, match="there is no file"):
         import_records([file, tmp_path / "b"], tmp_path / "trace")
+
+
+@pytest.mark.parametrize(
+    ("size", "named"), [(1 << 62, "a protocol buffer has at most"), ((1 << 31) - 1, "truncated: 2147483636 bytes")]
+)
+def test_record_that_declares_more_than_the_file_has_takes_no_memory(tmp_path: Path, size: int, named: str) -> None:
+    length = struct.pack("<Q", size)
+    (tmp_path / "a").write_bytes(length + _masked_crc32c(length) + b"elevenbytes")
+    with limits() as start:
+        start()
+        with pytest.raises(UserError, match=f"damaged at its beginning: .*{named}"):
+            import_records(tmp_path / "a", tmp_path / "trace")
+
+
+def test_steps_without_values_take_no_memory(tmp_path: Path) -> None:
+    """The first record has a feature of many values, and another one of many steps without any."""
+    wide = record(1, callee_users=np.zeros((1, 20_000), int))
+    import tensorflow as tf
+
+    example = tf.train.SequenceExample.FromString(sequence_example(wide))
+    feature = example.feature_lists.feature_list["callee_users"].feature
+    for _ in range(20_000):
+        feature.add()
+    with limits() as start, pytest.raises(UserError, match="record 0 is no record of this trace: it has too few"):
+        start()
+        import_records(write_records(tmp_path / "a", example.SerializeToString()), tmp_path / "trace")
+
+
+@pytest.mark.attack
+def test_mutated_records_are_an_error_or_a_trace(tmp_path: Path) -> None:
+    whole = THEIRS.read_bytes()
+    stream = io.BytesIO(whole)
+    records = list(iter(lambda: read_record(stream), None))
+    path = tmp_path / "a"
+
+    def read_file(content: bytes) -> None:
+        shutil.rmtree(tmp_path / "trace", ignore_errors=True)
+        # Most mutations of a whole file are found by its checksums.
+        if content[:2] == whole[:2]:
+            path.write_bytes(content)
+        else:
+            write_records(path, content, *records[:1])
+        import_records(path, tmp_path / "trace")
+
+    read_file(records[0])
+    read_mutations(read_file, [*records, *records, whole, gzip.compress(whole)], 250, (UserError,))
