@@ -105,12 +105,11 @@ def add_choices(plan: Path, choices: Sequence[Choice], output: Path) -> int:
         header = json.loads(line)
         index_bytes = header["modules"] * _INDEX_WORDS * 8
         index = np.frombuffer(rest[:index_bytes], "<u8").reshape(header["modules"], _INDEX_WORDS)
-        decided = len(line) + 1 + index_bytes + int(index[:, 3].sum())
-        intact = (
-            header["version"] == _VERSION and zlib.crc32(rest[:index_bytes]) == header["crc"] and decided <= len(data)
-        )
+        decided = len(line) + 1 + index_bytes + sum(index[:, 3].tolist())
+        intact = header["version"] == _VERSION and index_bytes >= 0 and decided <= len(data)
+        intact = intact and zlib.crc32(rest[:index_bytes]) == header["crc"]
         intact = intact and ("choices" not in header or zlib.crc32(data[decided:]) == header["choices"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         intact = False
     if not intact:
         raise UserError(f"{display_path(plan)} is not a plan, or it is damaged", "make it again with mlgo tune")
@@ -130,7 +129,7 @@ def _parse_choices(content: bytes, name: str) -> list[Choice]:
         try:
             parsed = json.loads(line)
             choice = Choice(*(parsed[field] for field in ("digest", "variant", "name")))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             choice = Choice("", "", "")
         if not (_DIGEST.fullmatch(str(choice.digest)) and choice.variant and isinstance(choice.variant, str)):
             raise UserError(f"line {number} of {name} is not a choice of -mlgo-keep-smaller", "write the file again")

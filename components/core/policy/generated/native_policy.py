@@ -18,6 +18,9 @@ from components.core.policy.generated.codegen import word_offsets
 from components.core.policy.generated.shared_object import SHARED_OBJECT
 from components.platform.errors import UserError
 
+_MAX_ACTIONS = 1 << 16
+"""As the training clang has it (NativePolicy.cpp)."""
+
 
 class NativePolicy:
     """A loaded policy.so. UserError if it cannot be loaded or is not a policy.
@@ -37,7 +40,9 @@ class NativePolicy:
             self.num_actions = int(description["num_actions"])
             self.problem = str(description["problem"])
             self._logits = library.mlgo_policy_logits
-        except (OSError, AttributeError, ValueError, KeyError, TypeError) as error:
+            if not 2 <= self.num_actions <= _MAX_ACTIONS:
+                raise ValueError(f"it has {self.num_actions} actions")
+        except (OSError, AttributeError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise UserError(f"{path} is not a native policy: {error}", "export the policy again") from None
         self._logits.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self._logits.restype = None

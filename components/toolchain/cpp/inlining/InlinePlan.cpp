@@ -109,12 +109,16 @@ Expected<Plan> Plan::read(const std::string &Path) {
       Words[I] = support::endian::read64le(At + I * sizeof(uint64_t));
     Result.Index.push_back({Words[0], Words[1], Words[2], Words[3], Words[4]});
   }
+  // Entries that share bytes would make a small plan take hours.
+  StringRef Following = Rest.drop_front(Index.size());
+  for (const Entry &E : Result.Index) {
+    if (E.Size > Following.size())
+      return unusable(Path, "it is cut off");
+    Following = Following.drop_front(E.Size);
+  }
   int64_t ChoicesCrc;
   if (consumeNumber(Header, "choices", ChoicesCrc)) {
-    size_t Decisions = 0;
-    for (const Entry &E : Result.Index)
-      Decisions += E.Size;
-    Result.Choices = Rest.drop_front(Index.size()).substr(Decisions);
+    Result.Choices = Following;
     if (crcOf(Result.Choices) != ChoicesCrc)
       return unusable(Path, "its choices are damaged");
   }

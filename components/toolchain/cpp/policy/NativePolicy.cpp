@@ -1,6 +1,7 @@
 #include "policy/NativePolicy.h"
 
 #include "decisions/PolicySampling.h"
+#include "support/JSON.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/Twine.h"
@@ -13,6 +14,8 @@
 
 using namespace llvm;
 using namespace mlgo;
+
+static constexpr int64_t MaxActions = 1 << 16;
 
 /// Returns the shape of a feature in a policy's description, or nothing if it
 /// is not a list.
@@ -50,7 +53,7 @@ NativePolicy::load(StringRef Directory, const std::vector<TensorSpec> &Features,
   if (!Describe || !Policy->RunLogits)
     return policyError(Library + " is not a policy: mlgo_policy_describe or "
                                  "mlgo_policy_logits is missing");
-  auto Description = json::parse(Describe());
+  auto Description = parseJSON(Describe());
   if (!Description)
     return policyError(Library + " describes itself in broken JSON: " +
                        toString(Description.takeError()));
@@ -73,7 +76,8 @@ Error NativePolicy::bind(StringRef Library, const json::Object &Description,
                          const std::vector<void *> &Buffers) {
   const json::Array *PolicyFeatures = Description.getArray("features");
   auto NumActions = Description.getInteger("num_actions");
-  if (!PolicyFeatures || !NumActions || *NumActions < 2)
+  if (!PolicyFeatures || !NumActions || *NumActions < 2 ||
+      *NumActions > MaxActions)
     return policyError(Library +
                        " does not say its features and its number of actions");
   Logits.resize(*NumActions);
@@ -104,6 +108,7 @@ Error NativePolicy::bind(StringRef Library, const json::Object &Description,
 
 Error NativePolicy::bindOutputs(const std::vector<TensorSpec> &Outputs) const {
   const bool Agrees = !Outputs.empty() && Outputs[0].isElementType<int64_t>() &&
+                      Outputs[0].getElementCount() == 1 &&
                       all_of(drop_begin(Outputs), [&](const TensorSpec &Spec) {
                         return Spec.isElementType<float>() &&
                                Spec.getElementCount() == Logits.size();

@@ -50,8 +50,6 @@ TFModelEvaluator::TFModelEvaluator(StringRef SavedModelPath,
   }
   for (std::vector<char> &Buffer : Impl->Inputs)
     Buffers.push_back(Buffer.data());
-  for (const TensorSpec &Spec : OutputSpecs)
-    Impl->Outputs.emplace_back(Spec.getTotalTensorBufferSize());
   auto Policy =
       PolicyModel::load(SavedModelPath, Features, Buffers, OutputSpecs);
   if (!Policy) {
@@ -60,6 +58,10 @@ TFModelEvaluator::TFModelEvaluator(StringRef SavedModelPath,
     return;
   }
   Impl->Policy = std::move(*Policy);
+  // Only now, because a policy refuses outputs that are not its own, of any
+  // size.
+  for (const TensorSpec &Spec : OutputSpecs)
+    Impl->Outputs.emplace_back(Spec.getTotalTensorBufferSize());
 }
 
 TFModelEvaluator::~TFModelEvaluator() = default;

@@ -1,5 +1,6 @@
 #include "policy/PolicyRunner.h"
 
+#include "support/JSON.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -24,7 +25,7 @@ PolicyRunner::readOutputs(StringRef Path, StringRef DecisionName) {
   auto File = MemoryBuffer::getFile(Path);
   if (!File)
     return Fail("cannot be read: " + File.getError().message());
-  auto Parsed = json::parse((*File)->getBuffer());
+  auto Parsed = parseJSON((*File)->getBuffer());
   if (!Parsed)
     return Fail("is not JSON: " + toString(Parsed.takeError()));
   const json::Array *Entries = Parsed->getAsArray();

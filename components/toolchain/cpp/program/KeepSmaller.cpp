@@ -2,6 +2,7 @@
 
 #include "inlining/InlinePlan.h"
 #include "program/SizePipeline.h"
+#include "support/JSON.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
@@ -185,7 +186,7 @@ static std::optional<Variant> findChoice(MemoryBufferRef Choices,
                                          StringRef Digest) {
   std::optional<Variant> Result;
   for (line_iterator Line(Choices); !Line.is_at_end(); ++Line) {
-    auto Parsed = json::parse(*Line);
+    auto Parsed = parseJSON(*Line);
     if (!Parsed) {
       consumeError(Parsed.takeError());
       continue;

@@ -95,7 +95,7 @@ def test_choices_are_added_behind_the_decisions(
         assert {choice.digest: choice for choice in read_choices(Path(directory, "choices"))} == expected
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"digest": "12", "variant": "policy", "name": ""}', "3"])
+@pytest.mark.parametrize("line", ["{", "[]", '{"digest": "12", "variant": "policy", "name": ""}', "3", "[" * 100_000])
 def test_file_without_choices_is_refused(tmp_path: Path, line: str) -> None:
     good = json.dumps({"digest": "0" * 32, "variant": "policy", "name": "a"})
     (tmp_path / "choices").write_text(f"{good}\n{line}\n")
@@ -105,7 +105,18 @@ def test_file_without_choices_is_refused(tmp_path: Path, line: str) -> None:
         read_choices(tmp_path / "none")
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:60], lambda data: data[:-1], lambda _: b"", lambda _: b"3\n"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:60],
+        lambda data: data[:-1],
+        lambda _: b"",
+        lambda _: b"3\n",
+        lambda _: b"[" * 100_000 + b"\n",
+        lambda data: data.replace(b'"modules": 1', b'"modules": -1'),
+        lambda data: data.replace(b'"modules": 1', b'"modules": %d' % 10**30),
+    ],
+)
 def test_choices_are_not_added_to_a_damaged_plan(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     plan = tmp_path / "plan"
     write_plan(plan, [PlannedModule("a.c", ForcedDecisions.of({("a", "b", 0): 1}))], 19)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from components.core.policy import forms
 from components.core.policy.forms import run_form
 from components.platform.errors import UserError
 from components.platform.processes import sandbox
+from tests.support.mutations import ROUNDS, SEED, mutate
 
 COLUMNS = {"cost_estimate": np.arange(5)}
 DESCRIPTION = (
@@ -39,11 +41,11 @@ void mlgo_policy_logits(const void *const *inputs, float *logits) {
 def make(tmp_path: Path, clang: Path) -> Callable[[str], Path]:
     """A function that returns a policy directory whose policy.so runs this code when it is loaded."""
 
-    def make_code(code: str) -> Path:
+    def make_code(code: str, description: str = DESCRIPTION) -> Path:
         directory = tmp_path / "policy"
         directory.mkdir()
         (tmp_path / "policy.c").write_text(SOURCE % code)
-        quoted = DESCRIPTION.replace('"', '\\"')
+        quoted = description.replace('"', '\\"')
         command: list[str | Path] = [clang, "-shared", "-fPIC", f'-DDESCRIPTION="{quoted}"', tmp_path / "policy.c"]
         subprocess.run([*command, "-o", directory / "policy.so"], check=True)
         return directory
@@ -92,6 +94,32 @@ def test_shared_object_that_is_cut_off_is_an_error(make: Callable[[str], Path], 
     content = (directory / "policy.so").read_bytes()
     (directory / "policy.so").write_bytes(content[: int(len(content) * share)])
     with pytest.raises(UserError, match=r"policy\.so (ended the process|is not a native policy|cannot be run)"):
+        run_form("native", directory, COLUMNS)
+
+
+@pytest.mark.attack
+def test_mutated_shared_object_is_an_error_or_decides(
+    make: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sandbox.kind() == "none":
+        pytest.skip("nothing confines here")
+    monkeypatch.setattr(forms, "TIMEOUT_S", 60.0)
+    directory = make("")
+    whole = (directory / "policy.so").read_bytes()
+    refused = 0
+    for number in range(16 * ROUNDS):
+        (directory / "policy.so").write_bytes(mutate(whole, random.Random(f"{SEED}/{number}")))
+        try:
+            assert run_form("native", directory, COLUMNS).decisions.shape == (5,)
+        except UserError:
+            refused += 1
+    assert refused
+
+
+@pytest.mark.parametrize("number", ["1e999", "4611686018427387904", "-1", "[" * 9000])
+def test_shared_object_with_a_wrong_number_of_actions_is_an_error(make: Callable[..., Path], number: str) -> None:
+    directory = make("", DESCRIPTION.replace('"num_actions": 2', f'"num_actions": {number}'))
+    with pytest.raises(UserError, match=r"policy\.so is not a native policy"):
         run_form("native", directory, COLUMNS)
 
 

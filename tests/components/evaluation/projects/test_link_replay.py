@@ -109,6 +109,7 @@ def test_options_that_write_other_files_are_left_out(tmp_path: Path, words: tupl
         ("-Xlinker", "@words"),
         ("--for-linker", "-plugin"),
         ("--driver-mode=cl",),
+        ("-cc1", "-load", "evil.so"),
     ],
 )
 def test_options_that_run_programs_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
