@@ -52,10 +52,12 @@ from components.evaluation.projects.whole_projects import (
 )
 from components.evaluation.release_policy import choose_release_policy, swap_descriptions
 from components.evaluation.report import terminal_report
+from components.evaluation.report.formatting import costs_markdown
 from components.evaluation.report.html_report import write_page
 from components.evaluation.report.model_card import model_card, write_card
 from components.evaluation.report.regressions import worst_cases
 from components.evaluation.variants import choose_clang, plan_variants
+from components.platform.launcher.step_cost import costs_so_far
 from components.platform.storage import digest, publish
 from components.platform.workers.factory import make_pool
 
@@ -129,10 +131,12 @@ def evaluate(config: EvaluationConfig) -> Metrics:
         (directory / "report.csv").write_text(report_csv(measured), encoding="utf-8")
         write_measurements(directory, measured)
         (directory / terminal_report.METRICS).write_text(encode_json(metrics), encoding="utf-8")
-        (directory / terminal_report.SUMMARY).write_text(terminal_report.markdown(metrics), encoding="utf-8")
+        costs = costs_so_far()
+        summary = terminal_report.markdown(metrics) + costs_markdown(costs)
+        (directory / terminal_report.SUMMARY).write_text(summary, encoding="utf-8")
         worst = worst_cases(measured)
         write_card(directory, model_card(metrics, config.policy, corpus, worst), worst)
-        write_page(directory / terminal_report.REPORT, metrics, measured, curve)
+        write_page(directory / terminal_report.REPORT, metrics, measured, curve, costs)
     return metrics
 
 

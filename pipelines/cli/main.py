@@ -50,7 +50,7 @@ IMPORTED = {
     "retrain": _Imported(
         "pipelines.cli.retrain:retrain_group", "Retrain, and promote policies that are clearly better."
     ),
-    "pipeline": _Imported("pipelines.cli.runs:pipeline_group", "Compile the pipeline; run it here or on a server."),
+    "pipeline": _Imported("pipelines.cli.profile:pipeline_group", "Compile the pipeline; run it here or on a server."),
     "cluster": _Imported("pipelines.cli.cluster:cluster_group", "Check a Kubernetes cluster before a run needs it."),
     "images": _Imported("pipelines.cli.images:images_group", "Build and push the container images."),
     "storage": _Imported("pipelines.cli.storage:storage_group", "Maintain artifacts in object storage."),

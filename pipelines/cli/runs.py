@@ -46,7 +46,7 @@ def list_command(server: PipelineServer, limit: int, state: str | None, experime
         )
         for run in itertools.islice(runs, limit)
     ]
-    _say_table(("RUN", "NAME", "STATE", "BEGUN", "DURATION"), rows, "no runs")
+    say_table(("RUN", "NAME", "STATE", "BEGUN", "DURATION"), rows, "no runs")
 
 
 @pipeline_group.command("logs", short_help="Print the log of a step of a run on KFP.")
@@ -133,7 +133,7 @@ def artifacts_command(server: PipelineServer, run: str, name: str, directory: Pa
             say(f"downloaded: {one.download(directory)}")
     else:
         rows = [(one.task, one.name, one.kind, one.uri) for one in chosen]
-        _say_table(("TASK", "NAME", "TYPE", "URI"), rows, "no artifacts")
+        say_table(("TASK", "NAME", "TYPE", "URI"), rows, "no artifacts")
     if elsewhere and not name:
         say(elsewhere)
 
@@ -160,7 +160,7 @@ def list_schedules_command(server: PipelineServer) -> None:
       mlgo pipeline schedules list --host http://localhost:8080
     """
     rows = [(one.schedule_id, one.name, "active" if one.active else "paused", one.times) for one in server.schedules()]
-    _say_table(("SCHEDULE", "NAME", "STATE", "TIMES"), rows, "no schedules")
+    say_table(("SCHEDULE", "NAME", "STATE", "TIMES"), rows, "no schedules")
 
 
 @schedules_group.command("pause")
@@ -209,7 +209,7 @@ def _change(server: PipelineServer, text: str, change: ScheduleChange) -> str:
     return f"{found.schedule_id} ({found.name})" + (f", {found.times}" if change == "resume" else "")
 
 
-def _say_table(head: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> None:
+def say_table(head: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> None:
     """Print rows in aligned columns, or `nothing` if there are none."""
     if not rows:
         say(nothing)

@@ -6,15 +6,19 @@ import itertools
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from components.platform.errors import UserError
+from components.platform.launcher.step_cost import COSTS
 
 ON_KFP = "submit it to KFP, which runs every pipeline"
 """Remedy for what the runners of this machine do not support."""
 SINGLE_FILE_TYPES = frozenset({"system.Metrics", "system.ClassificationMetrics", "system.HTML", "system.Markdown"})
 """Artifact types that are one file for KFP's UI; all others are a directory or a folder in object storage."""
+EXECUTOR_OUTPUT = "executor_output.json"
+"""File in which the launcher reports the artifacts of a step, with metadata."""
 
 _PLACEHOLDER = re.compile(r"\{\{\$(?:\.(inputs|outputs)\.(artifacts|parameters)\['([^']+)'\]\.?(\w*))?\}\}")
 
@@ -47,6 +51,14 @@ class RunLocations:
     def file(self, step: str, name: str) -> str:
         """Return the path of a small output file of a step."""
         return str(_join(self.files, step, name))
+
+    def costs(self, artifact: str) -> dict[str, str]:
+        """Return the metadata with the costs of the steps that made an artifact; {} if they are unknown."""
+        for path in Path(self.files).glob(f"*/{EXECUTOR_OUTPUT}"):
+            with suppress(OSError, ValueError, LookupError, TypeError):
+                listed = json.loads(path.read_text(encoding="utf-8"))["artifacts"][artifact]["artifacts"]
+                return {COSTS: str(listed[0]["metadata"][COSTS])}
+        return {}
 
 
 @dataclass(frozen=True)
@@ -101,7 +113,10 @@ class Step:
 
     def executor_input(self, locations: RunLocations) -> str:
         """Return the ExecutorInput as JSON, which KFP passes for {{$}}."""
-        artifacts = {name: [{"name": name, "uri": locations.artifact(of)}] for name, of in self.inputs.items()}
+        artifacts = {
+            name: [{"name": name, "uri": locations.artifact(of), "metadata": locations.costs(of)}]
+            for name, of in self.inputs.items()
+        }
         made = {
             name: [{"name": name, "type": {"schemaTitle": title}, "uri": self._output_place(name, locations)}]
             for name, title in self.outputs.items()
@@ -111,7 +126,7 @@ class Step:
             "outputs": {
                 "artifacts": {name: {"artifacts": listed} for name, listed in made.items()},
                 "parameters": {name: {"outputFile": locations.file(self.name, name)} for name in self.parameters},
-                "outputFile": locations.file(self.name, "executor_output.json"),
+                "outputFile": locations.file(self.name, EXECUTOR_OUTPUT),
             },
         }
         return json.dumps(document)

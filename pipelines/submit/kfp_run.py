@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from components.platform.console import say
 from components.platform.errors import UserError
+from components.platform.launcher.step_cost import is_cost_line
 from components.platform.rayjob.pending_pods import pending_reason
 from pipelines.smoke.rows import TABLE_HEADING, TABLE_STEP
 from pipelines.spec import REPORT_STEP, starts_ray_itself
@@ -175,7 +176,7 @@ class KfpRun:
         for name, beginning in ((TABLE_STEP, TABLE_HEADING), (REPORT_STEP, "verdict"), ("evaluation", "verdict")):
             log = [_STAMP.sub("", line) for line in self.read_log(succeeded[name])] if name in succeeded else []
             if begins := [number for number, line in enumerate(log) if line.startswith(beginning)]:
-                lines = log[begins[-1] :]
+                lines = [line for line in log[begins[-1] :] if not is_cost_line(line)]
                 break
         if not lines and "evaluation" in succeeded and succeeded["evaluation"].reused:
             lines = ["the evaluation was reused: its run has the verdict"]
@@ -191,7 +192,8 @@ class KfpRun:
             say(f"not run: {', '.join(not_run)}")
         log, command = "", ""
         text = self._first_log(failed[0])
-        if tail := without_launcher(text).rstrip().splitlines()[-_LAST_LINES:]:
+        lines = [line for line in without_launcher(text).rstrip().splitlines() if not is_cost_line(line)]
+        if tail := lines[-_LAST_LINES:]:
             log = f"\n  the last lines of {failed[0].name}:" + "".join(f"\n    {line}" for line in tail)
         elif failed[0].pods:
             command = f" (kubectl logs --container main {failed[0].pods[0]})"

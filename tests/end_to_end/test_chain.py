@@ -12,6 +12,10 @@ import pytest
 
 from components.core.formats.toolchain import load_toolchain
 from components.platform.storage import digest, verify
+from pipelines.spec import COMPILED, load_spec
+from pipelines.submit.overrides import override_for_kfp
+from pipelines.submit.overrides_document import read_overrides
+from pipelines.submit.profile import overrides_text, profile_of_directory
 from tests.end_to_end.chain import ACCEPTED, command, mlgo_run, reused, run_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
@@ -83,6 +87,20 @@ def test_metrics_agree_with_report_and_table(finished: tuple[Path, str]) -> None
     expected = digest(run / policies[chosen]) if chosen in policies else judged["inputs"]["reference_digest"]
     assert load_toolchain(run / "release").built["policies"] == {"inlining": expected}
     assert "<html" in (run / "release_report" / "report.html").read_text()[:500].lower()
+
+
+def test_report_and_profile_have_what_each_step_cost(finished: tuple[Path, str], tmp_path: Path) -> None:
+    run, _output = finished
+    profile = profile_of_directory(run)
+    assert set(profile.costs) == set(STEPS) and not profile.failed and not profile.unknown
+    assert all(cost.processor_seconds > 0 and cost.peak_memory_bytes > 10**7 for cost in profile.costs.values())
+    assert profile.costs["ppo"].processor_seconds > profile.costs["vocab"].processor_seconds
+    page = (run / "release_report" / "report.html").read_text().partition("What the run cost")[2]
+    summary = (run / "release_report" / "summary.md").read_text().partition("What the run cost")[2]
+    for step in STEPS:
+        assert f"<td>{step}</td>" in page and step in summary
+    (tmp_path / "used.yaml").write_text(overrides_text(profile, 50, limits_only=False))
+    override_for_kfp(load_spec(COMPILED), read_overrides(tmp_path / "used.yaml"))
 
 
 def test_release_clang_builds_working_program(finished: tuple[Path, str], tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ digests, with or without rayjob. A run named "notified" must name the Secret wit
 completes one more task; its tasks are listed as nodes of an Argo workflow (argo_nodes.py). With preset=tiny its
 PPO fails twice, until the run is retried; in a run named "unscheduled" PPO's pod is pending for some polls. A canceled
 run is FAILED in the end, as on a real server. A run named "lossy" loses two answers of three, one named "gone" all but
-the first, and one named "forbidden" must not be polled. A pipeline version named "broken" is refused.
+the first, and one named "forbidden" must not be polled. A pipeline version named "broken" is refused. Logs of a run
+named "profiled" tell what its steps cost.
 
 Lists have the newest first, and PAGE objects in an answer.
 
@@ -43,6 +44,11 @@ from tests.servers.http_server import JsonHandler, serving
 TASKS = ("corpus", "toolchain-training", "trace", "vocab", "warmstart", "ppo", "evaluation")
 VERDICTS = {"evaluation": "2026-11-29T08:05:02.804Z INFO verdict on the modules: better (1.2%)\n"}
 """Task -> the end of its log."""
+COST = (
+    "cost: {}.0 s on 8 processors, {} processor seconds, 1843.0 MB of memory at most, "
+    "object storage: 120.5 MB read, 3.2 MB written"
+)
+"""Of a step in the log of a run named "profiled"; vocab's has none."""
 EXPERIMENTS: list[dict[str, Any]] = []
 RUNS: dict[str, dict[str, Any]] = {}
 PIPELINES: dict[str, dict[str, Any]] = {}
@@ -455,7 +461,11 @@ class Handler(JsonHandler):
         """Answer as run_log_server.go, which sends the status before it looks for the log."""
         pods = RUNS[run_id]["workflow"].pods if run_id in RUNS else {}
         name = next((name for name, pod_name in pods.items() if pod_name == pod), "")
-        text = LOG.format("".join(f"{name}: line {number}\n" for number in range(100)) + VERDICTS.get(name, ""))
+        end = VERDICTS.get(name, "")
+        if RUNS.get(run_id, {}).get("display_name") == "profiled" and name != "vocab":
+            seconds = 60 + TASKS.index(name)
+            end += f"2026-11-29T08:05:03.804Z INFO {COST.format(seconds, 2.1 * seconds)}\n"
+        text = LOG.format("".join(f"{name}: line {number}\n" for number in range(100)) + end)
         error = json.dumps({"error_message": f"Failed to read logs for run {run_id}", "error_details": ""})
         self.send((text if name else error).encode(), "text/plain", 200)
 

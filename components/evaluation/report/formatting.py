@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from components.platform.console.escape import markdown_text
+from components.platform.launcher import step_cost
+from components.platform.launcher.step_cost import StepCost
 
 SMALLER = ("smaller", "larger")
 _ROUNDING_PERCENT = 5e-9
@@ -52,6 +54,14 @@ def interval_in_words(bounds: Sequence[float] | None, comparative: Sequence[str]
         return f", 95% interval {change(bounds[0], comparative)} to {change(bounds[1], comparative)}"
     least, most = sorted(bounds, key=abs)
     return f", 95% interval {beside(abs(least), 0.0)}% to {change(most, comparative)}"
+
+
+def costs_markdown(costs: Mapping[str, StepCost]) -> str:
+    """Return a table of what steps cost, by task, as Markdown; "" without any."""
+    if not costs:
+        return ""
+    table = markdown_table(step_cost.COLUMNS, step_cost.table_rows(costs))
+    return "\n".join(["", f"What the run cost. {step_cost.NOTE}", "", *table, ""])
 
 
 def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -5,7 +5,9 @@ Each objective has a template, <name>.html.jinja; all templates get the same var
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import jinja2
 from markupsafe import Markup
@@ -23,13 +25,27 @@ from components.evaluation.report.formatting import change, interval, required_i
 from components.evaluation.report.plots import MAX_POINTS, case_changes, project_changes, sweep, training_reward
 from components.evaluation.report.regressions import worst_cases
 from components.platform.console.escape import escape_line
+from components.platform.launcher import step_cost
+from components.platform.launcher.step_cost import StepCost
 
 _MAX_NAME = 90
 """Characters of a function's name in a table; its title has all of it."""
 _MAX_LINE = 130
 
 
-def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curve | None) -> None:
+def write_page(
+    path: Path,
+    metrics: Metrics,
+    measured: Measurements,
+    curve: Curve | None,
+    costs: Mapping[str, StepCost] = MappingProxyType({}),
+) -> None:
+    """Write the page.
+
+    Args:
+        curve: reward of the training, if it is known.
+        costs: of the steps of the run so far, by task.
+    """
     objective = measured.objective
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -78,6 +94,9 @@ def write_page(path: Path, metrics: Metrics, measured: Measurements, curve: Curv
         max_points=MAX_POINTS,
         floor=FLOOR,
         program_rows=program_rows,
+        cost_columns=step_cost.COLUMNS,
+        cost_rows=step_cost.table_rows(costs),
+        cost_note=step_cost.NOTE,
     )
     path.write_text(text, encoding="utf-8")
 

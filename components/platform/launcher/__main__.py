@@ -28,6 +28,7 @@ from components.platform.launcher.executor import (
     write_executor_output,
 )
 from components.platform.launcher.kfp_locations import locate_outputs, resolve_locations
+from components.platform.launcher.step_cost import measured
 from components.platform.storage.input_files import path_errors, read_json
 from components.platform.storage.uri import ObjectUri, mirror, parse_location
 
@@ -99,6 +100,7 @@ Example (as KFP calls it):
     metavar="DIGEST",
     help="Digest of what is at the paths and URIs in ARGUMENTS, for a server that identifies steps by their command.",
 )
+@click.option("--task", default="", metavar="NAME", help="Name of the step in tables of costs.  [default: STEP]")
 @click.argument("step")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def main(
@@ -112,6 +114,7 @@ def main(
     artifact_root: str,
     extends: str,
     content: str,
+    task: str,
     step: str,
     arguments: tuple[str, ...],
 ) -> int:
@@ -124,7 +127,8 @@ def main(
     kfp = parse_executor_input(executor_input)
     step_arguments = drop_empty_options(arguments)
     resolved = resolve_locations(step_arguments, kfp, work, artifact_root)
-    status = _run(step, resolved, time_limit_s)
+    with measured(task or step, kfp) as meter:
+        status = _run(step, resolved, time_limit_s)
     if status != 0:
         return status
     location = parse_location(_output_option(resolved))
@@ -140,12 +144,12 @@ def main(
         _make_parent(path).write_text(str(_value(directory / file, key)), encoding="utf-8")
     metadata: dict[str, dict[str, Any]] = dict(locate_outputs(step_arguments, kfp, artifact_root))
     for name in find_outputs_at(kfp, _output_option(step_arguments)):
-        metadata[name] = {**describe_lineage(directory), **metadata.get(name, {})}
+        metadata[name] = {**describe_lineage(directory), **meter.metadata(), **metadata.get(name, {})}
     for metric in metrics:
         source, name = _split_pair(metric)
         file, _colon, keys = source.partition(":")
         shown = select_numbers(_document(directory / file), [key for key in keys.split(",") if key])
-        metadata[name] = {**metadata.get(name, {}), **shown}
+        metadata[name] = {**metadata.get(name, {}), **shown, **meter.cost().metadata()}
     for matrix in matrices:
         file, name = _split_pair(matrix)
         metadata[name] = confusion_matrix(_value(directory / file, "confusion_matrix"))

@@ -34,7 +34,7 @@ def step(
     """
     task = TASKS[name]
     step = STEPS[task.step].module.removeprefix("components.")
-    options: list[Any] = ["--time-limit-s", str(round(3600 * task.hours))]
+    options: list[Any] = ["--task", name, "--time-limit-s", str(round(3600 * task.hours))]
     options += ["--work", work, "--extends", extends] if work else []
     pairs_of = {"--copy": copies, "--value": values, "--metrics": metrics, "--confusion-matrix": matrices}
     for flag, pairs in pairs_of.items():

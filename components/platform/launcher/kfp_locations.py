@@ -18,11 +18,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from components.platform.console import say
+from components.platform.errors import UserError
 from components.platform.storage.object_storage.kfp_local import kfp_local_uri, local_directory
-from components.platform.storage.uri import REMOTE_SCHEMES, ObjectUri, parse_location
+from components.platform.storage.uri import KFP_LOCAL, REMOTE_SCHEMES, ObjectUri, parse_location
 
 DIRECT_VARIABLE = "MLGO_DIRECT_STORAGE"
 """Environment variable of a runner without KFP's launcher: steps read and write every URI themselves."""
@@ -84,6 +87,30 @@ def locate_outputs(
         for artifact in _artifacts(executor_input, "outputs", name)
         if any(_is_at(argument, artifact["uri"]) for argument in arguments)
     }
+
+
+def copied_bytes(executor_input: Mapping[str, Any], direction: str) -> int:
+    """Return the bytes of the task's artifacts in directories that KFP copies: there are none of other artifacts.
+
+    Args:
+        direction: "inputs", or "outputs", which KFP copies when the step has ended.
+    """
+    total = 0
+    for artifact in _artifacts(executor_input, direction):
+        with suppress(UserError, OSError):
+            place = parse_location(kfp_local_uri(artifact["uri"]))
+            if isinstance(place, ObjectUri) and place.scheme == KFP_LOCAL:
+                directory = local_directory(place)
+                files = (Path(at, name) for at, _folders, names in os.walk(directory) for name in names)
+                total += directory.stat().st_size if directory.is_file() else sum(file.stat().st_size for file in files)
+    return total
+
+
+def input_metadata(executor_input: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the metadata of each of the task's input artifacts that has any."""
+    for artifact in _artifacts(executor_input, "inputs"):
+        if isinstance(artifact.get("metadata"), Mapping):
+            yield artifact["metadata"]
 
 
 def _artifacts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +59,17 @@ def test_executor_input_is_like_kfps() -> None:
     assert policy == {"name": "policy", "type": {"schemaTitle": "system.Model"}, "uri": "gs://bucket/run/policy"}
     assert document["outputs"]["parameters"]["verdict"]["outputFile"] == "/run/.files/ppo/verdict"
     assert document["outputs"]["outputFile"] == "/run/.files/ppo/executor_output.json"
+
+
+def test_inputs_have_the_costs_that_their_steps_reported(tmp_path: Path) -> None:
+    run = RunLocations("gs://bucket/run", str(tmp_path))
+    for name, text in (("trace", '{"artifacts": {"recorded": {"artifacts": [{"metadata": %s}]}}}'), ("vocab", "{")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "executor_output.json").write_text(text.replace("%s", json.dumps({"costs": "{}", "x": 1})))
+    made = step("{{$}}", inputs={"trace": "recorded", "vocab": "unknown"})
+    read = json.loads(made.argv(run)[-1])["inputs"]["artifacts"]
+    assert read["trace"]["artifacts"][0]["metadata"] == {"costs": "{}"}
+    assert read["vocab"]["artifacts"][0]["metadata"] == {}
 
 
 def test_unknown_placeholder_is_an_error() -> None:

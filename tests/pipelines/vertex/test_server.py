@@ -13,11 +13,15 @@ import pytest
 import requests
 
 from components.platform.errors import UserError
+from components.platform.launcher.step_cost import StepCost
 from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.artifacts.published import Published, published_artifacts
 from pipelines.submit.cron import parse_cron
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
+from pipelines.submit.overrides import override_for_vertex
+from pipelines.submit.overrides_document import read_overrides
 from pipelines.submit.polling import EXIT_CANCELED, Task
+from pipelines.submit.profile import overrides_text, profile_of
 from pipelines.submit.server import Schedule, ScheduleChange, find_run, find_schedule, wait
 from pipelines.vertex.client import VertexAddress
 from pipelines.vertex.server import VertexPipelines, check_job_settings, write_cron
@@ -28,6 +32,7 @@ from tests.support.schemas import PublishedClients
 JOB = "projects/p/locations/r/pipelineJobs/7"
 KEY = "projects/p/locations/r/keyRings/ring/cryptoKeys/key"
 NETWORK = "projects/12345/global/networks/net"
+COST = StepCost(100.0, 8, 210.0, 1_843_000_000, 120_500_000, 3_200_000)
 
 
 class Vertex(JsonHandler):
@@ -94,7 +99,8 @@ class Vertex(JsonHandler):
             return
         self.jobs.append({})
         state = "RUNNING" if len(self.jobs) < 3 else self.ends
-        outputs = {"ppo": {"artifacts": [{"uri": "gs://b/r/1/7/ppo_-2/ppo"}]}} if len(self.jobs) > 1 else {}
+        artifact = {"uri": "gs://b/r/1/7/ppo_-2/ppo", "metadata": COST.metadata()}
+        outputs = {"ppo": {"artifacts": [artifact]}} if len(self.jobs) > 1 else {}
         tasks = [{"taskName": "ppo", "state": state, "outputs": outputs}]
         job = {
             "state": f"PIPELINE_STATE_{state}",
@@ -264,6 +270,26 @@ def test_outputs_of_a_job_are_its_artifacts(vertex: VertexPipelines) -> None:
     assert published_artifacts(job) == [Published("ppo", "ppo", "Artifact", "gs://b/r/1/7/ppo_-2/ppo")]
     with pytest.raises(UserError, match="Cloud Logging"):
         job.read_log(Task("ppo"))
+
+
+def test_cost_of_a_task_is_in_the_metadata_of_its_artifacts(vertex: VertexPipelines, tmp_path: Path) -> None:
+    job = find_run(vertex, vertex.send(request()))
+    assert profile_of(job).unknown == {"ppo": "it still runs"}
+    job.refresh()
+    profile = profile_of(job)
+    assert profile.costs == {"ppo": COST} and not profile.unknown
+    text = overrides_text(profile, 50, limits_only=True)
+    assert text == "ppo:\n  cpu: {limit: 4}\n  memory: {limit: 2800M}\n"
+    (tmp_path / "o.yaml").write_text(text)
+    resources = override_for_vertex(load_spec(COMPILED), read_overrides(tmp_path / "o.yaml"))["deploymentSpec"][
+        "executors"
+    ]["exec-ppo"]["container"]["resources"]
+    assert resources == {
+        "cpuLimit": 4.0,
+        "resourceCpuLimit": "4",
+        "memoryLimit": 2.8,
+        "resourceMemoryLimit": "2800M",
+    }
 
 
 def test_unknown_job_is_not_said_to_continue(vertex: VertexPipelines) -> None:

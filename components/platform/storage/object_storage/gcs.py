@@ -35,6 +35,7 @@ from components.platform.storage.object_storage.object_store import (
     StoredObject,
     VersionConflict,
 )
+from components.platform.storage.object_storage.traffic import count_read, count_written
 from components.platform.storage.uri import ObjectUri, concurrent_modification_error
 
 # Google's announcements about versions of Python and gRPC that it will require years from now.
@@ -110,6 +111,7 @@ class GcsStore:
                     )
                 except (NotFound, PreconditionFailed):
                     continue  # replaced between the two requests
+                count_read(len(text))
                 return text, str(int(generation))
         raise concurrent_modification_error(uri)
 
@@ -120,7 +122,9 @@ class GcsStore:
             {"checksum": "crc32c"} if end is None else {"start": start, "end": end - 1, "checksum": None}
         )
         with translate_gcs_errors(uri), _translate_missing(uri):
-            return bytes(blob.download_as_bytes(**part, **request_options()))
+            content = bytes(blob.download_as_bytes(**part, **request_options()))
+        count_read(len(content))
+        return content
 
     def head(self, uri: ObjectUri) -> StoredObject | None:
         bucket = bucket_of(uri)
@@ -150,6 +154,7 @@ class GcsStore:
                 )
             except PreconditionFailed:
                 raise VersionConflict(uri) from None
+            count_written(len(content))
             return _describe(blob)
 
     def require_writable(self, uri: ObjectUri) -> None:
@@ -189,6 +194,7 @@ class GcsStore:
                 raise_exception=True,
                 upload_kwargs={"checksum": "crc32c", **request_options()},
             )
+        count_written(sum(os.path.getsize(path) for path, _blob in pairs))
         return [blob.time_created for _path, blob in pairs if blob.time_created]
 
     def download(self, objects: Sequence[tuple[ObjectUri, Callable[[], BinaryIO]]]) -> None:
@@ -206,6 +212,7 @@ class GcsStore:
                 raise_exception=True,
                 download_kwargs={"checksum": "crc32c", **request_options()},
             )
+            count_read(sum(stream.tell() for _blob, stream in files))
 
     def download_to(self, uri: ObjectUri, path: Path, version: str = NO_VERSION) -> None:
         generation = int(version) if version else None
@@ -213,6 +220,7 @@ class GcsStore:
             bucket_of(uri).blob(uri.path).download_to_filename(
                 str(path), checksum="crc32c", if_generation_match=generation, **request_options()
             )
+        count_read(path.stat().st_size)
 
     def delete(self, uri: ObjectUri, version: str = NO_VERSION) -> None:
         from google.api_core.exceptions import NotFound, PreconditionFailed

@@ -35,6 +35,7 @@ from components.platform.storage.object_storage.object_store import (
     StoredObject,
     VersionConflict,
 )
+from components.platform.storage.object_storage.traffic import count_read, count_written
 from components.platform.storage.uri import ObjectUri
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -152,6 +153,7 @@ class S3Store:
                     return _date(_put(client, uri, path.read_bytes()))
                 with open(path, "rb") as stream:
                     client.upload_fileobj(stream, uri.bucket, uri.path)
+                count_written(path.stat().st_size)
             stored = self.head(uri)
             return stored.updated if stored else None
 
@@ -203,7 +205,9 @@ class S3Store:
             return response["Body"].read(), str(response["ETag"])
 
         with translate_s3_errors(uri):
-            return _repeat_if_broken(get)
+            content, version = _repeat_if_broken(get)
+        count_read(len(content))
+        return content, version
 
     def _download(self, uri: ObjectUri, stream: BinaryIO, version: str = NO_VERSION) -> None:
         client = _client()
@@ -222,6 +226,7 @@ class S3Store:
                 if _status(error) == 412:
                     raise ObjectMissing(uri, "it was replaced") from None
                 raise
+        count_read(stream.tell())
 
 
 def _require_bucket(uri: ObjectUri) -> None:
@@ -233,7 +238,9 @@ def _put(client: Any, uri: ObjectUri, content: bytes, **more: Any) -> Any:
     # MD5 because every server verifies it; newer checksums are unknown to some.
     md5 = base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
     kind = "application/json" if "IfMatch" in more or "IfNoneMatch" in more else "application/octet-stream"
-    return client.put_object(Bucket=uri.bucket, Key=uri.path, Body=content, ContentMD5=md5, ContentType=kind, **more)
+    answer = client.put_object(Bucket=uri.bucket, Key=uri.path, Body=content, ContentMD5=md5, ContentType=kind, **more)
+    count_written(len(content))
+    return answer
 
 
 def _require_refused(client: Any, uri: ObjectUri, probe: ObjectUri, header: str, **condition: str) -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from components.evaluation.report.formatting import beside, change, interval_in_words, required_in_words
+from components.evaluation.report.formatting import (
+    beside,
+    change,
+    costs_markdown,
+    interval_in_words,
+    required_in_words,
+)
+from components.platform.launcher.step_cost import StepCost
 
 
 @pytest.mark.parametrize(
@@ -50,3 +57,11 @@ def test_change_has_no_sign(reduction: float | None, text: str) -> None:
 )
 def test_required_in_words(percent: float, text: str) -> None:
     assert required_in_words(percent) == text
+
+
+def test_costs_are_a_table_if_they_are_known() -> None:
+    assert costs_markdown({}) == ""
+    text = costs_markdown({"ppo": StepCost(120.0, 8, 812.4, 10**9), "vocab": StepCost(1.0, 1, 1.0, 10**6)})
+    assert "What the run cost." in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 5 and "6.8 of 8" in rows[2] and "0.23 core hours" in rows[4]

@@ -31,6 +31,7 @@ from components.evaluation.metrics_types import (
 from components.evaluation.report import terminal_report
 from components.evaluation.report.html_report import write_page
 from components.evaluation.report.regressions import worst_cases
+from components.platform.launcher.step_cost import StepCost
 
 SECTIONS = SectionSizes(
     text=900, rodata=50, eh_frame=30, gcc_except_table=10, dynstr=1, data=8, other=1, total=1000, llvm_size_text=990
@@ -226,3 +227,16 @@ def test_page_has_no_column_twice_and_no_list_of_zero_modules(
     assert "<th>all held-out<br>4 modules</th></tr>" in page and "unseen projects<br>" not in page
     assert "The 0 worst" not in page and "No module" in page
     assert "unseen projects<br>1 module</th>" in render(tmp_path, measured)
+
+
+def test_page_has_what_the_run_cost_if_that_is_known(tmp_path: Path, measured: Measurements) -> None:
+    assert "What the run cost" not in render(tmp_path, measured)
+    metrics = summarize(measured, 0.3)
+    metrics.inputs = Inputs(corpus="/c", policy="/p", training_clang="/t/bin/clang")
+    costs = {"ppo": StepCost(120.3, 8, 812.4, 10**9, 10**8), "<vocab>": StepCost(1.0, 1, 1.0, 10**6)}
+    write_page(tmp_path / "report.html", metrics, measured, None, costs)
+    page = (tmp_path / "report.html").read_text()
+    require_well_formed(page)
+    table = page.partition("What the run cost")[2].partition("</table>")[0]
+    assert table.count("<tr>") == 4 and "<td>812.4</td>" in table and "&lt;vocab&gt;" in table
+    assert "<td>0.23 core hours</td>" in table and "<th>memory at most</th>" in table

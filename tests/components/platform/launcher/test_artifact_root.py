@@ -67,7 +67,8 @@ class Server:
         page = self.launcher.pods / str(self.launcher.started) / made["page"].replace("://", "/")
         words = [str(argument).format(**uris) for argument in arguments]
         command = ["python", "-m", "components.platform.launcher", *(("--artifact-root", own) if own else ())]
-        command += ["--executor-input", json.dumps(document), "--copy", f"splits.json={page}", "corpus", *words]
+        command += ["--executor-input", json.dumps(document), "--task", task, "--copy", f"splits.json={page}"]
+        command += ["corpus", *words]
         done = self.launcher.run([*command, "--output", made[task]])
         return done.stderr if done.returncode else ""
 
@@ -94,6 +95,8 @@ def test_steps_exchange_artifacts_that_kfp_does_not_copy(root: str, url: str, bi
 
     assert not server.run("second", ("first",), "import", "--input", "{first}")
     assert launcher.downloaded == [], "the next task's pod gets no copy"
+    second = launcher.recorded["second"]["metadata"]
+    assert second["cost.read_bytes"] >= first["metadata"]["bytes"] <= first["metadata"]["cost.written_bytes"]
     uri = parse_location(launcher.recorded["second"]["metadata"]["location"])
     assert isinstance(uri, ObjectUri)
     files = {entry.name for entry in require_artifact(fetch(uri), "corpus", verify_content=True).files}
@@ -115,4 +118,7 @@ def test_result_of_a_run_without_the_root_is_read_where_kfp_put_it(url: str, bit
     assert not server.run("first", (), "make", "--input", bitcode, "--default-args=-cc1", own="")
     assert "location" not in server.launcher.recorded["first"]["metadata"] and len(server.launcher.uploaded) > 1
     assert not server.run("second", ("first",), "import", "--input", "{first}")
-    assert server.launcher.downloaded and server.launcher.recorded["second"]["metadata"]["location"].startswith(OWN)
+    first, second = (server.launcher.recorded[name]["metadata"] for name in ("first", "second"))
+    assert server.launcher.downloaded and second["location"].startswith(OWN)
+    assert second["cost.read_bytes"] >= first["bytes"] <= first["cost.written_bytes"], "KFP's copies count"
+    assert set(json.loads(second["costs"])) == {"first", "second"}

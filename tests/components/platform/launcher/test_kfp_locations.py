@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from components.platform.launcher.kfp_locations import DIRECT_VARIABLE, locate_outputs, resolve_locations
+from components.platform.launcher.kfp_locations import (
+    DIRECT_VARIABLE,
+    copied_bytes,
+    locate_outputs,
+    resolve_locations,
+)
 
 
 def executor_input(root: str) -> dict[str, Any]:
@@ -112,3 +117,27 @@ def test_pages_that_kfp_copies_have_no_location() -> None:
 def test_unknown_layout_of_kfp_keeps_its_path() -> None:
     resolved = locate_outputs(["minio://b/a/ppo/policy"], executor_input("minio://b/a/ppo"), "s3://own/mlgo")
     assert resolved["policy"] == {"location": "s3://own/mlgo/b/a/ppo/policy"}
+
+
+@pytest.mark.parametrize("scheme", ["minio", "s3", "oci"])
+def test_bytes_that_kfp_copies_are_those_in_its_directories(scheme: str, tmp_path: Path) -> None:
+    document = executor_input(f"{scheme}://bucket/run")
+    assert copied_bytes(document, "inputs") == copied_bytes(document, "outputs") == 0, "no directories"
+    run = tmp_path / scheme / "bucket" / "run"
+    corpus = run / "corpus" if scheme != "oci" else tmp_path / "oci" / "bucket_run_corpus" / "models"
+    corpus.mkdir(parents=True)
+    for name, size in (("a", 10), ("b", 7)):
+        (corpus / name).write_bytes(b"x" * size)
+    assert (copied_bytes(document, "inputs"), copied_bytes(document, "outputs")) == (17, 0)
+    if scheme != "oci":
+        (run / "policy").write_bytes(b"x" * 5)  # a page is a file
+        (run / "ppo" / "deep").mkdir(parents=True)
+        (run / "ppo" / "deep" / "c").write_bytes(b"x" * 6)
+        assert copied_bytes(document, "outputs") == 11
+
+
+def test_nothing_is_copied_of_places_that_steps_read_themselves(tmp_path: Path) -> None:
+    (tmp_path / "corpus").write_text("local")
+    for root in ("gs://bucket/run", str(tmp_path), "odd:// b"):
+        assert copied_bytes(executor_input(root), "inputs") == 0
+    assert copied_bytes({}, "inputs") == 0
