@@ -28,6 +28,7 @@ from components.core.formats.toolchain import (
     Toolchain,
     digest_of_clang,
     load_toolchain,
+    read_clang_version,
 )
 from components.core.policy.agreement import require_one_policy
 from components.platform.console import say
@@ -61,6 +62,7 @@ def make_toolchain(config: ToolchainConfig) -> Toolchain:
     make = _make_plugin if config.strategy == "plugin" else _make_clang
     with publish(config.output, "toolchain") as partial:
         built = {"strategy": config.strategy, **make(config, sdk, policies, partial)}
+        built["clang_version"] = read_clang_version(sdk.clang)
         say("probing the new clang")
         toolchain = _describe(partial, config, policies, sdk, built)
         (partial / FILE_NAME).write_text(json.dumps(toolchain.to_json(), indent=1) + "\n")
@@ -86,6 +88,7 @@ def _wrap_external(config: ToolchainConfig) -> Toolchain:
         install_wrapper(external.clang, partial)
         # The digest of the clang makes steps run again that used another one at the same path.
         built = {"strategy": EXTERNAL, "clang": str(external.clang), "clang_sha256": digest_of_clang(external.clang)}
+        built["clang_version"] = read_clang_version(external.clang)
         toolchain = Toolchain(
             partial,
             "training",

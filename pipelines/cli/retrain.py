@@ -114,8 +114,16 @@ class _RunOrSubmit(click.Command):
 
 @retrain_group.command(short_help="Say whether there is a reason to retrain.")
 @_STATE
-@click.option("--llvm-major", type=LLVM_MAJOR, help="Compare the version of the installed clang-N with the policy's.")
-@click.option("--toolchain", type=ARTIFACT, help="A current training toolchain: compare its features.")
+@click.option(
+    "--llvm-major",
+    type=LLVM_MAJOR,
+    help="Compare the version of the installed clang-N, and the revision of its package, with the policy's.",
+)
+@click.option(
+    "--toolchain",
+    type=ARTIFACT,
+    help="A current training toolchain: compare its features and, without --llvm-major, its LLVM.",
+)
 @click.option("--corpus", metavar="DIR|URI", help="A corpus of the current code: compare the content of its modules.")
 @click.option("--evaluation", type=ARTIFACT, help="An evaluation of the deployed policy on current code.")
 @click.option(
@@ -161,13 +169,17 @@ def check(
     loaded = load_state(state)
     problem = loaded.deployed.problem if loaded.deployed else "inlining"
     deployed = loaded.deployed.policy_digest if loaded.deployed else ""
+    llvm_version, clang_version = _installed(llvm_major) if llvm_major else (None, "")
     features = None
     if toolchain:
-        logged = training_toolchain(str(toolchain), problem).features[problem]
-        features = tuple(sorted(feature.name for feature in logged))
+        training = training_toolchain(str(toolchain), problem)
+        features = tuple(sorted(feature.name for feature in training.features[problem]))
+        if not llvm_major:
+            llvm_version, clang_version = training.llvm_version, training.clang_version
     facts = RetrainInputs(
         now=time.time(),
-        llvm_version=_installed(llvm_major) if llvm_major else None,
+        llvm_version=llvm_version,
+        clang_version=clang_version,
         features=features,
         modules=module_checksums(corpus) if corpus else None,
         metrics=check_evaluation(str(evaluation), problem, deployed) if evaluation else None,
@@ -371,7 +383,8 @@ def promote(
             artifacts["release_report"] = absolute_place(release_report)
     require_shared(state, "--run or --policy", artifacts["policy"])
     known_state = load_state(state)
-    check_run(artifacts, toolchain, known_state.deployed.problem if known_state.deployed else None)
+    clang = check_run(artifacts, toolchain, known_state.deployed.problem if known_state.deployed else None)
+    artifacts["clang_version"] = clang.clang_version
     if rayjob_workers(workers) is not None:  # only the training starts a RayJob
         workers = "local"
     why = judge_and_promote(
@@ -470,11 +483,12 @@ def _show(state: State) -> None:
         say(f"regressed: {name}")
 
 
-def _installed(llvm_major: int) -> str:
+def _installed(llvm_major: int) -> tuple[str, str]:
+    """Return the version of the installed clang, and the first line of its `--version`."""
     from pipelines.local.cache_inputs import identify_toolchain
 
     facts = identify_toolchain(llvm_major)
     match = re.search(r"version (\d+\.\d+\.\d+)", facts[0]) if facts else None
     if match is None:
         raise UserError(f"clang-{llvm_major} is not installed", f"sudo apt-get install clang-{llvm_major}")
-    return match[1]
+    return match[1], facts[0]

@@ -7,12 +7,11 @@ import os
 import shutil
 from pathlib import Path
 
-from components.core.formats.toolchain import digest_of_clang
+from components.core.formats.toolchain import digest_of_clang, read_clang_version
 from components.core.projects.compile_commands import objects_in
 from components.core.projects.recipe import load_recipes, locate_recipe
 from components.core.projects.source import git_commit
 from components.platform.errors import UserError
-from components.platform.processes.output import capture
 from components.platform.storage.cache import default_cache_dir
 from components.platform.storage.digests import file_digest
 from components.platform.storage.input_files import read_bytes
@@ -30,7 +29,7 @@ def identify_toolchain(llvm_major: int) -> tuple[str, ...]:
     clang = shutil.which(f"clang-{llvm_major}")
     if clang is None:
         return ()
-    return (capture([clang, "--version"], 60).stdout.partition("\n")[0],)
+    return (read_clang_version(clang),)
 
 
 def identify_recipe(recipe: Path) -> tuple[str, ...]:

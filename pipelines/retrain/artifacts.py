@@ -28,8 +28,8 @@ def local(location: str) -> Path:
     return fetch(where) if isinstance(where, ObjectUri) else where
 
 
-def check_run(run: Mapping[str, str], toolchain: str, problem: str | None) -> None:
-    """Check the artifacts of a run before its policy is judged or deployed.
+def check_run(run: Mapping[str, str], toolchain: str, problem: str | None) -> Toolchain:
+    """Check the artifacts of a run before its policy is judged or deployed; return its training clang.
 
     Args:
         run: locations of its policy, evaluation, corpus and, if a release clang was built, release_report.
@@ -58,6 +58,7 @@ def check_run(run: Mapping[str, str], toolchain: str, problem: str | None) -> No
                     f"{toolchain} is {clang.llvm_version}",
                     "name the artifacts of one run",
                 )
+    return clang
 
 
 def check_policy(location: str) -> PolicyInfo:

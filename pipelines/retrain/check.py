@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from components.evaluation.claim import claimed_interval
 from components.evaluation.metrics_types import Metrics
-from pipelines.retrain.state import State
+from pipelines.retrain.state import Deployed, State
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,8 @@ class RetrainInputs:
 
     Attributes:
         now: seconds since the epoch.
-        llvm_version: version of the clang to release.
+        llvm_version: version of LLVM to train with.
+        clang_version: as Toolchain.clang_version, of that LLVM; "" if it is unknown.
         features: features that the training clang logs, sorted.
         modules: module name -> crc32c of its bitcode, in a corpus of the current code.
         metrics: metrics of an evaluation of the deployed policy on current code.
@@ -24,6 +25,7 @@ class RetrainInputs:
 
     now: float
     llvm_version: str | None = None
+    clang_version: str = ""
     features: tuple[str, ...] | None = None
     modules: Mapping[str, str] | None = None
     metrics: Metrics | None = None
@@ -47,9 +49,7 @@ def retrain_reasons(state: State, inputs: RetrainInputs, limits: Limits) -> list
     deployed = state.deployed
     if deployed is None:
         return ["nothing is deployed yet"]
-    reasons = []
-    if inputs.llvm_version is not None and inputs.llvm_version != deployed.llvm_version:
-        reasons.append(f"LLVM is {inputs.llvm_version}, but the policy was trained for {deployed.llvm_version}")
+    reasons = _new_llvm(state, deployed, inputs)
     if inputs.features is not None and inputs.features != deployed.features:
         gone = sorted(set(deployed.features) - set(inputs.features))
         if gone:
@@ -65,6 +65,21 @@ def retrain_reasons(state: State, inputs: RetrainInputs, limits: Limits) -> list
     if age_days > limits.age_days:
         reasons.append(f"the policy is {age_days:.0f} days old, more than {limits.age_days:g}")
     return reasons
+
+
+def _new_llvm(state: State, deployed: Deployed, inputs: RetrainInputs) -> list[str]:
+    """Return a reason if the LLVM to train with is another version, or another revision of its package.
+
+    A policy that was judged with that LLVM, whatever was decided, answers the reason: another training would begin with
+    the same code.
+    """
+    if inputs.clang_version and any(decision.clang_version == inputs.clang_version for decision in state.decisions):
+        return []
+    versions = (inputs.llvm_version, deployed.llvm_version)
+    if inputs.llvm_version == deployed.llvm_version and deployed.clang_version and inputs.clang_version:
+        versions = (inputs.clang_version, deployed.clang_version)
+    new, old = versions
+    return [f"LLVM is {new}, but the policy was trained for {old}"] if new is not None and new != old else []
 
 
 def drift(trained_on: Mapping[str, str], today: Mapping[str, str]) -> float:

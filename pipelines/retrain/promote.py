@@ -169,6 +169,7 @@ def promotion(
         run.get("run", ""),
         reduction_percent=judged.reduction_percent,
         reduction_ci95=claimed_interval(judged),
+        clang_version=run.get("clang_version", ""),
     )
 
     @cache
@@ -211,6 +212,7 @@ def promotion(
         corpus_digest=info.corpus_digest or "",
         toolchain_digest=info.toolchain_digest or "",
         evaluation=run.get("release_report", run["evaluation"]),
+        clang_version=decision.clang_version,
     )
     return state.promoted(deployed, decision), f"promoted: {decision.reason}"
 

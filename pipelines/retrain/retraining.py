@@ -53,7 +53,7 @@ def retrain(
     # If the report was skipped, one of an earlier run may be there. One on another policy than the trained one, which
     # took its place, is not read: then the evaluation refuses the trained one.
     artifacts = run_artifacts(root, REPORT_STEP not in skipped)
-    check_run(artifacts, f"{root}/training", problem)
+    artifacts["clang_version"] = check_run(artifacts, f"{root}/training", problem).clang_version
 
     def evaluate(policy: str) -> str:
         corpus, toolchain, made = f"{root}/corpus", f"{root}/training", "deployed_evaluation"

@@ -49,6 +49,7 @@ class Deployed:
         corpus_digest, toolchain_digest: content of its corpus and its training clang.
         evaluation: location of the evaluation that decided, which has the model card.
         comparisons: number of comparisons of new policies with this one, of versions before 4.
+        clang_version: as Toolchain.clang_version, of its training clang.
     """
 
     policy: str
@@ -70,6 +71,7 @@ class Deployed:
     toolchain_digest: str = ""
     evaluation: str = ""
     comparisons: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
+    clang_version: str = ""
 
     def __post_init__(self) -> None:
         if self.problem not in problems.names():
@@ -95,6 +97,7 @@ class Decision:
         week: ISO week whose modules judged.
         reduction_percent, reduction_ci95: gain over LLVM's heuristic in the run's own report, with its 95% interval;
             None for a rollback.
+        clang_version: as for Deployed; "" for a rollback.
     """
 
     kind: Literal["promoted", "not promoted", "rolled back"]
@@ -114,6 +117,7 @@ class Decision:
     reduction_ci95: tuple[float, float] | None = None
     target: str = ""
     units: Annotated[int, msgspec.Meta(ge=0)] = 0
+    clang_version: str = ""
 
     def __post_init__(self) -> None:
         figures = (self.percent, self.alpha, self.ci95, self.reduction_percent, self.reduction_ci95)

@@ -21,6 +21,7 @@ PLUGIN = "mlgo-inliner.so"
 """Pass plugin in lib/ of an install tree; bin/clang runs the installed clang with it."""
 _VERSION = 1
 _LDD_TIMEOUT_S = 60.0
+_VERSION_TIMEOUT_S = 60.0
 Mode = Literal["training", "release"]
 Capability = Literal["callsites", "samples", "forced_decisions", "trained_ranges", "program_decisions"]
 """What training clangs of ours can do, and those of LLVM's own development mode cannot: name the callers and callees of
@@ -59,6 +60,12 @@ class Toolchain:
     def clang(self) -> Path:
         """The compiler driver, which also runs as cc1."""
         return self.directory / "bin" / "clang"
+
+    @property
+    def clang_version(self) -> str:
+        """What `clang --version` of its LLVM prints first, which has a package's revision; "" if earlier versions of
+        this project built it."""
+        return str(self.built.get("clang_version", ""))
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of toolchain.json."""
@@ -144,6 +151,11 @@ def load_toolchain(directory: Path) -> Toolchain:
             problem = f"{external} has changed since {directory} was made from it, and may decide otherwise"
             raise UserError(problem, "make the toolchain again, and what was made with it")
     return toolchain
+
+
+def read_clang_version(clang: Path | str) -> str:
+    """Return the first line of `clang --version`, such as "Debian clang version 19.1.7 (3~deb12u1)"."""
+    return capture([clang, "--version"], _VERSION_TIMEOUT_S).stdout.partition("\n")[0]
 
 
 def digest_of_clang(clang: Path) -> str:

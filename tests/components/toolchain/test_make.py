@@ -79,6 +79,9 @@ def test_toolchain_json_describes_the_clang(training_toolchain: Path, release_to
     training, release = load_toolchain(training_toolchain), load_toolchain(release_toolchain)
     assert (training.mode, release.mode) == ("training", "release")
     assert training.llvm_version == release.llvm_version
+    printed = subprocess.run([training.clang, "--version"], capture_output=True, text=True, check=True).stdout
+    assert training.clang_version == release.clang_version == printed.splitlines()[0]
+    assert training.llvm_version in training.clang_version
     assert training.triple == release.triple == "x86_64-pc-linux-gnu"
     assert FeatureSpec("callee_basic_block_count", "int64") in training.features["inlining"]
     assert not {"inlining_decision", "inlining_default"} & {spec.name for spec in training.features["inlining"]}

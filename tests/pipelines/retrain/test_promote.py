@@ -224,12 +224,15 @@ def artifacts(
     return {name: str(root / name) for name in ("policy", "evaluation", "corpus")}
 
 
-def toolchain_at(location: Path, mode: Mode = "training", features: tuple[FeatureSpec, ...] = (SPEC,)) -> str:
+def toolchain_at(
+    location: Path, mode: Mode = "training", features: tuple[FeatureSpec, ...] = (SPEC,), clang_version: str = ""
+) -> str:
     """Publish a toolchain without a working clang; return its location."""
+    built = {"clang_version": clang_version} if clang_version else {}
     with publish(location, "toolchain") as directory:
         (directory / "bin").mkdir()
         (directory / "bin" / "clang").touch()
-        toolchain = Toolchain(directory, mode, "19.1.7", "x86_64-pc-linux-gnu", {"inlining": features}, {})
+        toolchain = Toolchain(directory, mode, "19.1.7", "x86_64-pc-linux-gnu", {"inlining": features}, built)
         (directory / "toolchain.json").write_text(json.dumps(toolchain.to_json()))
     return str(location)
 
