@@ -18,6 +18,7 @@ from components.core.projects.option import CORPUS, RECIPE, TRUST_CORPUS
 from components.evaluation.config import MATCHING, RELEASE_IF, RELINK, THRESHOLDS, EvaluationConfig
 from components.evaluation.projects import commands
 from components.evaluation.report import terminal_report
+from components.evaluation.report.formatting import projects_line
 from components.evaluation.report.policy_choice import release_notes
 from components.platform.command import run_step
 from components.platform.console import preset_option, say
@@ -227,7 +228,10 @@ def run(
     metrics = evaluate(config)
     track_evaluation(config.output, metrics)
     if quiet:
-        say(terminal_report.footer_lines(metrics, config.output.absolute())[0])  # a server's log has no other verdict
+        # A server's log has no other verdict; `pipelines.finish` reads both lines.
+        say(terminal_report.footer_lines(metrics, config.output.absolute())[0])
+        if len(metrics.per_project) > 1:
+            say(projects_line({name: part.reduction_percent for name, part in metrics.per_project.items()}))
     else:
         terminal_report.print_table(metrics, config.output.absolute())
     return commands.EXIT_NOT_BETTER if fail_if_not_better and metrics.verdict != "better" else 0

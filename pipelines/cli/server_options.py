@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from components.platform.errors import UserError
+from components.platform.launcher.commit_status import EXAMPLES
 from components.platform.storage.downloads.http_download import is_http_url
 from pipelines.cli.flags import IMAGES, PARAMS, PARAMS_FILE
 from pipelines.cli.pipeline import PIPELINE, parameters
@@ -142,6 +143,20 @@ _RUN_OPTIONS = (
     *_PACKAGE_OPTIONS,
 )
 
+_COMMIT_OPTIONS = (
+    option(
+        "--commit-secret",
+        metavar="NAME",
+        help="KFP: Kubernetes Secret whose key `token` may set statuses of the commit, which gets one when the run "
+        "ends: the verdict, and a link to the run.",
+    ),
+    option(
+        "--commit",
+        metavar="URL",
+        help=f"KFP: the commit of --commit-secret: {EXAMPLES}.  [default: the commit that GitHub Actions or GitLab "
+        "CI/CD builds]",
+    ),
+)
 _STORED_PIPELINE = option(
     "--stored-pipeline",
     metavar="NAME|URI",
@@ -220,7 +235,7 @@ def _takes_options(command: Callable[..., Any], options: tuple[Callable[[Any], A
 
 takes_package = functools.partial(_takes_options, options=_PACKAGE_OPTIONS)
 takes_run = functools.partial(_takes_options, options=_RUN_OPTIONS)
-takes_run_or_stored = functools.partial(_takes_options, options=(*_RUN_OPTIONS, _STORED_PIPELINE))
+takes_run_or_stored = functools.partial(_takes_options, options=(*_RUN_OPTIONS, *_COMMIT_OPTIONS, _STORED_PIPELINE))
 
 
 def add_options(command: Callable[..., Any], options: tuple[Callable[[Any], Any], ...]) -> Callable[..., Any]:

@@ -1,21 +1,26 @@
-"""Exit handler of the pipeline: reports how it ended in the log, and to a webhook if one is configured.
+"""Exit handler of the pipeline: reports how it ended in the log, and to a webhook and as the status of a commit, if
+these are configured.
 
-Of a run on this machine, the runner tells the outcome. Of a run on KFP, this step asks KFP's API for the states of the
-tasks, in the pod, if there is a webhook.
+Of a run on this machine, the runner tells the outcome, and CI, which waits for it, needs no status. Of a run on KFP,
+this step asks KFP's API for the states of the tasks, in the pod, if someone is to be told.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
+from collections.abc import Sequence
 
 import click
 from msgspec import Struct
 
+from components.evaluation.report.formatting import PROJECTS
 from components.platform.command import run_step
 from components.platform.console import say
 from components.platform.console.number_types import environment_number
 from components.platform.errors import UserError
+from components.platform.launcher import commit_status
 from components.platform.launcher.notify import NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE, notify
 from components.platform.storage.input_files import parse_json, typed
 from pipelines.submit.kfp_client import KfpClient, server_of_pod
@@ -28,21 +33,29 @@ _POLL_S = 5.0
 _THIS = "finish"
 """Name of this task in the pipelines."""
 _MAX_MESSAGE = 500
+_VERDICT = re.compile(r"verdict(?P<subject> on .*?)?: (?P<verdict>.*?) \(measured: (?P<measured>.*); required: .*\)")
+"""The line of a report; see terminal_report.footer_lines."""
 
 
 class Outcome(Struct):
-    """How a pipeline ended. state: SUCCEEDED, FAILED or CANCELED; UNKNOWN where KFP cannot be asked."""
+    """How a pipeline ended.
 
-    state: str
+    Attributes:
+        state: UNKNOWN where KFP cannot be asked.
+        headline: the verdict and what gained and grew; "" if it is not known.
+    """
+
+    state: commit_status.State
     pipeline: str = ""
     failed: str = ""
     error: str = ""
+    headline: str = ""
 
 
 @click.command()
 @click.option("--run-id", default="", metavar="ID", help="ID of the run on KFP.")
 def main(run_id: str) -> None:
-    """Report how a pipeline ended, in the log and to the webhook in $MLGO_NOTIFY_URL.
+    """Report how a pipeline ended, in the log, to the webhook in $MLGO_NOTIFY_URL and as status of $MLGO_COMMIT.
 
     \b
     Example:
@@ -52,7 +65,7 @@ def main(run_id: str) -> None:
     if told:
         remedy = f"leave ${OUTCOME_VARIABLE} to mlgo pipeline run"
         outcome = typed(parse_json(told, OUTCOME_VARIABLE, remedy), Outcome, OUTCOME_VARIABLE, "an outcome", remedy)
-    elif not os.environ.get(NOTIFY_VARIABLE, "").strip():
+    elif not os.environ.get(NOTIFY_VARIABLE, "").strip() and not commit_status.is_wanted():
         notify({})  # fails where a Secret should have the URL
         say("the pipeline has ended; no webhook is configured")
         return
@@ -61,16 +74,38 @@ def main(run_id: str) -> None:
     what = ": ".join(filter(None, (outcome.failed, outcome.error)))
     say(f"the pipeline ended: {outcome.state}" + (f": {what}" if what else ""))
     pages = os.environ.get(PAGES_VARIABLE, "")
-    notify(
-        {
-            "run": run_id,
-            "pipeline": outcome.pipeline,
-            "state": outcome.state,
-            "failed": outcome.failed,
-            "error": outcome.error,
-            "page": f"{pages}{run_id}" if pages and run_id else "",
-        }
-    )
+    page = f"{pages}{run_id}" if pages and run_id else ""
+    failures = []
+    try:
+        notify(
+            {
+                "run": run_id,
+                "pipeline": outcome.pipeline,
+                "state": outcome.state,
+                "failed": outcome.failed,
+                "error": outcome.error,
+                "page": page,
+            }
+        )
+    except UserError as error:
+        failures.append(error)
+    if commit_status.is_wanted() and not told:
+        try:
+            say(commit_status.set_commit_status(outcome.state, _describe(outcome), page))
+        except UserError as error:
+            failures.append(error)
+    if failures:
+        raise UserError("\n  and ".join(one.problem for one in failures), "; ".join(one.remedy for one in failures))
+
+
+def _describe(outcome: Outcome) -> str:
+    """Return how the pipeline ended, for the status of a commit."""
+    if outcome.state == "SUCCEEDED":
+        return outcome.headline or "the run succeeded"
+    if outcome.state == "CANCELED":
+        return "the run was canceled"
+    failed = f"{outcome.failed} failed" if outcome.failed else ""
+    return ": ".join(filter(None, (failed, outcome.error.removeprefix("error: ")))) or "the run failed"
 
 
 def _asked(run_id: str) -> Outcome:
@@ -98,9 +133,20 @@ def _outcome(run: KfpRun) -> Outcome:
         return Outcome("UNKNOWN", pipeline, error="KFP's API lists no task of the run")
     failed = [task for task in others if task.state == "FAILED"]
     if not failed:
-        return Outcome("SUCCEEDED", pipeline)
+        headline = _headline(run.results()) if commit_status.is_wanted() else ""
+        return Outcome("SUCCEEDED", pipeline, headline=headline)
     names = ", ".join(task.name for task in failed)
     return Outcome("FAILED", pipeline, names, _message(run, failed[0]))
+
+
+def _headline(results: Sequence[str]) -> str:
+    """Return the verdict, what was measured, and which projects grew and gained; "" if the results have no verdict."""
+    verdict = next(filter(None, map(_VERDICT.match, results)), None)
+    if verdict is None:
+        return ""
+    projects = next((line for line in results if line.startswith(PROJECTS)), "").removeprefix(PROJECTS)
+    subject = f"{verdict['subject'].strip()}: " if verdict["subject"] else ""
+    return "; ".join(filter(None, (f"{subject}{verdict['verdict']}: {verdict['measured']}", projects)))
 
 
 def _message(run: KfpRun, task: Task) -> str:

@@ -10,7 +10,8 @@ from components.platform.launcher.registry import STEPS, TASKS
 # cannot compute it after a node was lost, so that this step would fail; and servers before 2.14 refuse it.
 @dsl.container_component
 def finish(run_id: str):  # type: ignore[no-untyped-def]
-    """Report how the pipeline ended, in its log and to the webhook of `mlgo pipeline submit --notify-secret`.
+    """Report how the pipeline ended, in its log, to the webhook of `mlgo pipeline submit --notify-secret`, and as the
+    status of the commit of `--commit-secret`.
 
     Args:
         run_id: ID of the run.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.platform.errors import UserError
+from components.platform.launcher import commit_status
 from components.platform.launcher.images import CLANG
 from components.platform.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, PAGES_VARIABLE
 from components.platform.launcher.registry import TASKS
@@ -23,6 +24,8 @@ from pipelines.submit.overrides_document import LABEL_KEY, LABEL_VALUE
 
 NOTIFY_KEY = "url"
 """Key of the webhook's URL in the Secret that --notify-secret names."""
+TOKEN_KEY = "token"
+"""Key of the token in the Secret that --commit-secret names."""
 _EXECUTOR = "exec-"
 """What kfp puts before a component's name."""
 _USER = {"runAsUser": 1000}
@@ -51,8 +54,9 @@ def package_for_kfp(options: SubmitOptions, ray: bool | None, pages: str) -> Pac
     notified: dict[str, Any] = {}
     if options.notify_secret:
         spec, notified = notify_settings(spec, options.notify_secret, pages)
+    spec, status = commit_settings(spec, options, pages)
     labels = pod_labels(spec, options.labels)
-    settings = (security_settings(spec), pods, notified, run_id_settings(spec), labels)
+    settings = (security_settings(spec), pods, notified, status, run_id_settings(spec), labels)
     return Package(spec, platform_spec(*settings, pipeline=workflow_limits(options)))
 
 
@@ -73,21 +77,69 @@ def notify_settings(spec: Mapping[str, Any], secret: str, pages: str) -> tuple[d
             "--notify-secret is not the name of a Kubernetes Secret",
             f"kubectl create secret generic mlgo-notify --from-file {NOTIFY_KEY}=FILE, and --notify-secret mlgo-notify",
         )
-    notifying = [label for label, container in containers(spec) if "pipelines.finish" in container.get("command", ())]
-    if not notifying:
-        raise UserError("no step of the pipeline reports how it ended", "leave --notify-secret out")
+    variables = {NOTIFY_SECRET_VARIABLE: secret, PAGES_VARIABLE: pages}
+    return _finish_settings(spec, variables, secret, {NOTIFY_KEY: NOTIFY_VARIABLE}, "--notify-secret")
+
+
+@expect_pipeline
+def commit_settings(
+    spec: Mapping[str, Any], options: SubmitOptions, pages: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a copy of a PipelineSpec whose last step sets the status of the commit that the options or CI name, and
+    settings for `platform_spec` that pass the token to it.
+
+    Raises:
+        UserError: an option is invalid or misses another one, or the pipeline has no such step.
+    """
+    secret = options.commit_secret
+    if not secret and not options.commit:
+        return dict(spec), {}
+    if not SUBDOMAIN.fullmatch(secret):  # not printed: it may be the token itself
+        problem = "--commit-secret is not the name of a Kubernetes Secret" if secret else "--commit needs a token"
+        remedy = (
+            f"kubectl create secret generic mlgo-commit --from-file {TOKEN_KEY}=FILE, and --commit-secret mlgo-commit"
+        )
+        raise UserError(problem, remedy)
+    commit = options.commit or commit_status.commit_of_ci()
+    if not commit:
+        problem = "--commit-secret: no commit is known, as this is no job of GitHub Actions or GitLab CI/CD"
+        raise UserError(problem, f"pass --commit {commit_status.EXAMPLES}")
+    commit_status.require_commit(commit)
+    variables = {
+        commit_status.COMMIT_VARIABLE: commit,
+        commit_status.CONTEXT_VARIABLE: options.experiment_name,
+        commit_status.SECRET_VARIABLE: secret,
+        PAGES_VARIABLE: pages,
+    }
+    return _finish_settings(spec, variables, secret, {TOKEN_KEY: commit_status.TOKEN_VARIABLE}, "--commit-secret")
+
+
+def _finish_settings(
+    spec: Mapping[str, Any], variables: Mapping[str, str], secret: str, keys: Mapping[str, str], option: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a copy of a PipelineSpec with variables in its last step, and settings that pass a Secret to it.
+
+    Args:
+        keys: key of the Secret -> variable.
+
+    Raises:
+        UserError: the pipeline has no such step.
+    """
+    finishing = [label for label, container in containers(spec) if "pipelines.finish" in container.get("command", ())]
+    if not finishing:
+        raise UserError("no step of the pipeline reports how it ended", f"leave {option} out")
     copy: dict[str, Any] = json.loads(json.dumps(spec))
-    for label in notifying:
-        variables = copy["deploymentSpec"]["executors"][label]["container"].setdefault("env", [])
-        variables.append({"name": NOTIFY_SECRET_VARIABLE, "value": secret})
-        variables.append({"name": PAGES_VARIABLE, "value": pages})
+    for label in finishing:
+        container = copy["deploymentSpec"]["executors"][label]["container"]
+        others = [entry for entry in container.get("env", ()) if entry["name"] not in variables]
+        container["env"] = others + [{"name": name, "value": value} for name, value in variables.items()]
     entry = {
         "secretName": secret,  # deprecated, for older servers, as kfp-kubernetes writes it
         "secretNameParameter": {"runtimeValue": {"constant": secret}},
-        "keyToEnv": [{"secretKey": NOTIFY_KEY, "envVar": NOTIFY_VARIABLE}],
+        "keyToEnv": [{"secretKey": key, "envVar": variable} for key, variable in keys.items()],
         "optional": True,  # otherwise the pod waits for a Secret that does not exist, and the run has no end
     }
-    return copy, {label: {"secretAsEnv": [entry]} for label in notifying}
+    return copy, {label: {"secretAsEnv": [entry]} for label in finishing}
 
 
 @expect_pipeline

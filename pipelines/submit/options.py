@@ -39,6 +39,8 @@ class SubmitOptions:
     encryption_key: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     notify_secret: str = ""
+    commit_secret: str = ""
+    commit: str = ""
     tag: Mapping[str, str] = field(default_factory=dict)
     small: bool = False
     ttl_hours: int = 0

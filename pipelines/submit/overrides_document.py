@@ -29,6 +29,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from components.core.formats.policy import IMAGE_VARIABLE
 from components.platform.errors import UserError
+from components.platform.launcher import commit_status
 from components.platform.launcher.images import CLUSTER_VARIABLE
 from components.platform.launcher.notify import (
     NOTIFY_SECRET_VARIABLE,
@@ -59,8 +60,12 @@ _PIPELINE_VARIABLES = (
     NOTIFY_SECRET_VARIABLE,
     OUTCOME_VARIABLE,
     PAGES_VARIABLE,
+    commit_status.COMMIT_VARIABLE,
+    commit_status.CONTEXT_VARIABLE,
+    commit_status.SECRET_VARIABLE,
+    commit_status.TOKEN_VARIABLE,
 )
-"""Environment variables that the pipeline or --notify-secret sets."""
+"""Environment variables that the pipeline, --notify-secret or --commit-secret sets."""
 SHARED_MEMORY = "/dev/shm"
 SHARED_MEMORY_VOLUME = "shared-memory"
 _KFP_VOLUMES = (

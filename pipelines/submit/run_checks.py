@@ -70,6 +70,11 @@ def _refuse_changes(options: SubmitOptions) -> None:
     for name in ("overrides", "small", "notify_secret", "ttl_hours", "deadline_hours"):
         if getattr(options, name):
             refuse_change(options, name)
+    if options.commit_secret or options.commit:
+        raise UserError(
+            "--commit-secret changes the pipeline, which is stored on the server",
+            f"leave --stored-pipeline {options.stored_pipeline} out",
+        )
     if not options.cache:
         raise UserError("--no-cache changes the pipeline, which is stored on the server", "pass it to upload")
 

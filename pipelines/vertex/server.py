@@ -134,6 +134,8 @@ class VertexPipelines(PipelineServer):
         "in_cluster_token": ("Vertex AI takes credentials of Google Cloud", "use Workload Identity in the pod"),
         "small": ("Vertex AI chooses the machine by the limits", "lower cpu.limit and memory.limit with --overrides"),
         "notify_secret": ("Vertex AI has no Kubernetes Secrets", "use Vertex AI's notifications"),
+        "commit_secret": ("Vertex AI has no Kubernetes Secrets", "let CI wait: --wait"),
+        "commit": ("Vertex AI has no Kubernetes Secrets", "let CI wait: --wait"),
         "ttl_hours": ("Vertex AI keeps its jobs", "leave it out"),
         "deadline_hours": ("a job of Vertex AI has no deadline", "leave it out, and see mlgo pipeline cancel"),
         "tag": ("the tag of a version in Artifact Registry is its name", "pass --version-name"),

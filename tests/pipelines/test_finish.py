@@ -13,7 +13,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from components.evaluation.report.formatting import projects_line
 from components.platform.errors import UserError
+from components.platform.launcher import commit_status
 from components.platform.launcher.notify import (
     NOTIFY_SECRET_VARIABLE,
     NOTIFY_VARIABLE,
@@ -26,6 +28,7 @@ from pipelines.spec_changes import dags
 from pipelines.submit.kfp_client import HOST_VARIABLE, POD_TOKEN_VARIABLE
 from pipelines.submit.kfp_package import notify_settings
 from tests.servers.argo_nodes import Workflow
+from tests.servers.git_forge import TOKEN, Forge, git_forge
 from tests.servers.http_server import JsonHandler, serving
 
 SPEC = load_spec(COMPILED_PIPELINES["training"])
@@ -64,7 +67,8 @@ def at_its_end(states: Mapping[str, Any], state: str = "RUNNING") -> dict[str, A
 
 @pytest.fixture(autouse=True)
 def variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in (NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE, HOST_VARIABLE):
+    status = (commit_status.COMMIT_VARIABLE, commit_status.TOKEN_VARIABLE)
+    for name in (NOTIFY_VARIABLE, OUTCOME_VARIABLE, PAGES_VARIABLE, HOST_VARIABLE, *status):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(POD_TOKEN_VARIABLE, str(tmp_path / "token"))
 
@@ -185,6 +189,78 @@ def test_missing_secret_fails_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(NOTIFY_SECRET_VARIABLE, "absent")
     with pytest.raises((UserError, click.ClickException), match="there is no Secret absent with the key url"):
         finish("--run-id", "run-1")
+
+
+@pytest.fixture
+def forge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Forge]:
+    """A server of git whose commit the run belongs to."""
+    with git_forge() as started:
+        monkeypatch.setenv(commit_status.COMMIT_VARIABLE, started.github_commit)
+        monkeypatch.setenv(commit_status.CONTEXT_VARIABLE, "sizes")
+        monkeypatch.setenv(commit_status.TOKEN_VARIABLE, TOKEN)
+        monkeypatch.setenv(PAGES_VARIABLE, "https://kfp/#/runs/details/")
+        yield started
+
+
+@pytest.mark.parametrize(
+    ("states", "run_state", "log", "state", "description"),
+    [
+        (
+            {"evaluation": "SUCCEEDED"},
+            "RUNNING",
+            "verdict: better (measured: 1.20% smaller on 9 held-out modules; required: at least 0% smaller)\n"
+            f"{projects_line({'lz4': -0.1, 'abseil': 2.7, 'zlib': 0.0})}\n",
+            "success",
+            "better: 1.20% smaller on 9 held-out modules; grew lz4 0.10%; gained abseil 2.70%",
+        ),
+        (
+            {"evaluation": "SUCCEEDED"},
+            "RUNNING",
+            "verdict on the pretrained policy: not better, because programs execute more instructions (measured: same "
+            "on 9 held-out modules; required: at least 0% smaller)\n",
+            "success",
+            "on the pretrained policy: not better, because programs execute more instructions: same on 9 held-out "
+            "modules",
+        ),
+        ({"corpus": "SUCCEEDED"}, "RUNNING", "", "success", "the run succeeded"),
+        ({"corpus": "FAILED"}, "RUNNING", "error: no code\n  remedy: write some", "failure", "corpus failed: no code"),
+        ({"corpus": "FAILED"}, "CANCELING", "", "error", "the run was canceled"),
+    ],
+)
+def test_commit_gets_the_verdict_and_a_link(
+    states: dict[str, str], run_state: str, log: str, state: str, description: str, forge: Forge,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    with server(at_its_end(states, run_state), log) as (url, webhooks):
+        monkeypatch.setenv(HOST_VARIABLE, url)
+        output = finish("--run-id", "run-1")
+    ((_path, body),) = forge.statuses
+    assert (body["state"], body["context"]) == (state, "sizes")
+    assert body["description"].removesuffix(" remedy: write some") == description
+    assert body["target_url"] == "https://kfp/#/runs/details/run-1"
+    assert f"has the status {state}: " in output and not webhooks
+
+
+def test_webhook_that_fails_does_not_keep_the_commit_from_its_status(
+    forge: Forge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NOTIFY_VARIABLE, "http://127.0.0.1:1/s3cret")
+    monkeypatch.setenv(HOST_VARIABLE, "http://127.0.0.1:1")
+    with pytest.raises((UserError, click.ClickException), match="did not accept the notification"):
+        finish("--run-id", "run-1")
+    ((_path, body),) = forge.statuses
+    assert body["state"] == "error" and body["description"].startswith("KFP's API does not tell: KFP at ")
+    monkeypatch.setenv(commit_status.TOKEN_VARIABLE, "")
+    with pytest.raises((UserError, click.ClickException)) as refused:
+        finish("--run-id", "run-1")
+    assert "notification" in str(refused.value) and "gets no status" in str(refused.value)
+
+
+def test_run_on_this_machine_sets_no_status(forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job of CI that runs it has a status."""
+    monkeypatch.setenv(OUTCOME_VARIABLE, json.dumps({"state": "SUCCEEDED"}))
+    finish("--run-id", "")
+    assert not forge.statuses
 
 
 @pytest.mark.parametrize("name", COMPILED_PIPELINES)

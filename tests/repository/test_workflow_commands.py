@@ -161,7 +161,7 @@ def test_check_decides_whether_retrain_job_runs(storage: None, tmp_path: Path) -
         policy=f"gs://{BUCKET}/runs/1/policy",
         policy_digest="d",
         problem="inlining",
-        llvm_version=_installed(19),
+        llvm_version=_installed(19)[0],
         features=("a",),
         modules=module_checksums(VALUES["vars.MLGO_CORPUS"]),
         reduction_percent=3.0,
@@ -212,8 +212,12 @@ def test_audit_reads_every_lock_and_fails_for_one(tmp_path: Path) -> None:
 def test_server_is_tried_before_a_retraining_is_submitted(server: str) -> None:
     job = load(FOLDER / "retrain.yml")["jobs"]["submit"]
     scripts = [step["run"] for step in job["steps"] if " submit " in step.get("run", "")]
-    (_program, *smoke), (_also, *retrain) = (commands(script.replace("$SERVER", server))[0] for script in scripts)
-    assert smoke[:2] == ["pipeline", "submit"] and retrain[:2] == ["retrain", "submit"] and "--wait" in retrain
+    smoke, waits, told = (commands(script.replace("$SERVER", server))[0][1:] for script in scripts)
+    assert smoke[:2] == ["pipeline", "submit"] and waits[:2] == told[:2] == ["retrain", "submit"]
+    assert waits[:-1] == told[:-2] and (waits[-1], told[-2]) == ("--wait", "--commit-secret")
+    conditions = [step["if"] for step in job["steps"] if "retrain submit" in step.get("run", "")]
+    for secret, runs in (("", [True, False]), ("mlgo-commit", [False, True])):
+        assert [holds(condition, {"vars.MLGO_COMMIT_SECRET": secret}) for condition in conditions] == runs
     context = submit_command.make_context("submit", smoke[2:])
     assert context.params["pipeline"] == COMPILED_PIPELINES["smoke"] and context.params["wait"]
     assert context.params["vertex" if "vertex" in server else "host"] == server.partition("=")[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from components.platform.console.escape import markdown_text
 from components.platform.launcher import step_cost
@@ -12,6 +13,9 @@ SMALLER = ("smaller", "larger")
 _ROUNDING_PERCENT = 5e-9
 """Less is the rounding of floating point numbers: a byte of a gigabyte is more."""
 LANGUAGE_TITLES = {"c": "C modules", "c++": "C++ modules", "other": "modules of other languages"}
+PROJECTS = "by project: "
+"""Beginning of the line of an evaluation's log that says which projects grew and which gained."""
+_NAMED_PROJECTS = 3
 GROUP_TITLES = {"unseen_modules": "unseen modules of known projects", "unseen_projects": "unseen projects"}
 
 
@@ -26,6 +30,24 @@ def change(reduction_percent: float | None, comparative: Sequence[str] = SMALLER
     return (
         f"{beside(abs(reduction_percent), abs(limit))}% {comparative[0] if reduction_percent > 0 else comparative[1]}"
     )
+
+
+def projects_line(reductions: Mapping[str, float | None]) -> str:
+    """Return which projects grew and which gained, the largest changes first: "by project: grew lz4 0.10%; gained ...".
+
+    Args:
+        reductions: project -> reduction in percent.
+    """
+    known = sorted(((value, name) for name, value in reductions.items() if value is not None), key=itemgetter(0))
+    grew = [f"{name} {-value:.2f}%" for value, name in known if value < -_ROUNDING_PERCENT]
+    gained = [f"{name} {value:.2f}%" for value, name in reversed(known) if value > _ROUNDING_PERCENT]
+    parts = [f"{word} {_named(names)}" for word, names in (("grew", grew), ("gained", gained)) if names]
+    return PROJECTS + ("; ".join(parts) or "no change")
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED_PROJECTS
+    return ", ".join(names[:_NAMED_PROJECTS]) + (f" and {more} more" if more > 0 else "")
 
 
 def beside(percent: float, limit: float) -> str:

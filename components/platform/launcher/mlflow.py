@@ -23,7 +23,9 @@ from urllib.parse import quote, urlsplit
 
 from components.platform.console import say
 from components.platform.errors import UserError
+from components.platform.launcher.json_request import read_token, request_json
 from components.platform.storage.downloads.http_download import is_http_url
+from components.platform.storage.downloads.retry import PassingFailure
 from components.platform.storage.object_storage.stores import store_of
 from components.platform.storage.uri import REMOTE_SCHEMES, ObjectUri
 
@@ -36,8 +38,6 @@ EXPERIMENT = "mlgo"
 POLICY_TAG = "mlgo.policy"
 """Tag of a run with the digest of the policy that it trained or evaluated."""
 _API = "api/2.0/mlflow"
-_TIMEOUT_S = (5.0, 20.0)
-"""To connect; and between two bytes of a response."""
 _PAUSE_S, _LAST_PAUSE_S = 30.0, 1.0
 """Before a request is repeated; and at the end of the step."""
 _LAST_ATTEMPTS = 3
@@ -57,10 +57,6 @@ def open_settings() -> dict[str, str]:
     """Return the variables of the environment that say where runs go, and have no password in them."""
     settings = {name: os.environ.get(name, "") for name in (URI_VARIABLE, RUN_VARIABLE, EXPERIMENT_VARIABLE)}
     return {name: value for name, value in settings.items() if value and not _PASSWORD.search(value)}
-
-
-class _Unreachable(UserError):
-    """The server does not answer, or not now; the request may be repeated."""
 
 
 class Tracker:
@@ -158,7 +154,7 @@ class Tracker:
                 try:
                     job()
                     break
-                except _Unreachable as error:
+                except PassingFailure as error:
                     self._warn(f"{error.problem}; {error.remedy}")
                     if self._ending.is_set():
                         last_attempts += 1
@@ -280,51 +276,29 @@ class Tracker:
         return document
 
     def _send(self, method: str, route: str, missing: str = "", **more: Any) -> Any:
-        import requests
-
-        try:
-            # Redirects are not followed: a page to log in would answer with status 200.
-            answer = requests.request(
-                method, f"{self._url}/{route}", auth=_log_in, timeout=_TIMEOUT_S, allow_redirects=False, **more
-            )
-        except requests.exceptions.InvalidHeader:  # its message has the token in it
-            raise UserError(f"{TOKEN_VARIABLE} is not one token", "set it to the token, without line breaks") from None
-        except requests.exceptions.SSLError:
-            remedy = "set REQUESTS_CA_BUNDLE to a file with its authority"
-            raise UserError(f"the certificate of {self._shown} is not trusted", remedy) from None
-        except (requests.ConnectionError, requests.Timeout) as error:
-            raise _Unreachable(f"{self._shown} does not answer ({type(error).__name__})", "start it") from None
-        document = _json(answer)
-        if answer.status_code < 300:
-            return document
-        said = document if isinstance(document, dict) else {"message": answer.text}
-        if missing and said.get("error_code") == missing:
+        answer = request_json(method, f"{self._url}/{route}", self._shown, _log_in, **more)
+        if answer.status < 300:
+            return answer.document
+        if missing and isinstance(answer.document, dict) and answer.document.get("error_code") == missing:
             return {}
-        message = " ".join(str(said.get("message", "")).split())[:200]
-        problem = f"{self._shown} refuses {route.removeprefix(_API)[:60]}: status {answer.status_code}, {message}"
-        if answer.status_code == 429 or answer.status_code >= 500:
-            raise _Unreachable(problem, "see the server's log")
-        if answer.status_code in (401, 403):
+        what = route.removeprefix(_API)[:60]
+        problem = f"{self._shown} refuses {what}: status {answer.status}, {answer.message()}"
+        if answer.status == 429 or answer.status >= 500:
+            raise PassingFailure(problem, "see the server's log")
+        if answer.status in (401, 403):
             raise UserError(problem, f"set {TOKEN_VARIABLE}, or the server's --allowed-hosts")
         raise UserError(problem, f"check {URI_VARIABLE}, {RUN_VARIABLE} and {EXPERIMENT_VARIABLE}")
 
 
 def _log_in(request: Any) -> Any:
-    """Add the login of the environment to a request; ~/.netrc would replace a header."""
+    """Add the login of the environment to a request."""
     from requests.auth import HTTPBasicAuth
 
-    if token := os.environ.get(TOKEN_VARIABLE, "").strip():
+    if token := read_token(TOKEN_VARIABLE):
         request.headers["Authorization"] = f"Bearer {token}"
     elif user := os.environ.get(USER_VARIABLE, ""):
         return HTTPBasicAuth(user.encode(), os.environ.get(PASSWORD_VARIABLE, "").encode())(request)
     return request
-
-
-def _json(answer: Any) -> Any:
-    try:
-        return answer.json() if answer.content else {}
-    except ValueError:
-        return None
 
 
 def _now_ms() -> int:

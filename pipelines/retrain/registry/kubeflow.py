@@ -6,13 +6,13 @@ the property `deployed` of the registered model is the name of the deployed vers
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from components.platform.errors import UserError
+from components.platform.launcher.json_request import read_token, request_json
 from pipelines.retrain.registry.entry import ALIAS, RegistryEntry
 from pipelines.submit.polling import TIMEOUT_S
 
@@ -109,25 +109,16 @@ class KubeflowRegistry:
         self, method: str, route: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
     ) -> tuple[int, Any]:
         """Return status and document of an answer, None for one that is not JSON. UserError without an answer."""
-        import requests
-
-        token = os.environ.get(TOKEN_VARIABLE, "").strip()
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
         url = f"{self.url.rstrip('/')}/{route}"
-        try:
-            # Redirects are not followed: a page to log in would answer with status 200.
-            response = requests.request(
-                method, url, json=body, params=query, headers=headers, timeout=TIMEOUT_S, allow_redirects=False
-            )
-            return response.status_code, response.json() if response.content else {}
-        except requests.JSONDecodeError:
-            return response.status_code, None
-        except requests.exceptions.InvalidHeader:  # its message has the token in it
-            raise UserError(f"${TOKEN_VARIABLE} is not one token", "set it to the token, without line breaks") from None
-        except requests.RequestException as error:
-            raise UserError(
-                f"the model registry at {self.url} does not answer: {error}", "check the address and the network"
-            ) from None
+        service = f"the model registry at {self.url}"
+        answer = request_json(method, url, service, _log_in, TIMEOUT_S, json=body, params=query)
+        return answer.status, answer.document
+
+
+def _log_in(request: Any) -> Any:
+    if token := read_token(TOKEN_VARIABLE):
+        request.headers["Authorization"] = f"Bearer {token}"
+    return request
 
 
 def _id(resource: Mapping[str, Any]) -> str:

@@ -111,6 +111,18 @@ def test_notify_secret_is_submitted(submit: Mlgo, host: str) -> None:
     assert done.returncode == 1 and "no Secret is named" in done.stderr, "the fake server checks for it"
 
 
+def test_commit_and_its_secret_are_submitted(submit: Mlgo, host: str, last_request: LastRequest) -> None:
+    commit = f"https://api.github.com/repos/octo/hello/commits/{'a' * 40}"
+    options = ("--host", host, "--param", "recipe=demo", "--commit-secret", "mlgo-commit", "--commit", commit)
+    done = submit(*options)
+    assert done.returncode == 0, done.stderr
+    sent = last_request("runs")["body"]["pipeline_spec"]
+    container = sent["pipeline_spec"]["deploymentSpec"]["executors"]["exec-finish"]["container"]
+    assert {"name": "MLGO_COMMIT", "value": commit} in container["env"]
+    executors = sent["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert [secret["secretName"] for secret in executors["exec-finish"]["secretAsEnv"]] == ["mlgo-commit"]
+
+
 def test_small_lowers_the_requests_that_are_sent(submit: Mlgo, host: str, last_request: LastRequest) -> None:
     def request(task: str) -> str:
         spec = last_request("runs")["body"]["pipeline_spec"]
@@ -583,6 +595,7 @@ def test_stored_pipeline_needs_usable_server(host: str, kind: str, named: str) -
     [
         ("--no-cache",),
         ("--notify-secret", "s"),
+        ("--commit-secret", "s"),
         ("--label", "a=b"),
         ("--overrides", str(ROOT / "docs" / "examples" / "kfp-seaweedfs.yaml")),
     ],

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from components.platform.errors import UserError
+from components.platform.launcher import commit_status
 from components.platform.launcher.images import CLANG
-from components.platform.launcher.notify import NOTIFY_VARIABLE
+from components.platform.launcher.notify import NOTIFY_SECRET_VARIABLE, NOTIFY_VARIABLE, PAGES_VARIABLE
 from pipelines.spec import COMPILED, COMPILED_PIPELINES, load_spec, used_images
-from pipelines.submit.kfp_package import notify_settings, platform_spec, security_settings
+from pipelines.submit.kfp_package import commit_settings, notify_settings, platform_spec, security_settings
+from pipelines.submit.options import SubmitOptions
 
 DOCKER = Path(__file__).parents[3] / "docker"
 
@@ -41,6 +44,58 @@ def test_notify_secret_without_exit_handler_is_refused() -> None:
     del spec["deploymentSpec"]["executors"]["exec-finish"]
     with pytest.raises(UserError, match="no step of the pipeline reports"):
         notify_settings(spec, "mlgo-notify", "")
+
+
+def options(**more: Any) -> SubmitOptions:
+    return SubmitOptions(load_spec(COMPILED), experiment="sizes", **more)
+
+
+COMMIT = "https://api.github.com/repos/octo/hello/commits/" + "a" * 40
+
+
+def test_commit_is_told_to_the_last_step_next_to_the_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a job of GitHub Actions submits it."""
+    variables = ("https://api.github.com", "octo/hello", "a" * 40)
+    for name, value in zip(("GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_SHA"), variables, strict=True):
+        monkeypatch.setenv(name, value)
+    pages = "https://kfp/#/runs/details/"
+    spec, notified = notify_settings(load_spec(COMPILED), "mlgo-notify", pages)
+    spec, status = commit_settings(spec, options(commit_secret="mlgo-commit"), pages)
+    environment = spec["deploymentSpec"]["executors"]["exec-finish"]["container"]["env"]
+    assert {entry["name"]: entry["value"] for entry in environment} == {
+        NOTIFY_SECRET_VARIABLE: "mlgo-notify",
+        PAGES_VARIABLE: pages,
+        commit_status.COMMIT_VARIABLE: COMMIT,
+        commit_status.CONTEXT_VARIABLE: "sizes",
+        commit_status.SECRET_VARIABLE: "mlgo-commit",
+    }
+    assert len(environment) == 5, "each once"
+    settings = platform_spec(notified, status)
+    assert settings is not None
+    (executor,) = settings["platforms"]["kubernetes"]["deploymentSpec"]["executors"].items()
+    assert executor[0] == "exec-finish"
+    first, second = executor[1]["secretAsEnv"]
+    assert first["secretName"] == "mlgo-notify" and second["secretName"] == "mlgo-commit" and second["optional"]
+    assert second["keyToEnv"] == [{"secretKey": "token", "envVar": commit_status.TOKEN_VARIABLE}]
+
+
+@pytest.mark.parametrize(
+    ("more", "problem", "remedy"),
+    [
+        ({"commit": COMMIT}, "--commit needs a token", "--commit-secret mlgo-commit"),
+        ({"commit_secret": "ghp_s3cret"}, "is not the name of a Kubernetes Secret", "kubectl create secret"),
+        ({"commit_secret": "s"}, "no commit is known", "pass --commit https://api.github.com/repos"),
+        ({"commit_secret": "s", "commit": "main"}, "--commit 'main' is no commit in GitHub's", "for example https://"),
+    ],
+)
+def test_commit_that_cannot_get_a_status_is_refused(
+    more: dict[str, str], problem: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GITHUB_SHA", "CI_COMMIT_SHA"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UserError) as refused:
+        commit_settings(load_spec(COMPILED), options(**more), "")
+    assert problem in refused.value.problem and remedy in refused.value.remedy and "s3cret" not in str(refused.value)
 
 
 def test_settings_of_one_step_are_merged() -> None:

@@ -331,6 +331,7 @@ def test_job_continues_when_polling_fails(vertex: VertexPipelines, status: int, 
         (("--existing-token-file", "f"), "--existing-token-file: Vertex AI takes credentials of Google Cloud"),
         (("--in-cluster-token",), "--in-cluster-token: Vertex AI takes credentials of Google Cloud"),
         (("--notify-secret", "a"), "--notify-secret: Vertex AI has no Kubernetes Secrets"),
+        (("--commit-secret", "a"), "--commit-secret: Vertex AI has no Kubernetes Secrets"),
         (("--label", "team"), "--label 'team' is not of the form KEY=VALUE"),
     ],
 )

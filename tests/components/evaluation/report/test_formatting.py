@@ -9,6 +9,7 @@ from components.evaluation.report.formatting import (
     change,
     costs_markdown,
     interval_in_words,
+    projects_line,
     required_in_words,
 )
 from components.platform.launcher.step_cost import StepCost
@@ -65,3 +66,9 @@ def test_costs_are_a_table_if_they_are_known() -> None:
     assert "What the run cost." in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 5 and "6.8 of 8" in rows[2] and "0.23 core hours" in rows[4]
+
+
+def test_projects_that_grew_come_first() -> None:
+    reductions = {"a": 1.0, "b": -0.104, "c": 2.5, "d": None, "e": 0.0, "f": 0.5, "g": 0.25, "h": 0.1, "i": -3.0}
+    assert projects_line(reductions) == "by project: grew i 3.00%, b 0.10%; gained c 2.50%, a 1.00%, f 0.50% and 2 more"
+    assert projects_line({"a": 0.0, "b": None}) == "by project: no change"
