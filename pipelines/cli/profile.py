@@ -15,7 +15,6 @@ from pipelines.cli.runs import pipeline_group, say_table
 from pipelines.cli.server_options import takes_server
 from pipelines.submit.profile import overrides_text, profile_of, profile_of_directory
 from pipelines.submit.server import PipelineServer, find_run
-from pipelines.submit.vertex import VertexPipelines
 
 
 @pipeline_group.command("profile", short_help="Show what the steps of a run used; write overrides from it.")
@@ -61,7 +60,7 @@ def profile_command(server: PipelineServer | None, run: str, overrides: Path | N
     for task, why in profile.unknown.items():
         say(f"nothing is known of {task}: {why}")
     if overrides is not None:
-        text = overrides_text(profile, margin_percent, isinstance(server, VertexPipelines))
+        text = overrides_text(profile, margin_percent, server is not None and server.limits_only)
         used = f"what the steps of {run} used, and {margin_percent}%"
         replace_text(overrides, f"# mlgo pipeline profile: {used}\n{text}")
         say(f"{overrides}: {used}")

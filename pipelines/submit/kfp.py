@@ -45,6 +45,7 @@ class KfpPipelines(PipelineServer):
         "repository": ("KFP stores pipelines itself", "leave it out; Vertex AI's are in Artifact Registry"),
     }
     poll_s = environment_number("MLGO_POLL_S", 10)
+    limits_only = False
 
     def __init__(self, server: KfpAddress) -> None:
         self.server = server

@@ -14,7 +14,6 @@ from components.platform.errors import UserError
 from components.platform.launcher.step_cost import StepCost, cost_in_metadata, find_cost
 from components.platform.storage.input_files import read_bytes
 from pipelines.submit.polling import ServerRun, Task
-from pipelines.submit.vertex import VertexJob
 
 _WITHOUT_LAUNCHER = "finish"
 """The exit handler, which nothing measures: it sends a few requests."""
@@ -53,7 +52,7 @@ def profile_of(run: ServerRun) -> Profile:
         elif task.reused:
             profile.unknown[task.name] = "it reused the result of another run"
         else:
-            where = "its artifacts have" if isinstance(run, VertexJob) else "its log is gone, or has"
+            where = "its log is gone, or has" if run.outputs is None else "its artifacts have"
             profile.unknown[task.name] = f"{where} no figures"
     return profile
 
@@ -112,8 +111,8 @@ def overrides_text(profile: Profile, margin_percent: int, limits_only: bool) -> 
 
 
 def _cost(run: ServerRun, task: Task) -> StepCost | None:
-    if isinstance(run, VertexJob):
-        found = (cost_in_metadata(artifact.get("metadata")) for artifact in run.outputs.get(task.name, {}).values())
+    if (outputs := run.outputs) is not None:
+        found = (cost_in_metadata(artifact.get("metadata")) for artifact in outputs.get(task.name, {}).values())
         return next(filter(None, found), None)
     return None if task.reused else find_cost(run.read_log(task))
 

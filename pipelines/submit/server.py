@@ -78,6 +78,8 @@ class PipelineServer(Protocol):
     lacks: ClassVar[Mapping[str, tuple[str, str]]]
     """Option of a command that this kind of server does not have -> why, and what to do."""
     poll_s: float
+    limits_only: bool
+    """Whether resources of a step are limits, without requests."""
 
     def submit(self, options: SubmitOptions) -> tuple[str, str]:
         """Start a run; return its ID, and a line that names it.

@@ -142,6 +142,7 @@ class VertexPipelines(PipelineServer):
         "artifact_root": ("steps on Vertex AI read and write --pipeline-root themselves", "leave it out"),
     }
     poll_s = 30.0
+    limits_only = True
 
     def __init__(self, server: VertexAddress) -> None:
         self.server = server

@@ -18,12 +18,12 @@ from pipelines.spec import COMPILED, load_spec
 from pipelines.submit.artifacts.published import Published, published_artifacts
 from pipelines.submit.cron import parse_cron
 from pipelines.submit.options import Package, RunRequest, SubmitOptions
-from pipelines.submit.overrides import override_for_vertex
 from pipelines.submit.overrides_document import read_overrides
 from pipelines.submit.polling import EXIT_CANCELED, Task
 from pipelines.submit.profile import overrides_text, profile_of
 from pipelines.submit.server import Schedule, ScheduleChange, find_run, find_schedule, wait
 from pipelines.vertex.client import VertexAddress
+from pipelines.vertex.package import override_steps
 from pipelines.vertex.server import VertexPipelines, check_job_settings, write_cron
 from tests.pipelines.submit.conftest import Mlgo
 from tests.servers.http_server import JsonHandler, serving
@@ -281,9 +281,9 @@ def test_cost_of_a_task_is_in_the_metadata_of_its_artifacts(vertex: VertexPipeli
     text = overrides_text(profile, 50, limits_only=True)
     assert text == "ppo:\n  cpu: {limit: 4}\n  memory: {limit: 2800M}\n"
     (tmp_path / "o.yaml").write_text(text)
-    resources = override_for_vertex(load_spec(COMPILED), read_overrides(tmp_path / "o.yaml"))["deploymentSpec"][
-        "executors"
-    ]["exec-ppo"]["container"]["resources"]
+    resources = override_steps(load_spec(COMPILED), read_overrides(tmp_path / "o.yaml"))["deploymentSpec"]["executors"][
+        "exec-ppo"
+    ]["container"]["resources"]
     assert resources == {
         "cpuLimit": 4.0,
         "resourceCpuLimit": "4",
