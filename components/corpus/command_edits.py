@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from components.core.compiler.replay.replay_options import MissingValue, group_options
+from components.core.compiler.replay.replay_options import MissingValue, group_options, is_response_file
 from components.core.formats.corpus import DESCRIPTION, UNSPECIFIED_OVERRIDE
 from components.core.formats.profiles import parse_profile_option
 from components.corpus.extraction.file_io import read, write
@@ -56,7 +56,7 @@ class CommandEdits:
         replace = {_normalized_name(name): value for name, value in self.replace}
         for group in group_options(arguments):
             name = _option_name(group)
-            if removed := remove & {name, *(word for word in group if word.startswith("@"))}:
+            if removed := remove & {name, *filter(is_response_file, group)}:
                 matched |= removed
             elif name in replace:
                 matched.add(name)

@@ -99,7 +99,7 @@ def select_options(
             selection.arguments.append(argument)
         elif argument.startswith(dropped_or_joined):
             previous = "-x" if argument.startswith("-x") else ""
-        elif argument.startswith("-") and _name(argument) in allowed:
+        elif argument.startswith("-") and _name(argument) in allowed and not is_response_file(_name(argument)):
             selection.arguments.append(argument)
             previous = "kept"
         else:
@@ -160,6 +160,8 @@ def _is_allowed(argument: str, is_cc1: bool) -> bool:
     if argument.startswith("-Wa,"):
         return not is_cc1 and all(map(tables.ASSEMBLER_FLAG.fullmatch, argument.split(",")[1:]))
     name, equals, value = argument.partition("=")
+    if value.startswith("@"):
+        return False
     if equals and name in tables.TRIPLE_OPTIONS:
         return tables.TRIPLE.fullmatch(value) is not None
     if equals and name in tables.KEPT_JOINED:
@@ -223,14 +225,16 @@ def is_text_option(name: str) -> bool:
 
 
 def is_response_file(name: str) -> bool:
-    """Return whether a refused argument names a response file, whose content clang would read: "@x", "-mllvm @x"."""
-    return name.removeprefix("-mllvm ").startswith("@")
+    """Return whether a refused argument names a response file, whose content clang would read: "@x", "-mllvm @x",
+    "-mtune=@x", whose value the driver gives cc1 as a word of its own."""
+    return name.removeprefix("-mllvm ").startswith("@") or "=@" in name
 
 
 def _name(argument: str) -> str:
-    """Return the option's name, including the "=" if a value follows; other arguments unchanged."""
-    name, equals, _ = argument.partition("=")
-    return name + equals if argument.startswith("-") else argument
+    """Return the option's name, including the "=" if a value follows; other arguments, and what names a response file,
+    unchanged."""
+    name, equals, value = argument.partition("=")
+    return name + equals if argument.startswith("-") and not value.startswith("@") else argument
 
 
 def _llvm_name(option: str) -> str:

@@ -153,6 +153,7 @@ CC1_ATTACKS = {
     "--not-known": ["--not-known"],
     "@/e/options": ["@/e/options"],
     "@/e/value": ["-main-file-name", "@/e/value"],
+    "-fdebug-prefix-map=@/e/map": ["-fdebug-prefix-map=@/e/map"],
     "other.bc": ["other.bc"],
 }
 DRIVER_ATTACKS = {
@@ -164,6 +165,8 @@ DRIVER_ATTACKS = {
     "-fprofile-use=": ["-fprofile-use=/e/profile"],
     "-Wa,-I/f": ["-Xassembler", "-I/f"],
     "-mllvm=": ["-mllvm=-load=/e/evil.so"],
+    "-mtune=@/e/options": ["-mtune=@/e/options"],  # cc1 reads the file of the value
+    "-ftabstop=@/e/options": ["-ftabstop=@/e/options"],
 }
 
 
